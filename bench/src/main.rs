@@ -1,0 +1,2 @@
+//! Benchmarks of retrial against its peers.
+fn main() {}

@@ -1,0 +1,17 @@
+//! One file per subcommand: parse, take the views, render.
+
+pub mod alerts;
+pub mod bench;
+pub mod create;
+pub mod demo;
+pub mod hold;
+pub mod list;
+pub mod peek;
+pub mod poke;
+pub mod ps;
+pub mod recover;
+pub mod rm;
+pub mod run;
+pub mod set;
+pub mod show;
+pub mod trace;

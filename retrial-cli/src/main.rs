@@ -1,0 +1,71 @@
+//! The command `retrial`. Parses, calls one function per subcommand, prints.
+
+#![allow(missing_docs)]
+
+mod cmd;
+mod instances;
+mod output;
+
+use clap::{Parser, Subcommand};
+use output::Format;
+use std::process::ExitCode;
+
+/// Mutexes that database engines should have had: under your program, measured, watched.
+///
+/// Exit codes: 0 done, 1 found something, 2 failed. `run` exits as its program does.
+#[derive(Parser)]
+#[command(name = "retrial", version, arg_required_else_help = true, max_term_width = 110)]
+struct Cli {
+    #[command(flatten)]
+    format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(cmd::run::Args),
+    Demo(cmd::demo::Args),
+    Bench(cmd::bench::Args),
+    Create(cmd::create::Args),
+    List(cmd::list::Args),
+    Show(cmd::show::Args),
+    Ps(cmd::ps::Args),
+    Set(cmd::set::Args),
+    Hold(cmd::hold::Args),
+    Trace(cmd::trace::Args),
+    Peek(cmd::peek::Args),
+    Poke(cmd::poke::Args),
+    Alerts(cmd::alerts::Args),
+    Recover(cmd::recover::Args),
+    Rm(cmd::rm::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let format = cli.format;
+    let result = match cli.command {
+        Command::Run(args) => cmd::run::run(args, format),
+        Command::Demo(args) => cmd::demo::run(args, format),
+        Command::Bench(args) => cmd::bench::run(args, format),
+        Command::Create(args) => cmd::create::run(args, format),
+        Command::List(args) => cmd::list::run(args, format),
+        Command::Show(args) => cmd::show::run(args, format),
+        Command::Ps(args) => cmd::ps::run(args, format),
+        Command::Set(args) => cmd::set::run(args, format),
+        Command::Hold(args) => cmd::hold::run(args, format),
+        Command::Trace(args) => cmd::trace::run(args, format),
+        Command::Peek(args) => cmd::peek::run(args, format),
+        Command::Poke(args) => cmd::poke::run(args, format),
+        Command::Alerts(args) => cmd::alerts::run(args, format),
+        Command::Recover(args) => cmd::recover::run(args, format),
+        Command::Rm(args) => cmd::rm::run(args, format),
+    };
+    match result {
+        Ok(code) => code,
+        Err(report) => {
+            eprintln!("{report:?}");
+            ExitCode::from(2)
+        }
+    }
+}

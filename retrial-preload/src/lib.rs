@@ -1,0 +1,1 @@
+//! The pthread interposer of retrial.

@@ -1,0 +1,239 @@
+//! Named mutexes with the data they protect, in the arena of an instance.
+
+use crate::aol::MutexId;
+use crate::error::{GetError, ObjectError};
+use crate::instance::{CodeLocation, Instance};
+use crate::mode::Mode;
+use crate::mutex::{Hold, Patience, RawMutex};
+use crate::session::Session;
+use crate::sys::{AtomicU64, Deadline, Ordering};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+/// Types that mean the same in every process that maps them, and that any bytes are a value of.
+///
+/// # Safety
+///
+/// No pointers, references, `bool`, `char` or `enum`; `#[repr(C)]` when it is a struct; nothing to drop.
+pub unsafe trait Shareable: Copy + Send + 'static {}
+
+macro_rules! shareable {
+    ($($t:ty)*) => { $(
+        // SAFETY: a plain number.
+        unsafe impl Shareable for $t {}
+    )* };
+}
+
+shareable!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
+
+// SAFETY: no bytes at all.
+unsafe impl Shareable for () {}
+
+// SAFETY: an array of what is shareable.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+
+#[repr(C)]
+struct Shared<T> {
+    raw: RawMutex,
+    /// 1 once the value was written; changed under the mutex.
+    initialised: AtomicU64,
+    value: UnsafeCell<T>,
+}
+
+/// A mutex in the arena of an instance, with the data it protects. Sessions of any process find it by its name.
+#[derive(Clone, Copy)]
+pub struct Mutex<'i, T> {
+    shared: &'i Shared<T>,
+    id: MutexId,
+}
+
+// SAFETY: the value is only reached through guards, which the mutex keeps exclusive or shared.
+unsafe impl<T: Shareable> Send for Mutex<'_, T> {}
+// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior mutability: it is `Copy`.
+unsafe impl<T: Shareable> Sync for Mutex<'_, T> {}
+
+impl<T> std::fmt::Debug for Mutex<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mutex").field("id", &self.id).field("word", &self.shared.raw.load()).finish_non_exhaustive()
+    }
+}
+
+/// What a get of a [`Mutex`] gives.
+pub type GuardResult<'a, T> = Result<Guard<'a, T>, GetError<Guard<'a, T>>>;
+
+impl Instance {
+    /// The mutex of this name, made with this value if it is new. `mutex_type` is registered if it is new.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`]; also when the mutex exists with data of another size.
+    pub fn mutex<T: Shareable>(
+        &self,
+        name: &str,
+        mutex_type: &str,
+        value: impl FnOnce() -> T,
+    ) -> Result<Mutex<'_, T>, ObjectError> {
+        const { assert!(align_of::<Shared<T>>() <= 64, "objects are aligned to 64 bytes") };
+        let mutex_type = self.register_type(mutex_type)?;
+        let (id, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
+        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any bytes are a value.
+        let shared = unsafe { &*address.cast::<Shared<T>>() };
+        if shared.initialised.load(Ordering::Acquire) == 0 {
+            let session = self.session("", crate::session::Class::Normal)?;
+            let hold = match shared.raw.exclusive(&session, crate::location!("retrial: create")) {
+                Ok(hold) => hold,
+                Err(GetError::OwnerDied(mut died)) => {
+                    // Whoever died here was writing what we write now.
+                    died.guard.consistent();
+                    died.guard
+                }
+                Err(error) => unreachable!("an endless get of an unheld mutex by a fresh session: {error}"),
+            };
+            if shared.initialised.load(Ordering::Relaxed) == 0 {
+                // SAFETY: we hold the mutex, and nobody reads the value before `initialised` says so.
+                unsafe { shared.value.get().write(value()) };
+                shared.initialised.store(1, Ordering::Release);
+            }
+            drop(hold);
+        }
+        Ok(Mutex { shared, id })
+    }
+}
+
+impl<'i, T: Shareable> Mutex<'i, T> {
+    /// Its id.
+    #[must_use]
+    pub const fn id(&self) -> MutexId {
+        self.id
+    }
+
+    /// The record without the data.
+    #[must_use]
+    pub const fn raw(&self) -> &'i RawMutex {
+        &self.shared.raw
+    }
+
+    /// Gets it exclusively, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::OwnerDied`] carries the guard.
+    #[inline]
+    pub fn exclusive<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        let shared: &'a Shared<T> = self.shared;
+        match shared.raw.exclusive(session, at) {
+            Ok(hold) => Ok(Guard { hold, shared }),
+            Err(error) => Err(error.map(|hold| Guard { hold, shared })),
+        }
+    }
+
+    /// Gets it in a mode, as long as the patience lasts.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`].
+    pub fn get<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, patience: Patience) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        let shared: &'a Shared<T> = self.shared;
+        match shared.raw.get(session, mode, at, patience) {
+            Ok(hold) => Ok(Guard { hold, shared }),
+            Err(error) => Err(error.map(|hold| Guard { hold, shared })),
+        }
+    }
+
+    /// Gets it shared, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::OwnerDied`] carries the guard.
+    pub fn shared<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Shared, at, Patience::Endless)
+    }
+
+    /// Gets it in a mode if that can be done at once.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `Busy` when it cannot.
+    pub fn try_get<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, mode, at, Patience::None)
+    }
+
+    /// Gets it in a mode within a time.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `TimedOut` when the time has passed.
+    pub fn get_within<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, time: Duration) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, mode, at, Patience::Until(Deadline::after(time)))
+    }
+}
+
+/// A mutex held, with access to its data; given back when dropped.
+#[must_use = "the mutex is given back at once otherwise"]
+pub struct Guard<'a, T> {
+    hold: Hold<'a>,
+    shared: &'a Shared<T>,
+}
+
+impl<T> std::fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("hold", &self.hold).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T> Guard<'a, T> {
+    /// The hold, for its mode and for conversions: S to E, E to X, X to S.
+    #[must_use]
+    pub const fn hold(&self) -> &Hold<'a> {
+        &self.hold
+    }
+
+    /// The hold, to be converted.
+    pub const fn hold_mut(&mut self) -> &mut Hold<'a> {
+        &mut self.hold
+    }
+
+    /// Declares the data consistent after the death of a holder. See [`Hold::consistent`].
+    pub fn consistent(&mut self) {
+        self.hold.consistent();
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: held, in whatever mode, nobody writes but through a guard of X, which excludes us.
+        unsafe { &*self.shared.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    /// # Panics
+    ///
+    /// Unless the mode is X or LX.
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        let mode = self.hold.mode();
+        assert!(matches!(mode, Mode::Exclusive | Mode::LongExclusive), "data are changed in X or LX only, not in {mode}");
+        // SAFETY: held exclusively by this guard.
+        unsafe { &mut *self.shared.value.get() }
+    }
+}

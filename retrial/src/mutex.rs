@@ -1,0 +1,728 @@
+//! The mutex: the only place where a [`Word`] becomes an atomic operation.
+//!
+//! Invariants:
+//!
+//! 1. While the holder field is set, only the session in it changes the word. So X, LX and E are released by one plain
+//!    store, and so is a reference that is added or dropped under the field.
+//! 2. The operation log is written before the exchange that takes the field, and freed after the store that gives it back.
+//! 3. The holder field is the only truth. `waiters` and `hints` are hints: each park has a time-out and is followed by a
+//!    look, so that a wrong hint costs time, never the lock.
+//!
+//! No wake-up is lost although the release has no fence: the releaser stores the word, then loads `waiters`; a session
+//! that parks raises `waiters`, has the kernel do a full barrier on every processor (`membarrier`), then looks at the
+//! word once more. Either the releaser sees the waiter, or the waiter sees the release. Where the kernel has no such
+//! barrier, `waiters` carries [`FENCED`], which sends every release through a path with a fence of its own.
+
+use crate::aol::{LocationId, MutexId, Phase, Record};
+use crate::error::{GetError, OwnerDied, TableFull};
+use crate::instance::{CodeLocation, Instance, Place, TypeId};
+use crate::mode::Mode;
+use crate::session::{LOG_RECORDS, Session};
+use crate::sys::{self, AtomicU32, AtomicU64, Deadline, Ordering, compiler_fence, fence};
+use crate::waiter::{Parked, Target, Waiter, Want};
+use crate::word::{Kind, Sid, Word};
+use std::time::Duration;
+
+/// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
+///
+/// ```text
+///  0        8         12      16     20   24     32        36
+/// +--------+---------+-------+------+----+------+---------+-------+
+/// |  word  | waiters | wakes | kind | id | gets | drainer | hints |
+/// +--------+---------+-------+------+----+------+---------+-------+
+/// ```
+///
+/// `kind` lies where glibc has the kind of a `pthread_mutex_t`. All bytes 0 is a free mutex without type or id.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct RawMutex {
+    word: AtomicU64,
+    /// Number of parked sessions, and the flags below.
+    waiters: AtomicU32,
+    /// The futex that sessions park on; counts wake-ups.
+    wakes: AtomicU32,
+    /// Bits 16 to 23: mutex type.
+    kind: AtomicU32,
+    id: AtomicU32,
+    /// First requests granted. Written by whoever has the holder field.
+    gets: AtomicU64,
+    /// SID of the session that waits for the references to leave.
+    drainer: AtomicU32,
+    /// Bits 2 to 31: time of the last handover in 16 µs; bit 1: a woken session is on its way; bit 0: such a session
+    /// keeps releases from waking another.
+    hints: AtomicU32,
+}
+
+const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= size_of::<libc::pthread_mutex_t>());
+
+/// In `waiters`: releases have a fence of their own.
+const FENCED: u32 = 1 << 31;
+/// In `waiters`: the next release hands over.
+const STARVING: u32 = 1 << 30;
+const WAITERS: u32 = STARVING - 1;
+
+const THROTTLED: u32 = 1;
+const ON_ITS_WAY: u32 = 2;
+
+/// How long a get may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// One try.
+    None,
+    /// Until then.
+    Until(Deadline),
+    /// For ever.
+    Endless,
+}
+
+/// A mutex held by a session; given back when dropped.
+#[derive(Debug)]
+#[must_use = "the mutex is given back at once otherwise"]
+pub struct Hold<'a> {
+    mutex: &'a RawMutex,
+    session: &'a Session<'a>,
+    record: usize,
+    mode: Mode,
+}
+
+/// What a get of a raw mutex gives.
+pub type Get<'a> = Result<Hold<'a>, GetError<Hold<'a>>>;
+
+impl RawMutex {
+    /// A free mutex without type and id. It works, but nobody can recover it or see its figures before
+    /// [`RawMutex::register`].
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+            wakes: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
+            id: AtomicU32::new(0),
+            gets: AtomicU64::new(0),
+            drainer: AtomicU32::new(0),
+            hints: AtomicU32::new(0),
+        }
+    }
+
+    /// Makes a mutex in memory of the user's own known to an instance. Every session that gets it must be of that instance.
+    ///
+    /// # Errors
+    ///
+    /// [`TableFull`].
+    pub fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
+        let id = instance.register_mutex(mutex_type, Place::Elsewhere, 0, name)?;
+        self.adopt(instance, id, mutex_type);
+        Ok(id)
+    }
+
+    pub(crate) fn adopt(&self, instance: &Instance, id: MutexId, mutex_type: TypeId) {
+        self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
+        if !instance.has_barrier() {
+            self.waiters.fetch_or(FENCED, Ordering::Relaxed);
+        }
+        self.id.store(id.0, Ordering::Release);
+    }
+
+    /// Its id in the instance that it is registered with.
+    #[inline]
+    #[must_use]
+    pub fn id(&self) -> MutexId {
+        MutexId(self.id.load(Ordering::Relaxed))
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn mutex_type(&self) -> TypeId {
+        TypeId((self.kind.load(Ordering::Relaxed) >> 16) as u8)
+    }
+
+    /// The word now.
+    #[inline]
+    #[must_use]
+    pub fn load(&self) -> Word {
+        // Acquire: whoever sees a mutex given back sees what its holder wrote.
+        Word(self.word.load(Ordering::Acquire))
+    }
+
+    /// First requests granted so far.
+    #[must_use]
+    pub fn gets(&self) -> u64 {
+        self.gets.load(Ordering::Relaxed)
+    }
+
+    /// Sessions parked now.
+    #[must_use]
+    pub fn parked(&self) -> u32 {
+        self.waiters.load(Ordering::Relaxed) & WAITERS
+    }
+
+    /// Gets the mutex exclusively.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; never `Busy` or `TimedOut`.
+    #[inline]
+    pub fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
+        let location = at.id(session.instance());
+        let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location, mutex: self.id() };
+        let Some(record) = session.log(record) else { return Err(GetError::LogFull { capacity: LOG_RECORDS as u32 }) };
+        // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
+        // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
+        let sid = session.sid().bits();
+        if self.word.compare_exchange(0, sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
+        }
+        self.count_get();
+        Ok(Hold { mutex: self, session, record, mode: Mode::Exclusive })
+    }
+
+    /// Gets the mutex in a mode, as long as the patience lasts.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`].
+    #[inline]
+    pub fn get<'a>(&'a self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, patience: Patience) -> Get<'a> {
+        let location = at.id(session.instance());
+        let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
+        let Some(record) = session.log(record) else { return Err(GetError::LogFull { capacity: LOG_RECORDS as u32 }) };
+        session.begin(record);
+        let word = Word(self.word.load(Ordering::Relaxed));
+        // A word without flags only: with any, the slow path looks why.
+        if word.0 <= u64::from(u32::MAX)
+            && let Some(granted) = word.grant(session.sid(), mode, false)
+            // AcqRel: as in `exclusive`.
+            && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.finish_get(session, record, granted, mode);
+            return Ok(Hold { mutex: self, session, record, mode });
+        }
+        self.get_slow(session, mode, location, record, patience)
+    }
+
+    #[inline]
+    fn count_get(&self) {
+        // No RMW: only whoever has the holder field counts.
+        self.gets.store(self.gets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Completes a grant: S gives the holder field back, once the log says that the reference is counted.
+    #[inline]
+    fn finish_get(&self, session: &Session<'_>, record: usize, granted: Word, mode: Mode) {
+        self.count_get();
+        if mode == Mode::Shared {
+            session.relog(record, Phase::Held, mode);
+            // Release: as in `give_back`. Nobody can get a mode now that could not be got before: nobody is woken.
+            self.word.store(granted.give_back().0, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_slow<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        mode: Mode,
+        location: LocationId,
+        record: usize,
+        patience: Patience,
+    ) -> Get<'a> {
+        session.begin(record);
+        let getting = Getting { mutex: self, session, mode, aim: Aim::Get };
+        let granted = getting.try_get(false).map(|granted| {
+            if granted.has(Word::ATTENTION) {
+                let params = session.instance().params(Some(self.mutex_type()));
+                self.waiter(session).adapt(&getting, self.id(), &params);
+            }
+            granted
+        });
+        let granted = match (granted, session.held(self.id(), record)) {
+            (Some(granted), _) => Ok(granted),
+            (None, Some(held)) if held != Mode::Shared || !matches!(mode, Mode::Shared | Mode::Examine) => {
+                Err(GetError::Deadlock { held })
+            }
+            (None, _) => getting.wait(location, patience),
+        };
+        let granted = match granted {
+            Ok(granted) => granted,
+            Err(error) => {
+                session.unlog(record);
+                return Err(error.map(|()| unreachable!("only a get has a guard")));
+            }
+        };
+        self.finish_get(session, record, granted, mode);
+        let hold = Hold { mutex: self, session, record, mode };
+        if granted.has(Word::POISONED) {
+            let death = session.instance().death(self.id());
+            return Err(GetError::OwnerDied(OwnerDied { guard: hold, death }));
+        }
+        Ok(hold)
+    }
+
+    fn waiter<'a>(&self, session: &'a Session<'a>) -> Waiter<'a> {
+        Waiter { instance: session.instance(), session: Some(session) }
+    }
+
+    /// Gives the holder field back: the caller has it, and `word` is what stays.
+    #[inline]
+    fn give_back(&self, word: Word) {
+        if self.waiters.load(Ordering::Relaxed) & STARVING != 0 && !word.has(Word::DRAINING) {
+            return self.hand_over(word);
+        }
+        // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
+        self.word.store(word.0, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
+        if self.waiters.load(Ordering::Relaxed) != 0 {
+            self.wake(word);
+        }
+    }
+
+    /// After the store of a release: wakes one session, unless one is on its way.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self, left: Word) {
+        if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
+            // SeqCst: without it the load below could be done before the release is visible, and a session that parks in
+            // between would see the mutex held while we see nobody parked.
+            fence(Ordering::SeqCst);
+            if self.parked() == 0 {
+                return;
+            }
+        }
+        if left.has(Word::DRAINING) {
+            // Only the drainer can go on, and the queue does not know which one that is.
+            return self.wake_everybody();
+        }
+        let hints = self.hints.load(Ordering::Relaxed);
+        if hints & (THROTTLED | ON_ITS_WAY) == THROTTLED | ON_ITS_WAY {
+            return;
+        }
+        self.wake_one();
+    }
+
+    /// Wakes the session that parked first. Whether there was one.
+    fn wake_one(&self) -> bool {
+        self.hints.fetch_or(ON_ITS_WAY, Ordering::Relaxed);
+        // Release: a session that parks and reads the new count has its look after our store.
+        self.wakes.fetch_add(1, Ordering::Release);
+        let woken = sys::futex_wake(&raw const self.wakes, 1, false) > 0;
+        if !woken {
+            self.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        }
+        woken
+    }
+
+    /// Wakes all parked sessions in queue order.
+    fn wake_everybody(&self) {
+        self.wakes.fetch_add(1, Ordering::Release);
+        sys::futex_wake(&raw const self.wakes, u32::MAX >> 1, false);
+    }
+
+    /// A release that lets only the session that parked first get the mutex.
+    #[cold]
+    #[inline(never)]
+    fn hand_over(&self, word: Word) {
+        let asked = self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
+        let handed = if asked & WAITERS == 0 { word } else { word.with(Word::HANDOVER) };
+        self.word.store(handed.0, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if handed == word {
+            if self.parked() != 0 {
+                self.wake_one();
+            }
+        } else if !self.wake_one() {
+            // Nobody was asleep: whoever comes may have it.
+            let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
+            if self.parked() != 0 {
+                self.wake_one();
+            }
+        }
+    }
+
+    /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions when that one
+    /// moves a reference, as long as it likes when it holds E.
+    fn take_field(&self, session: &Session<'_>) -> Word {
+        let mut rounds = 0u32;
+        loop {
+            let word = Word(self.word.load(Ordering::Relaxed));
+            if let Some(taken) = word.take_field(session.sid())
+                // AcqRel: as in `exclusive`.
+                && self.word.compare_exchange_weak(word.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                return taken;
+            }
+            rounds += 1;
+            match rounds {
+                0..256 => std::hint::spin_loop(),
+                256..272 => sys::yield_now(),
+                _ => {
+                    let getting = Getting { mutex: self, session, mode: Mode::Shared, aim: Aim::Get };
+                    getting.look_after_blocker();
+                    sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
+                }
+            }
+        }
+    }
+
+    fn leave(&self, session: &Session<'_>, record: usize) {
+        session.begin(record);
+        session.relog(record, Phase::Leaving, Mode::Shared);
+        let taken = self.take_field(session);
+        session.relog(record, Phase::Left, Mode::Shared);
+        let left = taken.drop_reference().give_back();
+        if left.references() == 0 {
+            self.give_back(left);
+        } else {
+            // Release: as in `give_back`. Whoever waits for the references goes on waiting.
+            self.word.store(left.0, Ordering::Release);
+        }
+        session.unlog(record);
+    }
+
+    /// The same for a dead session, by whoever has its lock; tries once.
+    pub(crate) fn try_leave(&self, sid: Sid, log: &AtomicU64, record: Record) -> bool {
+        let relog = |phase| log.store(Record { phase, mode: Mode::Shared, ..record }.pack(), Ordering::Release);
+        relog(Phase::Leaving);
+        let word = self.load();
+        let Some(taken) = word.take_field(sid) else { return false };
+        // AcqRel: as in `exclusive`.
+        if self.word.compare_exchange(word.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        relog(Phase::Left);
+        self.word.store(taken.drop_reference().give_back().0, Ordering::Release);
+        true
+    }
+
+    /// Gives the holder field back that a dead session left; the caller has that session's lock.
+    pub(crate) fn give_back_for_dead(&self, reference: bool, poison: bool) {
+        let word = self.load();
+        let word = if reference && word.references() > 0 { word.drop_reference() } else { word };
+        let free = word.give_back();
+        let free = if poison { free.with(Word::POISONED) } else { free };
+        self.word.store(free.0, Ordering::Release);
+    }
+
+    /// Takes a dead session's request to drain back. Whether that is done.
+    pub(crate) fn stop_draining(&self) -> bool {
+        let word = self.load();
+        if !word.sid().is_none() {
+            return false;
+        }
+        let free = word.without(Word::DRAINING).with(Word::POISONED);
+        self.word.compare_exchange(word.0, free.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn wake_after_recovery(&self) {
+        fence(Ordering::SeqCst);
+        if self.parked() != 0 {
+            self.wake_one();
+        }
+    }
+
+    pub(crate) fn drainer(&self) -> Sid {
+        Sid::new(self.drainer.load(Ordering::Relaxed))
+    }
+}
+
+/// A session that wants a mutex in a mode.
+struct Getting<'a> {
+    mutex: &'a RawMutex,
+    session: &'a Session<'a>,
+    mode: Mode,
+    aim: Aim,
+}
+
+/// How the mode is to be reached.
+#[derive(Clone, Copy)]
+enum Aim {
+    /// By a get.
+    Get,
+    /// S → E.
+    Promote,
+    /// E → X, once the references have left.
+    Drain,
+    /// E, again, after a drain that took too long.
+    TakeBack,
+}
+
+impl Getting<'_> {
+    fn grant(&self, word: Word, handed: bool) -> Option<Word> {
+        let sid = self.session.sid();
+        match self.aim {
+            Aim::Get => word.grant(sid, self.mode, handed),
+            Aim::Promote => word.promote(sid),
+            Aim::Drain => word.drained(sid),
+            Aim::TakeBack => word.without(Word::DRAINING).grant(sid, Mode::Examine, true),
+        }
+    }
+
+    /// The slow path after a first try has failed.
+    fn wait(&self, location: LocationId, patience: Patience) -> Result<Word, GetError<()>> {
+        let mutex = self.mutex;
+        let deadline = match patience {
+            Patience::None => {
+                // One look at the blocker, or the first try after a death would never succeed.
+                self.look_after_blocker();
+                return self.try_get(false).ok_or(GetError::Busy);
+            }
+            Patience::Until(deadline) => Some(deadline),
+            Patience::Endless => None,
+        };
+        let want = Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode };
+        mutex.waiter(self.session).wait(self, want, deadline).map_err(|_| GetError::TimedOut)
+    }
+}
+
+impl Target for Getting<'_> {
+    type Got = Word;
+
+    fn is_open(&self, handed: bool) -> bool {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        self.grant(word, handed).is_some()
+    }
+
+    fn try_get(&self, handed: bool) -> Option<Word> {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        let granted = self.grant(word, handed)?;
+        // AcqRel: as in `exclusive`.
+        self.mutex.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        Some(granted)
+    }
+
+    fn park(&self, timeout: Duration, throttle: bool) -> Parked<Word> {
+        let mutex = self.mutex;
+        let hint = if throttle { THROTTLED } else { 0 };
+        let hints = mutex.hints.load(Ordering::Relaxed);
+        let came_back = hints & ON_ITS_WAY != 0;
+        if hints & THROTTLED != hint || came_back {
+            // We may be the one on its way; if we are not, a wake too many is the price.
+            mutex.hints.store(hints & !(THROTTLED | ON_ITS_WAY) | hint, Ordering::Relaxed);
+        }
+        // Acquire: pairs with the Release of the count in `wake_one`.
+        let seen = mutex.wakes.load(Ordering::Acquire);
+        // SeqCst: before the last look below, in the fallback without a barrier everywhere.
+        let before = mutex.waiters.fetch_add(1, Ordering::SeqCst);
+        if before & FENCED != 0 {
+            fence(Ordering::SeqCst);
+        } else if before & WAITERS == 0 || came_back {
+            // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
+            let _ = sys::barrier_everywhere();
+        }
+        let parked = if self.is_open(false) {
+            Parked::Woken
+        } else {
+            match sys::futex_wait(&mutex.wakes, seen, Some(timeout), false) {
+                sys::Woken::Yes => Parked::Woken,
+                sys::Woken::TimedOut => Parked::TimedOut,
+            }
+        };
+        mutex.waiters.fetch_sub(1, Ordering::Relaxed);
+        if parked == Parked::TimedOut {
+            // Whoever was on its way may be dead.
+            mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        }
+        parked
+    }
+
+    fn woken_is_done(&self, got: bool) {
+        self.mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        let waiting = self.mutex.parked() != 0;
+        // A woken reader lets the next one in as well; who gives up passes the wake-up on.
+        if waiting && (self.mode == Mode::Shared || !got) {
+            self.mutex.wake_one();
+        }
+    }
+
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+        let mutex = self.mutex;
+        let hints = mutex.hints.load(Ordering::Relaxed);
+        let now = (now_ns >> 14) as u32 & (u32::MAX >> 2);
+        let since = now.wrapping_sub(hints >> 2) & (u32::MAX >> 2);
+        if u128::from(since) << 14 >= interval.as_nanos() {
+            mutex.hints.store(now << 2 | hints & 3, Ordering::Relaxed);
+            mutex.waiters.fetch_or(STARVING, Ordering::Relaxed);
+        }
+    }
+
+    fn parked(&self) -> u32 {
+        self.mutex.parked()
+    }
+
+    fn blocker(&self) -> (Sid, bool) {
+        let word = self.mutex.load();
+        (word.sid(), word.is_exclusive())
+    }
+
+    fn look_after_blocker(&self) {
+        let instance = self.session.instance();
+        let word = self.mutex.load();
+        if word.sid().is_none() {
+            let blocked = word.references() > 0 && self.mode != Mode::Shared || word.has(Word::DRAINING);
+            if blocked {
+                instance.sweep(Some(self.mutex));
+            }
+        } else if instance.slot(word.sid()).is_some_and(crate::session::Slot::is_dead) {
+            instance.recover(word.sid(), Some(self.mutex));
+        }
+    }
+
+    fn gets(&self) -> u64 {
+        self.mutex.gets()
+    }
+
+    fn set_attention(&self, on: bool) {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        let word = if on { word.with(Word::ATTENTION) } else { word.without(Word::ATTENTION) };
+        // The caller has the holder field.
+        self.mutex.word.store(word.0, Ordering::Relaxed);
+    }
+
+    fn wake_all(&self) {
+        self.mutex.wake_everybody();
+    }
+}
+
+impl<'a> Hold<'a> {
+    /// The mode in which the mutex is held.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The mutex.
+    #[must_use]
+    pub const fn mutex(&self) -> &'a RawMutex {
+        self.mutex
+    }
+
+    /// Declares the data consistent after the death of a holder: the next get is an ordinary one.
+    ///
+    /// S cannot: it may look, and somebody else may look at the same time.
+    pub fn consistent(&mut self) {
+        if self.mode != Mode::Shared {
+            let word = Word(self.mutex.word.load(Ordering::Relaxed));
+            self.mutex.word.store(word.without(Word::POISONED).0, Ordering::Relaxed);
+        }
+    }
+
+    /// S → E: turns the reference into E. Waits like a get of E.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`, with the mutex still held shared.
+    ///
+    /// # Panics
+    ///
+    /// Unless the mode is S.
+    pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+        assert_eq!(self.mode, Mode::Shared, "only S becomes E");
+        let session = self.session;
+        session.begin(self.record);
+        session.relog(self.record, Phase::Promoting, Mode::Shared);
+        let result = self.convert(Aim::Promote, Mode::Examine, patience);
+        match result {
+            Ok(_) => {
+                session.relog(self.record, Phase::Held, Mode::Examine);
+                self.mode = Mode::Examine;
+                Ok(())
+            }
+            Err(error) => {
+                session.relog(self.record, Phase::Held, Mode::Shared);
+                Err(error)
+            }
+        }
+    }
+
+    /// E → X: waits until the last reference has left; new references are refused meanwhile, and readers may leave.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`, with the mutex still held in E.
+    ///
+    /// # Panics
+    ///
+    /// Unless the mode is E.
+    pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+        assert_eq!(self.mode, Mode::Examine, "only E becomes X");
+        let (mutex, session) = (self.mutex, self.session);
+        session.begin(self.record);
+        session.relog(self.record, Phase::Draining, Mode::Exclusive);
+        mutex.drainer.store(session.sid().number(), Ordering::Relaxed);
+        let word = Word(mutex.word.load(Ordering::Relaxed));
+        mutex.word.store(word.drain().0, Ordering::Release);
+        let result = self.convert(Aim::Drain, Mode::Exclusive, patience);
+        let mode = if result.is_ok() {
+            Mode::Exclusive
+        } else {
+            // Back to E: the drain is ours, so that only a reader that leaves can be in the way.
+            let back = Getting { mutex, session, mode: Mode::Examine, aim: Aim::TakeBack };
+            while back.try_get(true).is_none() {
+                back.look_after_blocker();
+                sys::yield_now();
+            }
+            Mode::Examine
+        };
+        session.relog(self.record, Phase::Held, mode);
+        self.mode = mode;
+        result.map(|_| ())
+    }
+
+    fn convert(&self, aim: Aim, mode: Mode, patience: Patience) -> Result<Word, GetError<()>> {
+        let getting = Getting { mutex: self.mutex, session: self.session, mode, aim };
+        if let Some(got) = getting.try_get(false) {
+            return Ok(got);
+        }
+        let location = Record::unpack(self.session.slot.log[self.record].load(Ordering::Relaxed))
+            .map_or(LocationId(0), |record| record.location);
+        getting.wait(location, patience)
+    }
+
+    /// X, LX or E → S, without letting anybody in between.
+    ///
+    /// # Panics
+    ///
+    /// When the mode is S already.
+    pub fn share(&mut self) {
+        assert_ne!(self.mode, Mode::Shared, "S is S already");
+        let (mutex, session) = (self.mutex, self.session);
+        session.begin(self.record);
+        session.relog(self.record, Phase::Demoting, self.mode);
+        let word = Word(mutex.word.load(Ordering::Relaxed));
+        mutex.word.store(word.give_back().add_reference().0, Ordering::Release);
+        session.relog(self.record, Phase::Held, Mode::Shared);
+        self.mode = Mode::Shared;
+        fence(Ordering::SeqCst);
+        if mutex.parked() != 0 {
+            // Readers may come in now; the first woken lets in the next.
+            mutex.wake_one();
+        }
+    }
+}
+
+impl Drop for Hold<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.mode == Mode::Shared {
+            return self.mutex.leave(self.session, self.record);
+        }
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        self.mutex.give_back(word.released());
+        self.session.unlog(self.record);
+    }
+}
+
+impl Kind {
+    /// The mode that the holder has, `None` while a reference is moved.
+    #[must_use]
+    pub const fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Exclusive => Some(Mode::Exclusive),
+            Self::Long => Some(Mode::LongExclusive),
+            Self::Examine => Some(Mode::Examine),
+            Self::Moving => None,
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Sessions: a thread's membership of an instance.
+
+use crate::aol::{MutexId, Phase, Record};
+use crate::error::SessionError;
+use crate::instance::{Instance, Tables};
+use crate::mode::Mode;
+use crate::stats::{Figures, Key};
+use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence};
+use crate::text::Text;
+use crate::trace::Event;
+use crate::word::Sid;
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// Records of a session's log: mutexes that it can hold or be getting at a time.
+pub const LOG_RECORDS: usize = 64;
+
+const FREE: u32 = 0;
+const LIVE: u32 = 1;
+
+/// A session in shared memory. Written by its thread; by whoever holds `alive` once that thread is dead.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// Held for the life of the session.
+    pub(crate) alive: RobustLock,
+    state: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    pub(crate) tid: AtomicU32,
+    class: AtomicU32,
+    /// Record of the operation in flight, plus one: which of two records for one mutex the holder field belongs to.
+    pub(crate) current: AtomicU32,
+    pub(crate) rows_used: AtomicU32,
+    claimed_ns: AtomicU64,
+    pub(crate) gets: AtomicU64,
+    /// Key of what is waited for; 0 when nothing is.
+    pub(crate) wait: AtomicU64,
+    pub(crate) wait_since_ns: AtomicU64,
+    pub(crate) wait_blocker: AtomicU64,
+    pub(crate) last_run: AtomicU64,
+    name: Text<4>,
+    action: Text<4>,
+    pub(crate) log: [AtomicU64; LOG_RECORDS],
+}
+
+impl Slot {
+    pub(crate) fn is_live(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LIVE
+    }
+
+    /// Whether its thread is gone and it has not been recovered.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_live() && !self.alive.is_held()
+    }
+
+    pub(crate) fn free(&self) {
+        self.wait.store(0, Ordering::Relaxed);
+        self.state.store(FREE, Ordering::Release);
+    }
+}
+
+/// Class of a session: those of the high priority class wait by `wait_yield_hp_mode` in scheme 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Class {
+    /// High when the thread is scheduled by a real-time policy.
+    #[default]
+    Detect,
+    /// Normal.
+    Normal,
+    /// High.
+    High,
+}
+
+/// A thread's membership of an instance: a SID, a log, figures.
+///
+/// It belongs to the thread that made it:
+///
+/// ```compile_fail
+/// fn needs_send<T: Send>() {}
+/// needs_send::<retrial::Session<'static>>();
+/// ```
+///
+/// A session that ends while it holds something, or whose thread dies, is recovered by whoever waits for it.
+#[derive(Debug)]
+pub struct Session<'i> {
+    pub(crate) instance: &'i Instance,
+    pub(crate) slot: &'i Slot,
+    sid: Sid,
+    /// Bit i is set while record i is free.
+    free: Cell<u64>,
+    random: Cell<u64>,
+    pub(crate) high_priority: bool,
+    pid: u32,
+    thread: PhantomData<*mut ()>,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+impl Instance {
+    /// Makes the calling thread a session. Several sessions per thread are fine.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`].
+    pub fn session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
+        let (sid, slot) = self.claim_slot()?;
+        self.sessions.fetch_add(1, Ordering::AcqRel);
+        // Reset, publish, claim: the slot's lock is ours, so that nobody else writes here.
+        let high_priority = match class {
+            Class::Detect => sys::is_real_time(),
+            Class::Normal => false,
+            Class::High => true,
+        };
+        for record in &slot.log {
+            record.store(0, Ordering::Relaxed);
+        }
+        let pid = sys::pid();
+        slot.pid.store(pid, Ordering::Relaxed);
+        slot.tid.store(sys::tid(), Ordering::Relaxed);
+        slot.class.store(u32::from(high_priority), Ordering::Relaxed);
+        slot.current.store(0, Ordering::Relaxed);
+        slot.wait.store(0, Ordering::Relaxed);
+        let now = sys::now_ns();
+        slot.claimed_ns.store(now, Ordering::Relaxed);
+        slot.name.set(name);
+        slot.action.set("");
+        // Release: whoever finds it live finds the rest.
+        slot.state.store(LIVE, Ordering::Release);
+        Ok(Session {
+            instance: self,
+            slot,
+            sid,
+            free: Cell::new(u64::MAX),
+            random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            high_priority,
+            pid,
+            thread: PhantomData,
+        })
+    }
+}
+
+impl<'i> Session<'i> {
+    /// Its SID.
+    #[inline]
+    #[must_use]
+    pub const fn sid(&self) -> Sid {
+        self.sid
+    }
+
+    /// The instance that it is a session of.
+    #[inline]
+    #[must_use]
+    pub const fn instance(&self) -> &'i Instance {
+        self.instance
+    }
+
+    /// The process that made it.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Says what the session is about, for the views: up to 32 bytes.
+    pub fn set_action(&self, action: &str) {
+        self.slot.action.set(action);
+    }
+
+    /// Counts a get that no record of ours counts. For interposers.
+    #[inline]
+    pub fn count_get(&self) {
+        self.slot.gets.store(self.slot.gets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A fresh random number (xorshift64*, Marsaglia 2003 and Vigna 2014).
+    pub(crate) fn random(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.random.set(x);
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Writes a record before an operation. `None` when all records are in use.
+    #[inline]
+    pub(crate) fn log(&self, record: Record) -> Option<usize> {
+        let free = self.free.get();
+        if free == 0 {
+            return None;
+        }
+        let index = free.trailing_zeros() as usize;
+        self.free.set(free & (free - 1));
+        // Relaxed: the exchange that follows publishes it.
+        self.slot.log[index].store(record.pack(), Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// Says which record's operation is in flight, before an operation that moves a reference.
+    #[inline]
+    pub(crate) fn begin(&self, index: usize) {
+        self.slot.current.store(index as u32 + 1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Rewrites a record between two steps of an operation.
+    #[inline]
+    pub(crate) fn relog(&self, index: usize, phase: Phase, mode: Mode) {
+        let cell = &self.slot.log[index];
+        if let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) {
+            compiler_fence(Ordering::SeqCst);
+            // Release: what came before is over for whoever recovers us.
+            cell.store(Record { phase, mode, ..record }.pack(), Ordering::Release);
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Frees a record after its operation.
+    #[inline]
+    pub(crate) fn unlog(&self, index: usize) {
+        // The store that gave the mutex back stays before this one.
+        compiler_fence(Ordering::SeqCst);
+        self.slot.log[index].store(0, Ordering::Release);
+        self.free.set(self.free.get() | 1 << index);
+    }
+
+    /// The mode in which this session already has a mutex, if it has.
+    pub(crate) fn held(&self, id: MutexId, but: usize) -> Option<Mode> {
+        if id.0 == 0 {
+            return None;
+        }
+        let records = self.slot.log.iter().enumerate().filter(|(index, _)| *index != but);
+        // One operation is in flight at a time: any other record is of something held.
+        let mut records = records.filter_map(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)));
+        records.find(|record| record.mutex == id).map(|record| record.mode)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if self.pid != sys::pid() {
+            // A child of fork has the memory of the session, not the session.
+            return;
+        }
+        if self.slot.log.iter().all(|record| record.load(Ordering::Relaxed) == 0) {
+            self.slot.free();
+        }
+        // A session that still holds something stays live with nobody behind it: dead, to be recovered.
+        self.slot.alive.give_up();
+        self.instance.sessions.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A session, as the views show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its SID.
+    pub sid: Sid,
+    /// Its process, in its own PID namespace.
+    pub pid: u32,
+    /// Its thread, in its own PID namespace.
+    pub tid: u32,
+    /// Whether its thread is gone and it has not been recovered.
+    pub dead: bool,
+    /// Whether it is of the high priority class.
+    pub high_priority: bool,
+    /// Its name.
+    pub name: String,
+    /// Its action tag.
+    pub action: String,
+    /// When it began, by the monotonic clock.
+    pub claimed_ns: u64,
+    /// What its log says.
+    pub log: Vec<Record>,
+    /// What it waits for, since when by the monotonic clock, and the SID that held it then.
+    pub wait: Option<(Key, u64, Sid)>,
+    /// Number of the latest run of steps.
+    pub last_run: u64,
+}
+
+impl Tables {
+    /// Every session, living and dead.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.sids().filter_map(|sid| self.session_info(sid)).collect()
+    }
+
+    /// What is known of a session, `None` when there is none of this SID.
+    #[must_use]
+    pub fn session_info(&self, sid: Sid) -> Option<SessionInfo> {
+        let slot = self.slot(sid).filter(|slot| slot.is_live())?;
+        let wait = Key::unpack(slot.wait.load(Ordering::Acquire)).map(|key| {
+            let blocker = Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
+            (key, slot.wait_since_ns.load(Ordering::Relaxed), blocker)
+        });
+        Some(SessionInfo {
+            sid,
+            pid: slot.pid.load(Ordering::Relaxed),
+            tid: slot.tid.load(Ordering::Relaxed),
+            dead: slot.is_dead(),
+            high_priority: slot.class.load(Ordering::Relaxed) != 0,
+            name: slot.name.get(),
+            action: slot.action.get(),
+            claimed_ns: slot.claimed_ns.load(Ordering::Relaxed),
+            log: slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).collect(),
+            wait,
+            last_run: slot.last_run.load(Ordering::Acquire),
+        })
+    }
+
+    /// Every row of every session's figures, and those of departed sessions under [`Sid::NONE`].
+    #[must_use]
+    pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
+        let all = std::iter::once(Sid::NONE).chain(self.sids());
+        all.flat_map(|sid| {
+            let used = self.segment.slots()[sid.number() as usize].rows_used.load(Ordering::Acquire) as usize;
+            let rows = self.segment.rows(sid.number() as usize);
+            rows[..used.min(rows.len())].iter().filter_map(move |row| row.read().map(|(key, f)| (sid, key, f)))
+        })
+        .collect()
+    }
+
+    /// Gets counted by sessions rather than by mutexes, as interposers do.
+    #[must_use]
+    pub fn session_gets(&self) -> u64 {
+        let all = std::iter::once(Sid::NONE).chain(self.sids());
+        all.map(|sid| self.segment.slots()[sid.number() as usize].gets.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A run of steps of a session, `None` when it was overwritten or has not happened.
+    #[must_use]
+    pub fn event(&self, sid: Sid, number: u64) -> Option<Event> {
+        self.slot(sid)?;
+        crate::trace::read(self.segment.runs(sid.number() as usize), number)
+    }
+}

@@ -1,0 +1,332 @@
+//! Figures: one cube per session with one writer, of which every view is a projection.
+//!
+//! A row counts what a session did at one mutex, at one location, in one wait event. Totals by mutex, by type and
+//! location, by event or by session are sums over rows. Nothing is recorded on the path of a get that does not miss,
+//! but the mutex's own count of gets.
+
+use crate::aol::{LocationId, MutexId};
+use crate::mode::Mode;
+use crate::sys::{AtomicU32, AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($( $id:ident $name:literal $doc:literal; )*) => {
+        /// A figure of a [`Row`].
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum Counter { $( #[doc = $doc] $id ),* }
+
+        impl Counter {
+            /// Every counter, in the order of the row.
+            pub const ALL: &'static [Counter] = &[ $( Counter::$id ),* ];
+            /// Column names, units last.
+            pub const NAMES: &'static [&'static str] = &[ $( $name ),* ];
+        }
+    };
+}
+
+counters! {
+    Misses "misses" "Gets that found the mutex busy at the first try.";
+    SpinGets "spin_gets" "Misses that ended within the first spin.";
+    Waits "waits" "Misses whose first spin failed.";
+    Yields "yields" "Steps that gave the processor away.";
+    Sleeps "sleeps" "Timed sleeps that nobody could end.";
+    Parks "parks" "Times in the queue.";
+    Wakes "wakes" "Parks that a releaser ended.";
+    GaveUp "gave_up" "Waits that ended without the mutex: deadline passed.";
+    QueueFull "queue_full" "Steps that found no place in the queue.";
+    WaitNs "wait_ns" "Time from the first failed spin to the end of the wait.";
+    SpinNs "spin_ns" "Part of it spent spinning.";
+    YieldNs "yield_ns" "Part of it spent in yields.";
+    SleptNs "slept_ns" "Part of it slept as asked for, and parked until woken.";
+    OverNs "over_ns" "Part of it slept longer than asked for: timer granularity and run queue.";
+    MaxNs "max_ns" "Longest single wait.";
+}
+
+/// Number of counters.
+pub const COUNTERS: usize = Counter::ALL.len();
+
+/// What a row is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The mutex waited for.
+    pub mutex: MutexId,
+    /// Where in the code it was asked for.
+    pub location: LocationId,
+    /// The wait event.
+    pub event: WaitEvent,
+}
+
+/// What a session waits for: the mode it asked for, and whether nobody could pass the holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct WaitEvent {
+    /// The mode asked for.
+    pub mode: Mode,
+    /// Whether the holder had X or LX while S or E was asked for: a "wait on X".
+    pub on_x: bool,
+}
+
+impl PartialOrd for WaitEvent {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for WaitEvent {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.mode as u8, self.on_x).cmp(&(other.mode as u8, other.on_x))
+    }
+}
+
+impl WaitEvent {
+    /// The name in the source's form: `library cache: mutex X`, `cursor: pin S wait on X`.
+    #[must_use]
+    pub fn name(self, mutex_type: &str) -> String {
+        let wait = if self.on_x { " wait on X" } else { "" };
+        match mutex_type {
+            "Cursor Pin" => format!("cursor: pin {}{wait}", self.mode),
+            "Library Cache" => format!("library cache: mutex {}{wait}", self.mode),
+            other => format!("{other}: mutex {}{wait}", self.mode),
+        }
+    }
+}
+
+impl Key {
+    const VALID: u64 = 1 << 63;
+
+    pub(crate) const fn pack(self) -> u64 {
+        Self::VALID
+            | (self.event.on_x as u64) << 50
+            | (self.event.mode as u64) << 48
+            | (self.location.0 as u64) << 32
+            | self.mutex.0 as u64
+    }
+
+    pub(crate) const fn unpack(bits: u64) -> Option<Self> {
+        if bits & Self::VALID == 0 {
+            return None;
+        }
+        let Some(mode) = Mode::from_number((bits >> 48 & 3) as u8) else { return None };
+        Some(Self {
+            mutex: MutexId(bits as u32),
+            location: LocationId((bits >> 32) as u16),
+            event: WaitEvent { mode, on_x: bits >> 50 & 1 == 1 },
+        })
+    }
+}
+
+/// A row of a session's cube.
+#[repr(C, align(128))]
+pub(crate) struct Row {
+    key: AtomicU64,
+    counters: [AtomicU64; COUNTERS],
+}
+
+impl Row {
+    /// Adds to a counter. Only by the session that owns the row.
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        let cell = &self.counters[counter as usize];
+        // Relaxed, and no RMW: one writer.
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    fn raise(&self, counter: Counter, n: u64) {
+        let cell = &self.counters[counter as usize];
+        if cell.load(Ordering::Relaxed) < n {
+            cell.store(n, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a finished wait's length towards the longest one.
+    pub(crate) fn longest(&self, wait_ns: u64) {
+        self.raise(Counter::MaxNs, wait_ns);
+    }
+
+    /// The row's key and figures, `None` while it is unused.
+    pub(crate) fn read(&self) -> Option<(Key, Figures)> {
+        // Acquire: pairs with the Release in `find`; the figures are of this key.
+        let key = Key::unpack(self.key.load(Ordering::Acquire))?;
+        Some((key, Figures(std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed)))))
+    }
+
+    fn clear(&self) {
+        for counter in &self.counters {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.key.store(0, Ordering::Release);
+    }
+}
+
+/// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds no place.
+pub(crate) fn find<'a>(rows: &'a [Row], used: &AtomicU32, key: Key) -> &'a Row {
+    let packed = key.pack();
+    let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
+    if let Some(row) = rows[..in_use].iter().find(|row| row.key.load(Ordering::Relaxed) == packed) {
+        return row;
+    }
+    let last = rows.len() - 1;
+    if in_use < last {
+        let row = &rows[in_use];
+        // Release: the counters of a fresh row are 0 for whoever sees the key.
+        row.key.store(packed, Ordering::Release);
+        used.store(u32::try_from(in_use + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
+        return row;
+    }
+    let row = &rows[last];
+    let unknown = Key { mutex: MutexId(0), location: LocationId(0), event: key.event };
+    if row.key.load(Ordering::Relaxed) == 0 {
+        row.key.store(unknown.pack(), Ordering::Release);
+        used.store(u32::try_from(rows.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+    row
+}
+
+/// Moves what a departed session counted to the rows of `to`. Its caller is the only writer of both.
+pub(crate) fn fold(from: &[Row], from_used: &AtomicU32, to: &[Row], to_used: &AtomicU32) {
+    let in_use = (from_used.load(Ordering::Relaxed) as usize).min(from.len());
+    for row in &from[..in_use] {
+        if let Some((key, figures)) = row.read() {
+            let sum = find(to, to_used, key);
+            for &counter in Counter::ALL {
+                if matches!(counter, Counter::MaxNs) {
+                    sum.longest(figures.get(counter));
+                } else {
+                    sum.add(counter, figures.get(counter));
+                }
+            }
+        }
+        row.clear();
+    }
+    from_used.store(0, Ordering::Relaxed);
+}
+
+/// A value for every counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures(pub [u64; COUNTERS]);
+
+impl Figures {
+    /// The value of a counter.
+    #[must_use]
+    pub const fn get(&self, counter: Counter) -> u64 {
+        self.0[counter as usize]
+    }
+
+    /// Adds those of another row; the longest wait is the longer one.
+    pub fn add(&mut self, other: &Self) {
+        for &counter in Counter::ALL {
+            let (mine, theirs) = (&mut self.0[counter as usize], other.get(counter));
+            *mine = if matches!(counter, Counter::MaxNs) { (*mine).max(theirs) } else { *mine + theirs };
+        }
+    }
+
+    /// Growth since an earlier reading; the longest wait is that of the later one.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut growth = *self;
+        for &counter in Counter::ALL {
+            if !matches!(counter, Counter::MaxNs) {
+                growth.0[counter as usize] = self.get(counter).saturating_sub(earlier.get(counter));
+            }
+        }
+        growth
+    }
+
+    /// Steps that left the processor, as the source counts sleeps: yields, timed sleeps and parks.
+    #[must_use]
+    pub const fn sleeps(&self) -> u64 {
+        self.get(Counter::Yields) + self.get(Counter::Sleeps) + self.get(Counter::Parks)
+    }
+}
+
+/// The derived statistics of a mutex over an interval: Nikolaev, "Exploring mutexes" (MEDIAS 2012), table 4.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Derived {
+    /// λ, gets per second.
+    pub gets_per_s: f64,
+    /// ω, sleeps per second.
+    pub sleeps_per_s: f64,
+    /// ρ, misses per get; about the utilization (arrivals see time averages).
+    pub miss_ratio: f64,
+    /// κ, sleeps per miss.
+    pub sleep_ratio: f64,
+    /// k, share of the spins that fail: Δsleeps / (ρ (Δgets + Δsleeps)).
+    pub spin_inefficiency: f64,
+    /// S, mean holding time in s: utilization over λ.
+    pub holding_time_s: f64,
+}
+
+impl Derived {
+    /// From the growth of the counters over `interval_s` seconds and the sampled utilization, where there is one; the miss
+    /// ratio stands in for it otherwise. Figures that have nothing to be computed from are 0.
+    #[must_use]
+    pub fn new(gets: u64, figures: &Figures, interval_s: f64, utilization: Option<f64>) -> Self {
+        let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let (gets, sleeps, misses) = (gets as f64, figures.sleeps() as f64, figures.get(Counter::Misses) as f64);
+        let miss_ratio = ratio(misses, gets);
+        let gets_per_s = ratio(gets, interval_s);
+        Self {
+            gets_per_s,
+            sleeps_per_s: ratio(sleeps, interval_s),
+            miss_ratio,
+            sleep_ratio: ratio(sleeps, misses),
+            spin_inefficiency: ratio(sleeps, miss_ratio * (gets + sleeps)),
+            holding_time_s: ratio(utilization.unwrap_or(miss_ratio), gets_per_s),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_survives_packing() {
+        for mode in Mode::ALL {
+            for on_x in [false, true] {
+                let key = Key { mutex: MutexId(77), location: LocationId(3), event: WaitEvent { mode, on_x } };
+                assert_eq!(Key::unpack(key.pack()), Some(key));
+            }
+        }
+        assert_eq!(Key::unpack(0), None);
+    }
+
+    #[test]
+    fn events_have_the_sources_names() {
+        let event = WaitEvent { mode: Mode::Shared, on_x: true };
+        assert_eq!(event.name("Cursor Pin"), "cursor: pin S wait on X");
+        assert_eq!(WaitEvent { mode: Mode::Exclusive, on_x: false }.name("Library Cache"), "library cache: mutex X");
+        assert_eq!(WaitEvent { mode: Mode::Examine, on_x: false }.name("hash table"), "hash table: mutex E");
+    }
+
+    #[test]
+    fn table_4_is_consistent_with_itself() {
+        let mut figures = Figures::default();
+        figures.0[Counter::Misses as usize] = 250;
+        figures.0[Counter::Sleeps as usize] = 100;
+        let derived = Derived::new(1000, &figures, 2.0, Some(0.25));
+        // κ = k / (1 − kρ), and λ κ ρ = ω.
+        let k = derived.spin_inefficiency;
+        assert!((derived.sleep_ratio - k / (1.0 - k * derived.miss_ratio)).abs() < 1e-12);
+        assert!((derived.gets_per_s * derived.sleep_ratio * derived.miss_ratio - derived.sleeps_per_s).abs() < 1e-9);
+        assert!((derived.holding_time_s - 0.25 / 500.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn nothing_counted_gives_zeros_not_nan() {
+        let derived = Derived::new(0, &Figures::default(), 0.0, None);
+        assert_eq!(derived.spin_inefficiency, 0.0);
+        assert_eq!(derived.holding_time_s, 0.0);
+    }
+
+    #[test]
+    fn a_full_cube_counts_the_rest_in_its_last_row() {
+        let rows: Vec<Row> = (0..4).map(|_| Row { key: AtomicU64::new(0), counters: Default::default() }).collect();
+        let used = AtomicU32::new(0);
+        for mutex in 1..=6 {
+            let event = WaitEvent { mode: Mode::Exclusive, on_x: false };
+            let key = Key { mutex: MutexId(mutex), location: LocationId(0), event };
+            find(&rows, &used, key).add(Counter::Misses, 1);
+        }
+        let misses: Vec<u64> = rows.iter().filter_map(Row::read).map(|(_, f)| f.get(Counter::Misses)).collect();
+        assert_eq!(misses, [1, 1, 1, 3]);
+    }
+}

@@ -1,0 +1,43 @@
+//! Short text in shared memory: fixed length, no pointers, torn at worst.
+
+use crate::sys::{AtomicU64, Ordering};
+
+/// Up to `8 * N` bytes of UTF-8; what does not fit is cut off.
+#[repr(C)]
+pub(crate) struct Text<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Text<N> {
+    pub(crate) fn set(&self, text: &str) {
+        let bytes = &text.as_bytes()[..text.floor_char_boundary(8 * N)];
+        for (i, word) in self.0.iter().enumerate() {
+            let mut part = [0; 8];
+            let rest = bytes.get(8 * i..).unwrap_or(&[]);
+            let len = rest.len().min(8);
+            part[..len].copy_from_slice(&rest[..len]);
+            // Relaxed: readers take what they find; whoever must see it whole is published after it.
+            word.store(u64::from_le_bytes(part), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self) -> String {
+        let mut bytes: Vec<u8> = self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        bytes.truncate(bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len()));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0[0].load(Ordering::Relaxed) == 0
+    }
+}
+
+/// FNV-1a of a name; never 0 to 15, which tables use as marks.
+pub(crate) const fn hash(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash | 16
+}

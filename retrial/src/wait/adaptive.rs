@@ -1,0 +1,117 @@
+//! `adaptive`: `ydb` below a load threshold, `pthread` above it, with hysteresis.
+//!
+//! The rule is YottaDB r2.04's, with its thresholds as parameters. Two repairs: the way back looks at misses per
+//! check *and* lets quiet time count as checks, so that it is taken at zero load too; and the live type decides.
+
+use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
+use crate::params::{P, Params};
+
+pub(super) struct Adaptive;
+
+impl Adaptive {
+    fn in_use(attempt: &Attempt<'_>) -> &'static dyn Scheme {
+        if attempt.pthread_in_use { &Pthread } else { &Ydb }
+    }
+}
+
+impl Scheme for Adaptive {
+    fn spins(&self, attempt: &Attempt<'_>) -> u32 {
+        Self::in_use(attempt).spins(attempt)
+    }
+
+    fn step(&self, attempt: &Attempt<'_>) -> Step {
+        Self::in_use(attempt).step(attempt)
+    }
+}
+
+/// What the controller of `adaptive` sees, as growth since the last check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Load {
+    /// Successful gets.
+    pub gets: u64,
+    /// Gets whose first try failed.
+    pub misses: u64,
+    /// Parks.
+    pub queue_sleeps: u64,
+    /// Sessions parked now.
+    pub queued: u64,
+    /// Time since the last check, in ns.
+    pub elapsed_ns: u64,
+}
+
+/// The controller's state: the type in use and how many checks in a row spoke for the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Adaption {
+    /// Whether `pthread` is in use; `ydb` otherwise.
+    pub pthread_in_use: bool,
+    /// Checks in a row that spoke for a switch.
+    pub streak: u64,
+}
+
+impl Adaption {
+    /// Quiet time that counts as one check while `pthread` is in use, in ns.
+    const QUIET_NS: u64 = 1_000_000_000;
+
+    /// The state after this load, or `None` while no check is due.
+    ///
+    /// A check is due every `adaptive_check_every` gets; while `pthread` is in use also every second.
+    #[must_use]
+    pub fn check(self, load: Load, params: &Params) -> Option<Self> {
+        let by_gets = load.gets / params.get(P::CheckEvery);
+        let by_time = if self.pthread_in_use { load.elapsed_ns / Self::QUIET_NS } else { 0 };
+        let checks = by_gets.max(by_time);
+        if checks == 0 {
+            return None;
+        }
+        let speaks_for_switch = if self.pthread_in_use {
+            load.misses / checks < params.get(P::PthreadThreshold)
+        } else {
+            load.queue_sleeps / checks + load.queued > params.get(P::YdbThreshold)
+        };
+        let streak = if speaks_for_switch { self.streak + checks } else { 0 };
+        Some(if streak >= params.get(P::Streak) {
+            Self { pthread_in_use: !self.pthread_in_use, streak: 0 }
+        } else {
+            Self { streak, ..self }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOADED: Load = Load { gets: 1024, misses: 1000, queue_sleeps: 2000, queued: 0, elapsed_ns: 1 };
+
+    #[test]
+    fn sixteen_loaded_checks_in_a_row_switch() {
+        let params = Params::default();
+        let mut state = Adaption::default();
+        for _ in 0..15 {
+            state = state.check(LOADED, &params).unwrap();
+            assert!(!state.pthread_in_use);
+        }
+        assert!(state.check(LOADED, &params).unwrap().pthread_in_use);
+    }
+
+    #[test]
+    fn one_quiet_check_resets_the_streak() {
+        let params = Params::default();
+        let state = Adaption { pthread_in_use: false, streak: 15 };
+        let quiet = Load { gets: 1024, ..Load::default() };
+        assert_eq!(state.check(quiet, &params).unwrap().streak, 0);
+    }
+
+    #[test]
+    fn quiet_time_alone_goes_back() {
+        let params = Params::default();
+        let state = Adaption { pthread_in_use: true, streak: 0 };
+        let silence = Load { gets: 1, elapsed_ns: 16 * Adaption::QUIET_NS, ..Load::default() };
+        assert!(!state.check(silence, &params).unwrap().pthread_in_use);
+    }
+
+    #[test]
+    fn no_check_is_due_between_two() {
+        assert_eq!(Adaption::default().check(Load { gets: 1023, ..LOADED }, &Params::default()), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Wait schemes: pure functions from "how often this wait has failed, and what can be observed" to "what to do next".
+//!
+//! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; it performs nothing. The
+//! [waiter](crate::waiter) interprets it with the real clock.
+
+use crate::params::Params;
+use std::time::Duration;
+
+/// What to do after a failed spin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Give the processor to whoever is ready to run.
+    Yield,
+    /// Sleep this long; nobody wakes the sleeper.
+    Sleep(Duration),
+    /// Queue for a wake-up by a releaser, and look again after this time at the latest.
+    Park(Duration),
+    /// The queue is full: sleep this long instead; counted apart.
+    Overflow(Duration),
+}
+
+/// What a scheme sees of a wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// The values in force for the mutex's type, read afresh for every step.
+    pub params: &'a Params,
+    /// Failed spins of this wait before this one.
+    pub failed: u32,
+    /// Parks of this wait that have ended.
+    pub parks: u32,
+    /// Whether the last step was a park that a releaser ended.
+    pub woken: bool,
+    /// Whether the session is of the high priority class.
+    pub high_priority: bool,
+    /// Sessions parked on the mutex now, a hint.
+    pub parked: u32,
+    /// Whether `adaptive` has `pthread` in use.
+    pub pthread_in_use: bool,
+    /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
+    pub poll_ns: u32,
+    /// A fresh random number.
+    pub random: u64,
+}
+
+/// A wait scheme.
+pub trait Scheme: Sync {
+    /// Polls of the word before the step of this attempt; the exchange is tried when a poll finds it open.
+    fn spins(&self, attempt: &Attempt<'_>) -> u32 {
+        clamp(attempt.params.get(crate::params::P::SpinCount))
+    }
+
+    /// What to do after the spin of this attempt failed.
+    fn step(&self, attempt: &Attempt<'_>) -> Step;
+
+    /// Whether a release wakes no further session while a woken one is on its way.
+    fn throttles_wakes(&self) -> bool {
+        false
+    }
+
+    /// Whether the published exact sleep times take `sleep_jitter`.
+    fn takes_jitter(&self) -> bool {
+        true
+    }
+}
+
+macro_rules! schemes {
+    ($( $number:literal => $module:ident::$scheme:ident, $name:literal; )*) => {
+        $( mod $module; )*
+
+        /// Names of the schemes; the position is the value of `mutex_wait_scheme`, and the sources' number for 0, 1 and 2.
+        pub const NAMES: &[&str] = &[ $( $name ),* ];
+
+        static SCHEMES: &[&dyn Scheme] = &[ $( &$module::$scheme ),* ];
+
+        const _: () = { $( assert!($number < NAMES.len()); )* };
+    };
+}
+
+schemes! {
+    0 => yielding::Yield, "yield";
+    1 => sleeping::Sleep, "sleep";
+    2 => backoff::Backoff, "backoff";
+    3 => tengen::TenG, "10g";
+    4 => patch::Patch, "patch6904068";
+    5 => latch::Latch, "latch";
+    6 => ydb::Ydb, "ydb";
+    7 => pthread::Pthread, "pthread";
+    8 => adaptive::Adaptive, "adaptive";
+    9 => orbit::Orbit, "orbit";
+}
+
+/// Position of the scheme `sleep`.
+pub const SLEEP: usize = 1;
+/// Position of the scheme `backoff`.
+pub const BACKOFF: usize = 2;
+/// Position of the scheme `adaptive`.
+pub const ADAPTIVE: usize = 8;
+/// Position of the scheme that a new instance uses.
+pub const DEFAULT: usize = 9;
+
+pub use adaptive::{Adaption, Load};
+
+/// The scheme at this position, the default one for a position that no build knows.
+#[must_use]
+pub fn scheme(position: u64) -> &'static dyn Scheme {
+    usize::try_from(position).ok().and_then(|i| SCHEMES.get(i)).copied().unwrap_or(SCHEMES[DEFAULT])
+}
+
+/// The position of a scheme by its name or, for 0, 1 and 2, by the sources' number.
+#[must_use]
+pub fn named(name: &str) -> Option<usize> {
+    match name {
+        "0" => Some(0),
+        "1" => Some(SLEEP),
+        "2" => Some(BACKOFF),
+        _ => NAMES.iter().position(|known| *known == name),
+    }
+}
+
+/// A step of `duration`; a sleep of 0 is a yield.
+fn sleep(duration: Duration) -> Step {
+    if duration.is_zero() { Step::Yield } else { Step::Sleep(duration) }
+}
+
+const fn centiseconds(n: u64) -> Duration {
+    Duration::from_millis(n * 10)
+}
+
+fn clamp(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::P;
+    use Step::{Park, Sleep, Yield};
+
+    /// The first `n` steps of a wait that nobody wakes.
+    fn trace(scheme: &str, params: Params, n: u32, high_priority: bool) -> Vec<Step> {
+        let scheme = super::scheme(named(scheme).unwrap() as u64);
+        let mut parks = 0;
+        (0..n)
+            .map(|failed| {
+                let step = scheme.step(&Attempt {
+                    params: &params,
+                    failed,
+                    parks,
+                    woken: false,
+                    high_priority,
+                    parked: 0,
+                    pthread_in_use: false,
+                    poll_ns: 30,
+                    random: 0x9e37_79b9_7f4a_7c15,
+                });
+                parks += u32::from(matches!(step, Park(_)));
+                step
+            })
+            .collect()
+    }
+
+    fn ms(n: u64) -> Step {
+        Sleep(Duration::from_millis(n))
+    }
+
+    /// Runs of equal steps, as the sources print them.
+    fn runs(steps: &[Step]) -> Vec<(usize, Step)> {
+        steps.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect()
+    }
+
+    #[test]
+    fn each_row_of_the_sources_table_is_reproduced() {
+        let p = Params::default();
+        assert_eq!(runs(&trace("10g", p, 1000, false)), [(1000, Yield)]);
+        assert_eq!(runs(&trace("patch6904068", p, 1000, false)), [(1000, ms(10))]);
+        assert_eq!(runs(&trace("patch6904068", p.with(P::FirstSpare, 0), 1000, false)), [(1000, Yield)]);
+        assert_eq!(runs(&trace("yield", p, 300, false)), [(99, Yield), (1, ms(1))].repeat(3));
+        let two = p.with(P::YieldSleepTime, 2).with(P::YieldSleepFreq, 3);
+        assert_eq!(runs(&trace("yield", two, 9, false)), [(2, Yield), (1, ms(2))].repeat(3));
+        let sleeping = p.with(P::YieldMode, 1);
+        assert_eq!(runs(&trace("yield", sleeping, 60, false)), [(19, ms(1)), (1, Yield)].repeat(3));
+        let three = sleeping.with(P::YieldSleepTime, 3).with(P::YieldYieldFreq, 3);
+        assert_eq!(runs(&trace("yield", three, 9, false)), [(2, ms(3)), (1, Yield)].repeat(3));
+        assert_eq!(runs(&trace("yield", p.with(P::YieldSleepTime, 0), 1000, false)), [(1000, Yield)]);
+        let patch = p.with(P::YieldSleepTime, 10).with(P::YieldSleepFreq, 0);
+        assert_eq!(runs(&trace("yield", patch, 1000, false)), [(1000, ms(10))]);
+        let hp = p.with(P::YieldHpMode, 1);
+        assert_eq!(runs(&trace("yield", hp, 20, true)), [(19, ms(1)), (1, Yield)]);
+        assert_eq!(runs(&trace("yield", hp, 100, false)), [(99, Yield), (1, ms(1))]);
+        assert_eq!(runs(&trace("sleep", p, 1000, false)), [(1, Yield), (999, ms(1))]);
+        assert_eq!(runs(&trace("backoff", p, 1000, false)), [(2, Yield), (998, ms(10))]);
+        let growing = trace("backoff", p.with(P::WaitTime, 30), 14, false);
+        let nominal: Vec<Step> = [10, 10, 30, 30, 70, 70, 150, 150, 300, 300, 300, 300].map(ms).into();
+        assert_eq!(growing[..2], [Yield, Yield]);
+        assert_eq!(growing[2..], nominal);
+    }
+
+    #[test]
+    fn the_queueing_schemes_park() {
+        let p = Params::default();
+        assert_eq!(runs(&trace("latch", p, 5, false)), [(5, Park(Duration::from_millis(100)))]);
+        assert_eq!(runs(&trace("pthread", p, 5, false)), [(5, Park(Duration::from_millis(100)))]);
+        assert_eq!(runs(&trace("ydb", p, 130, false)), [(128, Yield), (2, Park(Duration::from_millis(100)))]);
+        let yields = p.get(P::OrbitYields) as u32;
+        assert!(matches!(trace("orbit", p, yields + 1, false)[yields as usize], Park(_)));
+    }
+
+    #[test]
+    fn an_unknown_position_is_the_default_scheme() {
+        assert!(std::ptr::eq(scheme(u64::MAX), SCHEMES[DEFAULT]));
+        assert_eq!(named("1"), Some(SLEEP));
+        assert_eq!(NAMES[ADAPTIVE], "adaptive");
+    }
+}

@@ -1,0 +1,46 @@
+//! `orbit`, the default: spin by time, a few yields, then park with a long jittered time-out and one look after it.
+//!
+//! The time-outs are such that all parked sessions of a mutex together retry at most `orbit_retry_rate` times a second,
+//! whatever their number, and a release wakes nobody while a woken session is on its way. So waiting costs what the
+//! holder can spare, from 1 to 16,384 sessions. Loses to pure spinning while every waiter has a processor of its own
+//! and holding times are longer than `orbit_spin_time`.
+
+use super::{Attempt, Scheme, Step};
+use crate::params::P;
+use std::time::Duration;
+
+pub(super) struct Orbit;
+
+/// No park is shorter than this: below it a time-out races with the wake-ups that it only has to heal.
+const PARK_MIN: Duration = Duration::from_millis(10);
+
+impl Scheme for Orbit {
+    fn spins(&self, attempt: &Attempt<'_>) -> u32 {
+        let limit = super::clamp(attempt.params.get(P::OrbitSpinTime) * 1000 / u64::from(attempt.poll_ns.max(1)));
+        match (attempt.parks, attempt.woken) {
+            (0, _) if attempt.failed == 0 => limit,
+            (0, _) | (_, true) => limit / 8,
+            (_, false) => 0,
+        }
+    }
+
+    fn step(&self, attempt: &Attempt<'_>) -> Step {
+        let params = attempt.params;
+        if attempt.parks == 0 && u64::from(attempt.failed) < params.get(P::OrbitYields) {
+            return Step::Yield;
+        }
+        let share = Duration::from_secs(1) * attempt.parked.saturating_add(1) / super::clamp(params.get(P::OrbitRetryRate));
+        let mean = share.max(PARK_MIN);
+        // Uniform on 0.5 to 1.5 times the mean: jitter far wider than any holding time, so that losers do not meet again.
+        let permille = 500 + u32::try_from(attempt.random % 1000).unwrap_or(0);
+        Step::Park(mean / 1000 * permille)
+    }
+
+    fn throttles_wakes(&self) -> bool {
+        true
+    }
+
+    fn takes_jitter(&self) -> bool {
+        false
+    }
+}
