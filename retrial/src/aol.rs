@@ -34,15 +34,8 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
-        Self::Getting,
-        Self::Held,
-        Self::Leaving,
-        Self::Left,
-        Self::Promoting,
-        Self::Demoting,
-        Self::Draining,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Getting, Self::Held, Self::Leaving, Self::Left, Self::Promoting, Self::Demoting, Self::Draining];
 
     const fn from_number(number: u8) -> Option<Self> {
         match number {

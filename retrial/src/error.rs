@@ -49,7 +49,9 @@ pub enum CreateError {
 
 /// A name or path that no instance can have.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
-#[error("instance name `{found}`, expected 1 to 64 of letters, digits, `.`, `_` and `-`, not starting with `.` or `-`, or a path with `/`")]
+#[error(
+    "instance name `{found}`, expected 1 to 64 of letters, digits, `.`, `_` and `-`, not starting with `.` or `-`, or a path with `/`"
+)]
 pub struct NameError {
     /// What was given.
     pub found: String,

@@ -101,6 +101,22 @@ impl Instance {
     }
 }
 
+impl Instance {
+    /// The record of the mutex of this name, made without a value if it is new. Takes no session: whoever asks for it by
+    /// [`Instance::mutex`] later gives it its value.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`]; also when the mutex exists with data of another size.
+    pub fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
+        let mutex_type = self.register_type(mutex_type)?;
+        let (_, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
+        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; a record is
+        // atomics only.
+        Ok(unsafe { &*address.cast::<RawMutex>() })
+    }
+}
+
 impl<'i, T: Shareable> Mutex<'i, T> {
     /// Its id.
     #[must_use]
@@ -136,7 +152,13 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     /// # Errors
     ///
     /// [`GetError`].
-    pub fn get<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, patience: Patience) -> GuardResult<'a, T>
+    pub fn get<'a>(
+        &self,
+        session: &'a Session<'a>,
+        mode: Mode,
+        at: &CodeLocation,
+        patience: Patience,
+    ) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
@@ -176,7 +198,13 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     /// # Errors
     ///
     /// [`GetError`]; `TimedOut` when the time has passed.
-    pub fn get_within<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, time: Duration) -> GuardResult<'a, T>
+    pub fn get_within<'a>(
+        &self,
+        session: &'a Session<'a>,
+        mode: Mode,
+        at: &CodeLocation,
+        time: Duration,
+    ) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
@@ -232,7 +260,10 @@ impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         let mode = self.hold.mode();
-        assert!(matches!(mode, Mode::Exclusive | Mode::LongExclusive), "data are changed in X or LX only, not in {mode}");
+        assert!(
+            matches!(mode, Mode::Exclusive | Mode::LongExclusive),
+            "data are changed in X or LX only, not in {mode}"
+        );
         // SAFETY: held exclusively by this guard.
         unsafe { &mut *self.shared.value.get() }
     }

@@ -485,7 +485,13 @@ impl Instance {
     /// # Errors
     ///
     /// [`TableFull`].
-    pub fn register_mutex(&self, mutex_type: TypeId, place: Place, address: u64, name: &str) -> Result<MutexId, TableFull> {
+    pub fn register_mutex(
+        &self,
+        mutex_type: TypeId,
+        place: Place,
+        address: u64,
+        name: &str,
+    ) -> Result<MutexId, TableFull> {
         let header = self.segment.header();
         let entries = self.segment.mutexes();
         let capacity = entries.len() - 1;
@@ -740,6 +746,8 @@ pub struct PastSleep {
     pub mode: Mode,
     /// Steps of that session's wait so far.
     pub sleeps: u64,
+    /// Gets of the mutex by then.
+    pub gets: u64,
 }
 
 impl Tables {
@@ -834,6 +842,22 @@ impl Tables {
         self.segment.types().get(usize::from(id.0)).map_or_else(String::new, |entry| entry.name.get())
     }
 
+    /// Every registered location.
+    #[must_use]
+    pub fn locations(&self) -> Vec<(LocationId, String)> {
+        let entries = self.segment.locations().iter().enumerate().skip(1);
+        entries
+            .filter(|(_, entry)| entry.hash.load(Ordering::Acquire) != 0)
+            .map(|(id, entry)| (LocationId(u16::try_from(id).unwrap_or(0)), entry.name.get()))
+            .collect()
+    }
+
+    /// Bytes of the arena that named objects take.
+    #[must_use]
+    pub fn arena_used(&self) -> u64 {
+        self.segment.header().arena_next.load(Ordering::Relaxed)
+    }
+
     /// A location's name; `unknown` for id 0 and for what is not registered.
     #[must_use]
     pub fn location_name(&self, id: LocationId) -> String {
@@ -926,7 +950,7 @@ impl Tables {
     }
 
     /// SIDs that sessions of this instance may have had so far.
-    pub(crate) fn sids(&self) -> impl Iterator<Item = Sid> + use<> {
+    pub fn sids(&self) -> impl Iterator<Item = Sid> + use<> {
         let ready = self.segment.header().slots_ready.load(Ordering::Acquire);
         let ready = u32::try_from(ready).unwrap_or(u32::MAX).min(self.segment.capacity().sessions);
         (1..=ready).map(Sid::new)
@@ -967,6 +991,7 @@ impl Tables {
                 location: record.location,
                 mode: record.mode,
                 sleeps: past.sleeps.load(Ordering::Relaxed),
+                gets: past.gets.load(Ordering::Relaxed),
             })
         })
         .collect()
@@ -1025,9 +1050,8 @@ fn check(capacity: Capacity) -> Result<Layout, CreateError> {
 
 /// A file without a name in `directory`; where the file system has none, with a temporary one.
 fn unnamed_file(directory: &Path) -> io::Result<(File, Option<PathBuf>)> {
-    let open = |path: &Path, flags| {
-        OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(path)
-    };
+    let open =
+        |path: &Path, flags| OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(path);
     match open(directory, libc::O_TMPFILE) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
             let path = directory.join(format!(".{PREFIX}{}.{}", sys::pid(), sys::now_ns()));
@@ -1043,9 +1067,8 @@ fn link(source: &Path, path: &Path) -> io::Result<()> {
     let text = |path: &Path| std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
     let (from, to) = (text(source)?, text(path)?);
     // SAFETY: both are strings with their 0.
-    let rc = unsafe {
-        libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
-    };
+    let rc =
+        unsafe { libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -1093,6 +1116,7 @@ fn open(address: &Address, writable: bool) -> Result<Tables, AttachError> {
         _ if source.raw_os_error() == Some(libc::ELOOP) => {
             AttachError::FileKind { path: path.clone(), found: "symbolic link" }
         }
+        io::ErrorKind::IsADirectory => AttachError::FileKind { path: path.clone(), found: "directory" },
         _ => AttachError::Io { path: path.clone(), source },
     };
     // O_NONBLOCK: a FIFO of this name does not make us wait.
@@ -1145,7 +1169,8 @@ fn open(address: &Address, writable: bool) -> Result<Tables, AttachError> {
         }
     }
     let small = |i: usize| u32::try_from(values[i]).unwrap_or(0);
-    capacity = Capacity { sessions: small(0), mutexes: small(1), locations: small(2), rows: small(3), arena: values[4] };
+    capacity =
+        Capacity { sessions: small(0), mutexes: small(1), locations: small(2), rows: small(3), arena: values[4] };
     let layout = Layout::of(capacity);
     if found < layout.len as u64 {
         return Err(AttachError::Truncated { path, found, expected: layout.len as u64 });

@@ -31,11 +31,11 @@ mod aol;
 mod error;
 mod guard;
 mod instance;
-#[cfg(feature = "lock_api")]
-pub mod raw;
 mod mode;
 mod mutex;
 mod params;
+#[cfg(feature = "lock_api")]
+pub mod raw;
 mod recovery;
 mod segment;
 mod session;
@@ -48,11 +48,13 @@ mod waiter;
 mod word;
 
 pub use aol::{LocationId, MutexId, Phase, Record};
-pub use error::{AttachError, CreateError, Death, GetError, NameError, ObjectError, OwnerDied, SessionError, TableFull};
+pub use error::{
+    AttachError, CreateError, Death, GetError, NameError, ObjectError, OwnerDied, SessionError, TableFull,
+};
 pub use guard::{Guard, GuardResult, Mutex, Shareable};
 pub use instance::{
-    Address, CodeLocation, DIRECTORY, Instance, MAGIC, MutexInfo, Observer, PastSleep, Place, SOURCE_TYPES, Tables, TypeId,
-    list, remove,
+    Address, CodeLocation, DIRECTORY, Instance, MAGIC, MutexInfo, Observer, PastSleep, Place, SOURCE_TYPES, Tables,
+    TypeId, list, remove,
 };
 pub use mode::{Masks, Mode};
 pub use mutex::{Get, Hold, Patience, RawMutex};

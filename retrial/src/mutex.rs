@@ -83,6 +83,8 @@ pub struct Hold<'a> {
     session: &'a Session<'a>,
     record: usize,
     mode: Mode,
+    /// What the release of X, LX or E leaves in the word: a constant on the fast path, which then needs no load.
+    rest: Word,
 }
 
 /// What a get of a raw mutex gives.
@@ -122,6 +124,32 @@ impl RawMutex {
             self.waiters.fetch_or(FENCED, Ordering::Relaxed);
         }
         self.id.store(id.0, Ordering::Release);
+    }
+
+    /// Takes an id unless it has one. Whether it took it.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn adopt_once(&self, instance: &Instance, id: MutexId, mutex_type: TypeId) -> bool {
+        if !instance.has_barrier() {
+            self.waiters.fetch_or(FENCED, Ordering::Relaxed);
+        }
+        self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
+        self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn address(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
+    /// The hold that this session forgot, from its log.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn resume<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
+        let records = session.slot.log.iter().map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
+        let found = records
+            .enumerate()
+            .find(|(_, record)| record.is_some_and(|record| record.mutex == self.id() && record.mode == mode));
+        let rest = if mode == Mode::Shared { Word::FREE } else { self.load().released() };
+        found.map(|(record, _)| Hold { mutex: self, session, record, mode, rest })
     }
 
     /// Its id in the instance that it is registered with.
@@ -174,7 +202,7 @@ impl RawMutex {
             return self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
         }
         self.count_get();
-        Ok(Hold { mutex: self, session, record, mode: Mode::Exclusive })
+        Ok(Hold { mutex: self, session, record, mode: Mode::Exclusive, rest: Word::FREE })
     }
 
     /// Gets the mutex in a mode, as long as the patience lasts.
@@ -196,7 +224,7 @@ impl RawMutex {
             && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
             self.finish_get(session, record, granted, mode);
-            return Ok(Hold { mutex: self, session, record, mode });
+            return Ok(Hold { mutex: self, session, record, mode, rest: granted.released() });
         }
         self.get_slow(session, mode, location, record, patience)
     }
@@ -252,7 +280,9 @@ impl RawMutex {
             }
         };
         self.finish_get(session, record, granted, mode);
-        let hold = Hold { mutex: self, session, record, mode };
+        // Loaded: `adapt` may have changed a flag since the grant.
+        let rest = if mode == Mode::Shared { Word::FREE } else { Word(self.word.load(Ordering::Relaxed)).released() };
+        let hold = Hold { mutex: self, session, record, mode, rest };
         if granted.has(Word::POISONED) {
             let death = session.instance().death(self.id());
             return Err(GetError::OwnerDied(OwnerDied { guard: hold, death }));
@@ -420,6 +450,12 @@ impl RawMutex {
         if self.parked() != 0 {
             self.wake_one();
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fake(&self, word: Word, drainer: Sid) {
+        self.drainer.store(drainer.number(), Ordering::Relaxed);
+        self.word.store(word.0, Ordering::Release);
     }
 
     pub(crate) fn drainer(&self) -> Sid {
@@ -605,6 +641,7 @@ impl<'a> Hold<'a> {
         if self.mode != Mode::Shared {
             let word = Word(self.mutex.word.load(Ordering::Relaxed));
             self.mutex.word.store(word.without(Word::POISONED).0, Ordering::Relaxed);
+            self.rest = self.rest.without(Word::POISONED);
         }
     }
 
@@ -627,6 +664,7 @@ impl<'a> Hold<'a> {
             Ok(_) => {
                 session.relog(self.record, Phase::Held, Mode::Examine);
                 self.mode = Mode::Examine;
+                self.rest = self.mutex.load().released();
                 Ok(())
             }
             Err(error) => {
@@ -667,6 +705,7 @@ impl<'a> Hold<'a> {
         };
         session.relog(self.record, Phase::Held, mode);
         self.mode = mode;
+        self.rest = mutex.load().released();
         result.map(|_| ())
     }
 
@@ -708,8 +747,7 @@ impl Drop for Hold<'_> {
         if self.mode == Mode::Shared {
             return self.mutex.leave(self.session, self.record);
         }
-        let word = Word(self.mutex.word.load(Ordering::Relaxed));
-        self.mutex.give_back(word.released());
+        self.mutex.give_back(self.rest);
         self.session.unlog(self.record);
     }
 }

@@ -85,8 +85,6 @@ pub struct Session<'i> {
     pub(crate) instance: &'i Instance,
     pub(crate) slot: &'i Slot,
     sid: Sid,
-    /// Bit i is set while record i is free.
-    free: Cell<u64>,
     random: Cell<u64>,
     pub(crate) high_priority: bool,
     pid: u32,
@@ -133,7 +131,6 @@ impl Instance {
             instance: self,
             slot,
             sid,
-            free: Cell::new(u64::MAX),
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
             pid,
@@ -185,14 +182,12 @@ impl<'i> Session<'i> {
     }
 
     /// Writes a record before an operation. `None` when all records are in use.
+    ///
+    /// The log itself says which record is free: a bitmap beside it would be two more stores for the exchange to wait for.
     #[inline]
     pub(crate) fn log(&self, record: Record) -> Option<usize> {
-        let free = self.free.get();
-        if free == 0 {
-            return None;
-        }
-        let index = free.trailing_zeros() as usize;
-        self.free.set(free & (free - 1));
+        let free = |index: &usize| self.slot.log[*index].load(Ordering::Relaxed) == 0;
+        let index = if free(&0) { 0 } else { (1..LOG_RECORDS).find(free)? };
         // Relaxed: the exchange that follows publishes it.
         self.slot.log[index].store(record.pack(), Ordering::Relaxed);
         Some(index)
@@ -223,7 +218,6 @@ impl<'i> Session<'i> {
         // The store that gave the mutex back stays before this one.
         compiler_fence(Ordering::SeqCst);
         self.slot.log[index].store(0, Ordering::Release);
-        self.free.set(self.free.get() | 1 << index);
     }
 
     /// The mode in which this session already has a mutex, if it has.
@@ -308,6 +302,12 @@ impl Tables {
             wait,
             last_run: slot.last_run.load(Ordering::Acquire),
         })
+    }
+
+    /// Number of the latest run of steps of a session; 0 before its first. Cheap, to be polled.
+    #[must_use]
+    pub fn last_run(&self, sid: Sid) -> u64 {
+        self.slot(sid).map_or(0, |slot| slot.last_run.load(Ordering::Acquire))
     }
 
     /// Every row of every session's figures, and those of departed sessions under [`Sid::NONE`].

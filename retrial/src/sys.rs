@@ -7,6 +7,7 @@ use std::time::Duration;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("retrial runs on Linux on x86-64 and aarch64; other systems lack the robust futexes it relies on");
 
+use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// A clock of the kernel.
@@ -38,11 +39,24 @@ impl Deadline {
     /// The time left, `None` when it has passed.
     #[must_use]
     pub fn left(self) -> Option<Duration> {
+        if DEADLINES_OVER.load(Ordering::Relaxed) {
+            return None;
+        }
         match self.at_ns.checked_sub(clock_ns(self.clock)) {
             None | Some(0) => None,
             Some(left) => Some(Duration::from_nanos(left)),
         }
     }
+}
+
+/// Whether every deadline of this process has passed.
+static DEADLINES_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Ends the waits of this process that have a deadline, now and later ones: each takes one more step and gives up.
+///
+/// Safe to call in a signal handler; for a command that is told to stop while it waits.
+pub fn end_deadlines() {
+    DEADLINES_OVER.store(true, Ordering::Relaxed);
 }
 
 /// Time of the monotonic clock, in ns.

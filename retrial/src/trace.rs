@@ -71,7 +71,16 @@ pub struct Event {
 }
 
 /// Writes runs. Only by the session that owns the ring; `last` is the number of the latest run.
-pub(crate) fn note(ring: &[Run], last: &AtomicU64, now_ns: u64, key: Key, blocker: u32, what: What, asked_ns: u64, took_ns: u64) {
+pub(crate) fn note(
+    ring: &[Run],
+    last: &AtomicU64,
+    now_ns: u64,
+    key: Key,
+    blocker: u32,
+    what: What,
+    asked_ns: u64,
+    took_ns: u64,
+) {
     let number = last.load(Ordering::Relaxed);
     let current = &ring[(number % ring.len() as u64) as usize];
     let same = number != 0
@@ -137,10 +146,15 @@ impl Event {
             What::Sleep => format!("sleep timeout={}, actual {}{repeated}", ms(self.asked), ms(mean)),
             What::Woken => format!("park woken after {}{repeated}", ms(mean)),
             What::TimedOut => format!("park timeout={}, actual {}{repeated}", ms(self.asked), ms(mean)),
-            What::Got => format!("got {} after {}", self.event.mode, ms(self.actual)),
-            What::GaveUp => format!("gave up after {}", ms(self.actual)),
+            What::Got => format!("got {} after {}", self.event.mode, long(self.actual)),
+            What::GaveUp => format!("gave up after {}", long(self.actual)),
         }
     }
+}
+
+/// `49.3 s`, or as [`ms`] below a second.
+fn long(time: Duration) -> String {
+    if time < Duration::from_secs(1) { ms(time) } else { format!("{:.3} s", time.as_secs_f64()) }
 }
 
 /// `1 ms`, `1.09 ms`, `0.021 ms`.

@@ -318,8 +318,9 @@ impl Waiter<'_> {
                     _ => target.ask_for_handover(now, Duration::ZERO),
                 }
             }
-            let parked = self.perform(target, step, scheme, &params, &recorder, now, left);
-            last = sys::now_ns();
+            // The step ends where the next spin begins, so that the parts of a wait add up to it.
+            let (parked, ended) = self.perform(target, step, scheme, &params, &recorder, now, left);
+            last = ended;
             match parked {
                 Some(Parked::Got(got)) => {
                     recorder.end(started, last, What::Got);
@@ -337,7 +338,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Performs a step and records it. `Some` when it was a park.
+    /// Performs a step and records it: how the park ended if it was one, and when the step ended.
     #[allow(clippy::too_many_arguments)]
     fn perform<T: Target>(
         &self,
@@ -348,7 +349,7 @@ impl Waiter<'_> {
         recorder: &Recorder<'_>,
         now: u64,
         left: Duration,
-    ) -> Option<Parked<T::Got>> {
+    ) -> (Option<Parked<T::Got>>, u64) {
         match step {
             Step::Yield => {
                 sys::yield_now();
@@ -356,7 +357,7 @@ impl Waiter<'_> {
                 recorder.add(Counter::Yields, 1);
                 recorder.add(Counter::YieldNs, after - now);
                 recorder.note(after, What::Yield, 0, after - now);
-                None
+                (None, after)
             }
             Step::Sleep(asked) | Step::Overflow(asked) => {
                 if matches!(step, Step::Overflow(_)) {
@@ -367,12 +368,13 @@ impl Waiter<'_> {
                     (0, _) | (_, None) => 0,
                     (half, Some(session)) => session.random() % (2 * half),
                 };
-                let exact = (asked + Duration::from_nanos(extra)).saturating_sub(Duration::from_nanos(jitter)).min(left);
+                let exact =
+                    (asked + Duration::from_nanos(extra)).saturating_sub(Duration::from_nanos(jitter)).min(left);
                 sys::sleep(exact);
                 let after = sys::now_ns();
                 recorder.add(Counter::Sleeps, 1);
                 recorder.slept(after, What::Sleep, exact, after - now);
-                None
+                (None, after)
             }
             Step::Park(limit) => {
                 let limit = limit.min(left);
@@ -386,7 +388,7 @@ impl Waiter<'_> {
                     What::Woken
                 };
                 recorder.slept(after, what, limit, after - now);
-                Some(parked)
+                (Some(parked), after)
             }
         }
     }
