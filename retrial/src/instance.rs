@@ -893,12 +893,18 @@ impl Tables {
     /// Every registered mutex.
     #[must_use]
     pub fn mutexes(&self) -> Vec<MutexInfo> {
-        (1..=self.mutexes_high()).filter_map(|id| self.mutex(MutexId(id))).collect()
+        (1..=self.mutexes_high()).filter_map(|id| self.mutex_info(MutexId(id))).collect()
+    }
+
+    /// The same as `mutex_info`.
+    #[must_use]
+    pub fn mutex(&self, id: MutexId) -> Option<MutexInfo> {
+        self.mutex_info(id)
     }
 
     /// What is known of a registered mutex.
     #[must_use]
-    pub fn mutex(&self, id: MutexId) -> Option<MutexInfo> {
+    pub fn mutex_info(&self, id: MutexId) -> Option<MutexInfo> {
         let entry = self.mutex_entry(id)?;
         if entry.key.load(Ordering::Acquire) <= CLAIMED {
             return None;

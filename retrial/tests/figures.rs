@@ -1,0 +1,106 @@
+//! What is counted, and that it adds up.
+
+use retrial::{Capacity, Class, Counter, Figures, GetError, Instance, Mode, P, Sid, What, location, wait};
+use std::time::Duration;
+
+/// Waits 20 ms in vain for a mutex that is held, under a scheme, and gives what was counted of it.
+fn wait_in_vain(instance: &Instance, scheme: &str) -> (Figures, Vec<(What, u64, Duration)>) {
+    instance.set(P::Scheme, None, wait::named(scheme).unwrap() as u64);
+    let mutex = instance.mutex(scheme, "Cursor Pin", || 0u64).unwrap();
+    let (a, b) = (instance.session("a", Class::Normal).unwrap(), instance.session("b", Class::Normal).unwrap());
+    let _held = mutex.exclusive(&a, location!("holder")).unwrap();
+    let got = mutex.get_within(&b, Mode::Shared, location!("waiter"), Duration::from_millis(20));
+    assert!(matches!(got, Err(GetError::TimedOut)));
+    let info = instance.session_info(b.sid()).unwrap();
+    let events = (1..=info.last_run).filter_map(|n| instance.event(b.sid(), n)).map(|e| (e.what, e.count, e.actual));
+    let events = events.collect();
+    let rows = instance.figures();
+    let (_, key, figures) = rows.iter().find(|(sid, key, _)| *sid == b.sid() && key.mutex == mutex.id()).unwrap();
+    assert_eq!(key.event.name("Cursor Pin"), "cursor: pin S wait on X");
+    assert_eq!(instance.location_name(key.location), "waiter");
+    (*figures, events)
+}
+
+#[test]
+fn the_time_of_a_wait_splits_into_parts_that_add_up_under_every_scheme() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    for scheme in wait::NAMES {
+        let (figures, events) = wait_in_vain(&instance, scheme);
+        let get = |counter| figures.get(counter);
+        let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs].map(get);
+        assert_eq!(parts.iter().sum::<u64>(), get(Counter::WaitNs), "{scheme}: {parts:?}");
+        assert!(get(Counter::WaitNs) > 15_000_000, "{scheme}: about 20 ms less the first spin");
+        assert_eq!((get(Counter::Misses), get(Counter::Waits), get(Counter::GaveUp)), (1, 1, 1), "{scheme}");
+        assert_eq!(events.first().map(|e| e.0), Some(What::Began), "{scheme}");
+        assert_eq!(events.last().map(|e| e.0), Some(What::GaveUp), "{scheme}");
+        let steps: u64 = events[1..events.len() - 1].iter().map(|e| e.1).sum();
+        if events.len() < 60 {
+            assert_eq!(steps, figures.sleeps(), "{scheme}: the trace has the steps that were counted");
+        }
+    }
+}
+
+#[test]
+fn figures_of_a_session_that_has_left_stay_in_the_totals() {
+    let instance = Instance::anonymous(Capacity { sessions: 2, ..Capacity::default() }).unwrap();
+    wait_in_vain(&instance, "sleep");
+    let total = |instance: &Instance| {
+        let mut sum = Figures::default();
+        instance.figures().iter().for_each(|(_, _, figures)| sum.add(figures));
+        sum
+    };
+    let before = total(&instance);
+    for _ in 0..4 {
+        drop(instance.session("next", Class::Normal).unwrap());
+    }
+    assert_eq!(total(&instance), before);
+    assert!(instance.figures().iter().any(|(sid, ..)| *sid == Sid::NONE), "under nobody's SID now");
+}
+
+#[test]
+fn the_last_sleep_behind_each_blocker_is_remembered() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    wait_in_vain(&instance, "sleep");
+    wait_in_vain(&instance, "backoff");
+    let history = instance.history();
+    assert_eq!(history.len(), 2);
+    assert!(history.iter().all(|past| past.mode == Mode::Shared && past.sleeps > 0));
+}
+
+#[test]
+fn adaptive_switches_under_load_and_back_when_the_load_stops() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    instance.set(P::Scheme, None, wait::ADAPTIVE as u64);
+    // As published but for the numbers, which take a big machine to reach.
+    for (p, value) in [(P::CheckEvery, 16), (P::YdbThreshold, 0), (P::Streak, 2), (P::SoftSpinCount, 0)] {
+        instance.set(p, None, value);
+    }
+    let mutex = instance.mutex("region", "test", || 0u64).unwrap();
+    let switches = || instance.mutex_info(mutex.id()).map(|info| (info.pthread_in_use, info.switches)).unwrap();
+    assert_eq!(switches(), (false, 0));
+    instance.set(P::PthreadThreshold, None, 0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let session = instance.session("load", Class::Normal).unwrap();
+                while !switches().0 {
+                    let mut guard = mutex.exclusive(&session, location!("load")).unwrap();
+                    *guard += 1;
+                    // Somebody is sure to wait meanwhile.
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    assert_eq!(switches(), (true, 1));
+    instance.set(P::PthreadThreshold, None, 614);
+    let session = instance.session("alone", Class::Normal).unwrap();
+    let mut gets = 0;
+    while switches().0 {
+        drop(mutex.exclusive(&session, location!("alone")).unwrap());
+        gets += 1;
+        assert!(gets <= 16 * 3, "two quiet checks are enough");
+    }
+    assert_eq!(switches(), (false, 2));
+    assert_eq!(mutex.raw().load(), retrial::Word::FREE, "the fast path is open again");
+}

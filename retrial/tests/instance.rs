@@ -1,0 +1,158 @@
+//! Instances: created whole or not at all, found by name, checked before they are trusted.
+
+use retrial::{Address, AttachError, Capacity, Class, CreateError, Instance, Observer, P, SessionError, location};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+/// A name of this process's own, removed at the end.
+struct Name(Address);
+
+impl Name {
+    fn new(test: &str) -> Self {
+        Self(Address::new(&format!("test-{test}-{}", std::process::id())).unwrap())
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0.path());
+    }
+}
+
+#[test]
+fn what_one_creates_another_attaches_to_and_a_third_observes() {
+    let name = Name::new("attach");
+    let creator = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    let other = Instance::attach(&name.0).unwrap();
+    let ours = creator.mutex("m", "test", || 41u64).unwrap();
+    let theirs = other.mutex("m", "test", || 0u64).unwrap();
+    let (a, b) = (creator.session("a", Class::Normal).unwrap(), other.session("b", Class::Normal).unwrap());
+    *ours.exclusive(&a, location!("here")).unwrap() += 1;
+    assert_eq!(*theirs.exclusive(&b, location!("there")).unwrap(), 42);
+    let observer = Observer::open(&name.0).unwrap();
+    let sessions = observer.sessions();
+    assert_eq!(sessions.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(observer.mutex_in_arena(ours.id()).unwrap().gets(), 3, "one of them to write the first value");
+    assert_eq!(name.0.path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn of_two_that_race_to_create_one_wins_and_all_end_up_in_the_same() {
+    let name = Name::new("race");
+    let barrier = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                barrier.wait();
+                let instance = Instance::create_or_attach(&name.0, Capacity::default(), 0o600).unwrap();
+                let counter = instance.mutex("counter", "test", || 0u64).unwrap();
+                let session = instance.session("racer", Class::Normal).unwrap();
+                *counter.exclusive(&session, location!()).unwrap() += 1;
+            });
+        }
+    });
+    let instance = Instance::attach(&name.0).unwrap();
+    let session = instance.session("judge", Class::Normal).unwrap();
+    let counter = instance.mutex("counter", "test", || 0u64).unwrap();
+    assert_eq!(*counter.exclusive(&session, location!()).unwrap(), 8);
+    assert!(matches!(Instance::create(&name.0, Capacity::default(), 0o600), Err(CreateError::Exists(_))));
+}
+
+#[test]
+fn memory_is_touched_only_when_it_is_used() {
+    let name = Name::new("sparse");
+    let capacity = Capacity { sessions: 65_536, mutexes: 1 << 20, arena: 1 << 30, ..Capacity::default() };
+    let instance = Instance::create(&name.0, capacity, 0o600).unwrap();
+    let metadata = name.0.path().metadata().unwrap();
+    assert!(metadata.len() > 1 << 30);
+    let touched = metadata.blocks() * 512;
+    assert!(touched < 256 << 10, "{touched} bytes of a fresh instance are in memory");
+    drop(instance);
+}
+
+#[test]
+fn names_cannot_leave_the_directory() {
+    for bad in ["", ".", "..", ".hidden", "-rf", "a b", "a\0b", &"x".repeat(65)] {
+        assert!(Address::new(bad).is_err(), "{bad:?}");
+    }
+    assert_eq!(Address::new("ok-1.2_3").unwrap().path(), PathBuf::from("/dev/shm/retrial.ok-1.2_3"));
+    assert_eq!(Address::new("./x").unwrap().path(), PathBuf::from("./x"));
+}
+
+#[test]
+fn a_full_session_table_says_which_capacity_to_raise() {
+    let instance = Instance::anonymous(Capacity { sessions: 2, ..Capacity::default() }).unwrap();
+    let a = instance.session("a", Class::Normal).unwrap();
+    let _b = instance.session("b", Class::Normal).unwrap();
+    let error = instance.session("c", Class::Normal).unwrap_err();
+    assert_eq!(error, SessionError::Full { capacity: 2 });
+    assert!(error.to_string().contains("`sessions`"));
+    drop(a);
+    assert!(instance.session("c", Class::Normal).is_ok());
+}
+
+#[test]
+fn a_full_arena_and_another_shape_are_said() {
+    let instance = Instance::anonymous(Capacity { arena: 256, ..Capacity::default() }).unwrap();
+    instance.mutex("a", "test", || 0u64).unwrap();
+    assert!(instance.mutex("a", "test", || 0u8).is_ok(), "padding makes these the same size");
+    assert!(instance.mutex("a", "test", || [0u64; 9]).unwrap_err().to_string().contains("expected"));
+    assert!(instance.mutex("b", "test", || [0u64; 99]).unwrap_err().to_string().contains("`arena`"));
+}
+
+#[test]
+fn what_is_no_segment_of_ours_is_refused_and_left_as_it_is() {
+    let directory = std::env::temp_dir().join(format!("retrial-test-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let address = |file: &str| Address::new(directory.join(file).to_str().unwrap()).unwrap();
+    let good = address("good");
+    drop(Instance::create(&good, Capacity::default(), 0o600).unwrap());
+    let bytes = std::fs::read(good.path()).unwrap();
+    let patched = |offset: usize, value: u64| {
+        let mut bytes = bytes[..8192].to_vec();
+        bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    let cases: [(&str, Vec<u8>, fn(&AttachError) -> bool); 7] = [
+        ("empty", vec![], |e| matches!(e, AttachError::Magic { .. })),
+        ("random", (0..9999u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect(), |e| {
+            matches!(e, AttachError::Magic { .. })
+        }),
+        ("short", bytes[..100].to_vec(), |e| matches!(e, AttachError::Truncated { .. })),
+        ("truncated", bytes[..bytes.len() - 1].to_vec(), |e| matches!(e, AttachError::Truncated { .. })),
+        ("other", { let mut b = patched(8, 1); b.resize(bytes.len(), 0); b }, |e| matches!(e, AttachError::Format { .. })),
+        ("none", { let mut b = patched(16, 0); b.resize(bytes.len(), 0); b }, |e| matches!(e, AttachError::Capacity { .. })),
+        ("huge", { let mut b = patched(16, 1 << 20); b.resize(bytes.len(), 0); b }, |e| {
+            matches!(e, AttachError::Truncated { .. })
+        }),
+    ];
+    for (file, content, expected) in cases {
+        let bad = address(file);
+        std::fs::write(bad.path(), &content).unwrap();
+        let error = Instance::attach(&bad).map(drop).unwrap_err();
+        assert!(expected(&error), "{file}: {error}");
+        assert!(expected(&Observer::open(&bad).map(drop).unwrap_err()), "{file}");
+        assert_eq!(std::fs::read(bad.path()).unwrap(), content, "{file} was changed");
+    }
+    std::os::unix::fs::symlink(good.path(), directory.join("link")).unwrap();
+    assert!(matches!(Instance::attach(&address("link")), Err(AttachError::FileKind { found: "symbolic link", .. })));
+    assert!(matches!(Instance::attach(&address("missing")), Err(AttachError::NotFound(_))));
+    let error = Observer::open(&address("/")).map(drop).unwrap_err();
+    assert!(matches!(error, AttachError::FileKind { found: "directory", .. }), "{error}");
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_type_follows_the_instance_until_it_is_set() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    let pin = instance.type_named("Cursor Pin").unwrap();
+    assert_eq!(pin.0, 7, "the source's number");
+    instance.set(P::SpinCount, None, 10);
+    assert_eq!(instance.params(Some(pin)).get(P::SpinCount), 10);
+    instance.set(P::SpinCount, Some(pin), 0);
+    assert_eq!(instance.params(Some(pin)).get(P::SpinCount), 0);
+    assert_eq!(instance.params(None).get(P::SpinCount), 10);
+    instance.unset(P::SpinCount, Some(pin));
+    instance.unset(P::SpinCount, None);
+    assert_eq!(instance.params(Some(pin)).get(P::SpinCount), 255);
+}

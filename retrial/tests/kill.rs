@@ -1,0 +1,187 @@
+//! Real processes that die by SIGKILL while they hold or wait.
+//!
+//! A child is this test program again, told by an environment variable what to do. It says on its standard output how far
+//! it has come; nobody sleeps to let somebody else get there.
+
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, Word, location};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const DEED: &str = "RETRIAL_TEST_DEED";
+const NAME: &str = "RETRIAL_TEST_INSTANCE";
+
+struct Name(Address);
+
+impl Name {
+    fn new(test: &str) -> Self {
+        Self(Address::new(&format!("kill-{test}-{}", std::process::id())).unwrap())
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0.path());
+    }
+}
+
+/// Starts a child and waits until it says that it is where it should be.
+fn child(name: &Name, deed: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_child", "--nocapture", "--test-threads=1"])
+        .env(DEED, deed)
+        .env(NAME, name.0.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("ready")), "the child of {deed} got there");
+    child
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Not a test of its own: what a child does.
+#[test]
+fn the_child() {
+    let Ok(deed) = std::env::var(DEED) else { return };
+    let instance = Instance::attach(&Address::new(&std::env::var(NAME).unwrap()).unwrap()).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = instance.session("child", Class::Normal).unwrap();
+    let stay = || {
+        println!("ready");
+        loop {
+            std::thread::park();
+        }
+    };
+    let (what, mode) = deed.split_once(' ').unwrap();
+    let mode: Mode = mode.parse().unwrap();
+    match what {
+        "hold" => {
+            let _guard = mutex.get(&session, mode, location!("child holds"), Patience::Endless).unwrap();
+            stay();
+        }
+        "drain" => {
+            let mut guard = mutex.get(&session, Mode::Examine, location!("child drains"), Patience::Endless).unwrap();
+            println!("ready");
+            guard.hold_mut().upgrade(Patience::Endless).unwrap();
+            stay();
+        }
+        "wait" => {
+            println!("ready");
+            let _guard = mutex.get(&session, mode, location!("child waits"), Patience::Endless).unwrap();
+            stay();
+        }
+        "thread" => {
+            std::thread::scope(|scope| {
+                let thread = scope.spawn(|| {
+                    let session = instance.session("thread", Class::Normal).unwrap();
+                    std::mem::forget(mutex.get(&session, mode, location!("thread leaves"), Patience::Endless).unwrap());
+                    std::mem::forget(session);
+                });
+                thread.join().unwrap();
+            });
+            stay();
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_dead_holder_is_replaced_and_the_next_one_told() {
+    for (position, scheme) in retrial::wait::NAMES.iter().enumerate() {
+        for mode in Mode::ALL {
+            let name = Name::new("hold");
+            let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+            instance.set(P::Scheme, None, position as u64);
+            let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+            let session = instance.session("parent", Class::Normal).unwrap();
+            kill(child(&name, &format!("hold {mode}")));
+            let got = mutex.exclusive(&session, location!("parent"));
+            if mode == Mode::Shared {
+                assert!(got.is_ok(), "{scheme}: a dead reader is nobody's concern");
+                drop(got);
+            } else {
+                let Err(GetError::OwnerDied(mut died)) = got else { panic!("{scheme}: {mode}: not told") };
+                let death = died.death.expect("known");
+                assert_eq!(death.mode, mode, "{scheme}");
+                assert_eq!(instance.location_name(death.location), "child holds", "{scheme}");
+                died.guard.consistent();
+                drop(died);
+                assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}: told once");
+            }
+            assert_eq!(mutex.raw().load(), Word::FREE, "{scheme}: {mode}");
+            assert_eq!(instance.sessions().len(), 1, "{scheme}: {mode}: the slot is free again");
+            std::fs::remove_file(name.0.path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_undeclared_death_stays() {
+    let name = Name::new("poison");
+    let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = instance.session("parent", Class::Normal).unwrap();
+    kill(child(&name, "hold X"));
+    for _ in 0..3 {
+        let got = mutex.exclusive(&session, location!("parent"));
+        assert!(matches!(got, Err(GetError::OwnerDied(_))), "told again while nobody has said that the data are fine");
+    }
+    assert!(matches!(mutex.shared(&session, location!("parent")), Err(GetError::OwnerDied(_))));
+}
+
+#[test]
+fn a_dead_drainer_lets_the_readers_in_again() {
+    let name = Name::new("drain");
+    let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = instance.session("parent", Class::Normal).unwrap();
+    let reader = mutex.shared(&session, location!("parent")).unwrap();
+    let drainer = child(&name, "drain E");
+    while !mutex.raw().load().has(Word::DRAINING) {
+        std::thread::yield_now();
+    }
+    kill(drainer);
+    let other = instance.session("other", Class::Normal).unwrap();
+    let Err(GetError::OwnerDied(second)) = mutex.shared(&other, location!("parent")) else { panic!("told of the death") };
+    assert_eq!(mutex.raw().load().references(), 2);
+    drop(second);
+    drop(reader);
+}
+
+#[test]
+fn a_killed_waiter_costs_the_others_nothing() {
+    for scheme in ["orbit", "latch", "pthread", "10g"] {
+        let name = Name::new("wait");
+        let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+        instance.set(P::Scheme, None, retrial::wait::named(scheme).unwrap() as u64);
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let session = instance.session("parent", Class::Normal).unwrap();
+        let guard = mutex.exclusive(&session, location!("parent")).unwrap();
+        let waiters: Vec<Child> = (0..3).map(|_| child(&name, "wait X")).collect();
+        let observer = Observer::open(&name.0).unwrap();
+        while observer.sessions().iter().filter(|s| s.wait.is_some()).count() < 3 {
+            std::thread::yield_now();
+        }
+        waiters.into_iter().for_each(kill);
+        drop(guard);
+        assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}");
+        assert_eq!(instance.recover_all(None).0, 3, "{scheme}");
+        assert_eq!(instance.sessions().len(), 1, "{scheme}");
+        std::fs::remove_file(name.0.path()).unwrap();
+    }
+}
+
+#[test]
+fn a_thread_that_ends_with_a_mutex_is_as_dead_as_a_process() {
+    let name = Name::new("thread");
+    let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = instance.session("parent", Class::Normal).unwrap();
+    let living = child(&name, "thread X");
+    assert!(matches!(mutex.exclusive(&session, location!("parent")), Err(GetError::OwnerDied(_))));
+    kill(living);
+}
