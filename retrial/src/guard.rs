@@ -111,9 +111,10 @@ impl Instance {
     pub fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
         let mutex_type = self.register_type(mutex_type)?;
         let (_, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
-        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; a record is
-        // atomics only.
-        Ok(unsafe { &*address.cast::<RawMutex>() })
+        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any bytes are a
+        // value, and the value is not touched.
+        let shared = unsafe { &*address.cast::<Shared<T>>() };
+        Ok(&shared.raw)
     }
 }
 
@@ -135,7 +136,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     /// # Errors
     ///
     /// [`GetError::OwnerDied`] carries the guard.
-    #[inline]
+    #[inline(always)] // as `RawMutex::exclusive`
+    #[allow(clippy::inline_always)]
     pub fn exclusive<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
     where
         'i: 'a,
@@ -227,7 +229,6 @@ impl<T> std::fmt::Debug for Guard<'_, T> {
 
 impl<'a, T> Guard<'a, T> {
     /// The hold, for its mode and for conversions: S to E, E to X, X to S.
-    #[must_use]
     pub const fn hold(&self) -> &Hold<'a> {
         &self.hold
     }

@@ -449,7 +449,7 @@ impl Instance {
         for (id, entry) in self.segment.types().iter().enumerate() {
             // AcqRel: whoever finds the hash next finds our name, or writes the same.
             let found = entry.hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
-            if matches!(found, Ok(_)) || found == Err(wanted) {
+            if found.is_ok() || found == Err(wanted) {
                 entry.name.set(name);
                 return Ok(TypeId(u8::try_from(id).unwrap_or(0)));
             }
@@ -469,7 +469,7 @@ impl Instance {
         for i in (start..entries.len()).chain(0..start) {
             // AcqRel: as in `register_type`.
             let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
-            if matches!(found, Ok(_)) || found == Err(wanted) {
+            if found.is_ok() || found == Err(wanted) {
                 if entries[i].name.is_empty() {
                     entries[i].name.set(name);
                 }
@@ -951,8 +951,10 @@ impl Tables {
         if !address.addr().is_multiple_of(align_of::<RawMutex>()) {
             return None;
         }
+        #[allow(clippy::cast_ptr_alignment)] // checked above
+        let record: *const RawMutex = address.cast();
         // SAFETY: inside the arena and aligned, both checked, and a record is atomics only.
-        Some(unsafe { &*address.cast::<RawMutex>() })
+        Some(unsafe { &*record })
     }
 
     /// SIDs that sessions of this instance may have had so far.

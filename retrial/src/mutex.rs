@@ -14,7 +14,7 @@
 //! barrier, `waiters` carries [`FENCED`], which sends every release through a path with a fence of its own.
 
 use crate::aol::{LocationId, MutexId, Phase, Record};
-use crate::error::{GetError, OwnerDied, TableFull};
+use crate::error::{Death, GetError, OwnerDied, TableFull};
 use crate::instance::{CodeLocation, Instance, Place, TypeId};
 use crate::mode::Mode;
 use crate::session::{LOG_RECORDS, Session};
@@ -190,7 +190,8 @@ impl RawMutex {
     /// # Errors
     ///
     /// [`GetError`]; never `Busy` or `TimedOut`.
-    #[inline]
+    #[inline(always)] // out of line, the hold goes through memory: half as dear again
+    #[allow(clippy::inline_always)]
     pub fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location, mutex: self.id() };
@@ -199,7 +200,9 @@ impl RawMutex {
         // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
         if self.word.compare_exchange(0, sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
+            let (rest, why) = self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
+            let hold = Hold { mutex: self, session, record, mode: Mode::Exclusive, rest };
+            return if let Some(why) = why { hold.refuse(why) } else { Ok(hold) };
         }
         self.count_get();
         Ok(Hold { mutex: self, session, record, mode: Mode::Exclusive, rest: Word::FREE })
@@ -218,7 +221,7 @@ impl RawMutex {
         session.begin(record);
         let word = Word(self.word.load(Ordering::Relaxed));
         // A word without flags only: with any, the slow path looks why.
-        if word.0 <= u64::from(u32::MAX)
+        if u32::try_from(word.0).is_ok()
             && let Some(granted) = word.grant(session.sid(), mode, false)
             // AcqRel: as in `exclusive`.
             && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -226,7 +229,9 @@ impl RawMutex {
             self.finish_get(session, record, granted, mode);
             return Ok(Hold { mutex: self, session, record, mode, rest: granted.released() });
         }
-        self.get_slow(session, mode, location, record, patience)
+        let (rest, why) = self.get_slow(session, mode, location, record, patience);
+        let hold = Hold { mutex: self, session, record, mode, rest };
+        if let Some(why) = why { hold.refuse(why) } else { Ok(hold) }
     }
 
     #[inline]
@@ -246,58 +251,50 @@ impl RawMutex {
         }
     }
 
+    /// What the release will leave, and why this is no ordinary hold: two registers, so that the fast path has its hold in
+    /// registers too.
     #[cold]
     #[inline(never)]
-    fn get_slow<'a>(
-        &'a self,
-        session: &'a Session<'a>,
+    fn get_slow(
+        &self,
+        session: &Session<'_>,
         mode: Mode,
         location: LocationId,
         record: usize,
         patience: Patience,
-    ) -> Get<'a> {
+    ) -> (Word, Option<Why>) {
         session.begin(record);
         let getting = Getting { mutex: self, session, mode, aim: Aim::Get };
-        let granted = getting.try_get(false).map(|granted| {
+        let granted = getting.try_get(false).inspect(|granted| {
             if granted.has(Word::ATTENTION) {
                 let params = session.instance().params(Some(self.mutex_type()));
-                self.waiter(session).adapt(&getting, self.id(), &params);
+                waiter(session).adapt(&getting, self.id(), &params);
             }
-            granted
         });
         let granted = match (granted, session.held(self.id(), record)) {
             (Some(granted), _) => Ok(granted),
             (None, Some(held)) if held != Mode::Shared || !matches!(mode, Mode::Shared | Mode::Examine) => {
-                Err(GetError::Deadlock { held })
+                Err(Why::Deadlock)
             }
             (None, _) => getting.wait(location, patience),
         };
         let granted = match granted {
             Ok(granted) => granted,
-            Err(error) => {
+            Err(why) => {
                 session.unlog(record);
-                return Err(error.map(|()| unreachable!("only a get has a guard")));
+                return (Word::FREE, Some(why));
             }
         };
         self.finish_get(session, record, granted, mode);
         // Loaded: `adapt` may have changed a flag since the grant.
         let rest = if mode == Mode::Shared { Word::FREE } else { Word(self.word.load(Ordering::Relaxed)).released() };
-        let hold = Hold { mutex: self, session, record, mode, rest };
-        if granted.has(Word::POISONED) {
-            let death = session.instance().death(self.id());
-            return Err(GetError::OwnerDied(OwnerDied { guard: hold, death }));
-        }
-        Ok(hold)
-    }
-
-    fn waiter<'a>(&self, session: &'a Session<'a>) -> Waiter<'a> {
-        Waiter { instance: session.instance(), session: Some(session) }
+        (rest, granted.has(Word::POISONED).then_some(Why::OwnerDied))
     }
 
     /// Gives the holder field back: the caller has it, and `word` is what stays.
     #[inline]
     fn give_back(&self, word: Word) {
-        if self.waiters.load(Ordering::Relaxed) & STARVING != 0 && !word.has(Word::DRAINING) {
+        if self.waiters.load(Ordering::Relaxed) & STARVING != 0 {
             return self.hand_over(word);
         }
         // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
@@ -355,12 +352,13 @@ impl RawMutex {
     #[inline(never)]
     fn hand_over(&self, word: Word) {
         let asked = self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
-        let handed = if asked & WAITERS == 0 { word } else { word.with(Word::HANDOVER) };
+        let nobody = asked & WAITERS == 0 || word.has(Word::DRAINING);
+        let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         self.word.store(handed.0, Ordering::Release);
         fence(Ordering::SeqCst);
         if handed == word {
             if self.parked() != 0 {
-                self.wake_one();
+                self.wake(word);
             }
         } else if !self.wake_one() {
             // Nobody was asleep: whoever comes may have it.
@@ -463,6 +461,19 @@ impl RawMutex {
     }
 }
 
+/// Why a get is not an ordinary hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Busy,
+    TimedOut,
+    Deadlock,
+    OwnerDied,
+}
+
+fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
+    Waiter { instance: session.instance(), session: Some(session) }
+}
+
 /// A session that wants a mutex in a mode.
 struct Getting<'a> {
     mutex: &'a RawMutex,
@@ -496,19 +507,19 @@ impl Getting<'_> {
     }
 
     /// The slow path after a first try has failed.
-    fn wait(&self, location: LocationId, patience: Patience) -> Result<Word, GetError<()>> {
+    fn wait(&self, location: LocationId, patience: Patience) -> Result<Word, Why> {
         let mutex = self.mutex;
         let deadline = match patience {
             Patience::None => {
                 // One look at the blocker, or the first try after a death would never succeed.
                 self.look_after_blocker();
-                return self.try_get(false).ok_or(GetError::Busy);
+                return self.try_get(false).ok_or(Why::Busy);
             }
             Patience::Until(deadline) => Some(deadline),
             Patience::Endless => None,
         };
         let want = Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode };
-        mutex.waiter(self.session).wait(self, want, deadline).map_err(|_| GetError::TimedOut)
+        waiter(self.session).wait(self, want, deadline).map_err(|_| Why::TimedOut)
     }
 }
 
@@ -545,7 +556,7 @@ impl Target for Getting<'_> {
             fence(Ordering::SeqCst);
         } else if before & WAITERS == 0 || came_back {
             // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
-            let _ = sys::barrier_everywhere();
+            sys::barrier_everywhere();
         }
         let parked = if self.is_open(false) {
             Parked::Woken
@@ -622,6 +633,37 @@ impl Target for Getting<'_> {
 }
 
 impl<'a> Hold<'a> {
+    /// What the caller of a get is told instead. Inlined, and its calls give scalars: a call that wrote the result through
+    /// a pointer would keep the fast path's hold in memory too.
+    #[inline(always)]
+    #[allow(clippy::inline_always)]
+    fn refuse(self, why: Why) -> Get<'a> {
+        if why == Why::OwnerDied {
+            let death = self.death();
+            return Err(GetError::OwnerDied(OwnerDied { guard: self, death }));
+        }
+        let held = self.held_already();
+        // Not held: there is nothing to give back.
+        std::mem::forget(self);
+        Err(match why {
+            Why::Busy => GetError::Busy,
+            Why::Deadlock => GetError::Deadlock { held },
+            _ => GetError::TimedOut,
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn death(&self) -> Option<Death> {
+        self.session.instance().death(self.mutex.id())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn held_already(&self) -> Mode {
+        self.session.held(self.mutex.id(), self.record).unwrap_or(self.mode)
+    }
+
     /// The mode in which the mutex is held.
     #[must_use]
     pub const fn mode(&self) -> Mode {
@@ -716,7 +758,9 @@ impl<'a> Hold<'a> {
         }
         let location = Record::unpack(self.session.slot.log[self.record].load(Ordering::Relaxed))
             .map_or(LocationId(0), |record| record.location);
-        getting.wait(location, patience)
+        getting
+            .wait(location, patience)
+            .map_err(|why| if why == Why::Busy { GetError::Busy } else { GetError::TimedOut })
     }
 
     /// X, LX or E → S, without letting anybody in between.

@@ -13,6 +13,7 @@ use crate::sys::{Ordering, Taken};
 use crate::word::Sid;
 
 /// What a dead session owes a mutex.
+#[allow(clippy::struct_excessive_bools)] // four debts, each owed or not
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Undo {
     /// The holder field is to be cleared.
@@ -31,11 +32,9 @@ pub struct Undo {
 #[must_use]
 pub const fn undo(phase: Phase, mode: Mode, is_holder: bool, is_drainer: bool) -> Undo {
     let reference = match (phase, mode) {
-        // The exchange that takes the field adds the reference, and the store that gives it back keeps it.
-        (Phase::Getting, Mode::Shared) => is_holder,
+        // The exchange that takes the field adds the reference; the store that gives it back drops it.
+        (Phase::Getting | Phase::Left, Mode::Shared) => is_holder,
         (Phase::Held | Phase::Leaving, Mode::Shared) => true,
-        // The store that gives the field back drops the reference.
-        (Phase::Left, Mode::Shared) => is_holder,
         // One exchange drops the reference and takes the field; one store does the reverse.
         (Phase::Promoting | Phase::Demoting, _) => !is_holder,
         _ => false,
@@ -203,12 +202,13 @@ mod tests {
         }
     }
 
-    /// A protocol as the states that a crash can leave: the word after each step, with `Me` for the session, and the
-    /// record at that time. Written from the tables of docs/DESIGN.md, not from the code.
+    /// What a crash can leave: phase and mode logged, kind bits when the session is in the field, references, flags.
+    type State = (Phase, Mode, Option<u64>, u32, u64);
+
+    /// A protocol as the state after each of its steps. Written from the tables of docs/DESIGN.md, not from the code.
     struct Protocol {
         name: &'static str,
-        /// Phase and mode logged, kind bits and whether we are in the field, references, extra flags.
-        states: &'static [(Phase, Mode, Option<u64>, u32, u64)],
+        states: &'static [State],
         /// References that are others'.
         others: u32,
         /// Whether each state poisons.
@@ -319,7 +319,7 @@ mod tests {
     ];
 
     /// Leaves what a session leaves that dies in this state, and gives its SID back.
-    fn die(instance: &Instance, mutex: &RawMutex, state: (Phase, Mode, Option<u64>, u32, u64)) -> Sid {
+    fn die(instance: &Instance, mutex: &RawMutex, state: State) -> Sid {
         let (phase, mode, field, references, flags) = state;
         let session: Session<'_> = instance.session("dying", Class::Normal).unwrap();
         let sid = session.sid();
@@ -356,23 +356,23 @@ mod tests {
         // The states in which `settle` can leave the dead session: each of its stores is a state of a protocol again.
         let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
-        let after_first_store: &[(Phase, Mode, Option<u64>, u32, u64, Word)] = &[
+        let after_first_store: &[(State, Word)] = &[
             // A reader in flight, relogged as leaving; then given back without the record cleared.
-            (Phase::Left, Mode::Shared, Some(MOVING), 3, 0, Word(2)),
-            (Phase::Left, Mode::Shared, None, 2, 0, Word(2)),
+            ((Phase::Left, Mode::Shared, Some(MOVING), 3, 0), Word(2)),
+            ((Phase::Left, Mode::Shared, None, 2, 0), Word(2)),
             // A demotion relogged as X; then given back poisoned without the record cleared.
-            (Phase::Held, Mode::Exclusive, Some(X), 0, 0, Word(Word::POISONED)),
-            (Phase::Held, Mode::Exclusive, None, 0, Word::POISONED, Word(Word::POISONED)),
+            ((Phase::Held, Mode::Exclusive, Some(X), 0, 0), Word(Word::POISONED)),
+            ((Phase::Held, Mode::Exclusive, None, 0, Word::POISONED), Word(Word::POISONED)),
             // A promotion relogged as E; then given back.
-            (Phase::Held, Mode::Examine, Some(E), 1, 0, Word(Word::POISONED | 1)),
-            (Phase::Held, Mode::Examine, None, 1, Word::POISONED, Word(Word::POISONED | 1)),
+            ((Phase::Held, Mode::Examine, Some(E), 1, 0), Word(Word::POISONED | 1)),
+            ((Phase::Held, Mode::Examine, None, 1, Word::POISONED), Word(Word::POISONED | 1)),
             // A drain taken back without the record cleared.
-            (Phase::Draining, Mode::Exclusive, None, 1, Word::POISONED, Word(Word::POISONED | 1)),
+            ((Phase::Draining, Mode::Exclusive, None, 1, Word::POISONED), Word(Word::POISONED | 1)),
         ];
-        for &(phase, mode, field, references, flags, expected) in after_first_store {
-            let sid = die(&instance, mutex.raw(), (phase, mode, field, references, flags));
+        for &(state, expected) in after_first_store {
+            let sid = die(&instance, mutex.raw(), state);
             assert!(matches!(instance.recover(sid, None), Recovery::Done { .. }));
-            assert_eq!(mutex.raw().load(), expected, "{phase:?} {mode}");
+            assert_eq!(mutex.raw().load(), expected, "{state:?}");
         }
     }
 

@@ -186,11 +186,16 @@ impl<'i> Session<'i> {
     /// The log itself says which record is free: a bitmap beside it would be two more stores for the exchange to wait for.
     #[inline]
     pub(crate) fn log(&self, record: Record) -> Option<usize> {
-        let free = |index: &usize| self.slot.log[*index].load(Ordering::Relaxed) == 0;
-        let index = if free(&0) { 0 } else { (1..LOG_RECORDS).find(free)? };
+        let index = if self.slot.log[0].load(Ordering::Relaxed) == 0 { 0 } else { self.next_free()? };
         // Relaxed: the exchange that follows publishes it.
         self.slot.log[index].store(record.pack(), Ordering::Relaxed);
         Some(index)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_free(&self) -> Option<usize> {
+        (1..LOG_RECORDS).find(|index| self.slot.log[*index].load(Ordering::Relaxed) == 0)
     }
 
     /// Says which record's operation is in flight, before an operation that moves a reference.
@@ -217,7 +222,8 @@ impl<'i> Session<'i> {
     pub(crate) fn unlog(&self, index: usize) {
         // The store that gave the mutex back stays before this one.
         compiler_fence(Ordering::SeqCst);
-        self.slot.log[index].store(0, Ordering::Release);
+        // The mask tells the compiler what is so anyway: no bounds check on the fast path.
+        self.slot.log[index % LOG_RECORDS].store(0, Ordering::Release);
     }
 
     /// The mode in which this session already has a mutex, if it has.

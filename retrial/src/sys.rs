@@ -105,15 +105,20 @@ struct Errno(i32);
 
 impl Errno {
     fn keep() -> Self {
-        // SAFETY: the location is this thread's own and always valid.
-        Self(unsafe { *libc::__errno_location() })
+        Self(errno())
     }
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 impl Drop for Errno {
     fn drop(&mut self) {
-        // SAFETY: as in `keep`.
-        unsafe { *libc::__errno_location() = self.0 };
+        // SAFETY: always callable.
+        let location = unsafe { libc::__errno_location() };
+        // SAFETY: the location is this thread's own and always valid.
+        unsafe { *location = self.0 };
     }
 }
 
@@ -149,15 +154,14 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, pr
     let op = libc::FUTEX_WAIT | if private { libc::FUTEX_PRIVATE_FLAG } else { 0 };
     // SAFETY: `word` is a live aligned 32-bit word and `time` null or readable.
     let rc = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, time) };
-    // SAFETY: the location is this thread's own.
-    let error = unsafe { *libc::__errno_location() };
-    if rc == -1 && error == libc::ETIMEDOUT { Woken::TimedOut } else { Woken::Yes }
+    if rc == -1 && errno() == libc::ETIMEDOUT { Woken::TimedOut } else { Woken::Yes }
 }
 
 /// Wakes up to `count` waiters in the order in which they queued.
 ///
 /// Takes an address, not a reference: the object may be unmapped by the time of the call, and the kernel then says so.
 /// Returns how many there were.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // the kernel does not trust it either
 pub fn futex_wake(word: *const AtomicU32, count: u32, private: bool) -> u32 {
     let _errno = Errno::keep();
     let op = libc::FUTEX_WAKE | if private { libc::FUTEX_PRIVATE_FLAG } else { 0 };
@@ -175,6 +179,7 @@ pub fn register_for_barriers() -> bool {
 }
 
 /// A full memory barrier on every processor that runs a registered process. Whether the kernel did it.
+#[allow(clippy::must_use_candidate)] // a refusal was found out when the instance was created
 pub fn barrier_everywhere() -> bool {
     let _errno = Errno::keep();
     // SAFETY: takes no memory.
@@ -225,9 +230,7 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     let _errno = Errno::keep();
     // SAFETY: the caller's.
     let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
-    // SAFETY: the location is this thread's own.
-    let error = unsafe { *libc::__errno_location() };
-    rc == 0 || error == libc::EINVAL
+    rc == 0 || errno() == libc::EINVAL
 }
 
 /// The functions behind [`RobustLock`]: libc's, or what an interposer found behind itself.

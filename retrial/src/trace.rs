@@ -3,6 +3,7 @@
 use crate::aol::{LocationId, MutexId};
 use crate::stats::{Key, WaitEvent};
 use crate::sys::{AtomicU64, Ordering};
+use crate::word::Sid;
 use std::time::Duration;
 
 /// What a run of equal events is about.
@@ -28,6 +29,14 @@ pub enum What {
 impl What {
     const ALL: [Self; 7] =
         [Self::Began, Self::Yield, Self::Sleep, Self::Woken, Self::TimedOut, Self::Got, Self::GaveUp];
+}
+
+impl What {
+    /// The name, as the views show it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        ["began", "yield", "sleep", "woken", "timed_out", "got", "gave_up"][self as usize - 1]
+    }
 }
 
 /// A run in shared memory.
@@ -66,21 +75,24 @@ pub struct Event {
     pub location: LocationId,
     /// What is waited for.
     pub event: WaitEvent,
-    /// SID of whoever held it.
-    pub blocker: u32,
+    /// Who held it.
+    pub blocker: Sid,
+}
+
+/// An event as it is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Note {
+    pub(crate) now_ns: u64,
+    pub(crate) key: Key,
+    pub(crate) blocker: Sid,
+    pub(crate) what: What,
+    pub(crate) asked_ns: u64,
+    pub(crate) took_ns: u64,
 }
 
 /// Writes runs. Only by the session that owns the ring; `last` is the number of the latest run.
-pub(crate) fn note(
-    ring: &[Run],
-    last: &AtomicU64,
-    now_ns: u64,
-    key: Key,
-    blocker: u32,
-    what: What,
-    asked_ns: u64,
-    took_ns: u64,
-) {
+pub(crate) fn note(ring: &[Run], last: &AtomicU64, event: Note) {
+    let Note { now_ns, key, blocker, what, asked_ns, took_ns } = event;
     let number = last.load(Ordering::Relaxed);
     let current = &ring[(number % ring.len() as u64) as usize];
     let same = number != 0
@@ -104,7 +116,7 @@ pub(crate) fn note(
     next.asked_ns.store(asked_ns, Ordering::Relaxed);
     next.total_ns.store(took_ns, Ordering::Relaxed);
     next.started_ns.store(now_ns.saturating_sub(took_ns), Ordering::Relaxed);
-    next.blocker.store(u64::from(blocker), Ordering::Relaxed);
+    next.blocker.store(u64::from(blocker.number()), Ordering::Relaxed);
     next.number.store(number + 1, Ordering::Release);
     last.store(number + 1, Ordering::Release);
 }
@@ -128,7 +140,7 @@ pub(crate) fn read(ring: &[Run], number: u64) -> Option<Event> {
         mutex: key.mutex,
         location: key.location,
         event: key.event,
-        blocker: u32::try_from(run.blocker.load(Ordering::Relaxed)).unwrap_or(0),
+        blocker: Sid::new(run.blocker.load(Ordering::Relaxed) as u32),
     };
     crate::sys::fence(Ordering::Acquire);
     (run.number.load(Ordering::Relaxed) == number).then_some(event)

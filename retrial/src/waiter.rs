@@ -1,13 +1,13 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::aol::{LocationId, MutexId, Record};
-use crate::instance::{Instance, TypeId};
+use crate::instance::{AdaptionCells, Instance, TypeId};
 use crate::mode::Mode;
 use crate::params::{P, Params};
 use crate::session::Session;
 use crate::stats::{Counter, Key, Row, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
-use crate::trace::{self, What};
+use crate::trace::{self, Note, What};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
 use std::time::Duration;
@@ -112,32 +112,24 @@ pub(crate) fn measure_poll_ns() -> u64 {
     (0..5).map(|_| round()).min().unwrap_or(1).max(1)
 }
 
-/// How a spin ended.
-enum Spun<G> {
-    Got(G),
-    Failed,
-}
-
-fn spin<T: Target>(target: &T, polls: u32, handed: bool, on_lost_race: u64) -> Spun<T::Got> {
+/// Polls without atomics, and tries the exchange when a poll finds the target open.
+fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: bool) -> Option<T::Got> {
     let mut left = polls;
     loop {
         if target.is_open(handed) {
             if let Some(got) = target.try_get(handed) {
-                return Spun::Got(got);
+                return Some(got);
             }
-            if on_lost_race != 0 {
-                return Spun::Failed;
+            if stops_at_lost_race {
+                return None;
             }
         }
-        if left == 0 {
-            return Spun::Failed;
-        }
-        left -= 1;
+        left = left.checked_sub(1)?;
         std::hint::spin_loop();
     }
 }
 
-/// A wait under way: what is known of it and where it is recorded.
+/// Where a wait is recorded.
 struct Recorder<'a> {
     session: Option<&'a Session<'a>>,
     row: Option<&'a Row>,
@@ -152,11 +144,11 @@ impl Recorder<'_> {
         }
     }
 
-    fn note(&self, now: u64, what: What, asked_ns: u64, took_ns: u64) {
+    fn note(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
         if let Some(session) = self.session {
             let ring = session.instance.segment.runs(session.sid().number() as usize);
-            let last = &session.slot.last_run;
-            trace::note(ring, last, now, self.key, self.blocker.number(), what, asked_ns, took_ns);
+            let step = Note { now_ns, key: self.key, blocker: self.blocker, what, asked_ns, took_ns };
+            trace::note(ring, &session.slot.last_run, step);
         }
     }
 
@@ -213,8 +205,220 @@ impl Recorder<'_> {
     }
 }
 
-/// A yielding wait may take a handed-over mutex after so many steps: whoever it was handed to may be dead.
+/// A wait that has not parked may take a handed-over mutex after so many steps: whoever it was handed to may be dead.
 const HEAL_EVERY: u32 = 64;
+
+/// A wait under way.
+struct Wait<'a> {
+    waiter: Waiter<'a>,
+    recorder: Recorder<'a>,
+    adaption: Option<&'a AdaptionCells>,
+    mutex_type: TypeId,
+    /// Read afresh before every step.
+    params: Params,
+    failed: u32,
+    parks: u32,
+    woken: bool,
+    /// End of the first failed spin, and of the last step; by the monotonic clock.
+    started: u64,
+    last: u64,
+    now: u64,
+    alerted: bool,
+}
+
+impl<'a> Wait<'a> {
+    fn begin<T: Target>(waiter: Waiter<'a>, target: &T, want: Want) -> Self {
+        let instance = waiter.instance;
+        let (blocker, exclusive) = target.blocker();
+        let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
+        let key = Key { mutex: want.mutex, location: want.location, event: WaitEvent { mode: want.mode, on_x } };
+        let row = waiter.session.map(|session| {
+            let rows = instance.segment.rows(session.sid().number() as usize);
+            crate::stats::find(rows, &session.slot.rows_used, key)
+        });
+        let wait = Self {
+            waiter,
+            recorder: Recorder { session: waiter.session, row, key, blocker },
+            adaption: instance.mutex_entry(want.mutex).map(|entry| &entry.adaption),
+            mutex_type: want.mutex_type,
+            params: instance.params(Some(want.mutex_type)),
+            failed: 0,
+            parks: 0,
+            woken: false,
+            started: 0,
+            last: 0,
+            now: 0,
+            alerted: false,
+        };
+        wait.recorder.add(Counter::Misses, 1);
+        if let Some(cells) = wait.adaptive() {
+            cells.misses.fetch_add(1, Ordering::Relaxed);
+        }
+        wait
+    }
+
+    /// State of the controller, while `adaptive` is in force.
+    fn adaptive(&self) -> Option<&'a AdaptionCells> {
+        self.adaption.filter(|_| self.params.get(P::Scheme) == ADAPTIVE as u64)
+    }
+
+    fn attempt(&self, parked: u32) -> Attempt<'_> {
+        Attempt {
+            params: &self.params,
+            failed: self.failed,
+            parks: self.parks,
+            woken: self.woken,
+            high_priority: self.waiter.session.is_some_and(|session| session.high_priority),
+            parked,
+            pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
+            poll_ns: self.waiter.instance.poll_ns(),
+            random: self.waiter.session.map_or(self.last, Session::random),
+        }
+    }
+
+    fn scheme(&self) -> &'static dyn Scheme {
+        crate::wait::scheme(self.params.get(P::Scheme))
+    }
+
+    /// Polls as long as the scheme says.
+    fn spin<T: Target>(&self, target: &T) -> Option<T::Got> {
+        let polls = self.scheme().spins(&self.attempt(target.parked()));
+        let handed = self.parks > 0 || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
+        let got = spin(target, polls, handed, self.params.get(P::OnLostRace) != 0)?;
+        if self.woken {
+            target.woken_is_done(true);
+        }
+        if self.failed == 0 {
+            self.recorder.add(Counter::SpinGets, 1);
+        } else {
+            let now = sys::now_ns();
+            self.recorder.add(Counter::SpinNs, now - self.last);
+            self.recorder.end(self.started, now, What::Got);
+        }
+        Some(got)
+    }
+
+    /// Notes a failed spin. The time left until the deadline, `None` when it has passed.
+    fn failed(&mut self, deadline: Option<Deadline>) -> Option<Duration> {
+        self.now = sys::now_ns();
+        if self.failed == 0 {
+            self.started = self.now;
+            self.recorder.begin(self.now);
+        } else {
+            self.recorder.add(Counter::SpinNs, self.now - self.last);
+        }
+        let waited = self.now - self.started;
+        if !self.alerted && waited > self.params.get(P::AlertThreshold) * 1_000_000 {
+            self.alerted = true;
+            self.waiter.alert(&self.recorder, waited);
+        }
+        deadline.map_or(Some(Duration::MAX), Deadline::left)
+    }
+
+    fn give_up<T: Target>(&self, target: &T) -> TimedOut {
+        if self.woken {
+            target.woken_is_done(false);
+        }
+        self.recorder.add(Counter::GaveUp, 1);
+        self.recorder.end(self.started, self.now, What::GaveUp);
+        TimedOut
+    }
+
+    /// Does what the scheme says next. `Some` when that gave the target.
+    fn step<T: Target>(&mut self, target: &T, left: Duration) -> Option<T::Got> {
+        // Read afresh: a change takes effect at the very next step.
+        self.params = self.waiter.instance.params(Some(self.mutex_type));
+        let step = self.scheme().step(&self.attempt(target.parked()));
+        self.recorder.blocker = target.blocker().0;
+        if step != Step::Yield || self.failed == 0 {
+            self.recorder.remember(self.waiter.instance, self.now, target.gets(), self.failed + 1);
+        }
+        let parks = matches!(step, Step::Park(_));
+        if self.woken && !parks {
+            target.woken_is_done(false);
+        }
+        self.woken = false;
+        self.failed = self.failed.saturating_add(1);
+        match step {
+            Step::Yield => {
+                sys::yield_now();
+                self.last = sys::now_ns();
+                let took = self.last - self.now;
+                self.recorder.add(Counter::Yields, 1);
+                self.recorder.add(Counter::YieldNs, took);
+                self.recorder.note(self.last, What::Yield, 0, took);
+                None
+            }
+            Step::Sleep(asked) | Step::Overflow(asked) => {
+                if matches!(step, Step::Overflow(_)) {
+                    self.recorder.add(Counter::QueueFull, 1);
+                }
+                let asked = self.jittered(asked).min(left);
+                sys::sleep(asked);
+                self.last = sys::now_ns();
+                self.recorder.add(Counter::Sleeps, 1);
+                self.recorder.slept(self.last, What::Sleep, asked, self.last - self.now);
+                None
+            }
+            Step::Park(limit) => self.park(target, limit.min(left)),
+        }
+    }
+
+    fn park<T: Target>(&mut self, target: &T, limit: Duration) -> Option<T::Got> {
+        let throttle = self.scheme().throttles_wakes();
+        if throttle {
+            self.ask_for_handover(target);
+        }
+        let parked = target.park(limit, throttle);
+        self.last = sys::now_ns();
+        self.parks += 1;
+        self.recorder.add(Counter::Parks, 1);
+        if let Some(cells) = self.adaptive() {
+            cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
+        }
+        let what = if matches!(parked, Parked::TimedOut) {
+            What::TimedOut
+        } else {
+            self.recorder.add(Counter::Wakes, 1);
+            What::Woken
+        };
+        self.recorder.slept(self.last, what, limit, self.last - self.now);
+        match parked {
+            Parked::Got(got) => {
+                self.recorder.end(self.started, self.last, What::Got);
+                Some(got)
+            }
+            Parked::Woken => {
+                self.woken = true;
+                None
+            }
+            Parked::TimedOut => None,
+        }
+    }
+
+    /// `fairness`: whoever has waited for longer than the interval asks for its turn, `fifo` at every park.
+    fn ask_for_handover<T: Target>(&self, target: &T) {
+        let interval = Duration::from_micros(self.params.get(P::HandoverInterval));
+        match self.params.get(P::Fairness) {
+            0 => {}
+            1 if Duration::from_nanos(self.now - self.started) < interval => {}
+            1 => target.ask_for_handover(self.now, interval),
+            _ => target.ask_for_handover(self.now, Duration::ZERO),
+        }
+    }
+
+    /// The published sleeps are exact unless `sleep_jitter` is set.
+    fn jittered(&self, asked: Duration) -> Duration {
+        let half_width = self.params.get(P::SleepJitter) * 1000;
+        match self.waiter.session {
+            Some(session) if half_width != 0 && self.scheme().takes_jitter() => {
+                let extra = Duration::from_nanos(session.random() % (2 * half_width));
+                (asked + extra).saturating_sub(Duration::from_nanos(half_width))
+            }
+            _ => asked,
+        }
+    }
+}
 
 impl Waiter<'_> {
     /// Waits for the target after a first try has failed: spin, step, spin, step… by the scheme in force.
@@ -223,173 +427,19 @@ impl Waiter<'_> {
     ///
     /// [`TimedOut`] when the deadline passes first.
     pub fn wait<T: Target>(&self, target: &T, want: Want, deadline: Option<Deadline>) -> Result<T::Got, TimedOut> {
-        let (blocker, exclusive) = target.blocker();
-        let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
-        let key = Key { mutex: want.mutex, location: want.location, event: WaitEvent { mode: want.mode, on_x } };
-        let mut recorder = Recorder {
-            session: self.session,
-            row: self.session.map(|session| {
-                let rows = self.instance.segment.rows(session.sid().number() as usize);
-                crate::stats::find(rows, &session.slot.rows_used, key)
-            }),
-            key,
-            blocker,
-        };
-        let adaption = self.instance.mutex_entry(want.mutex).map(|entry| &entry.adaption);
-        let mut params = self.instance.params(Some(want.mutex_type));
-        recorder.add(Counter::Misses, 1);
-        if let (Some(cells), ADAPTIVE) = (adaption, params.get(P::Scheme) as usize) {
-            cells.misses.fetch_add(1, Ordering::Relaxed);
-        }
-
-        let (mut failed, mut parks, mut woken) = (0u32, 0u32, false);
-        let (mut started, mut last, mut alerted) = (0, 0, false);
+        let mut wait = Wait::begin(*self, target, want);
         loop {
-            let scheme = crate::wait::scheme(params.get(P::Scheme));
-            let attempt = Attempt {
-                params: &params,
-                failed,
-                parks,
-                woken,
-                high_priority: self.session.is_some_and(|session| session.high_priority),
-                parked: target.parked(),
-                pthread_in_use: adaption.is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
-                poll_ns: self.instance.poll_ns(),
-                random: self.session.map_or(last, Session::random),
-            };
-            let handed = woken || parks > 0 && !woken || failed % HEAL_EVERY == HEAL_EVERY - 1;
-            if let Spun::Got(got) = spin(target, scheme.spins(&attempt), handed, params.get(P::OnLostRace)) {
-                if woken {
-                    target.woken_is_done(true);
-                }
-                if failed == 0 {
-                    recorder.add(Counter::SpinGets, 1);
-                } else {
-                    let now = sys::now_ns();
-                    recorder.add(Counter::SpinNs, now - last);
-                    recorder.end(started, now, What::Got);
-                }
-                self.adapt(target, want.mutex, &params);
+            if let Some(got) = wait.spin(target) {
+                self.adapt(target, want.mutex, &wait.params);
                 return Ok(got);
             }
-            let now = sys::now_ns();
-            if failed == 0 {
-                started = now;
-                recorder.begin(now);
-            } else {
-                recorder.add(Counter::SpinNs, now - last);
-            }
-            let left = match deadline.map(Deadline::left) {
-                Some(None) => {
-                    if woken {
-                        target.woken_is_done(false);
-                    }
-                    recorder.add(Counter::GaveUp, 1);
-                    recorder.end(started, now, What::GaveUp);
-                    return Err(TimedOut);
-                }
-                Some(Some(left)) => left,
-                None => Duration::MAX,
+            let Some(left) = wait.failed(deadline) else {
+                return Err(wait.give_up(target));
             };
-            if !alerted && now - started > params.get(P::AlertThreshold) * 1_000_000 {
-                alerted = true;
-                self.alert(&recorder, now - started);
+            if let Some(got) = wait.step(target, left) {
+                return Ok(got);
             }
-            // Read afresh: a change takes effect at the very next step.
-            let fresh = self.instance.params(Some(want.mutex_type));
-            let scheme = crate::wait::scheme(fresh.get(P::Scheme));
-            let step = scheme.step(&Attempt { params: &fresh, ..attempt });
-            params = fresh;
-            recorder.blocker = target.blocker().0;
-            let timed = !matches!(step, Step::Yield);
-            if timed || failed == 0 {
-                recorder.remember(self.instance, now, target.gets(), failed + 1);
-            }
-            if woken && !matches!(step, Step::Park(_)) {
-                target.woken_is_done(false);
-            }
-            woken = false;
-            if scheme.throttles_wakes() && matches!(step, Step::Park(_)) {
-                let interval = Duration::from_micros(params.get(P::HandoverInterval));
-                match params.get(P::Fairness) {
-                    0 => {}
-                    1 if now - started < params.get(P::HandoverInterval) * 1000 => {}
-                    1 => target.ask_for_handover(now, interval),
-                    _ => target.ask_for_handover(now, Duration::ZERO),
-                }
-            }
-            // The step ends where the next spin begins, so that the parts of a wait add up to it.
-            let (parked, ended) = self.perform(target, step, scheme, &params, &recorder, now, left);
-            last = ended;
-            match parked {
-                Some(Parked::Got(got)) => {
-                    recorder.end(started, last, What::Got);
-                    return Ok(got);
-                }
-                Some(Parked::Woken) => woken = true,
-                Some(Parked::TimedOut) | None => {}
-            }
-            if let (true, Some(cells), ADAPTIVE) = (parked.is_some(), adaption, params.get(P::Scheme) as usize) {
-                cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
-            }
-            parks += u32::from(parked.is_some());
-            failed = failed.saturating_add(1);
             target.look_after_blocker();
-        }
-    }
-
-    /// Performs a step and records it: how the park ended if it was one, and when the step ended.
-    #[allow(clippy::too_many_arguments)]
-    fn perform<T: Target>(
-        &self,
-        target: &T,
-        step: Step,
-        scheme: &dyn Scheme,
-        params: &Params,
-        recorder: &Recorder<'_>,
-        now: u64,
-        left: Duration,
-    ) -> (Option<Parked<T::Got>>, u64) {
-        match step {
-            Step::Yield => {
-                sys::yield_now();
-                let after = sys::now_ns();
-                recorder.add(Counter::Yields, 1);
-                recorder.add(Counter::YieldNs, after - now);
-                recorder.note(after, What::Yield, 0, after - now);
-                (None, after)
-            }
-            Step::Sleep(asked) | Step::Overflow(asked) => {
-                if matches!(step, Step::Overflow(_)) {
-                    recorder.add(Counter::QueueFull, 1);
-                }
-                let jitter = if scheme.takes_jitter() { params.get(P::SleepJitter) * 1000 } else { 0 };
-                let extra = match (jitter, self.session) {
-                    (0, _) | (_, None) => 0,
-                    (half, Some(session)) => session.random() % (2 * half),
-                };
-                let exact =
-                    (asked + Duration::from_nanos(extra)).saturating_sub(Duration::from_nanos(jitter)).min(left);
-                sys::sleep(exact);
-                let after = sys::now_ns();
-                recorder.add(Counter::Sleeps, 1);
-                recorder.slept(after, What::Sleep, exact, after - now);
-                (None, after)
-            }
-            Step::Park(limit) => {
-                let limit = limit.min(left);
-                let parked = target.park(limit, scheme.throttles_wakes());
-                let after = sys::now_ns();
-                recorder.add(Counter::Parks, 1);
-                let what = if matches!(parked, Parked::TimedOut) {
-                    What::TimedOut
-                } else {
-                    recorder.add(Counter::Wakes, 1);
-                    What::Woken
-                };
-                recorder.slept(after, what, limit, after - now);
-                (Some(parked), after)
-            }
         }
     }
 

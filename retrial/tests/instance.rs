@@ -113,18 +113,41 @@ fn what_is_no_segment_of_ours_is_refused_and_left_as_it_is() {
         bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
         bytes
     };
-    let cases: [(&str, Vec<u8>, fn(&AttachError) -> bool); 7] = [
+    type Case = (&'static str, Vec<u8>, fn(&AttachError) -> bool);
+    let cases: [Case; 7] = [
         ("empty", vec![], |e| matches!(e, AttachError::Magic { .. })),
         ("random", (0..9999u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect(), |e| {
             matches!(e, AttachError::Magic { .. })
         }),
         ("short", bytes[..100].to_vec(), |e| matches!(e, AttachError::Truncated { .. })),
         ("truncated", bytes[..bytes.len() - 1].to_vec(), |e| matches!(e, AttachError::Truncated { .. })),
-        ("other", { let mut b = patched(8, 1); b.resize(bytes.len(), 0); b }, |e| matches!(e, AttachError::Format { .. })),
-        ("none", { let mut b = patched(16, 0); b.resize(bytes.len(), 0); b }, |e| matches!(e, AttachError::Capacity { .. })),
-        ("huge", { let mut b = patched(16, 1 << 20); b.resize(bytes.len(), 0); b }, |e| {
-            matches!(e, AttachError::Truncated { .. })
-        }),
+        (
+            "other",
+            {
+                let mut b = patched(8, 1);
+                b.resize(bytes.len(), 0);
+                b
+            },
+            |e| matches!(e, AttachError::Format { .. }),
+        ),
+        (
+            "none",
+            {
+                let mut b = patched(16, 0);
+                b.resize(bytes.len(), 0);
+                b
+            },
+            |e| matches!(e, AttachError::Capacity { .. }),
+        ),
+        (
+            "huge",
+            {
+                let mut b = patched(16, 1 << 20);
+                b.resize(bytes.len(), 0);
+                b
+            },
+            |e| matches!(e, AttachError::Truncated { .. }),
+        ),
     ];
     for (file, content, expected) in cases {
         let bad = address(file);

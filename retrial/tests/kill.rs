@@ -146,7 +146,9 @@ fn a_dead_drainer_lets_the_readers_in_again() {
     }
     kill(drainer);
     let other = instance.session("other", Class::Normal).unwrap();
-    let Err(GetError::OwnerDied(second)) = mutex.shared(&other, location!("parent")) else { panic!("told of the death") };
+    let Err(GetError::OwnerDied(second)) = mutex.shared(&other, location!("parent")) else {
+        panic!("told of the death")
+    };
     assert_eq!(mutex.raw().load().references(), 2);
     drop(second);
     drop(reader);

@@ -1,6 +1,6 @@
 //! `adaptive`: `ydb` below a load threshold, `pthread` above it, with hysteresis.
 //!
-//! The rule is YottaDB r2.04's, with its thresholds as parameters. Two repairs: the way back looks at misses per
+//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Two repairs: the way back looks at misses per
 //! check *and* lets quiet time count as checks, so that it is taken at zero load too; and the live type decides.
 
 use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
