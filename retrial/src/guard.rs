@@ -2,7 +2,8 @@
 
 use crate::aol::MutexId;
 use crate::error::{GetError, ObjectError};
-use crate::instance::{CodeLocation, Instance};
+use crate::instance::Instance;
+use crate::location::CodeLocation;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience, RawMutex};
 use crate::session::Session;

@@ -27,10 +27,13 @@
 //!
 //! `docs/DESIGN.md` has the protocols step by step and what is not promised.
 
+mod address;
 mod aol;
 mod error;
+mod file;
 mod guard;
 mod instance;
+mod location;
 mod mode;
 mod mutex;
 mod params;
@@ -41,28 +44,30 @@ mod segment;
 mod session;
 mod stats;
 pub mod sys;
+mod tables;
 mod text;
 mod trace;
 pub mod wait;
 mod waiter;
 mod word;
 
+pub use address::{Address, DIRECTORY, list};
 pub use aol::{LocationId, MutexId, Phase, Record};
 pub use error::{
     AttachError, CreateError, Death, GetError, NameError, ObjectError, OwnerDied, SessionError, TableFull,
 };
+pub use file::{MAGIC, Observer, remove};
 pub use guard::{Guard, GuardResult, Mutex, Shareable};
-pub use instance::{
-    Address, CodeLocation, DIRECTORY, Instance, MAGIC, MutexInfo, Observer, PastSleep, Place, SOURCE_TYPES, Tables,
-    TypeId, list, remove,
-};
+pub use instance::Instance;
+pub use location::CodeLocation;
 pub use mode::{Masks, Mode};
 pub use mutex::{Get, Hold, Patience, RawMutex};
 pub use params::{Domain, Effect, P, PARAM_COUNT, PARAMS, Param, ParamError, Params};
 pub use recovery::{Recovery, Undo, undo};
 pub use segment::{Capacity, Layout};
-pub use session::{Class, LOG_RECORDS, Session, SessionInfo};
+pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
+pub use tables::{MutexInfo, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
 pub use trace::{Event, What};
 pub use waiter::{Parked, Target, TimedOut, Waiter, Want};
 pub use word::{Kind, Sid, Word};

@@ -163,7 +163,7 @@ impl Params {
 #[non_exhaustive]
 pub enum ParamError {
     /// No such name.
-    #[error("no parameter `{found}`{}", suggestion(.nearest.as_ref()))]
+    #[error("no parameter `{found}`, expected one of the table{}", suggestion(.nearest.as_ref()))]
     Unknown {
         /// What was asked for.
         found: String,
@@ -196,7 +196,7 @@ pub enum ParamError {
 }
 
 fn suggestion(name: Option<&&'static str>) -> String {
-    name.map_or_else(String::new, |name| format!(", the nearest is `{name}`"))
+    name.map_or_else(String::new, |name| format!("; the nearest is `{name}`"))
 }
 
 impl P {

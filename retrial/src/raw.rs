@@ -14,12 +14,13 @@
 //! ```
 
 use crate::error::GetError;
-use crate::instance::{Instance, Place};
+use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::Deadline;
+use crate::tables::Place;
 use std::cell::OnceCell;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;

@@ -100,7 +100,7 @@ impl Instance {
             slot.free();
             slot.alive.give_up();
             if mutexes > 0 {
-                self.alert(&format!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
+                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
             }
             return Recovery::Done { mutexes };
         }

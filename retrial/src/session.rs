@@ -2,10 +2,11 @@
 
 use crate::aol::{MutexId, Phase, Record};
 use crate::error::SessionError;
-use crate::instance::{Instance, Tables};
+use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence};
+use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
 use crate::word::Sid;
@@ -14,6 +15,27 @@ use std::marker::PhantomData;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
 pub const LOG_RECORDS: usize = 64;
+
+/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
+/// is the number that [`Session::count_call`] takes.
+pub const CALLS: [(&str, bool); 16] = [
+    ("normal mutex", true),
+    ("recursive mutex", true),
+    ("errorcheck mutex", true),
+    ("adaptive mutex", true),
+    ("shared mutex", true),
+    ("robust mutex", true),
+    ("rwlock, read", true),
+    ("rwlock, write", true),
+    ("spin lock", true),
+    ("condition", true),
+    ("inheriting mutex", false),
+    ("protecting mutex", false),
+    ("shared condition", false),
+    ("rwlock that prefers writers, write", false),
+    ("destroyed or unknown mutex", false),
+    ("shared condition with a private mutex", true),
+];
 
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
@@ -32,6 +54,8 @@ pub(crate) struct Slot {
     pub(crate) rows_used: AtomicU32,
     claimed_ns: AtomicU64,
     pub(crate) gets: AtomicU64,
+    /// Calls of an interposer's functions, by [`CALLS`].
+    pub(crate) calls: [AtomicU64; CALLS.len()],
     /// Key of what is waited for; 0 when nothing is.
     pub(crate) wait: AtomicU64,
     pub(crate) wait_since_ns: AtomicU64,
@@ -139,6 +163,17 @@ impl Instance {
     }
 }
 
+impl Instance {
+    /// Counts a call of a thread that has no session.
+    pub fn count_call_of_guest(&self, kind: usize, is_get: bool) {
+        let departed = &self.segment.slots()[0];
+        if let Some(calls) = departed.calls.get(kind) {
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+        departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);
+    }
+}
+
 impl<'i> Session<'i> {
     /// Its SID.
     #[inline]
@@ -169,6 +204,15 @@ impl<'i> Session<'i> {
     #[inline]
     pub fn count_get(&self) {
         self.slot.gets.store(self.slot.gets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Counts a call of an interposer's function; `kind` is a position in [`CALLS`].
+    #[inline]
+    pub fn count_call(&self, kind: usize) {
+        if let Some(calls) = self.slot.calls.get(kind) {
+            // No RMW: one writer.
+            calls.store(calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
     }
 
     /// A fresh random number (xorshift64*, Marsaglia 2003 and Vigna 2014).
@@ -333,6 +377,18 @@ impl Tables {
     pub fn session_gets(&self) -> u64 {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
         all.map(|sid| self.segment.slots()[sid.number() as usize].gets.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Calls of interposers' functions so far, by [`CALLS`].
+    #[must_use]
+    pub fn calls(&self) -> [u64; CALLS.len()] {
+        let mut sums = [0; CALLS.len()];
+        for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
+            for (sum, calls) in sums.iter_mut().zip(&self.segment.slots()[sid.number() as usize].calls) {
+                *sum += calls.load(Ordering::Relaxed);
+            }
+        }
+        sums
     }
 
     /// A run of steps of a session, `None` when it was overwritten or has not happened.

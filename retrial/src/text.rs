@@ -25,8 +25,47 @@ impl<const N: usize> Text<N> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Writes it without allocating.
+    pub(crate) fn write(&self, to: &mut impl std::fmt::Write) -> std::fmt::Result {
+        let mut bytes = [[0; 8]; N];
+        for (part, word) in bytes.iter_mut().zip(&self.0) {
+            *part = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        let bytes = bytes.as_flattened();
+        let len = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        bytes[..len].utf8_chunks().try_for_each(|chunk| to.write_str(chunk.valid()))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0[0].load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A line that is put together on the stack, for where nothing may be allocated: whoever waits for a mutex may wait for
+/// the allocator's. What does not fit is cut off.
+pub(crate) struct Line {
+    bytes: [u8; 240],
+    len: usize,
+}
+
+impl Line {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; 240], len: 0 }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        // Whole strings cut at character boundaries were put in.
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let text = &text.as_bytes()[..text.floor_char_boundary(room)];
+        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
+        self.len += text.len();
+        Ok(())
     }
 }
 

@@ -1,12 +1,13 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::aol::{LocationId, MutexId, Record};
-use crate::instance::{AdaptionCells, Instance, TypeId};
+use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::params::{P, Params};
 use crate::session::Session;
 use crate::stats::{Counter, Key, Row, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
+use crate::tables::{AdaptionCells, TypeId};
 use crate::trace::{self, Note, What};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
@@ -445,13 +446,13 @@ impl Waiter<'_> {
 
     fn alert(&self, recorder: &Recorder<'_>, waited_ns: u64) {
         let instance = self.instance;
-        instance.alert(&format!(
+        instance.alert_line(format_args!(
             "session {} has waited {:.1} s for {} in {} at {}; held by session {}",
             recorder.session.map_or(Sid::NONE, Session::sid),
             waited_ns as f64 / 1e9,
             recorder.key.event.mode,
-            instance.mutex_name(recorder.key.mutex),
-            instance.location_name(recorder.key.location),
+            instance.mutex_label(recorder.key.mutex),
+            instance.location_label(recorder.key.location),
             recorder.blocker,
         ));
     }

@@ -103,6 +103,19 @@ pub enum Kind {
     Moving,
 }
 
+impl Kind {
+    /// The mode that the holder has, `None` while a reference is moved.
+    #[must_use]
+    pub const fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Exclusive => Some(Mode::Exclusive),
+            Self::Long => Some(Mode::LongExclusive),
+            Self::Examine => Some(Mode::Examine),
+            Self::Moving => None,
+        }
+    }
+}
+
 /// A value of the mutex word. See the [module](self) for the layout.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Word(pub u64);

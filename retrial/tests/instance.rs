@@ -100,6 +100,8 @@ fn a_full_arena_and_another_shape_are_said() {
     assert!(instance.mutex("b", "test", || [0u64; 99]).unwrap_err().to_string().contains("`arena`"));
 }
 
+type Case = (&'static str, Vec<u8>, fn(&AttachError) -> bool);
+
 #[test]
 fn what_is_no_segment_of_ours_is_refused_and_left_as_it_is() {
     let directory = std::env::temp_dir().join(format!("retrial-test-{}", std::process::id()));
@@ -113,7 +115,7 @@ fn what_is_no_segment_of_ours_is_refused_and_left_as_it_is() {
         bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
         bytes
     };
-    type Case = (&'static str, Vec<u8>, fn(&AttachError) -> bool);
+
     let cases: [Case; 7] = [
         ("empty", vec![], |e| matches!(e, AttachError::Magic { .. })),
         ("random", (0..9999u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect(), |e| {

@@ -1,0 +1,181 @@
+//! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
+
+use super::{FENCED, ON_ITS_WAY, Patience, RawMutex, STARVING, THROTTLED, WAITERS};
+use crate::aol::LocationId;
+use crate::mode::Mode;
+use crate::session::{Session, Slot};
+use crate::sys::{self, Ordering, fence};
+use crate::waiter::{Parked, Target, Waiter, Want};
+use crate::word::{Sid, Word};
+use std::time::Duration;
+
+/// Why a get is not an ordinary hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Busy,
+    TimedOut,
+    Deadlock,
+    OwnerDied,
+}
+
+pub(super) fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
+    Waiter { instance: session.instance(), session: Some(session) }
+}
+
+/// A session that wants a mutex in a mode.
+pub(super) struct Getting<'a> {
+    pub(super) mutex: &'a RawMutex,
+    pub(super) session: &'a Session<'a>,
+    pub(super) mode: Mode,
+    pub(super) aim: Aim,
+}
+
+/// How the mode is to be reached.
+#[derive(Clone, Copy)]
+pub(super) enum Aim {
+    /// By a get.
+    Get,
+    /// S → E.
+    Promote,
+    /// E → X, once the references have left.
+    Drain,
+    /// E, again, after a drain that took too long.
+    TakeBack,
+}
+
+impl Getting<'_> {
+    fn grant(&self, word: Word, handed: bool) -> Option<Word> {
+        let sid = self.session.sid();
+        match self.aim {
+            Aim::Get => word.grant(sid, self.mode, handed),
+            Aim::Promote => word.promote(sid),
+            Aim::Drain => word.drained(sid),
+            Aim::TakeBack => word.without(Word::DRAINING).grant(sid, Mode::Examine, true),
+        }
+    }
+
+    /// The slow path after a first try has failed.
+    pub(super) fn wait(&self, location: LocationId, patience: Patience) -> Result<Word, Why> {
+        let mutex = self.mutex;
+        let deadline = match patience {
+            Patience::None => {
+                // One look at the blocker, or the first try after a death would never succeed.
+                self.look_after_blocker();
+                return self.try_get(false).ok_or(Why::Busy);
+            }
+            Patience::Until(deadline) => Some(deadline),
+            Patience::Endless => None,
+        };
+        let want = Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode };
+        waiter(self.session).wait(self, want, deadline).map_err(|_| Why::TimedOut)
+    }
+}
+
+impl Target for Getting<'_> {
+    type Got = Word;
+
+    fn is_open(&self, handed: bool) -> bool {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        self.grant(word, handed).is_some()
+    }
+
+    fn try_get(&self, handed: bool) -> Option<Word> {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        let granted = self.grant(word, handed)?;
+        // AcqRel: as in `exclusive`.
+        self.mutex.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        Some(granted)
+    }
+
+    fn park(&self, timeout: Duration, throttle: bool) -> Parked<Word> {
+        let mutex = self.mutex;
+        let hint = if throttle { THROTTLED } else { 0 };
+        let hints = mutex.hints.load(Ordering::Relaxed);
+        let came_back = hints & ON_ITS_WAY != 0;
+        if hints & THROTTLED != hint || came_back {
+            // We may be the one on its way; if we are not, a wake too many is the price.
+            mutex.hints.store(hints & !(THROTTLED | ON_ITS_WAY) | hint, Ordering::Relaxed);
+        }
+        // Acquire: pairs with the Release of the count in `wake_one`.
+        let seen = mutex.wakes.load(Ordering::Acquire);
+        // SeqCst: before the last look below, in the fallback without a barrier everywhere.
+        let before = mutex.waiters.fetch_add(1, Ordering::SeqCst);
+        if before & FENCED != 0 {
+            fence(Ordering::SeqCst);
+        } else if before & WAITERS == 0 || came_back {
+            // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
+            sys::barrier_everywhere();
+        }
+        let parked = if self.is_open(false) {
+            Parked::Woken
+        } else {
+            match sys::futex_wait(&mutex.wakes, seen, Some(timeout), false) {
+                sys::Woken::Yes => Parked::Woken,
+                sys::Woken::TimedOut => Parked::TimedOut,
+            }
+        };
+        mutex.waiters.fetch_sub(1, Ordering::Relaxed);
+        if parked == Parked::TimedOut {
+            // Whoever was on its way may be dead.
+            mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        }
+        parked
+    }
+
+    fn woken_is_done(&self, got: bool) {
+        self.mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        let waiting = self.mutex.parked() != 0;
+        // A woken reader lets the next one in as well; who gives up passes the wake-up on.
+        if waiting && (self.mode == Mode::Shared || !got) {
+            self.mutex.wake_one();
+        }
+    }
+
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+        let mutex = self.mutex;
+        let hints = mutex.hints.load(Ordering::Relaxed);
+        let now = (now_ns >> 14) as u32 & (u32::MAX >> 2);
+        let since = now.wrapping_sub(hints >> 2) & (u32::MAX >> 2);
+        if u128::from(since) << 14 >= interval.as_nanos() {
+            mutex.hints.store(now << 2 | hints & 3, Ordering::Relaxed);
+            mutex.waiters.fetch_or(STARVING, Ordering::Relaxed);
+        }
+    }
+
+    fn parked(&self) -> u32 {
+        self.mutex.parked()
+    }
+
+    fn blocker(&self) -> (Sid, bool) {
+        let word = self.mutex.load();
+        (word.sid(), word.is_exclusive())
+    }
+
+    fn look_after_blocker(&self) {
+        let instance = self.session.instance();
+        let word = self.mutex.load();
+        if word.sid().is_none() {
+            let blocked = word.references() > 0 && self.mode != Mode::Shared || word.has(Word::DRAINING);
+            if blocked {
+                instance.sweep(Some(self.mutex));
+            }
+        } else if instance.slot(word.sid()).is_some_and(Slot::is_dead) {
+            instance.recover(word.sid(), Some(self.mutex));
+        }
+    }
+
+    fn gets(&self) -> u64 {
+        self.mutex.gets()
+    }
+
+    fn set_attention(&self, on: bool) {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        let word = if on { word.with(Word::ATTENTION) } else { word.without(Word::ATTENTION) };
+        // The caller has the holder field.
+        self.mutex.word.store(word.0, Ordering::Relaxed);
+    }
+
+    fn wake_all(&self) {
+        self.mutex.wake_everybody();
+    }
+}

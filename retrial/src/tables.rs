@@ -1,0 +1,536 @@
+//! The tables of an instance, as they are in memory and as they are read.
+
+use crate::address::Address;
+use crate::aol::{LocationId, MutexId, Record};
+use crate::error::Death;
+use crate::mode::Mode;
+use crate::mutex::RawMutex;
+use crate::params::{P, PARAM_COUNT, Params};
+use crate::segment::{Capacity, Segment, TYPES};
+use crate::session::Slot;
+use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock};
+use crate::text::{Text, hash};
+use crate::word::Sid;
+use std::fmt;
+
+/// Types of the source and what they protect; the position is the type's number.
+pub const SOURCE_TYPES: [&str; 9] = [
+    "FSO mutex",
+    "HT bucket mutex (kdlwl)",
+    "SHT bucket mutex",
+    "HT bucket mutex",
+    "Library Cache",
+    "Cursor Stat",
+    "Cursor Parent",
+    "Cursor Pin",
+    "hash table",
+];
+
+/// The first page of a segment.
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) fingerprint: AtomicU64,
+    pub(crate) capacity: [AtomicU64; 5],
+    pub(crate) created_ns: AtomicU64,
+    pub(crate) creator: AtomicU64,
+    /// 1 when releases rely on the waiters' barrier, 2 when they have a fence of their own.
+    pub(crate) fence: AtomicU64,
+    pub(crate) poll_ns: AtomicU64,
+    /// Slots 1 to this have an initialised lock.
+    pub(crate) slots_ready: AtomicU64,
+    /// Where the search for a free slot starts.
+    pub(crate) slot_hint: AtomicU64,
+    /// Mutex entries up to this one have been used.
+    pub(crate) mutexes_high: AtomicU64,
+    pub(crate) mutex_hint: AtomicU64,
+    pub(crate) alerts_next: AtomicU64,
+    pub(crate) arena_next: AtomicU64,
+    /// Last time that somebody looked for dead sessions because of references.
+    pub(crate) swept_ns: AtomicU64,
+    pub(crate) recoveries: AtomicU64,
+    pub(crate) locations_full: AtomicU64,
+    /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
+    pub(crate) admin: RobustLock,
+}
+
+/// A value per parameter, stored plus one; 0 is "not set", so that fresh memory means the defaults.
+#[repr(C)]
+pub(crate) struct ParamRow(pub(crate) [AtomicU64; 64]);
+
+const _: () = assert!(PARAM_COUNT <= 64, "a parameter row has a cell for each parameter");
+
+/// A mutex type's name.
+#[repr(C)]
+pub(crate) struct TypeEntry {
+    pub(crate) hash: AtomicU64,
+    pub(crate) name: Text<7>,
+}
+
+/// A place's name.
+#[repr(C)]
+pub(crate) struct Location {
+    pub(crate) hash: AtomicU64,
+    pub(crate) name: Text<31>,
+}
+
+/// A registered mutex.
+#[repr(C, align(64))]
+pub(crate) struct MutexEntry {
+    /// 0 free, `FREED`, `CLAIMED`, or a hash of the name.
+    pub(crate) key: AtomicU64,
+    pub(crate) mutex_type: AtomicU32,
+    pub(crate) place: AtomicU32,
+    pub(crate) address: AtomicU64,
+    pub(crate) len: AtomicU64,
+    pub(crate) pid: AtomicU64,
+    /// Gets of a mutex whose memory cannot be read any more, or which has no record of ours.
+    pub(crate) gets: AtomicU64,
+    pub(crate) death: AtomicU64,
+    pub(crate) death_sid: AtomicU64,
+    pub(crate) adaption: AdaptionCells,
+    pub(crate) name: Text<8>,
+}
+
+/// State of `adaptive` for one mutex. Changed by its holder, but for the two counts of the waiters.
+#[repr(C)]
+pub(crate) struct AdaptionCells {
+    pub(crate) state: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) queue_sleeps: AtomicU64,
+    pub(crate) last_gets: AtomicU64,
+    pub(crate) last_misses: AtomicU64,
+    pub(crate) last_queue_sleeps: AtomicU64,
+    pub(crate) last_ns: AtomicU64,
+    pub(crate) switches: AtomicU64,
+}
+
+/// The last sleep of one session for one mutex behind one blocker: a row of the sleep history.
+#[repr(C, align(64))]
+pub(crate) struct Past {
+    /// Mutex id and blocking SID.
+    pub(crate) key: AtomicU64,
+    pub(crate) at_ns: AtomicU64,
+    pub(crate) waiter: AtomicU64,
+    pub(crate) what: AtomicU64,
+    pub(crate) gets: AtomicU64,
+    pub(crate) sleeps: AtomicU64,
+}
+
+/// A line of the alert log.
+#[repr(C)]
+pub(crate) struct Alert {
+    pub(crate) number: AtomicU64,
+    pub(crate) at_ns: AtomicU64,
+    pub(crate) text: Text<30>,
+}
+
+pub(crate) const FREED: u64 = 1;
+pub(crate) const CLAIMED: u64 = 2;
+
+/// Where a registered mutex is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Place {
+    /// In memory of the user's own; only who has it mapped can reach it.
+    Elsewhere = 0,
+    /// In the instance's arena; the address is an offset.
+    Arena = 1,
+    /// In a process's private memory or in a foreign format, at an address of that process.
+    Process = 2,
+}
+
+/// Identifier of a mutex type within its instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, PartialOrd, Ord)]
+pub struct TypeId(pub u8);
+
+/// The tables of an instance, to be read.
+#[derive(Debug)]
+pub struct Tables {
+    pub(crate) segment: Segment,
+    pub(crate) address: Option<Address>,
+}
+
+impl MutexEntry {
+    pub(crate) fn fill(&self, mutex_type: TypeId, place: Place, address: u64, len: u64, name: &str) {
+        self.mutex_type.store(u32::from(mutex_type.0), Ordering::Relaxed);
+        self.place.store(place as u32, Ordering::Relaxed);
+        self.address.store(address, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.pid.store(u64::from(sys::pid()), Ordering::Relaxed);
+        for cell in [&self.gets, &self.death, &self.death_sid] {
+            cell.store(0, Ordering::Relaxed);
+        }
+        self.adaption.reset();
+        self.name.set(name);
+    }
+}
+
+impl AdaptionCells {
+    fn reset(&self) {
+        let all = [
+            &self.state,
+            &self.misses,
+            &self.queue_sleeps,
+            &self.last_gets,
+            &self.last_misses,
+            &self.last_queue_sleeps,
+            &self.last_ns,
+            &self.switches,
+        ];
+        for cell in all {
+            cell.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A registered mutex, as the views show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MutexInfo {
+    /// Its id.
+    pub id: MutexId,
+    /// Its name; empty when it has none.
+    pub name: String,
+    /// Its type.
+    pub mutex_type: TypeId,
+    /// Where it is.
+    pub place: Place,
+    /// Offset in the arena, or address in its process.
+    pub address: u64,
+    /// The process that registered it, in its own PID namespace.
+    pub pid: u32,
+    /// Gets that were noted for it apart from its record.
+    pub gets: u64,
+    /// The last death of a holder.
+    pub death: Option<Death>,
+    /// Under `adaptive`: whether `pthread` is in use.
+    pub pthread_in_use: bool,
+    /// Under `adaptive`: switches so far.
+    pub switches: u64,
+}
+
+/// A row of the sleep history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastSleep {
+    /// The mutex slept for.
+    pub mutex: MutexId,
+    /// SID of the session that held it.
+    pub blocker: Sid,
+    /// SID of the session that slept.
+    pub waiter: Sid,
+    /// When, by the monotonic clock.
+    pub at_ns: u64,
+    /// Where in the code.
+    pub location: LocationId,
+    /// The mode wanted.
+    pub mode: Mode,
+    /// Steps of that session's wait so far.
+    pub sleeps: u64,
+    /// Gets of the mutex by then.
+    pub gets: u64,
+}
+
+impl Tables {
+    /// What the instance has room for.
+    #[must_use]
+    pub fn capacity(&self) -> Capacity {
+        self.segment.capacity()
+    }
+
+    /// Where it is; `None` for an anonymous one.
+    #[must_use]
+    pub fn address(&self) -> Option<&Address> {
+        self.address.as_ref()
+    }
+
+    /// Bytes of the segment.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.segment.len()
+    }
+
+    /// When it was created, by the real-time clock, in ns.
+    #[must_use]
+    pub fn created_ns(&self) -> u64 {
+        self.segment.header().created_ns.load(Ordering::Relaxed)
+    }
+
+    /// The process that created it.
+    #[must_use]
+    pub fn creator_pid(&self) -> u32 {
+        u32::try_from(self.segment.header().creator.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Whether releases rely on the barrier that a parking session has the kernel do everywhere; otherwise each release
+    /// has a fence of its own. Decided when the instance was created.
+    #[must_use]
+    pub fn has_barrier(&self) -> bool {
+        self.segment.header().fence.load(Ordering::Relaxed) == 1
+    }
+
+    /// Time of one poll of the word on the machine that created the instance, in ns.
+    #[must_use]
+    pub fn poll_ns(&self) -> u32 {
+        u32::try_from(self.segment.header().poll_ns.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+    }
+
+    /// Owner deaths noted so far.
+    #[must_use]
+    pub fn recoveries(&self) -> u64 {
+        self.segment.header().recoveries.load(Ordering::Relaxed)
+    }
+
+    /// The parameters in force for a mutex type, or for the instance.
+    #[must_use]
+    pub fn params(&self, mutex_type: Option<TypeId>) -> Params {
+        let rows = self.segment.params();
+        let own = mutex_type.map(|t| &rows[usize::from(t.0).min(TYPES - 1) + 1]);
+        Params(std::array::from_fn(|i| {
+            let set = |row: &ParamRow| row.0[i].load(Ordering::Acquire).checked_sub(1);
+            own.and_then(set).or_else(|| set(&rows[0])).unwrap_or(crate::params::PARAMS[i].default)
+        }))
+    }
+
+    /// The value set for exactly this row, `None` where it follows the instance or the default.
+    #[must_use]
+    pub fn param_set(&self, p: P, mutex_type: Option<TypeId>) -> Option<u64> {
+        let row = mutex_type.map_or(0, |t| usize::from(t.0).min(TYPES - 1) + 1);
+        self.segment.params()[row].0[p as usize].load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// The type of this name.
+    #[must_use]
+    pub fn type_named(&self, name: &str) -> Option<TypeId> {
+        let wanted = hash(name);
+        let position = self.segment.types().iter().position(|t| t.hash.load(Ordering::Acquire) == wanted)?;
+        Some(TypeId(u8::try_from(position).ok()?))
+    }
+
+    /// Every registered type.
+    #[must_use]
+    pub fn types(&self) -> Vec<(TypeId, String)> {
+        let entries = self.segment.types().iter().enumerate();
+        entries
+            .filter(|(_, entry)| entry.hash.load(Ordering::Acquire) != 0)
+            .map(|(id, entry)| (TypeId(u8::try_from(id).unwrap_or(0)), entry.name.get()))
+            .collect()
+    }
+
+    /// A type's name.
+    #[must_use]
+    pub fn type_name(&self, id: TypeId) -> String {
+        self.segment.types().get(usize::from(id.0)).map_or_else(String::new, |entry| entry.name.get())
+    }
+
+    /// Every registered location.
+    #[must_use]
+    pub fn locations(&self) -> Vec<(LocationId, String)> {
+        let entries = self.segment.locations().iter().enumerate().skip(1);
+        entries
+            .filter(|(_, entry)| entry.hash.load(Ordering::Acquire) != 0)
+            .map(|(id, entry)| (LocationId(u16::try_from(id).unwrap_or(0)), entry.name.get()))
+            .collect()
+    }
+
+    /// Bytes of the arena that named objects take.
+    #[must_use]
+    pub fn arena_used(&self) -> u64 {
+        self.segment.header().arena_next.load(Ordering::Relaxed)
+    }
+
+    /// A location's name; `unknown` for id 0 and for what is not registered.
+    #[must_use]
+    pub fn location_name(&self, id: LocationId) -> String {
+        match self.segment.locations().get(usize::from(id.0)) {
+            Some(entry) if id.0 != 0 && entry.hash.load(Ordering::Acquire) != 0 => entry.name.get(),
+            _ => "unknown".to_owned(),
+        }
+    }
+
+    /// A mutex's name, or its id when it has none.
+    #[must_use]
+    pub fn mutex_name(&self, id: MutexId) -> String {
+        match self.mutex_entry(id).map(|entry| entry.name.get()) {
+            Some(name) if !name.is_empty() => name,
+            _ => format!("#{}", id.0),
+        }
+    }
+
+    /// What [`Tables::mutex_name`] gives, without allocating.
+    pub(crate) fn mutex_label(&self, id: MutexId) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.mutex_entry(id) {
+            Some(entry) if !entry.name.is_empty() => entry.name.write(f),
+            _ => write!(f, "#{}", id.0),
+        })
+    }
+
+    /// What [`Tables::location_name`] gives, without allocating.
+    pub(crate) fn location_label(&self, id: LocationId) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.segment.locations().get(usize::from(id.0)) {
+            Some(entry) if id.0 != 0 && entry.hash.load(Ordering::Acquire) != 0 => entry.name.write(f),
+            _ => f.write_str("unknown"),
+        })
+    }
+
+    /// The mutex of this name.
+    #[must_use]
+    pub fn mutex_named(&self, name: &str) -> Option<MutexId> {
+        let wanted = hash(name);
+        (1..=self.mutexes_high()).map(MutexId).find(|id| {
+            self.mutex_entry(*id).is_some_and(|e| e.key.load(Ordering::Acquire) == wanted && e.name.get() == name)
+        })
+    }
+
+    fn mutexes_high(&self) -> u32 {
+        let high = self.segment.header().mutexes_high.load(Ordering::Acquire);
+        u32::try_from(high).unwrap_or(u32::MAX).min(self.segment.capacity().mutexes)
+    }
+
+    /// Every registered mutex.
+    #[must_use]
+    pub fn mutexes(&self) -> Vec<MutexInfo> {
+        (1..=self.mutexes_high()).filter_map(|id| self.mutex_info(MutexId(id))).collect()
+    }
+
+    /// The same as `mutex_info`.
+    #[must_use]
+    pub fn mutex(&self, id: MutexId) -> Option<MutexInfo> {
+        self.mutex_info(id)
+    }
+
+    /// What is known of a registered mutex.
+    #[must_use]
+    pub fn mutex_info(&self, id: MutexId) -> Option<MutexInfo> {
+        let entry = self.mutex_entry(id)?;
+        if entry.key.load(Ordering::Acquire) <= CLAIMED {
+            return None;
+        }
+        Some(MutexInfo {
+            id,
+            name: entry.name.get(),
+            mutex_type: TypeId(u8::try_from(entry.mutex_type.load(Ordering::Relaxed)).unwrap_or(0)),
+            place: match entry.place.load(Ordering::Relaxed) {
+                1 => Place::Arena,
+                2 => Place::Process,
+                _ => Place::Elsewhere,
+            },
+            address: entry.address.load(Ordering::Relaxed),
+            pid: u32::try_from(entry.pid.load(Ordering::Relaxed)).unwrap_or(0),
+            gets: entry.gets.load(Ordering::Relaxed),
+            death: self.death(id),
+            pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
+            switches: entry.adaption.switches.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Process and address of a mutex that lies in a process, without allocating: for interposers at the process's end.
+    #[must_use]
+    pub fn mutex_in_process(&self, id: MutexId) -> Option<(u32, u64)> {
+        let entry = self.mutex_entry(id)?;
+        let live = entry.key.load(Ordering::Acquire) > CLAIMED;
+        if !live || entry.place.load(Ordering::Relaxed) != Place::Process as u32 {
+            return None;
+        }
+        let pid = u32::try_from(entry.pid.load(Ordering::Relaxed)).ok()?;
+        Some((pid, entry.address.load(Ordering::Relaxed)))
+    }
+
+    /// Highest id that a registered mutex has had.
+    #[must_use]
+    pub fn last_mutex(&self) -> MutexId {
+        MutexId(self.mutexes_high())
+    }
+
+    /// The last death of a holder of this mutex.
+    #[must_use]
+    pub fn death(&self, id: MutexId) -> Option<Death> {
+        let entry = self.mutex_entry(id)?;
+        let record = Record::unpack(entry.death.load(Ordering::Acquire))?;
+        let sid = Sid::new(u32::try_from(entry.death_sid.load(Ordering::Relaxed)).unwrap_or(0));
+        Some(Death { sid, mode: record.mode, location: record.location })
+    }
+
+    pub(crate) fn mutex_entry(&self, id: MutexId) -> Option<&MutexEntry> {
+        if id.0 == 0 { None } else { self.segment.mutexes().get(id.0 as usize) }
+    }
+
+    /// The record of a mutex in the arena.
+    #[must_use]
+    pub fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
+        let entry = self.mutex_entry(id)?;
+        if entry.place.load(Ordering::Relaxed) != Place::Arena as u32 {
+            return None;
+        }
+        let address = self.segment.arena(entry.address.load(Ordering::Relaxed), size_of::<RawMutex>())?;
+        if !address.addr().is_multiple_of(align_of::<RawMutex>()) {
+            return None;
+        }
+        #[allow(clippy::cast_ptr_alignment)] // checked above
+        let record: *const RawMutex = address.cast();
+        // SAFETY: inside the arena and aligned, both checked, and a record is atomics only.
+        Some(unsafe { &*record })
+    }
+
+    /// SIDs that sessions of this instance may have had so far.
+    pub fn sids(&self) -> impl Iterator<Item = Sid> + use<> {
+        let ready = self.segment.header().slots_ready.load(Ordering::Acquire);
+        let ready = u32::try_from(ready).unwrap_or(u32::MAX).min(self.segment.capacity().sessions);
+        (1..=ready).map(Sid::new)
+    }
+
+    pub(crate) fn slot(&self, sid: Sid) -> Option<&Slot> {
+        if sid.is_none() { None } else { self.segment.slots().get(sid.number() as usize) }
+    }
+
+    /// Alerts after number `after`, oldest first: number, real time in ns, text.
+    #[must_use]
+    pub fn alerts(&self, after: u64) -> Vec<(u64, u64, String)> {
+        let mut alerts: Vec<_> = self
+            .segment
+            .alerts()
+            .iter()
+            .filter_map(|alert| {
+                let number = alert.number.load(Ordering::Acquire);
+                (number > after).then(|| (number, alert.at_ns.load(Ordering::Relaxed), alert.text.get()))
+            })
+            .collect();
+        alerts.sort_unstable();
+        alerts
+    }
+
+    /// The sleep history: the last sleep for each pair of mutex and blocking session.
+    #[must_use]
+    pub fn history(&self) -> Vec<PastSleep> {
+        let rows = self.segment.history().iter();
+        rows.filter_map(|past| {
+            let key = past.key.load(Ordering::Acquire);
+            let record = Record::unpack(past.what.load(Ordering::Relaxed))?;
+            (key != 0).then(|| PastSleep {
+                mutex: MutexId((key >> 32) as u32),
+                blocker: Sid::new(key as u32),
+                waiter: Sid::new(past.waiter.load(Ordering::Relaxed) as u32),
+                at_ns: past.at_ns.load(Ordering::Relaxed),
+                location: record.location,
+                mode: record.mode,
+                sleeps: past.sleeps.load(Ordering::Relaxed),
+                gets: past.gets.load(Ordering::Relaxed),
+            })
+        })
+        .collect()
+    }
+
+    /// Words of the segment from `offset` bytes, for `peek`; `None` when they are not all inside or the offset is not a
+    /// multiple of 8.
+    #[must_use]
+    pub fn peek(&self, offset: u64, count: usize) -> Option<Vec<u64>> {
+        let words = self.segment.words(offset, count)?;
+        Some(words.iter().map(|word| word.load(Ordering::Acquire)).collect())
+    }
+
+    /// Offset in the segment of a mutex in the arena.
+    #[must_use]
+    pub fn offset_of(&self, id: MutexId) -> Option<u64> {
+        self.mutex_in_arena(id)?;
+        Some(self.segment.arena_start() + self.mutex_entry(id)?.address.load(Ordering::Relaxed))
+    }
+}
