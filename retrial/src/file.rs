@@ -2,6 +2,7 @@
 
 use crate::address::{Address, PREFIX};
 use crate::error::{AttachError, CreateError};
+use crate::fail;
 use crate::segment::{Capacity, Layout, Segment};
 use crate::sys::{self, Ordering};
 use crate::tables::{SOURCE_TYPES, Tables};
@@ -109,6 +110,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     if !segment.populate_fixed() {
         return Err(no_space());
     }
+    fail::point();
     let header = segment.header();
     for (cell, (_, value, _, _)) in header.capacity.iter().zip(segment.capacity().checked()) {
         cell.store(value, Ordering::Relaxed);
@@ -126,6 +128,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     header.fingerprint.store(Layout::fingerprint(), Ordering::Relaxed);
     // Release: the file gets its name after this, and whoever opens it finds the rest.
     header.magic.store(MAGIC, Ordering::Release);
+    fail::point();
     Ok(Tables { segment, address })
 }
 

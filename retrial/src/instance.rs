@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::aol::{LocationId, MutexId, Record};
 use crate::error::{AttachError, CreateError, ObjectError, SessionError, TableFull};
+use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::mutex::RawMutex;
 use crate::params::P;
@@ -71,7 +72,9 @@ impl Instance {
         let tables = format(&file, layout, Some(address.clone())).map_err(|e| tidy(e.at(path)))?;
         file.set_permissions(fs::Permissions::from_mode(permissions)).map_err(|e| tidy(failed(e)))?;
         let source = temporary.clone().unwrap_or_else(|| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        fail::point();
         let linked = link(&source, path);
+        fail::point();
         if let Some(temporary) = &temporary {
             let _ = fs::remove_file(temporary);
         }
@@ -211,6 +214,14 @@ impl Instance {
         address: u64,
         name: &str,
     ) -> Result<MutexId, TableFull> {
+        let (id, entry) = self.claim_entry()?;
+        entry.fill(mutex_type, place, address, 0, name);
+        entry.publish(name);
+        Ok(id)
+    }
+
+    /// A free entry of the mutex table, for the caller alone until it is published. A caller that dies leaks it.
+    fn claim_entry(&self) -> Result<(MutexId, &MutexEntry), TableFull> {
         let header = self.segment.header();
         let entries = self.segment.mutexes();
         let capacity = entries.len() - 1;
@@ -220,11 +231,9 @@ impl Instance {
             let key = entry.key.load(Ordering::Relaxed);
             // Acquire: a freed entry's last user is done with it.
             if key <= FREED && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                entry.fill(mutex_type, place, address, 0, name);
                 header.mutexes_high.fetch_max(i as u64, Ordering::Relaxed);
-                // Release: whoever finds the key finds the rest.
-                entry.key.store(hash(name), Ordering::Release);
-                return Ok(MutexId(u32::try_from(i).unwrap_or(0)));
+                fail::point();
+                return Ok((MutexId(u32::try_from(i).unwrap_or(0)), entry));
             }
         }
         Err(TableFull { table: "mutexes", capacity: capacity as u64 })
@@ -276,15 +285,19 @@ impl Instance {
         if !self.segment.populate_arena(offset, len) {
             return Err(ObjectError::NoSpace(name.into()));
         }
-        let id = self.register_mutex(mutex_type, Place::Arena, offset, name)?;
-        let entry = self.mutex_entry(id).ok_or_else(full)?;
-        entry.len.store(len as u64, Ordering::Relaxed);
-        header.arena_next.store(offset + size, Ordering::Relaxed);
-        let result = found(entry, id)?;
+        let (id, entry) = self.claim_entry()?;
+        entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
+        let made = found(entry, id)?;
         if let Some(mutex) = self.mutex_in_arena(id) {
             mutex.adopt(self, id, mutex_type);
         }
-        Ok(result)
+        fail::point();
+        header.arena_next.store(offset + size, Ordering::Relaxed);
+        fail::point();
+        // Last: whoever finds the name finds a mutex that can be used.
+        entry.publish(name);
+        fail::point();
+        Ok(made)
     }
 
     /// Appends a line to the alert log.
@@ -337,6 +350,7 @@ impl Instance {
         // Its holders never wait, so a second is a stopped process. Looked at by time, so that no wake-up can be lost.
         for round in 0..1000 {
             if admin.try_take() != Taken::No {
+                fail::point();
                 return Ok(Admin(admin));
             }
             if round < 16 { sys::yield_now() } else { sys::sleep(Duration::from_millis(1)) }
@@ -360,6 +374,7 @@ impl Instance {
                         return Err(SessionError::NoSpace);
                     }
                     self.segment.slots()[next].alive.init();
+                    fail::point();
                     header.slots_ready.store(next as u64, Ordering::Release);
                 }
             }
@@ -367,6 +382,7 @@ impl Instance {
                 self.recover(sid, None);
             }
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
+                fail::point();
                 header.slot_hint.store(u64::from(number) % u64::from(capacity), Ordering::Relaxed);
                 let departed = &self.segment.slots()[0];
                 crate::stats::fold(

@@ -30,6 +30,11 @@
 mod address;
 mod aol;
 mod error;
+#[cfg(feature = "fail_points")]
+#[doc(hidden)]
+pub mod fail;
+#[cfg(not(feature = "fail_points"))]
+mod fail;
 mod file;
 mod guard;
 mod instance;

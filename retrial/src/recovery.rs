@@ -5,6 +5,7 @@
 //! just another dead session with an exact log, and there is no protocol of recovery that would need one of its own.
 
 use crate::aol::{Phase, Record};
+use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
@@ -76,6 +77,7 @@ impl Instance {
             slot.alive.give_up();
             return Recovery::NotDead;
         }
+        fail::point();
         let (mut mutexes, mut owing) = (0, false);
         let current = slot.current.load(Ordering::Relaxed) as usize;
         for (index, cell) in slot.log.iter().enumerate() {
@@ -98,6 +100,7 @@ impl Instance {
         if !owing {
             let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
             slot.free();
+            fail::point();
             slot.alive.give_up();
             if mutexes > 0 {
                 self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
@@ -151,6 +154,7 @@ impl RawMutex {
                 (false, mode) => (Phase::Held, mode),
             };
             cell.store(Record { phase, mode, ..record }.pack(), Ordering::Release);
+            fail::point();
             self.give_back_for_dead(owed.reference, owed.poison);
             true
         } else if owed.draining {
@@ -162,8 +166,10 @@ impl RawMutex {
         } else {
             true
         };
+        fail::point();
         if paid {
             cell.store(0, Ordering::Release);
+            fail::point();
             self.wake_after_recovery();
         }
         paid

@@ -2,6 +2,7 @@
 
 use crate::aol::{MutexId, Phase, Record};
 use crate::error::SessionError;
+use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
@@ -130,6 +131,7 @@ impl Instance {
     pub fn session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
         let (sid, slot) = self.claim_slot()?;
         self.sessions.fetch_add(1, Ordering::AcqRel);
+        fail::point();
         // Reset, publish, claim: the slot's lock is ours, so that nobody else writes here.
         let high_priority = match class {
             Class::Detect => sys::is_real_time(),
@@ -151,6 +153,7 @@ impl Instance {
         slot.action.set("");
         // Release: whoever finds it live finds the rest.
         slot.state.store(LIVE, Ordering::Release);
+        fail::point();
         Ok(Session {
             instance: self,
             slot,
@@ -233,6 +236,7 @@ impl<'i> Session<'i> {
         let index = if self.slot.log[0].load(Ordering::Relaxed) == 0 { 0 } else { self.next_free()? };
         // Relaxed: the exchange that follows publishes it.
         self.slot.log[index].store(record.pack(), Ordering::Relaxed);
+        fail::point();
         Some(index)
     }
 
@@ -258,6 +262,7 @@ impl<'i> Session<'i> {
             // Release: what came before is over for whoever recovers us.
             cell.store(Record { phase, mode, ..record }.pack(), Ordering::Release);
             compiler_fence(Ordering::SeqCst);
+            fail::point();
         }
     }
 
@@ -268,6 +273,7 @@ impl<'i> Session<'i> {
         compiler_fence(Ordering::SeqCst);
         // The mask tells the compiler what is so anyway: no bounds check on the fast path.
         self.slot.log[index % LOG_RECORDS].store(0, Ordering::Release);
+        fail::point();
     }
 
     /// The mode in which this session already has a mutex, if it has.
@@ -290,6 +296,7 @@ impl Drop for Session<'_> {
         }
         if self.slot.log.iter().all(|record| record.load(Ordering::Relaxed) == 0) {
             self.slot.free();
+            fail::point();
         }
         // A session that still holds something stays live with nobody behind it: dead, to be recovered.
         self.slot.alive.give_up();

@@ -152,6 +152,12 @@ pub struct Tables {
 }
 
 impl MutexEntry {
+    /// Lets others find it.
+    pub(crate) fn publish(&self, name: &str) {
+        // Release: whoever finds the key finds the rest.
+        self.key.store(hash(name), Ordering::Release);
+    }
+
     pub(crate) fn fill(&self, mutex_type: TypeId, place: Place, address: u64, len: u64, name: &str) {
         self.mutex_type.store(u32::from(mutex_type.0), Ordering::Relaxed);
         self.place.store(place as u32, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use super::{FENCED, ON_ITS_WAY, Patience, RawMutex, STARVING, THROTTLED, WAITERS};
 use crate::aol::LocationId;
+use crate::fail;
 use crate::mode::Mode;
 use crate::session::{Session, Slot};
 use crate::sys::{self, Ordering, fence};
@@ -100,6 +101,7 @@ impl Target for Getting<'_> {
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, in the fallback without a barrier everywhere.
         let before = mutex.waiters.fetch_add(1, Ordering::SeqCst);
+        fail::point();
         if before & FENCED != 0 {
             fence(Ordering::SeqCst);
         } else if before & WAITERS == 0 || came_back {
@@ -114,7 +116,9 @@ impl Target for Getting<'_> {
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
+        fail::point();
         mutex.waiters.fetch_sub(1, Ordering::Relaxed);
+        fail::point();
         if parked == Parked::TimedOut {
             // Whoever was on its way may be dead.
             mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use super::getting::{Aim, Getting, Why};
 use super::{Patience, RawMutex};
 use crate::aol::{LocationId, Phase, Record};
 use crate::error::{Death, GetError, OwnerDied};
+use crate::fail;
 use crate::mode::Mode;
 use crate::session::Session;
 use crate::sys::{self, Ordering, fence};
@@ -95,6 +96,7 @@ impl<'a> Hold<'a> {
         session.begin(self.record);
         session.relog(self.record, Phase::Promoting, Mode::Shared);
         let result = self.convert(Aim::Promote, Mode::Examine, patience);
+        fail::point();
         match result {
             Ok(_) => {
                 session.relog(self.record, Phase::Held, Mode::Examine);
@@ -124,9 +126,12 @@ impl<'a> Hold<'a> {
         session.begin(self.record);
         session.relog(self.record, Phase::Draining, Mode::Exclusive);
         mutex.drainer.store(session.sid().number(), Ordering::Relaxed);
+        fail::point();
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.drain().0, Ordering::Release);
+        fail::point();
         let result = self.convert(Aim::Drain, Mode::Exclusive, patience);
+        fail::point();
         let mode = if result.is_ok() {
             Mode::Exclusive
         } else {
@@ -168,6 +173,7 @@ impl<'a> Hold<'a> {
         session.relog(self.record, Phase::Demoting, self.mode);
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.give_back().add_reference().0, Ordering::Release);
+        fail::point();
         session.relog(self.record, Phase::Held, Mode::Shared);
         self.mode = Mode::Shared;
         fence(Ordering::SeqCst);

@@ -18,6 +18,7 @@ mod hold;
 
 use crate::aol::{LocationId, MutexId, Phase, Record};
 use crate::error::{GetError, TableFull};
+use crate::fail;
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
@@ -196,6 +197,7 @@ impl RawMutex {
             let hold = Hold { mutex: self, session, record, mode: Mode::Exclusive, rest };
             return if let Some(why) = why { hold.refuse(why) } else { Ok(hold) };
         }
+        fail::point();
         self.count_get();
         Ok(Hold { mutex: self, session, record, mode: Mode::Exclusive, rest: Word::FREE })
     }
@@ -235,11 +237,13 @@ impl RawMutex {
     /// Completes a grant: S gives the holder field back, once the log says that the reference is counted.
     #[inline]
     fn finish_get(&self, session: &Session<'_>, record: usize, granted: Word, mode: Mode) {
+        fail::point();
         self.count_get();
         if mode == Mode::Shared {
             session.relog(record, Phase::Held, mode);
             // Release: as in `give_back`. Nobody can get a mode now that could not be got before: nobody is woken.
             self.word.store(granted.give_back().0, Ordering::Release);
+            fail::point();
         }
     }
 
@@ -292,6 +296,7 @@ impl RawMutex {
         // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
         self.word.store(word.0, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
+        fail::point();
         // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.wake(word);
@@ -325,7 +330,9 @@ impl RawMutex {
     fn wake_one(&self) -> bool {
         self.hints.fetch_or(ON_ITS_WAY, Ordering::Relaxed);
         // Release: a session that parks and reads the new count has its look after our store.
+        fail::point();
         self.wakes.fetch_add(1, Ordering::Release);
+        fail::point();
         let woken = sys::futex_wake(&raw const self.wakes, 1, false) > 0;
         if !woken {
             self.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
@@ -348,6 +355,7 @@ impl RawMutex {
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         self.word.store(handed.0, Ordering::Release);
         fence(Ordering::SeqCst);
+        fail::point();
         if handed == word {
             if self.parked() != 0 {
                 self.wake(word);
@@ -390,6 +398,7 @@ impl RawMutex {
         session.begin(record);
         session.relog(record, Phase::Leaving, Mode::Shared);
         let taken = self.take_field(session);
+        fail::point();
         session.relog(record, Phase::Left, Mode::Shared);
         let left = taken.drop_reference().give_back();
         if left.references() == 0 {
@@ -397,6 +406,7 @@ impl RawMutex {
         } else {
             // Release: as in `give_back`. Whoever waits for the references goes on waiting.
             self.word.store(left.0, Ordering::Release);
+            fail::point();
         }
         session.unlog(record);
     }
@@ -411,7 +421,9 @@ impl RawMutex {
         if self.word.compare_exchange(word.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
+        fail::point();
         relog(Phase::Left);
+        fail::point();
         self.word.store(taken.drop_reference().give_back().0, Ordering::Release);
         true
     }
