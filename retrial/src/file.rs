@@ -101,14 +101,14 @@ pub(crate) fn link(source: &Path, path: &Path) -> io::Result<()> {
 /// Makes an empty file a segment.
 pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> Result<Tables, CreateError> {
     let failed = |source: io::Error| CreateError::Io { path: PathBuf::new(), source };
-    let no_space = || CreateError::NoSpace { path: PathBuf::new(), needed: 64 << 10 };
+    let no_space = |needed| CreateError::NoSpace { path: PathBuf::new(), needed };
     let is_full = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
-    file.set_len(layout.len as u64).map_err(|e| if is_full(&e) { no_space() } else { failed(e) })?;
+    file.set_len(layout.len as u64).map_err(|e| if is_full(&e) { no_space(layout.len as u64) } else { failed(e) })?;
     let base = Segment::map(file.as_fd(), layout.len, true).map_err(failed)?;
     // SAFETY: just mapped, in this length, for us alone.
     let segment = unsafe { Segment::new(base, layout) };
     if !segment.populate_fixed() {
-        return Err(no_space());
+        return Err(no_space(segment.fixed_len()));
     }
     fail::point();
     let header = segment.header();

@@ -189,6 +189,9 @@ impl Instance {
         let entries = &self.segment.locations()[1..];
         let start = (wanted % entries.len() as u64) as usize;
         for i in (start..entries.len()).chain(0..start) {
+            if !self.segment.populate_entry(&entries[i]) {
+                break;
+            }
             // AcqRel: as in `register_type`.
             let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
@@ -214,26 +217,32 @@ impl Instance {
         address: u64,
         name: &str,
     ) -> Result<MutexId, TableFull> {
-        let (id, entry) = self.claim_entry()?;
+        // Without memory for more entries the table is as long as it is.
+        let full = || TableFull { table: "mutexes", capacity: u64::from(self.segment.capacity().mutexes) };
+        let (id, entry) = self.claim_entry()?.ok_or_else(full)?;
         entry.fill(mutex_type, place, address, 0, name);
         entry.publish(name);
         Ok(id)
     }
 
     /// A free entry of the mutex table, for the caller alone until it is published. A caller that dies leaks it.
-    fn claim_entry(&self) -> Result<(MutexId, &MutexEntry), TableFull> {
+    /// `None` when there is no memory for one.
+    fn claim_entry(&self) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
         let header = self.segment.header();
         let entries = self.segment.mutexes();
         let capacity = entries.len() - 1;
         let start = header.mutex_hint.fetch_add(1, Ordering::Relaxed) as usize % capacity;
         for i in (start..capacity).chain(0..start).map(|i| i + 1) {
             let entry = &entries[i];
+            if i as u64 > header.mutexes_high.load(Ordering::Relaxed) && !self.segment.populate_entry(entry) {
+                return Ok(None);
+            }
             let key = entry.key.load(Ordering::Relaxed);
             // Acquire: a freed entry's last user is done with it.
             if key <= FREED && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 header.mutexes_high.fetch_max(i as u64, Ordering::Relaxed);
                 fail::point();
-                return Ok((MutexId(u32::try_from(i).unwrap_or(0)), entry));
+                return Ok(Some((MutexId(u32::try_from(i).unwrap_or(0)), entry)));
             }
         }
         Err(TableFull { table: "mutexes", capacity: capacity as u64 })
@@ -285,7 +294,7 @@ impl Instance {
         if !self.segment.populate_arena(offset, len) {
             return Err(ObjectError::NoSpace(name.into()));
         }
-        let (id, entry) = self.claim_entry()?;
+        let (id, entry) = self.claim_entry()?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
         entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
         let made = found(entry, id)?;
         if let Some(mutex) = self.mutex_in_arena(id) {

@@ -275,11 +275,32 @@ impl Segment {
         self.layout.arena as u64
     }
 
-    /// Gives the tables that every instance uses memory now. Whether there was enough.
+    /// Gives the tables that every instance uses memory now: what waiters write must not fault when the file system is
+    /// full. Whether there was enough.
     #[must_use]
     pub(crate) fn populate_fixed(&self) -> bool {
+        let (history, slots) = (self.layout.history, self.layout.slots);
         // SAFETY: the header, parameters and types are whole pages at the start of the mapping.
-        unsafe { sys::populate(self.base, self.layout.locations) }
+        let start = unsafe { sys::populate(self.base, self.layout.locations) };
+        // SAFETY: history and alerts are whole pages, and the slots follow them.
+        start && unsafe { self.populate_pages(history, slots - history) } && self.populate_session(0)
+    }
+
+    /// Bytes that [`Segment::populate_fixed`] takes.
+    pub(crate) const fn fixed_len(&self) -> u64 {
+        let session = 3 * PAGE;
+        (self.layout.locations + self.layout.slots - self.layout.history + session) as u64
+    }
+
+    /// Gives an entry of a table memory now, before it is looked at: a look at a page that has none takes memory too.
+    /// Whether there was enough.
+    #[must_use]
+    pub(crate) fn populate_entry<T>(&self, entry: &T) -> bool {
+        let start = std::ptr::from_ref(entry).addr() - self.base.addr();
+        let first = start / PAGE * PAGE;
+        let end = (start + size_of::<T>()).next_multiple_of(PAGE);
+        // SAFETY: the entry is in a table, and tables are whole pages.
+        unsafe { self.populate_pages(first, end - first) }
     }
 
     /// Gives a session's slot, first rows and runs memory now. Whether there was enough.

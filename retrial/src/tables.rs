@@ -338,6 +338,12 @@ impl Tables {
             .collect()
     }
 
+    /// Alerts written so far.
+    #[must_use]
+    pub fn alerts_written(&self) -> u64 {
+        self.segment.header().alerts_next.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the arena that named objects take.
     #[must_use]
     pub fn arena_used(&self) -> u64 {
