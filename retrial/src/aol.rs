@@ -16,30 +16,40 @@ use crate::mode::Mode;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Phase {
-    /// About to take the holder field for a get.
+    /// About to take the holder field for a get. A get of X, LX or E stays in this phase while the mutex is held.
     Getting = 1,
-    /// Got. For S the holder field may still have to be given back.
-    Held = 2,
+    /// S: the reference is counted; the next store gives the field back.
+    Granted = 2,
+    /// Held, with no operation in flight.
+    Held = 3,
     /// S: about to take the holder field to drop the reference.
-    Leaving = 3,
+    Leaving = 4,
     /// S: the field is taken; the next store drops reference and field together.
-    Left = 4,
+    Left = 5,
     /// S → E in one exchange.
-    Promoting = 5,
+    Promoting = 6,
     /// X or E → S in one store.
-    Demoting = 6,
+    Demoting = 7,
     /// E → X: the field is given up until the references have left.
-    Draining = 7,
+    Draining = 8,
 }
 
 impl Phase {
     /// Every phase, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Getting, Self::Held, Self::Leaving, Self::Left, Self::Promoting, Self::Demoting, Self::Draining];
+    pub const ALL: [Self; 8] = [
+        Self::Getting,
+        Self::Granted,
+        Self::Held,
+        Self::Leaving,
+        Self::Left,
+        Self::Promoting,
+        Self::Demoting,
+        Self::Draining,
+    ];
 
     const fn from_number(number: u8) -> Option<Self> {
         match number {
-            1..=7 => Some(Self::ALL[number as usize - 1]),
+            1..=8 => Some(Self::ALL[number as usize - 1]),
             _ => None,
         }
     }
@@ -47,7 +57,7 @@ impl Phase {
     /// The name in lower case, as the views show it.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        ["getting", "held", "leaving", "left", "promoting", "demoting", "draining"][self as usize - 1]
+        ["getting", "granted", "held", "leaving", "left", "promoting", "demoting", "draining"][self as usize - 1]
     }
 }
 
@@ -55,9 +65,27 @@ impl Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, PartialOrd, Ord)]
 pub struct LocationId(pub u16);
 
-/// Identifier of a mutex within its instance; 0 is "not registered".
+/// Identifier of a mutex within its instance: 24 bits of index, 8 bits that change when the entry is used again. 0 is "not
+/// registered".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, PartialOrd, Ord)]
 pub struct MutexId(pub u32);
+
+impl MutexId {
+    /// Of a mutex that found the table full: never anybody's entry, and never registered again.
+    pub const OVERFLOW: Self = Self(u32::MAX);
+
+    pub(crate) const fn new(index: usize, generation: u8) -> Self {
+        Self((generation as u32) << 24 | index as u32)
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        (self.0 & 0x00ff_ffff) as usize
+    }
+
+    pub(crate) const fn generation(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+}
 
 /// One record of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +105,11 @@ impl Record {
     #[must_use]
     pub const fn pack(self) -> u64 {
         (self.phase as u64) << 56 | (self.mode as u64) << 48 | (self.location.0 as u64) << 32 | self.mutex.0 as u64
+    }
+
+    /// A stored record with another phase and mode.
+    pub(crate) const fn repack(bits: u64, phase: Phase, mode: Mode) -> u64 {
+        bits & (u64::MAX >> 16) | (phase as u64) << 56 | (mode as u64) << 48
     }
 
     /// The record behind a stored value, `None` for a free one (and for what no session has written).

@@ -186,6 +186,14 @@ pub enum ObjectError {
     /// A table or the arena is full.
     #[error(transparent)]
     Full(#[from] TableFull),
+    /// Not a name that an object can have.
+    #[error("object name `{found}` has {} bytes, expected 1 to {longest} and no NUL", .found.len())]
+    Name {
+        /// What was given.
+        found: String,
+        /// Longest name, in bytes.
+        longest: usize,
+    },
     /// There is one by this name, but of another shape.
     #[error("object `{name}` has {found} bytes, expected {expected}")]
     Shape {
@@ -235,6 +243,12 @@ pub enum GetError<G> {
         /// The mode it holds.
         held: Mode,
     },
+    /// The session belongs to the process that forked this one; a child makes sessions of its own.
+    #[error("this session belongs to process {owner}, of which this process is a child")]
+    Forked {
+        /// The process that made the session.
+        owner: u32,
+    },
     /// The session holds as many mutexes as its log has records.
     #[error("this session holds {capacity} mutexes, as many as its log has records")]
     LogFull {
@@ -251,6 +265,7 @@ impl<G> GetError<G> {
             Self::TimedOut => GetError::TimedOut,
             Self::Busy => GetError::Busy,
             Self::Deadlock { held } => GetError::Deadlock { held },
+            Self::Forked { owner } => GetError::Forked { owner },
             Self::LogFull { capacity } => GetError::LogFull { capacity },
         }
     }

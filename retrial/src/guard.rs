@@ -85,8 +85,10 @@ impl Instance {
             let hold = match shared.raw.exclusive(&session, crate::location!("retrial: create")) {
                 Ok(hold) => hold,
                 Err(GetError::OwnerDied(mut died)) => {
-                    // Whoever died here was writing what we write now.
-                    died.guard.consistent();
+                    if shared.initialised.load(Ordering::Relaxed) == 0 {
+                        // Whoever died here was writing what we write now.
+                        died.guard.consistent();
+                    }
                     died.guard
                 }
                 Err(error) => unreachable!("an endless get of an unheld mutex by a fresh session: {error}"),
@@ -155,6 +157,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     /// # Errors
     ///
     /// [`GetError`].
+    #[inline(always)] // as `RawMutex::exclusive`
+    #[allow(clippy::inline_always)]
     pub fn get<'a>(
         &self,
         session: &'a Session<'a>,
@@ -229,14 +233,44 @@ impl<T> std::fmt::Debug for Guard<'_, T> {
 }
 
 impl<'a, T> Guard<'a, T> {
-    /// The hold, for its mode and for conversions: S to E, E to X, X to S.
+    /// The hold, for its mode. Not to be had mutably: two guards that swapped their holds would protect each other's data.
     pub const fn hold(&self) -> &Hold<'a> {
         &self.hold
     }
 
-    /// The hold, to be converted.
-    pub const fn hold_mut(&mut self) -> &mut Hold<'a> {
-        &mut self.hold
+    /// S → E. See [`Hold::examine`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Panics
+    ///
+    /// Unless the mode is S.
+    pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+        self.hold.examine(patience)
+    }
+
+    /// E → X. See [`Hold::upgrade`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Panics
+    ///
+    /// Unless the mode is E.
+    pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+        self.hold.upgrade(patience)
+    }
+
+    /// X, LX or E → S. See [`Hold::share`].
+    ///
+    /// # Panics
+    ///
+    /// When the mode is S already.
+    pub fn share(&mut self) {
+        self.hold.share();
     }
 
     /// Declares the data consistent after the death of a holder. See [`Hold::consistent`].

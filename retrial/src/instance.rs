@@ -144,6 +144,7 @@ impl Instance {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // A process that cannot be reached by barriers has lost wake-ups healed by the parks' time-outs.
         let _ = sys::register_for_barriers();
+        sys::count_forks();
         Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0) }
     }
 
@@ -242,7 +243,7 @@ impl Instance {
             if key <= FREED && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 header.mutexes_high.fetch_max(i as u64, Ordering::Relaxed);
                 fail::point();
-                return Ok(Some((MutexId(u32::try_from(i).unwrap_or(0)), entry)));
+                return Ok(Some((self.mutex_id(i as u32), entry)));
             }
         }
         Err(TableFull { table: "mutexes", capacity: capacity as u64 })
@@ -251,6 +252,9 @@ impl Instance {
     /// Gives a mutex's entry back. Its mutex must not be used any more.
     pub fn unregister_mutex(&self, id: MutexId) {
         if let Some(entry) = self.mutex_entry(id) {
+            // No RMW needed: the owner of the entry is the only one who gives it back. Release: whoever uses the entry next
+            // gives another id.
+            entry.generation.store(entry.generation.load(Ordering::Relaxed) + 1, Ordering::Release);
             entry.key.store(FREED, Ordering::Release);
         }
     }
@@ -265,6 +269,9 @@ impl Instance {
     /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were
     /// 0 when it was made. Aligned to 64 bytes.
     pub(crate) fn object(&self, name: &str, mutex_type: TypeId, len: usize) -> Result<(MutexId, *mut u8), ObjectError> {
+        if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
+            return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
+        }
         let _admin = self.lock_tables()?;
         let header = self.segment.header();
         let found = |entry: &MutexEntry, id: MutexId| {
@@ -272,12 +279,13 @@ impl Instance {
             if there != len as u64 {
                 return Err(ObjectError::Shape { name: name.into(), found: there, expected: len as u64 });
             }
+            // What another process wrote there is not believed: objects are where 64 divides.
             let offset = entry.address.load(Ordering::Relaxed);
-            self.segment.arena(offset, len).map(|address| (id, address)).ok_or(ObjectError::Shape {
-                name: name.into(),
-                found: 0,
-                expected: len as u64,
-            })
+            let aligned = Some(offset).filter(|offset| offset.is_multiple_of(64));
+            aligned
+                .and_then(|offset| self.segment.arena(offset, len))
+                .map(|address| (id, address))
+                .ok_or(ObjectError::Shape { name: name.into(), found: 0, expected: len as u64 })
         };
         if let Some(id) = self.mutex_named(name)
             && let Some(entry) = self.mutex_entry(id)

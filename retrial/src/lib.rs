@@ -74,5 +74,5 @@ pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
 pub use tables::{MutexInfo, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
 pub use trace::{Event, What};
-pub use waiter::{Parked, Target, TimedOut, Waiter, Want};
+pub use waiter::{Ended, Parked, Target, Waiter, Want};
 pub use word::{Kind, Sid, Word};

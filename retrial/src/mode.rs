@@ -4,7 +4,7 @@ use crate::word::Word;
 
 /// The mode in which a session gets a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
+#[repr(u32)] // beside a 32-bit field no padding: a hold with padding is copied through memory
 pub enum Mode {
     /// S: many sessions at once; each reference is recoverable.
     Shared = 0,

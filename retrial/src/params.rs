@@ -46,6 +46,18 @@ pub struct Param {
     pub description: &'static str,
 }
 
+impl Param {
+    /// The value if it is in the domain; what lies outside, because somebody else wrote it, as near as can be.
+    pub(crate) const fn clamped(&self, value: u64) -> u64 {
+        match self.domain {
+            Domain::Number(low, _) if value < low => low,
+            Domain::Number(_, high) if value > high => high,
+            Domain::Names(names) if value >= names.len() as u64 => self.default,
+            _ => value,
+        }
+    }
+}
+
 macro_rules! params {
     ($( $id:ident $name:literal = $default:expr, $domain:expr, $unit:literal, $description:literal; )*) => {
         /// A parameter, as an index of [`PARAMS`] and of [`Params`].

@@ -2,7 +2,8 @@
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
 //! [`instance()`]. Each thread becomes a session at its first lock. A lock is registered at its first lock, under the type
-//! `lock_api`; when the table of mutexes is full, later ones work without figures of their own.
+//! `lock_api`; when the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
+//! stays locked when its thread ends: what it protects may have been leaked with it.
 //!
 //! ```
 //! use retrial::raw::{Mutex, RwLock};
@@ -13,6 +14,7 @@
 //! assert_eq!((names.read().len(), *HITS.lock()), (1, 1));
 //! ```
 
+use crate::aol::MutexId;
 use crate::error::GetError;
 use crate::instance::Instance;
 use crate::mode::Mode;
@@ -21,7 +23,7 @@ use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::Deadline;
 use crate::tables::Place;
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -46,15 +48,17 @@ pub fn instance() -> &'static Instance {
 
 thread_local! {
     // Nothing to drop, so that locks work in destructors of other thread-locals; the kernel notes the thread's end.
-    static SESSION: OnceCell<ManuallyDrop<Session<'static>>> = const { OnceCell::new() };
+    static SESSION: RefCell<Option<ManuallyDrop<Session<'static>>>> = const { RefCell::new(None) };
 }
 
 fn with_session<R>(f: impl FnOnce(&Session<'static>) -> R) -> R {
     SESSION.with(|cell| {
-        f(cell.get_or_init(|| {
+        if cell.borrow().as_ref().is_none_or(|session| session.is_parents()) {
             let name = std::thread::current().name().unwrap_or("").to_owned();
-            ManuallyDrop::new(instance().session(&name, Class::Detect).expect("a thread can become a session"))
-        }))
+            let session = instance().session(&name, Class::Detect).expect("a thread can become a session");
+            cell.replace(Some(ManuallyDrop::new(session)));
+        }
+        f(cell.borrow().as_ref().expect("made above if it was not there"))
     })
 }
 
@@ -73,12 +77,6 @@ impl RawLock {
                     std::mem::forget(hold);
                     true
                 }
-                // A thread that leaks its guard and ends is no reason to stop the others: these locks have no poison.
-                Err(GetError::OwnerDied(mut died)) => {
-                    died.guard.consistent();
-                    std::mem::forget(died.guard);
-                    true
-                }
                 Err(GetError::Busy | GetError::TimedOut) => false,
                 Err(error) => {
                     // A trylock of what one holds is just busy.
@@ -92,10 +90,11 @@ impl RawLock {
     #[cold]
     fn register(&self) {
         let instance = instance();
-        if let Ok(mutex_type) = instance.register_type("lock_api")
-            && let Ok(id) = instance.register_mutex(mutex_type, Place::Process, self.0.address(), "")
-            && !self.0.adopt_once(instance, id, mutex_type)
-        {
+        let mutex_type = instance.register_type("lock_api").unwrap_or_default();
+        let registered = instance.register_mutex(mutex_type, Place::Process, self.0.address(), "");
+        // For good: a lock that got an id while it is held could not be released by it.
+        let id = registered.unwrap_or(MutexId::OVERFLOW);
+        if !self.0.adopt_once(instance, id, mutex_type) && id != MutexId::OVERFLOW {
             instance.unregister_mutex(id);
         }
     }

@@ -4,14 +4,15 @@
 //! log, along the protocols that the dead session itself would have followed. So a recoverer that dies half-way leaves
 //! just another dead session with an exact log, and there is no protocol of recovery that would need one of its own.
 
-use crate::aol::{Phase, Record};
+use crate::aol::{MutexId, Phase, Record};
 use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
 use crate::session::Slot;
-use crate::sys::{Ordering, Taken};
-use crate::word::Sid;
+use crate::sys::{AtomicU64, Ordering, Taken};
+use crate::tables::Place;
+use crate::word::{Kind, Sid, Word};
 
 /// What a dead session owes a mutex.
 #[allow(clippy::struct_excessive_bools)] // four debts, each owed or not
@@ -35,7 +36,7 @@ pub const fn undo(phase: Phase, mode: Mode, is_holder: bool, is_drainer: bool) -
     let reference = match (phase, mode) {
         // The exchange that takes the field adds the reference; the store that gives it back drops it.
         (Phase::Getting | Phase::Left, Mode::Shared) => is_holder,
-        (Phase::Held | Phase::Leaving, Mode::Shared) => true,
+        (Phase::Granted | Phase::Held | Phase::Leaving, Mode::Shared) => true,
         // One exchange drops the reference and takes the field; one store does the reverse.
         (Phase::Promoting | Phase::Demoting, _) => !is_holder,
         _ => false,
@@ -64,6 +65,16 @@ pub enum Recovery {
     NotDead,
 }
 
+/// To whom something may be owed.
+enum Creditor<'a> {
+    /// To a mutex that can be reached.
+    Mutex(&'a RawMutex),
+    /// To one that is mapped elsewhere.
+    Elsewhere,
+    /// To none that is registered any more, or that dies with its process.
+    Nobody,
+}
+
 impl Instance {
     /// Recovers a session if it is dead, as far as that can be done without waiting.
     ///
@@ -78,23 +89,20 @@ impl Instance {
             return Recovery::NotDead;
         }
         fail::point();
+        self.uncount_parked(slot, here);
         let (mut mutexes, mut owing) = (0, false);
-        let current = slot.current.load(Ordering::Relaxed) as usize;
-        for (index, cell) in slot.log.iter().enumerate() {
-            let bits = cell.load(Ordering::Relaxed);
-            let Some(record) = Record::unpack(bits) else {
+        // What is in flight first: a settled reference to the same mutex cannot leave before the field is given back.
+        let in_flight = |cell: &&AtomicU64| cell.load(Ordering::Relaxed) >> 56 != Phase::Held as u64;
+        let (first, second) = (slot.log.iter().filter(in_flight), slot.log.iter().filter(|cell| !in_flight(cell)));
+        for cell in first.chain(second) {
+            let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
                 continue;
             };
-            let mutex = match here {
-                Some(here) if here.id() == record.mutex => Some(here),
-                _ => self.mutex_in_arena(record.mutex),
-            };
-            match mutex {
-                Some(mutex) if mutex.settle(self, slot, sid, record, index, current == index + 1) => {
-                    mutexes += 1;
-                }
-                _ => owing = true,
+            match self.creditor(record.mutex, here) {
+                Creditor::Mutex(mutex) if mutex.settle(self, sid, record, cell) => mutexes += 1,
+                Creditor::Mutex(_) | Creditor::Elsewhere => owing = true,
+                Creditor::Nobody => cell.store(0, Ordering::Relaxed),
             }
         }
         if !owing {
@@ -109,6 +117,29 @@ impl Instance {
         }
         slot.alive.give_up();
         Recovery::Owing
+    }
+
+    /// The mutex of this id, for whoever wants to pay a debt to it.
+    fn creditor<'a>(&'a self, id: MutexId, here: Option<&'a RawMutex>) -> Creditor<'a> {
+        match self.mutex_info(id).map(|info| info.place) {
+            Some(Place::Arena) => self.mutex_in_arena(id).map_or(Creditor::Nobody, Creditor::Mutex),
+            Some(Place::Elsewhere) => match here {
+                Some(here) if here.id() == id => Creditor::Mutex(here),
+                _ => Creditor::Elsewhere,
+            },
+            // A lock of one process ends with it; and a thread that ended may have passed on what it protects.
+            Some(Place::Process) | None => Creditor::Nobody,
+        }
+    }
+
+    fn uncount_parked(&self, slot: &Slot, here: Option<&RawMutex>) {
+        let id = MutexId(slot.parked_on.load(Ordering::Acquire));
+        if let Creditor::Mutex(mutex) = self.creditor(id, here) {
+            // Cleared first: a recoverer that dies in between leaves a count too many, never one too few.
+            slot.parked_on.store(0, Ordering::Release);
+            fail::point();
+            mutex.uncount_dead();
+        }
     }
 
     /// Recovers every dead session, as far as that can be done without waiting: how many, and how many still owe.
@@ -127,31 +158,26 @@ impl Instance {
 
 impl RawMutex {
     /// Pays what the dead session `sid` owes by `record`, acting as it. Whether nothing is owed any more.
-    fn settle(
-        &self,
-        instance: &Instance,
-        slot: &Slot,
-        sid: Sid,
-        record: Record,
-        index: usize,
-        in_flight: bool,
-    ) -> bool {
+    fn settle(&self, instance: &Instance, sid: Sid, record: Record, cell: &AtomicU64) -> bool {
         let word = self.load();
-        // An operation that moves a reference holds the field only while it is in flight; X and E hold it all the time.
-        let is_holder = word.sid() == sid && (in_flight || record.mode != Mode::Shared);
-        let is_drainer = self.drainer() == sid && word.has(crate::word::Word::DRAINING);
+        // One session may have two records of one mutex: the field is this one's when it is taken for what this one does.
+        let takes = match (record.phase, record.mode) {
+            (Phase::Promoting, _) => matches!(word.kind(), Some(Kind::Examine)),
+            // Nothing of it is in flight.
+            (Phase::Held, Mode::Shared) => false,
+            (_, Mode::Shared) => matches!(word.kind(), Some(Kind::Moving)),
+            _ => !matches!(word.kind(), Some(Kind::Moving)),
+        };
+        let is_holder = word.sid() == sid && takes;
+        let is_drainer = self.drainer() == sid && word.has(Word::DRAINING);
         let owed = undo(record.phase, record.mode, is_holder, is_drainer);
-        if owed.poison {
-            instance.note_death(self.id(), sid, record);
-        }
-        let cell = &slot.log[index];
         let paid = if owed.holder {
             // A record that owes the same while the field is taken and nothing once it is given back: another
             // recoverer may read it in between.
             let (phase, mode) = match (owed.reference, record.mode) {
                 (true, _) => (Phase::Left, Mode::Shared),
-                (false, Mode::Shared) => (Phase::Held, Mode::Examine),
-                (false, mode) => (Phase::Held, mode),
+                (false, Mode::Shared) => (Phase::Getting, Mode::Examine),
+                (false, mode) => (Phase::Getting, mode),
             };
             cell.store(Record { phase, mode, ..record }.pack(), Ordering::Release);
             fail::point();
@@ -161,13 +187,15 @@ impl RawMutex {
             self.stop_draining()
         } else if owed.reference {
             // As the dead session would have released it.
-            slot.current.store(u32::try_from(index + 1).unwrap_or(0), Ordering::Relaxed);
             self.try_leave(sid, cell, record)
         } else {
             true
         };
         fail::point();
         if paid {
+            if owed.poison {
+                instance.note_death(self.id(), sid, record);
+            }
             cell.store(0, Ordering::Release);
             fail::point();
             self.wake_after_recovery();
@@ -181,7 +209,6 @@ mod tests {
     use super::*;
     use crate::segment::Capacity;
     use crate::session::{Class, Session};
-    use crate::word::Word;
 
     #[test]
     fn a_reader_owes_its_reference_from_the_exchange_that_adds_it_to_the_store_that_drops_it() {
@@ -263,7 +290,8 @@ mod tests {
             states: &[
                 (Phase::Getting, Mode::Shared, None, 2, 0),
                 (Phase::Getting, Mode::Shared, Some(MOVING), 3, 0),
-                (Phase::Held, Mode::Shared, Some(MOVING), 3, 0),
+                (Phase::Granted, Mode::Shared, Some(MOVING), 3, 0),
+                (Phase::Granted, Mode::Shared, None, 3, 0),
                 (Phase::Held, Mode::Shared, None, 3, 0),
                 (Phase::Leaving, Mode::Shared, None, 3, 0),
                 (Phase::Leaving, Mode::Shared, Some(MOVING), 3, 0),
@@ -271,7 +299,7 @@ mod tests {
                 (Phase::Left, Mode::Shared, None, 2, 0),
             ],
             others: 2,
-            poisons: &[false; 8],
+            poisons: &[false; 9],
         },
         Protocol {
             name: "S to E beside one reader",
@@ -330,8 +358,7 @@ mod tests {
         let session: Session<'_> = instance.session("dying", Class::Normal).unwrap();
         let sid = session.sid();
         let record = Record { phase, mode, location: crate::aol::LocationId(0), mutex: mutex.id() };
-        let index = session.log(record).unwrap();
-        session.begin(index);
+        session.log(record).unwrap();
         let field = field.map_or(0, |kind| kind | sid.bits());
         mutex.fake(Word(field | flags | u64::from(references)), if phase == Phase::Draining { sid } else { Sid::NONE });
         // With a record in its log the session stays live, with nobody behind it.
@@ -354,7 +381,7 @@ mod tests {
                 states += 1;
             }
         }
-        assert_eq!(states, 31);
+        assert_eq!(states, 32);
     }
 
     #[test]

@@ -25,7 +25,7 @@ const PAGE: usize = 4096;
 pub struct Capacity {
     /// Sessions at a time, 1 to 1,048,576.
     pub sessions: u32,
-    /// Registered mutexes, 1 to 16,777,216.
+    /// Registered mutexes, 1 to 16,000,000.
     pub mutexes: u32,
     /// Registered locations, 1 to 65,535.
     pub locations: u32,
@@ -53,7 +53,7 @@ impl Capacity {
     pub(crate) const fn checked(&self) -> [(&'static str, u64, u64, u64); 5] {
         [
             ("sessions", self.sessions as u64, 1, 1 << 20),
-            ("mutexes", self.mutexes as u64, 1, 1 << 24),
+            ("mutexes", self.mutexes as u64, 1, 16_000_000),
             ("locations", self.locations as u64, 1, 65_535),
             ("rows", self.rows as u64, 1, 4096),
             ("arena", self.arena, 0, 1 << 40),

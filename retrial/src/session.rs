@@ -50,8 +50,8 @@ pub(crate) struct Slot {
     pub(crate) pid: AtomicU32,
     pub(crate) tid: AtomicU32,
     class: AtomicU32,
-    /// Record of the operation in flight, plus one: which of two records for one mutex the holder field belongs to.
-    pub(crate) current: AtomicU32,
+    /// Id of the mutex whose waiters count this session; set after it is counted and cleared before it is not.
+    pub(crate) parked_on: AtomicU32,
     pub(crate) rows_used: AtomicU32,
     claimed_ns: AtomicU64,
     pub(crate) gets: AtomicU64,
@@ -113,6 +113,8 @@ pub struct Session<'i> {
     random: Cell<u64>,
     pub(crate) high_priority: bool,
     pid: u32,
+    /// Generation of the process that made it.
+    generation: u32,
     thread: PhantomData<*mut ()>,
 }
 
@@ -145,7 +147,7 @@ impl Instance {
         slot.pid.store(pid, Ordering::Relaxed);
         slot.tid.store(sys::tid(), Ordering::Relaxed);
         slot.class.store(u32::from(high_priority), Ordering::Relaxed);
-        slot.current.store(0, Ordering::Relaxed);
+        slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         let now = sys::now_ns();
         slot.claimed_ns.store(now, Ordering::Relaxed);
@@ -161,6 +163,7 @@ impl Instance {
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
             pid,
+            generation: sys::generation(),
             thread: PhantomData,
         })
     }
@@ -198,6 +201,13 @@ impl<'i> Session<'i> {
         self.pid
     }
 
+    /// Whether this process is a child of the one that made the session, and must not use it.
+    #[inline]
+    #[must_use]
+    pub fn is_parents(&self) -> bool {
+        self.generation != sys::generation()
+    }
+
     /// Says what the session is about, for the views: up to 32 bytes.
     pub fn set_action(&self, action: &str) {
         self.slot.action.set(action);
@@ -228,11 +238,14 @@ impl<'i> Session<'i> {
         x.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Writes a record before an operation. `None` when all records are in use.
+    /// Writes a record before an operation. `None` when all records are in use, and in a child of fork.
     ///
     /// The log itself says which record is free: a bitmap beside it would be two more stores for the exchange to wait for.
     #[inline]
     pub(crate) fn log(&self, record: Record) -> Option<usize> {
+        if self.is_parents() {
+            return None;
+        }
         let index = if self.slot.log[0].load(Ordering::Relaxed) == 0 { 0 } else { self.next_free()? };
         // Relaxed: the exchange that follows publishes it.
         self.slot.log[index].store(record.pack(), Ordering::Relaxed);
@@ -246,24 +259,16 @@ impl<'i> Session<'i> {
         (1..LOG_RECORDS).find(|index| self.slot.log[*index].load(Ordering::Relaxed) == 0)
     }
 
-    /// Says which record's operation is in flight, before an operation that moves a reference.
-    #[inline]
-    pub(crate) fn begin(&self, index: usize) {
-        self.slot.current.store(index as u32 + 1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-    }
-
     /// Rewrites a record between two steps of an operation.
     #[inline]
     pub(crate) fn relog(&self, index: usize, phase: Phase, mode: Mode) {
-        let cell = &self.slot.log[index];
-        if let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) {
-            compiler_fence(Ordering::SeqCst);
-            // Release: what came before is over for whoever recovers us.
-            cell.store(Record { phase, mode, ..record }.pack(), Ordering::Release);
-            compiler_fence(Ordering::SeqCst);
-            fail::point();
-        }
+        let cell = &self.slot.log[index % LOG_RECORDS];
+        let bits = cell.load(Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // Release: what came before is over for whoever recovers us.
+        cell.store(Record::repack(bits, phase, mode), Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        fail::point();
     }
 
     /// Frees a record after its operation.
@@ -274,6 +279,12 @@ impl<'i> Session<'i> {
         // The mask tells the compiler what is so anyway: no bounds check on the fast path.
         self.slot.log[index % LOG_RECORDS].store(0, Ordering::Release);
         fail::point();
+    }
+
+    /// Records of this session that name a mutex.
+    pub(crate) fn held_beside(&self, id: MutexId) -> usize {
+        let records = self.slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
+        records.filter(|record| id.0 != 0 && record.mutex == id).count()
     }
 
     /// The mode in which this session already has a mutex, if it has.
@@ -290,7 +301,7 @@ impl<'i> Session<'i> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if self.pid != sys::pid() {
+        if self.is_parents() || self.pid != sys::pid() {
             // A child of fork has the memory of the session, not the session.
             return;
         }

@@ -4,8 +4,8 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-compile_error!("retrial runs on Linux on x86-64 and aarch64; other systems lack the robust futexes it relies on");
+#[cfg(not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relies on robust futexes in glibc's format");
 
 use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -184,6 +184,28 @@ pub fn barrier_everywhere() -> bool {
     let _errno = Errno::keep();
     // SAFETY: takes no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 }
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How often this process has come out of a fork: sessions of another generation are the parent's.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    // Relaxed: changed before the child's only thread returns from the fork.
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Has forks counted in children, from the first call on.
+pub(crate) fn count_forks() {
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler only counts.
+        let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        assert_eq!(rc, 0, "a fork handler can be registered");
+    });
 }
 
 /// The calling thread's id in its own PID namespace.

@@ -81,6 +81,8 @@ pub(crate) struct MutexEntry {
     pub(crate) key: AtomicU64,
     pub(crate) mutex_type: AtomicU32,
     pub(crate) place: AtomicU32,
+    /// Counts the uses of this entry; its low 8 bits are part of the id.
+    pub(crate) generation: AtomicU64,
     pub(crate) address: AtomicU64,
     pub(crate) len: AtomicU64,
     pub(crate) pid: AtomicU64,
@@ -152,6 +154,8 @@ pub struct Tables {
 }
 
 impl MutexEntry {
+    pub(crate) const NAME_BYTES: usize = 64;
+
     /// Lets others find it.
     pub(crate) fn publish(&self, name: &str) {
         // Release: whoever finds the key finds the rest.
@@ -293,7 +297,8 @@ impl Tables {
         let own = mutex_type.map(|t| &rows[usize::from(t.0).min(TYPES - 1) + 1]);
         Params(std::array::from_fn(|i| {
             let set = |row: &ParamRow| row.0[i].load(Ordering::Acquire).checked_sub(1);
-            own.and_then(set).or_else(|| set(&rows[0])).unwrap_or(crate::params::PARAMS[i].default)
+            let row = &crate::params::PARAMS[i];
+            row.clamped(own.and_then(set).or_else(|| set(&rows[0])).unwrap_or(row.default))
         }))
     }
 
@@ -388,7 +393,7 @@ impl Tables {
     #[must_use]
     pub fn mutex_named(&self, name: &str) -> Option<MutexId> {
         let wanted = hash(name);
-        (1..=self.mutexes_high()).map(MutexId).find(|id| {
+        (1..=self.mutexes_high()).map(|index| self.mutex_id(index)).find(|id| {
             self.mutex_entry(*id).is_some_and(|e| e.key.load(Ordering::Acquire) == wanted && e.name.get() == name)
         })
     }
@@ -401,7 +406,7 @@ impl Tables {
     /// Every registered mutex.
     #[must_use]
     pub fn mutexes(&self) -> Vec<MutexInfo> {
-        (1..=self.mutexes_high()).filter_map(|id| self.mutex_info(MutexId(id))).collect()
+        (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index))).collect()
     }
 
     /// The same as `mutex_info`.
@@ -462,8 +467,20 @@ impl Tables {
         Some(Death { sid, mode: record.mode, location: record.location })
     }
 
+    /// The entry of a mutex that is registered by this id.
     pub(crate) fn mutex_entry(&self, id: MutexId) -> Option<&MutexEntry> {
-        if id.0 == 0 { None } else { self.segment.mutexes().get(id.0 as usize) }
+        if id.0 == 0 {
+            return None;
+        }
+        // Acquire: pairs with the Release in `unregister_mutex`.
+        let entry = self.segment.mutexes().get(id.index())?;
+        (entry.generation.load(Ordering::Acquire) as u8 == id.generation()).then_some(entry)
+    }
+
+    /// The id of an entry now.
+    pub(crate) fn mutex_id(&self, index: u32) -> MutexId {
+        let generation = self.segment.mutexes()[index as usize].generation.load(Ordering::Acquire);
+        MutexId::new(index as usize, generation as u8)
     }
 
     /// The record of a mutex in the arena.

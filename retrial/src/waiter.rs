@@ -43,6 +43,11 @@ pub trait Target {
     /// Who holds it, and whether nobody can pass it in any mode.
     fn blocker(&self) -> (Sid, bool);
 
+    /// Whether the session waits for itself.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
+
     /// Called after each step: looks whether the blocker is dead.
     fn look_after_blocker(&self) {}
 
@@ -82,9 +87,14 @@ pub struct Want {
     pub mode: Mode,
 }
 
-/// The deadline has passed.
+/// Why a wait ended without the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TimedOut;
+pub enum Ended {
+    /// The deadline has passed.
+    TimedOut,
+    /// The session would wait for itself.
+    Deadlock,
+}
 
 /// Who waits: an instance, whose parameters and tables are used, and a session if the thread has one.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +184,7 @@ impl Recorder<'_> {
     }
 
     fn end(&self, started: u64, now: u64, what: What) {
-        let took = now - started;
+        let took = now.saturating_sub(started);
         self.add(Counter::WaitNs, took);
         if let Some(row) = self.row {
             row.longest(took);
@@ -282,19 +292,18 @@ impl<'a> Wait<'a> {
     }
 
     /// Polls as long as the scheme says.
-    fn spin<T: Target>(&self, target: &T) -> Option<T::Got> {
+    fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
         let polls = self.scheme().spins(&self.attempt(target.parked()));
-        let handed = self.parks > 0 || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
+        // Readers that were not woken wait for theirs: a handover may be for a writer that they keep out.
+        let parked = self.woken || self.parks > 0 && self.recorder.key.event.mode != Mode::Shared;
+        let handed = parked || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
         let got = spin(target, polls, handed, self.params.get(P::OnLostRace) != 0)?;
-        if self.woken {
-            target.woken_is_done(true);
-        }
         if self.failed == 0 {
             self.recorder.add(Counter::SpinGets, 1);
         } else {
-            let now = sys::now_ns();
-            self.recorder.add(Counter::SpinNs, now - self.last);
-            self.recorder.end(self.started, now, What::Got);
+            self.now = sys::now_ns();
+            self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
+            self.ended_with(target);
         }
         Some(got)
     }
@@ -306,9 +315,9 @@ impl<'a> Wait<'a> {
             self.started = self.now;
             self.recorder.begin(self.now);
         } else {
-            self.recorder.add(Counter::SpinNs, self.now - self.last);
+            self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
         }
-        let waited = self.now - self.started;
+        let waited = self.now.saturating_sub(self.started);
         if !self.alerted && waited > self.params.get(P::AlertThreshold) * 1_000_000 {
             self.alerted = true;
             self.waiter.alert(&self.recorder, waited);
@@ -316,13 +325,32 @@ impl<'a> Wait<'a> {
         deadline.map_or(Some(Duration::MAX), Deadline::left)
     }
 
-    fn give_up<T: Target>(&self, target: &T) -> TimedOut {
+    /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by a handover to
+    /// the dead.
+    fn last_try<T: Target>(&self, target: &T) -> Option<T::Got> {
+        let got = target.try_get(true);
+        if got.is_some() {
+            self.ended_with(target);
+        } else {
+            self.give_up(target);
+        }
+        got
+    }
+
+    fn give_up<T: Target>(&self, target: &T) {
         if self.woken {
             target.woken_is_done(false);
         }
         self.recorder.add(Counter::GaveUp, 1);
         self.recorder.end(self.started, self.now, What::GaveUp);
-        TimedOut
+    }
+
+    /// Notes that a wait of at least one step has ended with the target.
+    fn ended_with<T: Target>(&self, target: &T) {
+        if self.woken {
+            target.woken_is_done(true);
+        }
+        self.recorder.end(self.started, self.now, What::Got);
     }
 
     /// Does what the scheme says next. `Some` when that gave the target.
@@ -344,7 +372,7 @@ impl<'a> Wait<'a> {
             Step::Yield => {
                 sys::yield_now();
                 self.last = sys::now_ns();
-                let took = self.last - self.now;
+                let took = self.last.saturating_sub(self.now);
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
                 self.recorder.note(self.last, What::Yield, 0, took);
@@ -358,7 +386,7 @@ impl<'a> Wait<'a> {
                 sys::sleep(asked);
                 self.last = sys::now_ns();
                 self.recorder.add(Counter::Sleeps, 1);
-                self.recorder.slept(self.last, What::Sleep, asked, self.last - self.now);
+                self.recorder.slept(self.last, What::Sleep, asked, self.last.saturating_sub(self.now));
                 None
             }
             Step::Park(limit) => self.park(target, limit.min(left)),
@@ -372,7 +400,7 @@ impl<'a> Wait<'a> {
         }
         let parked = target.park(limit, throttle);
         self.last = sys::now_ns();
-        self.parks += 1;
+        self.parks = self.parks.saturating_add(1);
         self.recorder.add(Counter::Parks, 1);
         if let Some(cells) = self.adaptive() {
             cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
@@ -383,7 +411,7 @@ impl<'a> Wait<'a> {
             self.recorder.add(Counter::Wakes, 1);
             What::Woken
         };
-        self.recorder.slept(self.last, what, limit, self.last - self.now);
+        self.recorder.slept(self.last, what, limit, self.last.saturating_sub(self.now));
         match parked {
             Parked::Got(got) => {
                 self.recorder.end(self.started, self.last, What::Got);
@@ -402,7 +430,7 @@ impl<'a> Wait<'a> {
         let interval = Duration::from_micros(self.params.get(P::HandoverInterval));
         match self.params.get(P::Fairness) {
             0 => {}
-            1 if Duration::from_nanos(self.now - self.started) < interval => {}
+            1 if Duration::from_nanos(self.now.saturating_sub(self.started)) < interval => {}
             1 => target.ask_for_handover(self.now, interval),
             _ => target.ask_for_handover(self.now, Duration::ZERO),
         }
@@ -426,16 +454,21 @@ impl Waiter<'_> {
     ///
     /// # Errors
     ///
-    /// [`TimedOut`] when the deadline passes first.
-    pub fn wait<T: Target>(&self, target: &T, want: Want, deadline: Option<Deadline>) -> Result<T::Got, TimedOut> {
+    /// [`Ended`].
+    pub fn wait<T: Target>(&self, target: &T, want: Want, deadline: Option<Deadline>) -> Result<T::Got, Ended> {
         let mut wait = Wait::begin(*self, target, want);
         loop {
             if let Some(got) = wait.spin(target) {
                 self.adapt(target, want.mutex, &wait.params);
                 return Ok(got);
             }
-            let Some(left) = wait.failed(deadline) else {
-                return Err(wait.give_up(target));
+            let left = match wait.failed(deadline) {
+                Some(_) if target.is_hopeless() => {
+                    wait.give_up(target);
+                    return Err(Ended::Deadlock);
+                }
+                Some(left) => left,
+                None => return wait.last_try(target).ok_or(Ended::TimedOut),
             };
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);
@@ -463,11 +496,11 @@ impl Waiter<'_> {
         let cells = &entry.adaption;
         let state = cells.state.load(Ordering::Relaxed);
         if params.get(P::Scheme) as usize != ADAPTIVE {
-            if state & 1 == 1 {
-                // Another scheme was set while pthread was in use.
+            // Another scheme may have been set while pthread was in use.
+            if state != 0 {
                 cells.state.store(0, Ordering::Relaxed);
-                target.set_attention(false);
             }
+            target.set_attention(false);
             return;
         }
         let growth = |now: u64, last: &sys::AtomicU64| now.saturating_sub(last.load(Ordering::Relaxed));

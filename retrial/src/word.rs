@@ -234,9 +234,9 @@ impl Word {
 
     /// The word after `sid` turns its own reference into E, or `None` while the holder field is taken.
     #[must_use]
-    pub const fn promote(self, sid: Sid) -> Option<Self> {
+    pub const fn promote(self, sid: Sid, handed: bool) -> Option<Self> {
         match self.drop_if_any() {
-            Some(rest) => rest.grant(sid, Mode::Examine, false),
+            Some(rest) => rest.grant(sid, Mode::Examine, handed),
             None => None,
         }
     }

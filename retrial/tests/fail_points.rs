@@ -81,19 +81,25 @@ fn the_child() {
     match script.as_str() {
         "ladder" => {
             let mut guard = got(mutex.shared(&session, location!())).unwrap();
-            guard.hold_mut().examine(endless).unwrap();
-            guard.hold_mut().share();
-            guard.hold_mut().examine(endless).unwrap();
+            guard.examine(endless).unwrap();
+            guard.share();
+            guard.examine(endless).unwrap();
             // Fails while the parent has a reference, and goes on in E.
-            let _ = guard.hold_mut().upgrade(Patience::None);
-            guard.hold_mut().share();
+            let _ = guard.upgrade(Patience::None);
+            guard.share();
         }
         "nested" => {
             let first = got(mutex.shared(&session, location!())).unwrap();
             let second = got(mutex.shared(&session, location!())).unwrap();
             drop(first);
-            get(Mode::Examine);
+            // Two records of one mutex, one of them in flight, with the field in somebody else's hands or in ours.
+            let refused = mutex.try_get(&session, Mode::Examine, location!());
+            assert!(matches!(refused, Err(GetError::Deadlock { held: Mode::Shared })));
+            drop(got(mutex.try_get(&session, Mode::Shared, location!())));
             drop(second);
+            let examined = got(mutex.get(&session, Mode::Examine, location!(), endless)).unwrap();
+            assert!(mutex.try_get(&session, Mode::Shared, location!()).is_err());
+            drop(examined);
         }
         "session" => {
             let other = instance.session("other", Class::Normal).unwrap();
@@ -118,7 +124,7 @@ fn the_child() {
         "drain" => {
             let mut guard = got(mutex.get(&session, Mode::Examine, location!(), endless)).unwrap();
             let soon = retrial::sys::Deadline::after(std::time::Duration::from_millis(2));
-            let _ = guard.hold_mut().upgrade(Patience::Until(soon));
+            let _ = guard.upgrade(Patience::Until(soon));
         }
         mode => get(mode.parse().unwrap()),
     }
@@ -127,8 +133,8 @@ fn the_child() {
     std::process::exit(0);
 }
 
-/// Checks that nobody but `mine` is left, and that the mutex works.
-fn check(instance: &Instance, mine: &Session<'_>, references: u32, context: &str) {
+/// Checks that nobody but `mine` and `reader` are left, and that the mutex works.
+fn check(instance: &Instance, mine: &Session<'_>, reader: &Session<'_>, references: u32, context: &str) {
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     // As a survivor would: by a get. E needs no reference to leave, but the dead one's field and drain to go.
     let examined = got(mutex.get(mine, Mode::Examine, location!(), Patience::Endless));
@@ -138,7 +144,7 @@ fn check(instance: &Instance, mine: &Session<'_>, references: u32, context: &str
     let word = mutex.raw().load();
     assert_eq!(word, Word(u64::from(references)), "{context}");
     let sids: Vec<_> = instance.sessions().iter().map(|info| info.sid).collect();
-    assert_eq!(sids, [mine.sid()], "{context}: a slot leaked");
+    assert_eq!(sids, [mine.sid(), reader.sid()], "{context}: a slot leaked");
     assert!(instance.session("next", Class::Normal).is_ok(), "{context}");
 }
 
@@ -151,17 +157,18 @@ fn every_step_of_every_script_may_be_the_last() {
                 continue;
             }
             let name = Name::new(script);
-            let instance = Instance::create(&name.0, Capacity { sessions: 4, ..Capacity::default() }, 0o600).unwrap();
+            let instance = Instance::create(&name.0, Capacity { sessions: 5, ..Capacity::default() }, 0o600).unwrap();
             let mutex = instance.mutex("m", "test", || 0u64).unwrap();
             let session = instance.session("parent", Class::Normal).unwrap();
-            let reader = (references == 1).then(|| mutex.shared(&session, location!()).unwrap());
+            let other = instance.session("reader", Class::Normal).unwrap();
+            let reader = (references == 1).then(|| mutex.shared(&other, location!()).unwrap());
             // What the first run had to make, later ones find: they pass a few points less.
             let points = points(&name, script);
             assert!(points > 2, "{script}: {points} points");
             for fatal in 1..=points {
                 let died = die_at(&name, script, fatal);
                 assert!(died || fatal > points / 2, "{script} at {fatal} of {points}: not killed");
-                check(&instance, &session, references, &format!("{script} at {fatal} of {points}"));
+                check(&instance, &session, &other, references, &format!("{script} at {fatal} of {points}"));
                 kills += 1;
             }
             drop(reader);
@@ -176,10 +183,11 @@ fn a_recoverer_may_die_at_every_step() {
     let mut kills = 0;
     for victim in ["hold S", "hold X", "drain"] {
         let name = Name::new("recover");
-        let instance = Instance::create(&name.0, Capacity { sessions: 4, ..Capacity::default() }, 0o600).unwrap();
+        let instance = Instance::create(&name.0, Capacity { sessions: 5, ..Capacity::default() }, 0o600).unwrap();
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let session = instance.session("parent", Class::Normal).unwrap();
-        let reader = (victim == "drain").then(|| mutex.shared(&session, location!()).unwrap());
+        let other = instance.session("reader", Class::Normal).unwrap();
+        let reader = (victim == "drain").then(|| mutex.shared(&other, location!()).unwrap());
         let references = u32::from(reader.is_some());
         // For the drain: dead while it is under way, which is at its sixth point or so; any other is fine too.
         let harm = || match victim {
@@ -188,11 +196,11 @@ fn a_recoverer_may_die_at_every_step() {
         };
         harm();
         let points = points(&name, "recover");
-        check(&instance, &session, references, victim);
+        check(&instance, &session, &other, references, victim);
         for fatal in 1..=points {
             harm();
             die_at(&name, "recover", fatal);
-            check(&instance, &session, references, &format!("recovery of {victim} at {fatal} of {points}"));
+            check(&instance, &session, &other, references, &format!("recovery of {victim} at {fatal} of {points}"));
             kills += 1;
         }
         drop(reader);
@@ -231,6 +239,7 @@ fn waiters_of_every_scheme_may_die_at_every_step() {
         instance.set(P::OrbitYields, None, 2);
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let session = instance.session("parent", Class::Normal).unwrap();
+        let other = instance.session("reader", Class::Normal).unwrap();
         for fatal in 1..=12 {
             // The parent holds while the child waits, then lets go; where the child dies depends on the race, as it should.
             let guard = got(mutex.exclusive(&session, location!())).unwrap();
@@ -243,7 +252,7 @@ fn waiters_of_every_scheme_may_die_at_every_step() {
             let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
             lines.for_each(drop);
             victim.wait().unwrap();
-            check(&instance, &session, 0, &format!("{scheme} at {fatal}"));
+            check(&instance, &session, &other, 0, &format!("{scheme} at {fatal}"));
             kills += 1;
         }
     }

@@ -168,6 +168,29 @@ fn what_is_no_segment_of_ours_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn object_names_are_whole_or_refused() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    for bad in ["", "a\0b", &"x".repeat(65)] {
+        assert!(instance.mutex(bad, "test", || 0u64).unwrap_err().to_string().contains("1 to 64"), "{bad:?}");
+    }
+    let longest = "x".repeat(64);
+    let first = instance.mutex(&longest, "test", || 1u64).unwrap();
+    assert_eq!(instance.mutex(&longest, "test", || 2u64).unwrap().id(), first.id());
+}
+
+#[test]
+fn what_somebody_else_wrote_into_a_parameter_is_brought_into_its_range() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    instance.set(P::OrbitRetryRate, None, 0);
+    instance.set(P::SpinCount, None, u64::MAX - 1);
+    instance.set(P::Scheme, None, 999);
+    let params = instance.params(None);
+    assert_eq!(params.get(P::OrbitRetryRate), 1);
+    assert_eq!(params.get(P::SpinCount), 10_000_000);
+    assert_eq!(params.get(P::Scheme), retrial::wait::DEFAULT as u64);
+}
+
+#[test]
 fn a_type_follows_the_instance_until_it_is_set() {
     let instance = Instance::anonymous(Capacity::default()).unwrap();
     let pin = instance.type_named("Cursor Pin").unwrap();

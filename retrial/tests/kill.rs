@@ -66,7 +66,7 @@ fn the_child() {
         "drain" => {
             let mut guard = mutex.get(&session, Mode::Examine, location!("child drains"), Patience::Endless).unwrap();
             println!("ready");
-            guard.hold_mut().upgrade(Patience::Endless).unwrap();
+            guard.upgrade(Patience::Endless).unwrap();
             stay();
         }
         "wait" => {
@@ -172,6 +172,7 @@ fn a_killed_waiter_costs_the_others_nothing() {
         drop(guard);
         assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}");
         assert_eq!(instance.recover_all(None).0, 3, "{scheme}");
+        assert_eq!(mutex.raw().parked(), 0, "{scheme}: the dead are not counted any more");
         assert_eq!(instance.sessions().len(), 1, "{scheme}");
         std::fs::remove_file(name.0.path()).unwrap();
     }

@@ -1,6 +1,7 @@
 //! Modes and conversions on a real instance, by one thread and by many.
 
-use retrial::{Capacity, Class, GetError, Instance, Mode, Patience, RawMutex, Session, Word, location};
+use retrial::{Capacity, Class, GetError, Instance, Mode, P, Patience, RawMutex, Session, Word, location};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn instance() -> Instance {
@@ -40,12 +41,12 @@ fn conversions_keep_the_mutex() {
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let (a, b) = (session(&instance), session(&instance));
     let mut guard = mutex.shared(&a, location!()).unwrap();
-    guard.hold_mut().examine(Patience::None).unwrap();
+    guard.examine(Patience::None).unwrap();
     assert_eq!(mutex.raw().load().references(), 0);
     assert!(matches!(mutex.try_get(&b, Mode::Shared, location!()), Err(GetError::Busy)));
-    guard.hold_mut().upgrade(Patience::None).unwrap();
+    guard.upgrade(Patience::None).unwrap();
     *guard += 1;
-    guard.hold_mut().share();
+    guard.share();
     assert_eq!(mutex.raw().load().references(), 1);
     assert_eq!(*mutex.shared(&b, location!()).unwrap(), 1);
     drop(guard);
@@ -60,7 +61,7 @@ fn an_upgrade_waits_for_the_readers_and_gives_up_in_time() {
     let reader = mutex.shared(&b, location!()).unwrap();
     let mut guard = mutex.get(&a, Mode::Examine, location!(), Patience::Endless).unwrap();
     let soon = Patience::Until(retrial::sys::Deadline::after(Duration::from_millis(2)));
-    assert!(matches!(guard.hold_mut().upgrade(soon), Err(GetError::TimedOut)));
+    assert!(matches!(guard.upgrade(soon), Err(GetError::TimedOut)));
     assert_eq!(guard.hold().mode(), Mode::Examine);
     drop(guard);
     drop(reader);
@@ -79,6 +80,143 @@ fn a_session_is_told_that_it_would_wait_for_itself() {
     assert!(mutex.shared(&a, location!()).is_ok(), "shared twice is fine");
     assert!(matches!(mutex.exclusive(&a, location!()), Err(GetError::Deadlock { held: Mode::Shared })));
     drop(reader);
+}
+
+#[test]
+fn examine_over_ones_own_reference_is_refused() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let a = session(&instance);
+    let reader = mutex.shared(&a, location!()).unwrap();
+    let refused = mutex.get(&a, Mode::Examine, location!(), Patience::Endless);
+    assert!(matches!(refused, Err(GetError::Deadlock { held: Mode::Shared })));
+    drop(refused);
+    drop(reader);
+    assert_eq!(mutex.raw().load(), Word::FREE);
+}
+
+#[test]
+fn a_reader_that_wants_to_examine_is_handed_the_mutex() {
+    let instance = instance();
+    instance.set(P::Fairness, None, 2);
+    instance.set(P::HandoverInterval, None, 1);
+    instance.set(P::OrbitYields, None, 0);
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let a = session(&instance);
+    let shared = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let b = session(&instance);
+            let mut guard = mutex.shared(&b, location!()).unwrap();
+            shared.store(true, Ordering::Release);
+            while mutex.raw().load().sid().is_none() {
+                std::thread::yield_now();
+            }
+            guard.examine(Patience::Endless).unwrap();
+        });
+        while !shared.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        let examined = mutex.get(&a, Mode::Examine, location!(), Patience::Endless).unwrap();
+        while mutex.raw().parked() == 0 {
+            std::thread::yield_now();
+        }
+        drop(examined);
+    });
+    assert_eq!(mutex.raw().load(), Word::FREE);
+}
+
+#[test]
+fn two_that_would_both_wait_for_the_others_reference_are_told() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let (a, b) = (session(&instance), session(&instance));
+    let mut reader = mutex.shared(&b, location!()).unwrap();
+    let drained = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let drainer = session(&instance);
+            let mut guard = mutex.get(&drainer, Mode::Examine, location!(), Patience::Endless).unwrap();
+            guard.upgrade(Patience::Endless).unwrap();
+            drained.store(true, Ordering::Release);
+        });
+        while !mutex.raw().load().has(Word::DRAINING) {
+            std::thread::yield_now();
+        }
+        assert!(matches!(reader.examine(Patience::Endless), Err(GetError::Deadlock { .. })));
+        assert!(matches!(mutex.shared(&b, location!()), Err(GetError::Deadlock { .. })));
+        assert!(matches!(mutex.try_get(&a, Mode::Shared, location!()), Err(GetError::Busy)));
+        assert!(!drained.load(Ordering::Acquire));
+        drop(reader);
+    });
+    assert!(drained.load(Ordering::Acquire));
+}
+
+#[test]
+fn readers_that_keep_coming_do_not_keep_a_writer_out() {
+    for fairness in [1, 2] {
+        let instance = instance();
+        instance.set(P::Fairness, None, fairness);
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let written = AtomicBool::new(false);
+        // Only whose turn it is leaves, and it comes back before it is the other's turn: there is always a reference, until
+        // nobody can come any more.
+        let turn = AtomicUsize::new(0);
+        let both = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for me in 0..2 {
+                let (instance, mutex, turn, both, written) = (&instance, &mutex, &turn, &both, &written);
+                scope.spawn(move || {
+                    let session = session(instance);
+                    let mut guard = Some(mutex.shared(&session, location!()).unwrap());
+                    both.wait();
+                    while !written.load(Ordering::Acquire) {
+                        let closed = mutex.raw().load().has(Word::HANDOVER);
+                        if closed || turn.load(Ordering::Acquire) == me {
+                            guard = None;
+                            let deadline = Patience::Until(retrial::sys::Deadline::after(Duration::from_micros(50)));
+                            while guard.is_none() && !written.load(Ordering::Acquire) {
+                                guard = mutex.get(&session, Mode::Shared, location!(), deadline).ok();
+                            }
+                            turn.store(1 - me, Ordering::Release);
+                        }
+                        std::thread::yield_now();
+                    }
+                    drop(guard);
+                });
+            }
+            both.wait();
+            let session = session(&instance);
+            let got = mutex.get_within(&session, Mode::Exclusive, location!(), Duration::from_secs(20));
+            written.store(true, Ordering::Release);
+            *got.expect("a writer is let in between readers") += 1;
+        });
+    }
+}
+
+#[test]
+fn a_child_of_fork_neither_owns_nor_releases_what_its_parent_holds() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let a = session(&instance);
+    let guard = mutex.exclusive(&a, location!()).unwrap();
+    // SAFETY: the child only drops, looks and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(guard);
+        let held = mutex.raw().load().sid() == a.sid();
+        let refused = matches!(mutex.exclusive(&a, location!()), Err(GetError::Forked { .. }));
+        drop(a);
+        // SAFETY: ends the child without what the harness would do at its end.
+        unsafe { libc::_exit(i32::from(!(held && refused))) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child found the mutex held by its parent, and its sessions refused");
+    assert_eq!(mutex.raw().load().sid(), a.sid());
+    drop(guard);
+    assert!(mutex.exclusive(&a, location!()).is_ok());
 }
 
 #[test]
@@ -126,7 +264,7 @@ fn every_scheme_excludes_in_every_mode() {
                                     mutex.get(&session, Mode::LongExclusive, location!(), Patience::Endless).unwrap();
                                 guard[0] += 1;
                                 guard[1] += 1;
-                                guard.hold_mut().share();
+                                guard.share();
                                 assert_eq!(guard[0], guard[1], "{scheme}");
                             }
                         }

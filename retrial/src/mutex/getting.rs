@@ -1,13 +1,13 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::{FENCED, ON_ITS_WAY, Patience, RawMutex, STARVING, THROTTLED, WAITERS};
+use super::{FENCED, ON_ITS_WAY, Patience, RawMutex, STAMP, STARVING, THROTTLED, WAITERS, stamp};
 use crate::aol::LocationId;
 use crate::fail;
 use crate::mode::Mode;
 use crate::session::{Session, Slot};
 use crate::sys::{self, Ordering, fence};
-use crate::waiter::{Parked, Target, Waiter, Want};
-use crate::word::{Sid, Word};
+use crate::waiter::{Ended, Parked, Target, Waiter, Want};
+use crate::word::{Kind, Sid, Word};
 use std::time::Duration;
 
 /// Why a get is not an ordinary hold.
@@ -49,7 +49,7 @@ impl Getting<'_> {
         let sid = self.session.sid();
         match self.aim {
             Aim::Get => word.grant(sid, self.mode, handed),
-            Aim::Promote => word.promote(sid),
+            Aim::Promote => word.promote(sid, handed),
             Aim::Drain => word.drained(sid),
             Aim::TakeBack => word.without(Word::DRAINING).grant(sid, Mode::Examine, true),
         }
@@ -62,13 +62,32 @@ impl Getting<'_> {
             Patience::None => {
                 // One look at the blocker, or the first try after a death would never succeed.
                 self.look_after_blocker();
-                return self.try_get(false).ok_or(Why::Busy);
+                return self.try_briefly().ok_or(Why::Busy);
             }
             Patience::Until(deadline) => Some(deadline),
             Patience::Endless => None,
         };
         let want = Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode };
-        waiter(self.session).wait(self, want, deadline).map_err(|_| Why::TimedOut)
+        waiter(self.session).wait(self, want, deadline).map_err(|why| match why {
+            Ended::TimedOut => Why::TimedOut,
+            Ended::Deadlock => Why::Deadlock,
+        })
+    }
+
+    /// Tries as long as somebody moves a reference, which takes a few instructions, and takes what was handed to the dead.
+    fn try_briefly(&self) -> Option<Word> {
+        for _ in 0..128 {
+            let handed = self.mutex.load().has(Word::HANDOVER) && self.mutex.handover_is_stale();
+            if let Some(granted) = self.try_get(handed) {
+                return Some(granted);
+            }
+            let word = self.mutex.load();
+            if word.kind() != Some(Kind::Moving) && self.grant(word, handed).is_none() {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        None
     }
 }
 
@@ -90,6 +109,9 @@ impl Target for Getting<'_> {
 
     fn park(&self, timeout: Duration, throttle: bool) -> Parked<Word> {
         let mutex = self.mutex;
+        // A reference that is being moved wakes nobody when it is done.
+        let moving = mutex.load().kind() == Some(Kind::Moving);
+        let timeout = if moving { timeout.min(Duration::from_millis(1)) } else { timeout };
         let hint = if throttle { THROTTLED } else { 0 };
         let hints = mutex.hints.load(Ordering::Relaxed);
         let came_back = hints & ON_ITS_WAY != 0;
@@ -101,6 +123,9 @@ impl Target for Getting<'_> {
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, in the fallback without a barrier everywhere.
         let before = mutex.waiters.fetch_add(1, Ordering::SeqCst);
+        fail::point();
+        // A death in between leaves a count too many: releases then look for somebody to wake. Never one too few.
+        self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
         fail::point();
         if before & FENCED != 0 {
             fence(Ordering::SeqCst);
@@ -117,7 +142,9 @@ impl Target for Getting<'_> {
             }
         };
         fail::point();
-        mutex.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.session.slot.parked_on.store(0, Ordering::Release);
+        fail::point();
+        mutex.waiters.fetch_sub(1, Ordering::Release);
         fail::point();
         if parked == Parked::TimedOut {
             // Whoever was on its way may be dead.
@@ -138,8 +165,8 @@ impl Target for Getting<'_> {
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let mutex = self.mutex;
         let hints = mutex.hints.load(Ordering::Relaxed);
-        let now = (now_ns >> 14) as u32 & (u32::MAX >> 2);
-        let since = now.wrapping_sub(hints >> 2) & (u32::MAX >> 2);
+        let now = stamp(now_ns);
+        let since = now.wrapping_sub(hints >> 2) & STAMP;
         if u128::from(since) << 14 >= interval.as_nanos() {
             mutex.hints.store(now << 2 | hints & 3, Ordering::Relaxed);
             mutex.waiters.fetch_or(STARVING, Ordering::Relaxed);
@@ -168,15 +195,25 @@ impl Target for Getting<'_> {
         }
     }
 
+    fn is_hopeless(&self) -> bool {
+        // A drainer waits for the references to leave. Who holds one and waits to be let in would wait for itself.
+        let draining = self.mutex.load().has(Word::DRAINING);
+        let own = || self.session.held_beside(self.mutex.id()) > 1;
+        draining
+            && (matches!(self.aim, Aim::Promote) || matches!(self.aim, Aim::Get) && self.mode == Mode::Shared && own())
+    }
+
     fn gets(&self) -> u64 {
         self.mutex.gets()
     }
 
     fn set_attention(&self, on: bool) {
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
-        let word = if on { word.with(Word::ATTENTION) } else { word.without(Word::ATTENTION) };
-        // The caller has the holder field.
-        self.mutex.word.store(word.0, Ordering::Relaxed);
+        if word.has(Word::ATTENTION) != on {
+            let word = if on { word.with(Word::ATTENTION) } else { word.without(Word::ATTENTION) };
+            // The caller has the holder field.
+            self.mutex.word.store(word.0, Ordering::Relaxed);
+        }
     }
 
     fn wake_all(&self) {

@@ -17,7 +17,7 @@ use crate::word::Word;
 pub struct Hold<'a> {
     pub(super) mutex: &'a RawMutex,
     pub(super) session: &'a Session<'a>,
-    pub(super) record: usize,
+    pub(super) record: u32,
     pub(super) mode: Mode,
     /// What the release of X, LX or E leaves in the word: a constant on the fast path, which then needs no load.
     pub(super) rest: Word,
@@ -55,7 +55,7 @@ impl<'a> Hold<'a> {
     #[cold]
     #[inline(never)]
     fn held_already(&self) -> Mode {
-        self.session.held(self.mutex.id(), self.record).unwrap_or(self.mode)
+        self.session.held(self.mutex.id(), self.record as usize).unwrap_or(self.mode)
     }
 
     /// The mode in which the mutex is held.
@@ -85,7 +85,8 @@ impl<'a> Hold<'a> {
     ///
     /// # Errors
     ///
-    /// `TimedOut`, with the mutex still held shared.
+    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits for this reference to leave. The mutex is still
+    /// held shared.
     ///
     /// # Panics
     ///
@@ -93,19 +94,18 @@ impl<'a> Hold<'a> {
     pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
         assert_eq!(self.mode, Mode::Shared, "only S becomes E");
         let session = self.session;
-        session.begin(self.record);
-        session.relog(self.record, Phase::Promoting, Mode::Shared);
+        session.relog(self.record as usize, Phase::Promoting, Mode::Shared);
         let result = self.convert(Aim::Promote, Mode::Examine, patience);
         fail::point();
         match result {
             Ok(_) => {
-                session.relog(self.record, Phase::Held, Mode::Examine);
+                session.relog(self.record as usize, Phase::Held, Mode::Examine);
                 self.mode = Mode::Examine;
                 self.rest = self.mutex.load().released();
                 Ok(())
             }
             Err(error) => {
-                session.relog(self.record, Phase::Held, Mode::Shared);
+                session.relog(self.record as usize, Phase::Held, Mode::Shared);
                 Err(error)
             }
         }
@@ -115,7 +115,7 @@ impl<'a> Hold<'a> {
     ///
     /// # Errors
     ///
-    /// `TimedOut`, with the mutex still held in E.
+    /// `Busy` and `TimedOut`, with the mutex still held in E.
     ///
     /// # Panics
     ///
@@ -123,8 +123,7 @@ impl<'a> Hold<'a> {
     pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
         assert_eq!(self.mode, Mode::Examine, "only E becomes X");
         let (mutex, session) = (self.mutex, self.session);
-        session.begin(self.record);
-        session.relog(self.record, Phase::Draining, Mode::Exclusive);
+        session.relog(self.record as usize, Phase::Draining, Mode::Exclusive);
         mutex.drainer.store(session.sid().number(), Ordering::Relaxed);
         fail::point();
         let word = Word(mutex.word.load(Ordering::Relaxed));
@@ -143,7 +142,7 @@ impl<'a> Hold<'a> {
             }
             Mode::Examine
         };
-        session.relog(self.record, Phase::Held, mode);
+        session.relog(self.record as usize, Phase::Held, mode);
         self.mode = mode;
         self.rest = mutex.load().released();
         result.map(|_| ())
@@ -154,11 +153,13 @@ impl<'a> Hold<'a> {
         if let Some(got) = getting.try_get(false) {
             return Ok(got);
         }
-        let location = Record::unpack(self.session.slot.log[self.record].load(Ordering::Relaxed))
+        let location = Record::unpack(self.session.slot.log[self.record as usize].load(Ordering::Relaxed))
             .map_or(LocationId(0), |record| record.location);
-        getting
-            .wait(location, patience)
-            .map_err(|why| if why == Why::Busy { GetError::Busy } else { GetError::TimedOut })
+        getting.wait(location, patience).map_err(|why| match why {
+            Why::Busy => GetError::Busy,
+            Why::Deadlock => GetError::Deadlock { held: self.mode },
+            Why::TimedOut | Why::OwnerDied => GetError::TimedOut,
+        })
     }
 
     /// X, LX or E → S, without letting anybody in between.
@@ -169,12 +170,11 @@ impl<'a> Hold<'a> {
     pub fn share(&mut self) {
         assert_ne!(self.mode, Mode::Shared, "S is S already");
         let (mutex, session) = (self.mutex, self.session);
-        session.begin(self.record);
-        session.relog(self.record, Phase::Demoting, self.mode);
+        session.relog(self.record as usize, Phase::Demoting, self.mode);
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.give_back().add_reference().0, Ordering::Release);
         fail::point();
-        session.relog(self.record, Phase::Held, Mode::Shared);
+        session.relog(self.record as usize, Phase::Held, Mode::Shared);
         self.mode = Mode::Shared;
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
@@ -187,10 +187,14 @@ impl<'a> Hold<'a> {
 impl Drop for Hold<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.session.is_parents() {
+            // A child of fork has the memory of the hold, not the hold.
+            return;
+        }
         if self.mode == Mode::Shared {
-            return self.mutex.leave(self.session, self.record);
+            return self.mutex.leave(self.session, self.record as usize);
         }
         self.mutex.give_back(self.rest);
-        self.session.unlog(self.record);
+        self.session.unlog(self.record as usize);
     }
 }

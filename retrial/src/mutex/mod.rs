@@ -72,6 +72,13 @@ const WAITERS: u32 = STARVING - 1;
 const THROTTLED: u32 = 1;
 const ON_ITS_WAY: u32 = 2;
 
+const STAMP: u32 = u32::MAX >> 2;
+
+/// A time in 16 µs, as `hints` has it.
+const fn stamp(now_ns: u64) -> u32 {
+    (now_ns >> 14) as u32 & STAMP
+}
+
 /// How long a get may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
@@ -81,6 +88,16 @@ pub enum Patience {
     Until(Deadline),
     /// For ever.
     Endless,
+}
+
+#[cold]
+#[inline(never)]
+fn no_record<G>(session: &Session<'_>) -> GetError<G> {
+    if session.is_parents() {
+        GetError::Forked { owner: session.pid() }
+    } else {
+        GetError::LogFull { capacity: LOG_RECORDS as u32 }
+    }
 }
 
 impl RawMutex {
@@ -142,7 +159,7 @@ impl RawMutex {
             .enumerate()
             .find(|(_, record)| record.is_some_and(|record| record.mutex == self.id() && record.mode == mode));
         let rest = if mode == Mode::Shared { Word::FREE } else { self.load().released() };
-        found.map(|(record, _)| Hold { mutex: self, session, record, mode, rest })
+        found.map(|(record, _)| Hold { mutex: self, session, record: record as u32, mode, rest })
     }
 
     /// Its id in the instance that it is registered with.
@@ -188,18 +205,18 @@ impl RawMutex {
     pub fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location, mutex: self.id() };
-        let Some(record) = session.log(record) else { return Err(GetError::LogFull { capacity: LOG_RECORDS as u32 }) };
+        let Some(record) = session.log(record) else { return Err(no_record(session)) };
         // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
         // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
         if self.word.compare_exchange(0, sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             let (rest, why) = self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
-            let hold = Hold { mutex: self, session, record, mode: Mode::Exclusive, rest };
+            let hold = Hold { mutex: self, session, record: record as u32, mode: Mode::Exclusive, rest };
             return if let Some(why) = why { hold.refuse(why) } else { Ok(hold) };
         }
         fail::point();
         self.count_get();
-        Ok(Hold { mutex: self, session, record, mode: Mode::Exclusive, rest: Word::FREE })
+        Ok(Hold { mutex: self, session, record: record as u32, mode: Mode::Exclusive, rest: Word::FREE })
     }
 
     /// Gets the mutex in a mode, as long as the patience lasts.
@@ -207,12 +224,16 @@ impl RawMutex {
     /// # Errors
     ///
     /// [`GetError`].
-    #[inline]
+    #[inline(always)] // as `exclusive`
+    #[allow(clippy::inline_always)]
     pub fn get<'a>(&'a self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, patience: Patience) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
-        let Some(record) = session.log(record) else { return Err(GetError::LogFull { capacity: LOG_RECORDS as u32 }) };
-        session.begin(record);
+        if mode == Mode::Examine && session.held(self.id(), usize::MAX).is_some() {
+            // E over one's own reference could neither end in X nor let the reference leave.
+            return Err(GetError::Deadlock { held: Mode::Shared });
+        }
+        let Some(record) = session.log(record) else { return Err(no_record(session)) };
         let word = Word(self.word.load(Ordering::Relaxed));
         // A word without flags only: with any, the slow path looks why.
         if u32::try_from(word.0).is_ok()
@@ -221,10 +242,10 @@ impl RawMutex {
             && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
             self.finish_get(session, record, granted, mode);
-            return Ok(Hold { mutex: self, session, record, mode, rest: granted.released() });
+            return Ok(Hold { mutex: self, session, record: record as u32, mode, rest: granted.released() });
         }
         let (rest, why) = self.get_slow(session, mode, location, record, patience);
-        let hold = Hold { mutex: self, session, record, mode, rest };
+        let hold = Hold { mutex: self, session, record: record as u32, mode, rest };
         if let Some(why) = why { hold.refuse(why) } else { Ok(hold) }
     }
 
@@ -240,10 +261,9 @@ impl RawMutex {
         fail::point();
         self.count_get();
         if mode == Mode::Shared {
+            session.relog(record, Phase::Granted, mode);
+            self.give_back_over_references(granted.give_back());
             session.relog(record, Phase::Held, mode);
-            // Release: as in `give_back`. Nobody can get a mode now that could not be got before: nobody is woken.
-            self.word.store(granted.give_back().0, Ordering::Release);
-            fail::point();
         }
     }
 
@@ -259,7 +279,6 @@ impl RawMutex {
         record: usize,
         patience: Patience,
     ) -> (Word, Option<Why>) {
-        session.begin(record);
         let getting = Getting { mutex: self, session, mode, aim: Aim::Get };
         let granted = getting.try_get(false).inspect(|granted| {
             if granted.has(Word::ATTENTION) {
@@ -269,9 +288,7 @@ impl RawMutex {
         });
         let granted = match (granted, session.held(self.id(), record)) {
             (Some(granted), _) => Ok(granted),
-            (None, Some(held)) if held != Mode::Shared || !matches!(mode, Mode::Shared | Mode::Examine) => {
-                Err(Why::Deadlock)
-            }
+            (None, Some(held)) if held != Mode::Shared || mode != Mode::Shared => Err(Why::Deadlock),
             (None, _) => getting.wait(location, patience),
         };
         let granted = match granted {
@@ -281,9 +298,10 @@ impl RawMutex {
                 return (Word::FREE, Some(why));
             }
         };
-        self.finish_get(session, record, granted, mode);
         // Loaded: `adapt` may have changed a flag since the grant.
-        let rest = if mode == Mode::Shared { Word::FREE } else { Word(self.word.load(Ordering::Relaxed)).released() };
+        let now = Word(self.word.load(Ordering::Relaxed));
+        self.finish_get(session, record, now, mode);
+        let rest = if mode == Mode::Shared { Word::FREE } else { now.released() };
         (rest, granted.has(Word::POISONED).then_some(Why::OwnerDied))
     }
 
@@ -301,6 +319,21 @@ impl RawMutex {
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.wake(word);
         }
+    }
+
+    /// The same by a session that has only moved a reference, while references stay: nobody can get a mode now that could
+    /// not be got before, so that nobody is woken. But a starving session keeps further readers out.
+    fn give_back_over_references(&self, word: Word) {
+        let starving = self.waiters.load(Ordering::Relaxed);
+        let word = if starving & STARVING != 0 && starving & WAITERS != 0 && !word.has(Word::DRAINING) {
+            self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
+            word.with(Word::HANDOVER)
+        } else {
+            word
+        };
+        // Release: as in `give_back`.
+        self.word.store(word.0, Ordering::Release);
+        fail::point();
     }
 
     /// After the store of a release: wakes one session, unless one is on its way.
@@ -351,7 +384,8 @@ impl RawMutex {
     #[inline(never)]
     fn hand_over(&self, word: Word) {
         let asked = self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
-        let nobody = asked & WAITERS == 0 || word.has(Word::DRAINING);
+        // Over references the first in the queue may be one that cannot have it.
+        let nobody = asked & WAITERS == 0 || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         self.word.store(handed.0, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -395,7 +429,6 @@ impl RawMutex {
     }
 
     fn leave(&self, session: &Session<'_>, record: usize) {
-        session.begin(record);
         session.relog(record, Phase::Leaving, Mode::Shared);
         let taken = self.take_field(session);
         fail::point();
@@ -404,9 +437,7 @@ impl RawMutex {
         if left.references() == 0 {
             self.give_back(left);
         } else {
-            // Release: as in `give_back`. Whoever waits for the references goes on waiting.
-            self.word.store(left.0, Ordering::Release);
-            fail::point();
+            self.give_back_over_references(left);
         }
         session.unlog(record);
     }
@@ -450,8 +481,21 @@ impl RawMutex {
     pub(crate) fn wake_after_recovery(&self) {
         fence(Ordering::SeqCst);
         if self.parked() != 0 {
-            self.wake_one();
+            // Whoever the dead one blocked: readers, a drainer, anybody. Rare enough to let them all look.
+            self.wake_everybody();
         }
+    }
+
+    /// Takes a dead session off the count of the parked ones.
+    pub(crate) fn uncount_dead(&self) {
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a handover was asked for so long ago that whoever it went to must be dead or stuck.
+    fn handover_is_stale(&self) -> bool {
+        const LONG: u32 = 10_000_000 >> 14;
+        let asked = self.hints.load(Ordering::Relaxed) >> 2;
+        (stamp(sys::now_ns()).wrapping_sub(asked) & STAMP) > LONG
     }
 
     #[cfg(test)]
