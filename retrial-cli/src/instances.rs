@@ -2,7 +2,11 @@
 
 use clap::Args;
 use miette::{Report, miette};
-use retrial::{Address, AttachError, CreateError, Instance, MutexId, NameError, Observer, ParamError, Tables};
+use retrial::{
+    Address, AttachError, CreateError, Instance, MutexId, NameError, ObjectError, Observer, ParamError, SessionError,
+    Tables, TypeId,
+};
+use std::path::Path;
 
 /// The instance that a command is about.
 #[derive(Args, Clone, Debug)]
@@ -13,6 +17,11 @@ pub struct Which {
 }
 
 impl Which {
+    /// The option as the user typed it, for the commands that are suggested next.
+    pub fn flag(&self) -> String {
+        self.instance.as_ref().map_or_else(String::new, |name| format!(" -i {name}"))
+    }
+
     fn address(&self) -> Result<Address, Report> {
         if let Some(text) = &self.instance {
             return address(text);
@@ -23,7 +32,7 @@ impl Which {
             [] => Err(miette!(
                 code = "retrial::instance::none",
                 help = "retrial create demo",
-                "no instance under {}",
+                "no instance under {}, expected one",
                 retrial::DIRECTORY
             )),
             many => Err(miette!(
@@ -55,22 +64,39 @@ fn name_error(error: NameError) -> Report {
     miette!(code = "retrial::instance::name", help = "retrial create demo", "{error}")
 }
 
+/// The name that a user would type for the instance at `path`.
+fn typed(path: &Path) -> String {
+    let name = path.parent().filter(|p| *p == Path::new(retrial::DIRECTORY)).and_then(|_| path.file_name()?.to_str());
+    name.and_then(|name| name.strip_prefix("retrial.")).map_or_else(|| path.display().to_string(), str::to_owned)
+}
+
 pub fn attach_error(error: AttachError) -> Report {
     let (code, help) = match &error {
-        AttachError::NotFound(name) => ("not_found", format!("retrial list, or: retrial create {name}")),
+        AttachError::NotFound(name) => {
+            let names = retrial::list().unwrap_or_default();
+            let known =
+                if names.is_empty() { "there is none".to_owned() } else { format!("one of: {}", names.join(", ")) };
+            return miette!(
+                code = "retrial::attach::not_found",
+                help = format!("retrial list, or: retrial create {name}"),
+                "{error}, expected {known}"
+            );
+        }
         AttachError::Name(name) => return name_error(name.clone()),
         AttachError::Permission { path, .. } => {
             ("permission", format!("run as the owner of the instance, or as root: ls -l {}", path.display()))
         }
         AttachError::FileKind { path, .. } | AttachError::Owner { path, .. } => {
-            ("file", format!("ls -l {}", path.display()))
+            ("file", format!("ls -ld {}", path.display()))
         }
         AttachError::Magic { path, .. } => ("magic", format!("file {}", path.display())),
-        AttachError::Format { .. } => {
-            ("format", "use the build of retrial that created it, or: retrial rm NAME".to_owned())
+        AttachError::Format { path, .. } => {
+            let name = typed(path);
+            ("format", format!("use the build of retrial that created it, or: retrial rm {name} --force"))
         }
-        AttachError::Capacity { .. } | AttachError::Truncated { .. } => {
-            ("damaged", "retrial rm NAME, then create it again".to_owned())
+        AttachError::Capacity { path, .. } | AttachError::Truncated { path, .. } => {
+            let name = typed(path);
+            ("damaged", format!("retrial rm {name} && retrial create {name}"))
         }
         _ => ("io", "retrial list".to_owned()),
     };
@@ -79,10 +105,23 @@ pub fn attach_error(error: AttachError) -> Report {
 
 pub fn create_error(error: CreateError) -> Report {
     let (code, help) = match &error {
-        CreateError::Exists(name) => ("exists", format!("retrial show --instance {name}, or: retrial rm {name}")),
+        CreateError::Exists(name) => {
+            return miette!(
+                code = "retrial::create::exists",
+                help = format!("retrial show -i {name}, or: retrial rm {name}"),
+                "{error}, expected a new name"
+            );
+        }
         CreateError::Name(name) => return name_error(name.clone()),
         CreateError::Capacity { .. } => ("capacity", "retrial create --help".to_owned()),
-        CreateError::NoSpace { .. } => ("no_space", format!("df -h {}, retrial list", retrial::DIRECTORY)),
+        CreateError::NoSpace { path, .. } => {
+            let at = path.parent().unwrap_or(Path::new(retrial::DIRECTORY)).display();
+            return miette!(
+                code = "retrial::create::no_space",
+                help = format!("df -h {at}; retrial list shows what could be removed"),
+                "{error}, expected as much free memory"
+            );
+        }
         _ => ("io", format!("ls -ld {}", retrial::DIRECTORY)),
     };
     miette!(code = format!("retrial::create::{code}"), help = help, "{error}")
@@ -110,7 +149,47 @@ pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
         miette!(
             code = "retrial::mutex::not_found",
             help = format!("retrial hold {text} --create"),
-            "no mutex `{text}` in this instance; there are: {known}"
+            "no mutex `{text}` in this instance, expected one of: {known}"
         )
     })
+}
+
+/// The mutex type of this name.
+pub fn mutex_type(tables: &Tables, text: &str) -> Result<TypeId, Report> {
+    tables.type_named(text).ok_or_else(|| {
+        let known: Vec<String> = tables.types().into_iter().map(|(_, name)| name).collect();
+        miette!(
+            code = "retrial::type::not_found",
+            help = "retrial show types",
+            "no mutex type `{text}` in this instance, expected one of: {}",
+            known.join(", ")
+        )
+    })
+}
+
+pub fn session_error(error: SessionError) -> Report {
+    let (code, help) = match error {
+        SessionError::Full { capacity } => {
+            ("full", format!("retrial ps shows them; retrial create NAME --sessions {}", u64::from(capacity) * 2))
+        }
+        SessionError::NoSpace => ("no_space", format!("df -h {}; retrial list", retrial::DIRECTORY)),
+        _ => ("stuck", "retrial ps".to_owned()),
+    };
+    miette!(code = format!("retrial::session::{code}"), help = help, "{error}; expected a free one")
+}
+
+pub fn object_error(error: ObjectError) -> Report {
+    let mut expected = "a free one";
+    let (code, help) = match error {
+        ObjectError::Session(error) => return session_error(error),
+        ObjectError::Full(full) => ("full", format!("retrial create NAME --{} {}", full.table, full.capacity * 2)),
+        ObjectError::Shape { .. } => {
+            return miette!(code = "retrial::mutex::shape", help = "retrial show mutexes", "{error}");
+        }
+        _ => {
+            expected = "free memory";
+            ("no_space", format!("df -h {}; retrial list", retrial::DIRECTORY))
+        }
+    };
+    miette!(code = format!("retrial::mutex::{code}"), help = help, "{error}; expected {expected}")
 }

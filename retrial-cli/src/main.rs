@@ -1,10 +1,16 @@
 //! The command `retrial`. Parses, calls one function per subcommand, prints.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, unreachable_pub)] // a binary: nobody links it
+#![allow(clippy::needless_pass_by_value)] // a command takes what was typed, an error what it is about
 
+mod bench;
 mod cmd;
+mod duration;
+mod holders;
 mod instances;
 mod output;
+mod run;
+mod signals;
 
 use clap::{Parser, Subcommand};
 use output::Format;
@@ -39,9 +45,13 @@ enum Command {
     Alerts(cmd::alerts::Args),
     Recover(cmd::recover::Args),
     Rm(cmd::rm::Args),
+    Man(cmd::man::Args),
+    Completions(cmd::completions::Args),
 }
 
 fn main() -> ExitCode {
+    // Commands to type are printed whole, to be copied.
+    let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     let cli = Cli::parse();
     let format = cli.format;
     let result = match cli.command {
@@ -60,6 +70,8 @@ fn main() -> ExitCode {
         Command::Alerts(args) => cmd::alerts::run(args, format),
         Command::Recover(args) => cmd::recover::run(args, format),
         Command::Rm(args) => cmd::rm::run(args, format),
+        Command::Man(args) => cmd::man::run(args, format),
+        Command::Completions(args) => cmd::completions::run(args, format),
     };
     match result {
         Ok(code) => code,

@@ -40,12 +40,24 @@ pub fn line(text: &str) {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: Vec<&'static str>,
+    /// Headings for people, where they differ from the columns' names.
+    titles: Vec<&'static str>,
     rows: Vec<Vec<Value>>,
 }
 
+/// Characters of a cell that is never wrapped.
+const WRAPPED: usize = 40;
+
 impl Table {
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), titles: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Other headings for people; JSON and CSV keep the columns' names.
+    pub fn titled(mut self, titles: &[&'static str]) -> Self {
+        assert_eq!(titles.len(), self.columns.len(), "a heading for each column");
+        self.titles = titles.to_vec();
+        self
     }
 
     pub fn row(&mut self, cells: Vec<Value>) {
@@ -68,13 +80,20 @@ impl Table {
     /// The rows as text, numbers aligned to the right.
     pub fn text(&self) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::NOTHING).set_header(&self.columns);
+        table.load_preset(comfy_table::presets::NOTHING).set_header(&self.titles);
+        // On a terminal, long texts wrap within their column; short ones stay whole.
+        if table.width().is_some_and(|width| width >= 80) {
+            table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+        }
         for row in &self.rows {
             table.add_row(row.iter().map(cell));
         }
         for (i, column) in table.column_iter_mut().enumerate() {
-            if self.rows.iter().any(|row| row[i].is_number()) {
+            if self.rows.iter().all(|row| row[i].is_number() || row[i].is_null()) {
                 column.set_cell_alignment(comfy_table::CellAlignment::Right);
+            }
+            if self.rows.iter().all(|row| cell(&row[i]).chars().count() <= WRAPPED) {
+                column.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
             }
             column.set_padding((0, 2));
         }
@@ -95,6 +114,38 @@ impl Table {
         } else {
             line(&self.text());
         }
+    }
+}
+
+/// Rows that are printed as they come: JSON objects, one per line, or CSV rows under one header. Nothing for people.
+pub struct Stream {
+    columns: &'static [&'static str],
+    format: Format,
+}
+
+impl Stream {
+    pub fn new(columns: &'static [&'static str], format: Format) -> Self {
+        let stream = Self { columns, format };
+        if format.csv {
+            Self::record(columns.iter().map(|column| (*column).to_owned()));
+        }
+        stream
+    }
+
+    pub fn row(&self, cells: Vec<Value>) {
+        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
+        if self.format.json {
+            let object: Map<String, Value> = self.columns.iter().map(|c| (*c).to_owned()).zip(cells).collect();
+            line(&Value::Object(object).to_string());
+        } else if self.format.csv {
+            Self::record(cells.iter().map(plain));
+        }
+    }
+
+    fn record(cells: impl Iterator<Item = String>) {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let _ = writer.write_record(cells);
+        line(String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).trim_end());
     }
 }
 

@@ -1,13 +1,285 @@
 //! `retrial bench`.
 
-use crate::output::Format;
+use crate::bench::cell::{Cell, Conditions, Stopped};
+use crate::bench::figures::{COLUMNS, Kind, Outcome, row};
+use crate::bench::load::Distribution;
+use crate::bench::machine;
+use crate::bench::plot::{Series, plot};
+use crate::bench::work::Work;
+use crate::instances::param_error;
+use crate::output::{Format, Table};
+use crate::{duration, signals};
+use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
+use retrial::{Mode, P, ParamError, wait};
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Being written
+/// Measure wait schemes: sessions that get one mutex again and again, and what came of it
+///
+/// Mutual exclusion is checked while it is measured: who is inside signs and counts, and looks at the end whether anybody
+/// else was. Anything wrong is counted under `errors`, said on stderr, and the exit code is 2.
+///
+/// Waits are timed from the request to the grant, those that the end cuts short included; with sections from 1 us on every
+/// get is timed, else one of 16. `wait_max_us` also takes what the library recorded of all waits. Quantiles are exact to 3 %.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Wait schemes: `all`, or names with commas
+    #[arg(long, value_name = "S,…", default_value = "all", value_delimiter = ',')]
+    schemes: Vec<String>,
+    /// Numbers of sessions
+    #[arg(long, value_name = "N,…", default_value = "1,2,8,64", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sessions: Vec<u32>,
+    /// What a session is
+    #[arg(long, value_enum, default_value = "threads")]
+    kind: Kinds,
+    /// Time in the critical section, as busy work (a few increments are always done)
+    #[arg(long, value_name = "T,…", default_value = "100ns", value_delimiter = ',', value_parser = time)]
+    cs: Vec<Duration>,
+    /// Time outside, as busy work, from 1 ms on asleep
+    #[arg(long, value_name = "T,…", default_value = "0", value_delimiter = ',', value_parser = time)]
+    think: Vec<Duration>,
+    /// Mode of the gets: S, X, LX or E
+    #[arg(long, default_value = "X")]
+    mode: Mode,
+    /// Percentage of gets in X instead of `--mode`: gives the readers' check something to find
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    writes: f64,
+    /// Time of a measurement
+    #[arg(long, value_name = "T", default_value = "1s", value_parser = positive)]
+    duration: Duration,
+    /// How times spread about `--cs` and `--think`
+    #[arg(long, value_enum, default_value = "fixed")]
+    distribution: Distribution,
+    /// Set a parameter of the instance; may be repeated
+    #[arg(long = "set", value_name = "P=V")]
+    settings: Vec<String>,
+    /// Measure all so many times, one round after the other, and give the median of each figure
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Draw throughput against sessions
+    #[arg(long)]
+    plot: bool,
+    /// Kill a measurement that has not moved for this long [default: 20 s and 20 sections]
+    #[arg(long, value_name = "T", value_parser = positive)]
+    stuck_after: Option<Duration>,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kinds {
+    /// Threads of one process
+    Threads,
+    /// Processes with one thread
+    Processes,
+    /// First the one, then the other
+    Both,
+}
+
+/// A time that may be 0, which then needs no unit.
+fn time(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { duration::parse(text) }
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err(format!("duration `{text}`, expected more than 0")),
+        time => Ok(time),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: Option<f64> = text.trim_end_matches('%').parse().ok();
+    value.filter(|v| (0.0..=100.0).contains(v)).ok_or_else(|| format!("`{text}`, expected a percentage from 0 to 100"))
+}
+
+#[allow(clippy::needless_pass_by_value)] // the form of every subcommand
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let cells = cells(&args)?;
+    let conditions = conditions(&args, &cells)?;
+    if format.is_text() {
+        header(&args, format);
+    }
+    signals::catch();
+    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); cells.len()];
+    let stopped = measure(&cells, &conditions, args.rounds, &mut outcomes);
+    let measured = cells.iter().zip(&outcomes).filter(|(_, rounds)| !rounds.is_empty());
+    let mut table = Table::new(&COLUMNS);
+    for (cell, rounds) in measured.clone() {
+        let (cs_ns, think_ns) = (ns(cell.cs), ns(cell.think));
+        table.row(row(wait::NAMES[cell.scheme], cell.sessions, cell.kind, cs_ns, think_ns, rounds));
+    }
+    if !table.is_empty() {
+        table.print(format);
+    }
+    if args.plot && format.is_text() {
+        for text in plots(&cells, &outcomes) {
+            format.say(&format!("\n{text}"));
+        }
+    }
+    let errors: u64 = outcomes.iter().flatten().map(|outcome| outcome.errors).sum();
+    match stopped {
+        Some(Stopped::Failed(report)) => Err(report),
+        Some(Stopped::Interrupted) => {
+            eprintln!(
+                "interrupted; {} of {} measurements done",
+                table_len(&outcomes),
+                cells.len() * args.rounds as usize
+            );
+            Ok(ExitCode::from(2))
+        }
+        None if errors > 0 => {
+            eprintln!("{errors} errors: the figures above are worth nothing until they are explained");
+            Ok(ExitCode::from(2))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn table_len(outcomes: &[Vec<Outcome>]) -> usize {
+    outcomes.iter().map(Vec::len).sum()
+}
+
+/// Measures every cell in every round. Gives what stopped it before the end.
+fn measure(cells: &[Cell], conditions: &Conditions, rounds: u32, outcomes: &mut [Vec<Outcome>]) -> Option<Stopped> {
+    let each_ms = u64::try_from(conditions.duration.as_millis()).unwrap_or(u64::MAX).max(1);
+    let bar = ProgressBar::new(each_ms * u64::from(rounds) * cells.len() as u64);
+    // Drawn to stderr, and only when that is a terminal. No thread of its own: we fork.
+    bar.set_style(ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar()));
+    let mut done_ms = 0;
+    for round in 1..=rounds {
+        for (cell, outcomes) in cells.iter().zip(&mut *outcomes) {
+            let (scheme, sessions, kind) = (wait::NAMES[cell.scheme], cell.sessions, cell.kind.name());
+            bar.set_message(format!("round {round}/{rounds}: {scheme}, {sessions} {kind}"));
+            bar.set_position(done_ms);
+            let tick = |time: Duration| bar.set_position(done_ms + u64::try_from(time.as_millis()).unwrap_or(0));
+            match cell.measure(conditions, &tick) {
+                Ok(outcome) => {
+                    bar.suspend(|| outcome.complaints.iter().for_each(|line| eprintln!("ERROR: {line}")));
+                    outcomes.push(outcome);
+                }
+                Err(stopped) => {
+                    bar.finish_and_clear();
+                    return Some(stopped);
+                }
+            }
+            done_ms += each_ms;
+        }
+    }
+    bar.finish_and_clear();
+    None
+}
+
+fn cells(args: &Args) -> Result<Vec<Cell>, Report> {
+    let schemes = schemes(&args.schemes)?;
+    let kinds: &[Kind] = match args.kind {
+        Kinds::Threads => &[Kind::Threads],
+        Kinds::Processes => &[Kind::Processes],
+        Kinds::Both => &[Kind::Threads, Kind::Processes],
+    };
+    let mut cells = Vec::new();
+    for &kind in kinds {
+        for &cs in &args.cs {
+            for &think in &args.think {
+                for &sessions in &args.sessions {
+                    cells.extend(schemes.iter().map(|&scheme| Cell { scheme, sessions, kind, cs, think }));
+                }
+            }
+        }
+    }
+    Ok(cells)
+}
+
+fn schemes(names: &[String]) -> Result<Vec<usize>, Report> {
+    let mut schemes = Vec::new();
+    for name in names {
+        if name.eq_ignore_ascii_case("all") {
+            schemes.extend(0..wait::NAMES.len());
+            continue;
+        }
+        schemes.push(wait::named(&name.to_ascii_lowercase()).ok_or_else(|| {
+            miette!(
+                code = "retrial::bench::scheme",
+                help = format!("retrial bench --schemes {}", wait::NAMES.join(",")),
+                "no scheme `{name}`, expected `all` or some of {}",
+                wait::NAMES.join(", ")
+            )
+        })?);
+    }
+    Ok(schemes)
+}
+
+fn conditions(args: &Args, cells: &[Cell]) -> Result<Conditions, Report> {
+    let mut settings = Vec::new();
+    for setting in &args.settings {
+        let form = || param_error(&ParamError::Form(setting.clone()));
+        let (name, value) = setting.split_once('=').ok_or_else(form)?;
+        let p = P::named(name.trim()).map_err(|e| param_error(&e))?;
+        if p == P::Scheme {
+            return Err(miette!(
+                code = "retrial::bench::set",
+                help = format!("retrial bench --schemes {value}"),
+                "the scheme is what is compared, it cannot be set"
+            ));
+        }
+        // Its unit may depend on the scheme: checked for all before anything is measured.
+        for cell in cells {
+            p.parse(value.trim(), cell.scheme).map_err(|e| param_error(&e))?;
+        }
+        settings.push((p, value.trim().to_owned()));
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 100 %
+    let writes = (args.writes * 100.0).round() as u64;
+    Ok(Conditions {
+        mode: args.mode,
+        writes,
+        distribution: args.distribution,
+        duration: args.duration,
+        settings,
+        stuck_after: args.stuck_after,
+        work: Work::calibrate(),
+    })
+}
+
+fn header(args: &Args, format: Format) {
+    let distribution = if args.distribution == Distribution::Fixed { "fixed" } else { "exponential" };
+    let writes = if args.writes > 0.0 { format!(" with {} % X", args.writes) } else { String::new() };
+    let settings = args.settings.join(", ");
+    format.say(&format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), machine::line()));
+    format.say(&format!(
+        "mode {}{writes}, {distribution} times, {:?} per measurement, rounds: {}{}{settings}\n",
+        args.mode,
+        args.duration,
+        args.rounds,
+        if settings.is_empty() { "" } else { ", " }
+    ));
+}
+
+/// One plot for each combination of kind and times.
+fn plots(cells: &[Cell], outcomes: &[Vec<Outcome>]) -> Vec<String> {
+    let mut groups: Vec<(Kind, Duration, Duration)> = cells.iter().map(|c| (c.kind, c.cs, c.think)).collect();
+    groups.dedup();
+    let mut schemes: Vec<usize> = cells.iter().map(|cell| cell.scheme).collect();
+    schemes.sort_unstable();
+    schemes.dedup();
+    let throughput = |rounds: &Vec<Outcome>| {
+        crate::bench::figures::median(rounds.iter().filter_map(|r| Some(r.measured?.ops_per_s)).collect())
+    };
+    let series = |group: (Kind, Duration, Duration), scheme: usize| {
+        let own = cells.iter().zip(outcomes).filter(|(c, _)| (c.kind, c.cs, c.think) == group && c.scheme == scheme);
+        let mut points: Vec<(f64, f64)> =
+            own.filter_map(|(cell, rounds)| Some((f64::from(cell.sessions), throughput(rounds)?))).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series { name: wait::NAMES[scheme].to_owned(), points }
+    };
+    let plot_of = |group: (Kind, Duration, Duration)| {
+        let lines: Vec<Series> = schemes.iter().map(|scheme| series(group, *scheme)).collect();
+        let title = format!("ops/s against {}, sections of {:?}, {:?} outside", group.0.name(), group.1, group.2);
+        plot(&title, &lines)
+    };
+    groups.into_iter().map(plot_of).collect()
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,13 +1,102 @@
 //! `retrial create`.
 
-use crate::output::Format;
+use crate::instances::{address, create_error};
+use crate::output::{Format, Table};
 use miette::{Report, miette};
+use retrial::{Capacity, Instance};
 use std::process::ExitCode;
 
-/// Being written
+/// Create an instance: shared memory with its own mutexes, sessions, parameters and figures
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Example: retrial create demo --sessions 64 --arena 4M")]
+pub struct Args {
+    /// Name under /dev/shm, or a path with `/`
+    name: String,
+    /// Sessions at a time
+    #[arg(long, value_name = "N", default_value_t = Capacity::default().sessions)]
+    sessions: u32,
+    /// Mutexes that can be registered
+    #[arg(long, value_name = "N", default_value_t = Capacity::default().mutexes)]
+    mutexes: u32,
+    /// Locations that can be registered
+    #[arg(long, value_name = "N", default_value_t = Capacity::default().locations)]
+    locations: u32,
+    /// Combinations of mutex, location and event that each session counts apart
+    #[arg(long, value_name = "N", default_value_t = Capacity::default().rows)]
+    rows: u32,
+    /// Memory for named mutexes and their data, with K, M or G
+    #[arg(long, value_name = "BYTES", default_value = "1M")]
+    arena: String,
+    /// Permissions of the file, octal
+    #[arg(long, value_name = "MODE", default_value = "0600")]
+    mode: String,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let at = address(&args.name)?;
+    let capacity = Capacity {
+        sessions: args.sessions,
+        mutexes: args.mutexes,
+        locations: args.locations,
+        rows: args.rows,
+        arena: bytes(&args.arena)?,
+    };
+    let permissions = permissions(&args.mode)?;
+    let instance = Instance::create(&at, capacity, permissions).map_err(create_error)?;
+    let mut table =
+        Table::new(&["name", "path", "sessions", "mutexes", "locations", "rows", "arena_bytes", "mode", "bytes"]);
+    table.row(vec![
+        args.name.clone().into(),
+        at.path().display().to_string().into(),
+        capacity.sessions.into(),
+        capacity.mutexes.into(),
+        capacity.locations.into(),
+        capacity.rows.into(),
+        capacity.arena.into(),
+        format!("{permissions:04o}").into(),
+        instance.len_bytes().into(),
+    ]);
+    if format.is_text() {
+        format.say(&format!(
+            "Created {} ({}): {} sessions, {} mutexes; {} KB at most, used as needed.",
+            args.name,
+            at.path().display(),
+            capacity.sessions,
+            capacity.mutexes,
+            instance.len_bytes().div_ceil(1024),
+        ));
+        format.say(&format!("Next: retrial hold m -i {} --create --mode X --for 50s", args.name));
+    } else {
+        table.print(format);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `4096`, `64K`, `1M`, `2G`.
+fn bytes(text: &str) -> Result<u64, Report> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number.and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| {
+        miette!(
+            code = "retrial::create::bytes",
+            help = "--arena 1M",
+            "--arena `{text}`, expected a number of bytes, or one with K, M or G"
+        )
+    })
+}
+
+fn permissions(text: &str) -> Result<u32, Report> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| {
+        miette!(
+            code = "retrial::create::mode",
+            help = "--mode 0600 for oneself, 0660 for the group too",
+            "--mode `{text}`, expected octal permissions from 0600 to 0777 with which the owner can read and write"
+        )
+    })
 }

@@ -2,10 +2,12 @@
 
 pub mod alerts;
 pub mod bench;
+pub mod completions;
 pub mod create;
 pub mod demo;
 pub mod hold;
 pub mod list;
+pub mod man;
 pub mod peek;
 pub mod poke;
 pub mod ps;

@@ -1,13 +1,115 @@
 //! `retrial peek`.
 
-use crate::output::Format;
+use crate::instances::{Which, mutex};
+use crate::output::{Format, Table};
 use miette::{Report, miette};
+use retrial::{RawMutex, Tables, Word};
+use serde_json::Value;
 use std::process::ExitCode;
 
-/// Being written
+/// Show raw words of the instance's memory; those of a mutex decoded
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:
+  retrial peek m            the 5 words of mutex m
+  retrial peek 0x0 8        the first 8 words of the header")]
+pub struct Args {
+    /// Offset in the segment in hex (`0x…`), or name of a mutex, or its id with `#`
+    #[arg(value_name = "ADDR|MUTEX")]
+    at: String,
+    /// How many 8-byte words
+    #[arg(value_name = "WORDS")]
+    words: Option<usize>,
+    #[command(flatten)]
+    which: Which,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+/// Words of a mutex record.
+const RECORD_WORDS: usize = size_of::<RawMutex>() / 8;
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let observer = args.which.observe()?;
+    let start = offset(&observer, &args.at, &args.which)?;
+    let names_mutex = !args.at.starts_with("0x");
+    let count = args.words.unwrap_or(if names_mutex { RECORD_WORDS } else { 1 });
+    let words = observer.peek(start, count).ok_or_else(|| outside(&observer, start, count))?;
+    let mut table = Table::new(&["address", "value", "field", "meaning"]);
+    for (i, value) in words.iter().enumerate() {
+        table.row(row(&observer, start + 8 * i as u64, *value));
+    }
+    table.print(format);
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn row(tables: &Tables, address: u64, value: u64) -> Vec<Value> {
+    let (field, meaning) = match record_around(tables, address) {
+        Some((name, index)) => {
+            let (field, meaning) = decode(tables, index, value);
+            (Value::from(format!("{name}: {field}")), Value::from(meaning))
+        }
+        None => (Value::Null, Value::Null),
+    };
+    vec![format!("{address:#x}").into(), format!("{value:#018x}").into(), field, meaning]
+}
+
+/// The segment offset that the user means.
+pub fn offset(tables: &Tables, text: &str, which: &Which) -> Result<u64, Report> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).map_err(|_| {
+            miette!(
+                code = "retrial::peek::address",
+                help = "retrial peek 0x0 8",
+                "address `{text}`, expected an offset in hex, or a mutex"
+            )
+        });
+    }
+    let id = mutex(tables, text)?;
+    tables.offset_of(id).ok_or_else(|| {
+        miette!(
+            code = "retrial::mutex::elsewhere",
+            help = format!("retrial show mutexes{}", which.flag()),
+            "mutex {text} is in memory of another process, expected one in the instance's arena"
+        )
+    })
+}
+
+pub fn outside(tables: &Tables, start: u64, count: usize) -> Report {
+    let len = tables.len_bytes();
+    miette!(
+        code = "retrial::peek::range",
+        help = "retrial peek 0x0 8",
+        "{count} words at {start:#x}, expected a multiple of 8 and all words below {len:#x}"
+    )
+}
+
+/// The mutex whose record the word at `address` belongs to, and which word of it that is.
+pub fn record_around(tables: &Tables, address: u64) -> Option<(String, usize)> {
+    tables.mutexes().into_iter().find_map(|mutex| {
+        let start = tables.offset_of(mutex.id)?;
+        let index = usize::try_from(address.checked_sub(start)? / 8).ok()?;
+        (index < RECORD_WORDS).then(|| (tables.mutex_name(mutex.id), index))
+    })
+}
+
+/// Name and meaning of a word of a mutex record.
+fn decode(tables: &Tables, index: usize, value: u64) -> (&'static str, String) {
+    let (low, high) = (value as u32, (value >> 32) as u32);
+    match index {
+        0 => ("word", Word(value).to_string()),
+        1 => {
+            let fenced = if low >> 31 == 1 { ", releases have a fence of their own" } else { "" };
+            let starving = if low >> 30 & 1 == 1 { ", the next release hands over" } else { "" };
+            ("waiters, wakes", format!("{} parked, {high} wake-ups{fenced}{starving}", low & (u32::MAX >> 2)))
+        }
+        2 => {
+            let mutex_type = retrial::TypeId((low >> 16) as u8);
+            ("kind, id", format!("type {}, #{high}", tables.type_name(mutex_type)))
+        }
+        3 => ("gets", value.to_string()),
+        _ => {
+            let way = if high & 2 != 0 { ", a woken session is on its way" } else { "" };
+            let throttled = if high & 1 != 0 { ", one wake-up at a time" } else { "" };
+            let drainer = if low == 0 { "nobody drains".to_owned() } else { format!("last drained by sid {low}") };
+            ("drainer, hints", format!("{drainer}{way}{throttled}"))
+        }
+    }
 }

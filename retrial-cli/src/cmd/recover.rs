@@ -1,13 +1,158 @@
 //! `retrial recover`.
 
-use crate::output::Format;
+use crate::instances::{Which, mutex, session_error};
+use crate::output::{Format, Table};
+use crate::{duration, holders, signals};
 use miette::{Report, miette};
+use retrial::sys::Deadline;
+use retrial::{Class, GetError, Instance, Mode, Patience, Recovery, SessionInfo, Sid, Word, location};
 use std::process::ExitCode;
 
-/// Being written
+/// Give back what dead sessions hold, or declare a poisoned mutex consistent
+///
+/// Waiters do the same by themselves. Exit code 1 when a session still owes something.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Only this session
+    #[arg(long, value_name = "SID", conflicts_with = "clear_poison")]
+    session: Option<u32>,
+    /// Get this mutex in X and declare its data consistent
+    #[arg(long, value_name = "MUTEX")]
+    clear_poison: Option<String>,
+    /// How long to wait for that mutex at most, with its unit
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "clear_poison")]
+    wait: String,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let wait = duration::argument("--wait", &args.wait)?;
+    let instance = args.which.attach()?;
+    match &args.clear_poison {
+        Some(name) => clear(&instance, name, wait, &args.which, format),
+        None => recover(&instance, &args, format),
+    }
+}
+
+fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode, Report> {
+    let flag = args.which.flag();
+    let mut dead: Vec<SessionInfo> = instance.sessions().into_iter().filter(|session| session.dead).collect();
+    if let Some(number) = args.session {
+        let sid = Sid::new(number);
+        dead.retain(|session| session.sid == sid);
+        if dead.is_empty() {
+            let found = instance.session_info(sid).map_or_else(
+                || format!("no session {number}"),
+                |session| format!("session {number} lives (pid {}, tid {})", session.pid, session.tid),
+            );
+            return Err(miette!(
+                code = "retrial::recover::session",
+                help = format!("retrial ps{flag}"),
+                "{found}, expected the SID of a dead one"
+            ));
+        }
+    }
+    if dead.is_empty() && format.is_text() {
+        format.say("No dead sessions.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["sid", "pid", "tid", "name", "held", "result", "given_back"]);
+    let (mut owing, mut poisoned) = (false, Vec::new());
+    for session in &dead {
+        let held = holders::held(instance, session);
+        let (result, given_back) = match instance.recover(session.sid, None) {
+            Recovery::Done { mutexes } => ("recovered", mutexes),
+            Recovery::Owing => {
+                owing = true;
+                ("still owes", 0)
+            }
+            // A waiter was faster.
+            Recovery::NotDead => ("recovered by a waiter", 0),
+        };
+        table.row(vec![
+            session.sid.number().into(),
+            session.pid.into(),
+            session.tid.into(),
+            session.name.clone().into(),
+            holders::list(instance, &held).into(),
+            result.into(),
+            given_back.into(),
+        ]);
+        poisoned.extend(
+            held.into_iter()
+                .map(|record| record.mutex)
+                .filter(|id| instance.mutex_in_arena(*id).is_some_and(|mutex| mutex.load().has(Word::POISONED))),
+        );
+    }
+    table.print(format);
+    for id in &poisoned {
+        let name = instance.mutex_name(*id);
+        format.say(&format!("Next: retrial recover{flag} --clear-poison {name}   (its data may be half changed)"));
+    }
+    if owing {
+        format.say("What is still owed is in a mutex that is busy now, or in memory of another process: its next waiter goes on.");
+        return Ok(ExitCode::from(1));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clear(
+    instance: &Instance,
+    name: &str,
+    wait: std::time::Duration,
+    which: &Which,
+    format: Format,
+) -> Result<ExitCode, Report> {
+    let flag = which.flag();
+    let id = mutex(instance, name)?;
+    let Some(record) = instance.mutex_in_arena(id) else {
+        return Err(miette!(
+            code = "retrial::mutex::elsewhere",
+            help = format!("retrial show mutexes{flag}"),
+            "mutex {name} is in memory of another process, expected one in the instance's arena"
+        ));
+    };
+    signals::catch();
+    let session = instance.session("recover", Class::Normal).map_err(session_error)?;
+    session.set_action(&format!("clear {name}"));
+    let patience = Patience::Until(Deadline::after(wait));
+    let death = match record.get(&session, Mode::Exclusive, location!("retrial recover"), patience) {
+        Ok(_) => None,
+        Err(GetError::OwnerDied(mut died)) => {
+            died.guard.consistent();
+            Some(died.death)
+        }
+        Err(error) => {
+            return Err(miette!(
+                code = "retrial::recover::busy",
+                help = format!("retrial ps{flag}, or a longer --wait"),
+                "mutex {name} is {} ({error}), expected to get it in X within {}",
+                record.load(),
+                duration::text(wait)
+            ));
+        }
+    };
+    let mut table = Table::new(&["mutex", "was_poisoned", "dead_sid", "dead_mode", "dead_location"]);
+    let null = serde_json::Value::Null;
+    let known = death.flatten();
+    table.row(vec![
+        name.into(),
+        death.is_some().into(),
+        known.map_or(null.clone(), |d| d.sid.number().into()),
+        known.map_or(null.clone(), |d| d.mode.name().into()),
+        known.map_or(null, |d| instance.location_name(d.location).into()),
+    ]);
+    match (format.is_text(), death) {
+        (false, _) => table.print(format),
+        (true, None) => format.say(&format!("{name} was not poisoned.")),
+        (true, Some(None)) => format.say(&format!("{name} is declared consistent.")),
+        (true, Some(Some(death))) => format.say(&format!(
+            "{name} is declared consistent. Session {} had died with it in {}, got at {}.",
+            death.sid,
+            death.mode,
+            instance.location_name(death.location)
+        )),
+    }
+    Ok(ExitCode::SUCCESS)
 }

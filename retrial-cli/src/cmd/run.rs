@@ -1,13 +1,113 @@
 //! `retrial run`.
 
 use crate::output::Format;
+use crate::run::child::{End, Signals};
+use crate::run::supervise::{Options, supervise};
 use miette::{Report, miette};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Being written
+/// Run a program on retrial mutexes and report what its locks did
+///
+/// The program runs unchanged, with its pthread locks replaced by preloading. At its end a report goes to standard error
+/// (standard output is the program's): with --json as one object, with --csv as one row for each of the busiest mutexes.
+/// Signals are passed on; the exit code is the program's, and a program killed by a signal has us die of it too. 127: no
+/// such program, 126: it cannot be executed, 2: something else was wrong and nothing was run.
+///
+/// The report's figures: rho = misses per get; U = share of samples with a holder; kappa = sleeps (yields, timed sleeps,
+/// parks) per miss; k = share of the spins that fail, from rho and the sleeps (empty where spins and sleeps do not
+/// alternate as its formula has it); S = mean holding time, from U and the gets. The wait time splits into spin, yield,
+/// slept as asked for, and oversleep, and adds up to 100 %. Only misses record where they happened.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(verbatim_doc_comment, override_usage = "retrial run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
+pub struct Args {
+    #[arg(short, long, value_name = "SCHEME", help = format!("How sessions wait: {}", retrial::wait::NAMES.join(", ")))]
+    scheme: Option<String>,
+    /// Set a parameter for the run; a number may carry the parameter's unit (see `retrial show params`)
+    #[arg(long = "set", value_name = "PARAM=VALUE")]
+    settings: Vec<String>,
+    /// Write the report to a file: JSON for `.json`, CSV for `.csv`, text otherwise
+    #[arg(short, long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Keep the instance after the run, for `retrial show`
+    #[arg(long)]
+    keep: bool,
+    /// Name of the instance; `run-PID` otherwise
+    #[arg(short, long, value_name = "NAME")]
+    instance: Option<String>,
+    /// Room for this many threads at a time
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    sessions: u32,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    // Opened first: a report that cannot be written is known before the program runs.
+    let report = args.report.as_deref().map(|path| Ok::<_, Report>((create(path)?, path))).transpose()?;
+    let options = Options {
+        program: args.program,
+        scheme: args.scheme,
+        settings: args.settings,
+        instance: args.instance,
+        sessions: args.sessions,
+        keep: args.keep,
+        stdin: None,
+    };
+    let signals = Signals::hold();
+    let outcome = match supervise(options, &signals) {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            eprintln!("{:?}", failure.report);
+            return Ok(ExitCode::from(failure.code));
+        }
+    };
+    match report {
+        None => eprint_all(&outcome.render(format)),
+        Some((mut file, path)) => {
+            file.write_all(outcome.render(form(path, format)).as_bytes()).map_err(|error| unwritable(path, &error))?;
+            if format.is_text() {
+                eprint_all(&format!("retrial: report in {}\n", path.display()));
+            }
+        }
+    }
+    Ok(match outcome.finished.end {
+        End::Exit(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        End::Signal(signal) => {
+            signals.die_of(signal);
+            ExitCode::from(u8::try_from(128 + signal).unwrap_or(255))
+        }
+    })
+}
+
+/// To standard error, which may be closed.
+fn eprint_all(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn create(path: &Path) -> Result<File, Report> {
+    File::create(path).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Report {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    miette!(
+        code = "retrial::run::report",
+        help = format!("ls -ld {}; df {}", directory.display(), directory.display()),
+        "report {}: {error}",
+        path.display()
+    )
+}
+
+/// The form that a file's name asks for; what the options say otherwise.
+fn form(path: &Path, format: Format) -> Format {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => Format { json: true, csv: false },
+        Some("csv") => Format { json: false, csv: true },
+        _ => format,
+    }
 }

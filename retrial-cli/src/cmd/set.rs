@@ -1,13 +1,125 @@
 //! `retrial set`.
 
-use crate::output::Format;
+use crate::instances::{Which, mutex_type, param_error};
+use crate::output::{Format, Table};
 use miette::{Report, miette};
+use retrial::{Instance, P, ParamError, TypeId};
 use std::process::ExitCode;
 
-/// Being written
+/// Set parameters, for the instance or for one mutex type; waits under way follow at their next step
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:
+  retrial set mutex_wait_scheme=backoff mutex_wait_time=30cs
+  retrial set --type 'Cursor Pin' mutex_wait_scheme=adaptive
+  retrial set --type 'Cursor Pin' --unset mutex_wait_scheme")]
+pub struct Args {
+    /// NAME=VALUE; a number may carry the parameter's own unit (`30cs`)
+    #[arg(value_name = "NAME=VALUE", required_unless_present = "unset")]
+    settings: Vec<String>,
+    #[command(flatten)]
+    which: Which,
+    /// For this mutex type alone
+    #[arg(long = "type", value_name = "TYPE")]
+    mutex_type: Option<String>,
+    /// Take a setting back: a type then follows the instance, the instance has the default
+    #[arg(long, value_name = "NAME")]
+    unset: Vec<String>,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let which = &args.which;
+    // All are checked before the first is set.
+    let mut changes: Vec<(P, Option<&str>)> = Vec::new();
+    let unset = args.unset.iter().map(|name| Ok((P::named(name)?, None)));
+    let set = args.settings.iter().map(|text| {
+        let (name, value) = text.split_once('=').ok_or_else(|| ParamError::Form(text.clone()))?;
+        Ok((P::named(name.trim())?, Some(value.trim())))
+    });
+    for change in unset.chain(set) {
+        let (p, value) = change.map_err(|error| param_error(&error))?;
+        if changes.iter().any(|(other, _)| *other == p) {
+            return Err(miette!(
+                code = "retrial::param::twice",
+                help = format!("retrial set {}=VALUE", p.row().name),
+                "parameter {} given twice, expected once",
+                p.row().name
+            ));
+        }
+        changes.push((p, value));
+    }
+    // The scheme first: it decides the unit of mutex_wait_time.
+    changes.sort_by_key(|(p, _)| *p != P::Scheme);
+    let instance = which.attach()?;
+    let row = args.mutex_type.as_deref().map(|text| mutex_type(&instance, text)).transpose()?;
+    let before = instance.params(row);
+    let mut scheme = scheme_of(before.get(P::Scheme));
+    let mut values: Vec<(P, Option<u64>)> = Vec::new();
+    for (p, text) in changes {
+        let value = text.map(|text| p.parse(text, scheme)).transpose().map_err(|error| param_error(&error))?;
+        if p == P::Scheme {
+            scheme = scheme_of(value.unwrap_or_else(|| inherited(&instance, p, row)));
+        }
+        values.push((p, value));
+    }
+    for (p, value) in &values {
+        match value {
+            Some(value) => instance.set(*p, row, *value),
+            None => instance.unset(*p, row),
+        }
+    }
+    let after = instance.params(row);
+    let place = args.mutex_type.as_ref().map_or_else(|| "instance".to_owned(), |name| format!("type {name}"));
+    let mut table = Table::new(&["parameter", "old", "new", "unit", "takes_effect", "set_for"]);
+    for (p, value) in &values {
+        let unit = p.unit(scheme);
+        table.row(vec![
+            p.row().name.into(),
+            p.format(before.get(*p)).into(),
+            p.format(after.get(*p)).into(),
+            unit.into(),
+            format!("at the {}", p.row().effect.name()).into(),
+            if value.is_some() { place.clone() } else { format!("{place}, unset") }.into(),
+        ]);
+    }
+    table.print(format);
+    notes(&instance, row, &values, scheme_of(before.get(P::Scheme)), scheme, format);
+    format.say(&format!("Next: retrial show params{}", which.flag()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scheme_of(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+/// The value after the setting for `row` is taken back.
+fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
+    row.and_then(|_| instance.param_set(p, None)).unwrap_or(p.row().default)
+}
+
+/// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.
+fn notes(
+    instance: &Instance,
+    row: Option<TypeId>,
+    values: &[(P, Option<u64>)],
+    before: usize,
+    scheme: usize,
+    format: Format,
+) {
+    let (old, new) = (P::WaitTime.unit(before), P::WaitTime.unit(scheme));
+    if old != new && matches!(scheme, retrial::wait::SLEEP | retrial::wait::BACKOFF) {
+        let value = instance.params(row).get(P::WaitTime);
+        let name = retrial::wait::NAMES.get(scheme).copied().unwrap_or_default();
+        format.say(&format!("Note: mutex_wait_time is {value} {new} in scheme {scheme} ({name})."));
+    }
+    if row.is_some() {
+        return;
+    }
+    for (p, _) in values {
+        for (id, name) in instance.types() {
+            if let Some(own) = instance.param_set(*p, Some(id)) {
+                let (parameter, own) = (p.row().name, p.format(own));
+                format.say(&format!("Note: type {name} has its own {parameter}: {own}."));
+            }
+        }
+    }
 }

@@ -1,13 +1,121 @@
-//! `retrial show`.
+//! `retrial show`: the views of an instance.
 
+mod figures;
+mod instance;
+mod params;
+
+use crate::instances::{Which, mutex, mutex_type};
 use crate::output::Format;
 use miette::{Report, miette};
+use retrial::{MutexId, Observer, TypeId};
 use std::process::ExitCode;
 
-/// Being written
+/// Show what is in an instance: parameters, mutexes, wait events, sleeps
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:
+  retrial show params mutex_wait_time
+  retrial show params --type 'Cursor Pin'
+  retrial show mutexes
+  retrial show sleeps --csv")]
+pub struct Args {
+    /// Which view
+    #[arg(value_enum, default_value = "instance")]
+    view: View,
+    /// Of params: a parameter; of mutexes: a mutex
+    name: Option<String>,
+    #[command(flatten)]
+    which: Which,
+    /// Of params: the values in force for this mutex type; of mutexes and sleeps: only those of the type
+    #[arg(long = "type", value_name = "TYPE")]
+    mutex_type: Option<String>,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum View {
+    /// The instance: sizes, ages, counts
+    Instance,
+    /// Parameters: value, default, range, unit, where set
+    Params,
+    /// Mutexes: word, gets, misses, sleeps, ρ κ k, scheme in use
+    Mutexes,
+    /// Mutex types
+    Types,
+    /// Locations in the code
+    Locations,
+    /// Wait events with the split of their time
+    Events,
+    /// Mutex sleeps by type and location
+    Sleeps,
+    /// Mutex sleep history: the last sleep behind each blocker
+    History,
+    /// The machine: processors, kernel, how long sleeps really take
+    Machine,
+}
+
+/// What a view may be narrowed to.
+#[derive(Default)]
+struct Only {
+    name: Option<String>,
+    mutex: Option<MutexId>,
+    mutex_type: Option<TypeId>,
+    type_name: Option<String>,
+}
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let narrowed = |what: &str, views: &str| {
+        miette!(
+            code = "retrial::show::narrowed",
+            help = format!("retrial show {}", format!("{:?}", args.view).to_lowercase()),
+            "{what} with view {}, expected it with {views} only",
+            format!("{:?}", args.view).to_lowercase()
+        )
+    };
+    if args.name.is_some() && !matches!(args.view, View::Params | View::Mutexes) {
+        return Err(narrowed("a name", "params or mutexes"));
+    }
+    if args.mutex_type.is_some() && !matches!(args.view, View::Params | View::Mutexes | View::Sleeps) {
+        return Err(narrowed("--type", "params, mutexes or sleeps"));
+    }
+    let observer = args.which.observe()?;
+    let mut only = Only { name: args.name, type_name: args.mutex_type, ..Only::default() };
+    only.mutex_type = only.type_name.as_deref().map(|text| mutex_type(&observer, text)).transpose()?;
+    if args.view == View::Mutexes {
+        only.mutex = only.name.as_deref().map(|text| mutex(&observer, text)).transpose()?;
+    }
+    render(args.view, &observer, &only, &args.which, format)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: Format) -> Result<(), Report> {
+    let flag = which.flag();
+    let table = match view {
+        View::Instance => instance::instance(observer),
+        View::Params => return params::print(observer, only, which, format),
+        View::Mutexes => figures::mutexes(observer, only),
+        View::Types => instance::types(observer),
+        View::Locations => instance::locations(observer),
+        View::Events => figures::events(observer),
+        View::Sleeps => figures::sleeps(observer, only),
+        View::History => figures::history(observer),
+        View::Machine => instance::machine(observer),
+    };
+    if table.is_empty() && format.is_text() {
+        format.say(match view {
+            View::Mutexes => "No mutexes.",
+            View::Locations => "No locations.",
+            _ => "Nobody has waited yet.",
+        });
+    } else {
+        table.print(format);
+    }
+    match view {
+        View::Instance => {
+            format.say(&format!("Next: retrial ps{flag}, retrial show mutexes{flag}, retrial show params{flag}"));
+        }
+        View::Mutexes if table.is_empty() => format.say(&format!("Next: retrial hold m{flag} --create --for 50s")),
+        View::Mutexes => format.say(&format!("Next: retrial show sleeps{flag}, retrial peek{flag} MUTEX")),
+        View::Events => format.say(&format!("Next: retrial show sleeps{flag}, retrial trace{flag}")),
+        _ => {}
+    }
+    Ok(())
 }

@@ -1,13 +1,284 @@
 //! `retrial trace`.
 
-use crate::output::Format;
+use crate::instances::{Which, mutex};
+use crate::output::{Format, Stream};
+use crate::{duration, holders, signals};
 use miette::{Report, miette};
+use retrial::{Event, MutexId, Observer, Sid, What};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-/// Being written
+/// Follow the waits: each step as it happens, equal steps folded into runs
+///
+/// A run is printed when the next one begins or the wait ends. Reads the instance only: no session, no cost to the waiters.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Example, in a second terminal while `retrial hold m --for 50s` runs in the first:
+  retrial hold m --mode S --for 0s & retrial trace --until-idle")]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Only waits of this session
+    #[arg(long, value_name = "SID")]
+    session: Option<u32>,
+    /// Only waits for this mutex: its name, or its id with `#`
+    #[arg(long, value_name = "MUTEX")]
+    mutex: Option<String>,
+    /// End after this time, with its unit; at Ctrl-C when left out
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<String>,
+    /// End when nobody waits any more; waits for a first wait
+    #[arg(long)]
+    until_idle: bool,
+}
 
-pub fn run(_: Args, _: Format) -> Result<ExitCode, Report> {
-    Err(miette!("being written"))
+/// Shortest time between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Time between two looks for each session: a look at one that does not wait is a load, so that this is a few percent of a
+/// processor however many there are.
+const PAUSE_PER_SESSION: Duration = Duration::from_nanos(500);
+
+const COLUMNS: &[&str] =
+    &["sid", "number", "what", "count", "asked_ns", "actual_ns", "started_ns", "mutex", "event", "location", "blocker"];
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
+    let observer = args.which.observe()?;
+    let only_mutex = args.mutex.as_deref().map(|text| mutex(&observer, text)).transpose()?;
+    let sessions = observer.capacity().sessions;
+    let only_session = match args.session {
+        Some(number) if !(1..=sessions).contains(&number) => {
+            return Err(miette!(
+                code = "retrial::trace::session",
+                help = format!("retrial ps{}", args.which.flag()),
+                "session {number}, expected 1 to {sessions}"
+            ));
+        }
+        session => session.map(Sid::new),
+    };
+    signals::catch();
+    let mut trace = Trace {
+        observer: &observer,
+        format,
+        stream: Stream::new(COLUMNS, format),
+        only_mutex,
+        only_session,
+        followed: BTreeMap::new(),
+        speaker: None,
+        seen: false,
+    };
+    trace.begin();
+    let started = Instant::now();
+    loop {
+        trace.look();
+        let idle = trace.seen && !trace.followed.values().any(|followed| followed.waits);
+        let over = time.is_some_and(|time| started.elapsed() >= time);
+        if signals::received().is_some() || over || args.until_idle && idle {
+            break;
+        }
+        let left = time.map_or(Duration::MAX, |time| time.saturating_sub(started.elapsed()));
+        let sessions = u32::try_from(trace.followed.len()).unwrap_or(u32::MAX);
+        retrial::sys::sleep(PAUSE.max(PAUSE_PER_SESSION * sessions).min(left));
+    }
+    trace.end();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How far a session's runs have been printed.
+#[derive(Default)]
+struct Followed {
+    /// Number of the last run that was printed or lost.
+    printed: u64,
+    /// Whether a wait is under way.
+    waits: bool,
+    /// Whether the header of that wait was printed.
+    headed: bool,
+    /// Whether the wait had run for too long when the trace began: its first runs were overwritten.
+    beheaded: bool,
+}
+
+struct Trace<'a> {
+    observer: &'a Observer,
+    format: Format,
+    stream: Stream,
+    only_mutex: Option<MutexId>,
+    only_session: Option<Sid>,
+    followed: BTreeMap<Sid, Followed>,
+    /// The session that the last line was about.
+    speaker: Option<Sid>,
+    /// Whether a wait was seen at all.
+    seen: bool,
+}
+
+impl Trace<'_> {
+    fn sids(&self) -> Vec<Sid> {
+        match self.only_session {
+            Some(sid) => vec![sid],
+            None => self.observer.sids().collect(),
+        }
+    }
+
+    /// Starts with the waits under way, from their beginning as far as it is still there.
+    fn begin(&mut self) {
+        for sid in self.sids() {
+            let last = self.observer.last_run(sid);
+            let (mut printed, mut found) = (last, true);
+            if self.observer.session_info(sid).is_some_and(|session| !session.dead && session.wait.is_some()) {
+                found = false;
+                while let Some(event) = self.observer.event(sid, printed) {
+                    if matches!(event.what, What::Got | What::GaveUp) {
+                        break;
+                    }
+                    printed -= 1;
+                    found = event.what == What::Began;
+                    if found {
+                        break;
+                    }
+                }
+            }
+            self.followed.insert(sid, Followed { printed, beheaded: !found, ..Followed::default() });
+        }
+    }
+
+    fn look(&mut self) {
+        for sid in self.sids() {
+            let last = self.observer.last_run(sid);
+            let mut followed = self.followed.remove(&sid).unwrap_or_default();
+            self.follow(sid, &mut followed, last);
+            if followed.waits && self.observer.session_info(sid).is_none_or(|session| session.dead) {
+                self.finish(sid, &mut followed);
+                self.died(sid, &mut followed);
+            }
+            self.followed.insert(sid, followed);
+        }
+    }
+
+    /// Prints the runs that are complete.
+    fn follow(&mut self, sid: Sid, followed: &mut Followed, last: u64) {
+        let mut lost = 0;
+        while followed.printed < last {
+            let number = followed.printed + 1;
+            let Some(event) = self.observer.event(sid, number) else {
+                if number == self.observer.last_run(sid) {
+                    break;
+                }
+                lost += 1;
+                followed.printed = number;
+                continue;
+            };
+            let single = matches!(event.what, What::Began | What::Got | What::GaveUp);
+            // The last run may still grow.
+            followed.waits = self.wanted(&event) && !matches!(event.what, What::Got | What::GaveUp);
+            self.seen |= followed.waits;
+            if number == last && !single {
+                break;
+            }
+            self.lost(sid, followed, &mut lost);
+            self.print(sid, followed, &event);
+            followed.printed = number;
+        }
+        self.lost(sid, followed, &mut lost);
+    }
+
+    fn wanted(&self, event: &Event) -> bool {
+        self.only_mutex.is_none_or(|id| id == event.mutex)
+    }
+
+    /// Prints the run that was still open.
+    fn finish(&mut self, sid: Sid, followed: &mut Followed) {
+        let last = self.observer.last_run(sid);
+        self.follow(sid, followed, last);
+        if let Some(event) = self.observer.event(sid, followed.printed + 1) {
+            self.print(sid, followed, &event);
+            followed.printed += 1;
+        }
+    }
+
+    fn end(&mut self) {
+        for (sid, mut followed) in std::mem::take(&mut self.followed) {
+            if followed.waits {
+                self.finish(sid, &mut followed);
+            }
+        }
+    }
+
+    fn print(&mut self, sid: Sid, followed: &mut Followed, event: &Event) {
+        if !self.wanted(event) {
+            return;
+        }
+        let tables = self.observer;
+        let mutex_type = tables.mutex(event.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
+        let (name, mutex) = (event.event.name(&mutex_type), tables.mutex_name(event.mutex));
+        let location = tables.location_name(event.location);
+        self.stream.row(vec![
+            sid.number().into(),
+            event.number.into(),
+            event.what.name().into(),
+            event.count.into(),
+            nanos(event.asked).into(),
+            nanos(event.actual).into(),
+            event.started_ns.into(),
+            mutex.clone().into(),
+            name.clone().into(),
+            location.clone().into(),
+            event.blocker.number().into(),
+        ]);
+        if !self.format.is_text() {
+            return;
+        }
+        if event.what == What::Began || !followed.headed {
+            let by = match event.blocker {
+                Sid::NONE => match holders::text(&holders::of(tables, &tables.sessions(), event.mutex)) {
+                    none if none.is_empty() => String::new(),
+                    some => format!(" held by session {some}"),
+                },
+                blocker => format!(" held by session {blocker}"),
+            };
+            self.format.say(&format!("session {sid} waits for {name} on \"{mutex}\"{by}, at {location}"));
+        } else if self.speaker != Some(sid) {
+            self.format.say(&format!("session {sid}, for {name} on \"{mutex}\":"));
+        }
+        if std::mem::take(&mut followed.beheaded) && event.what != What::Began {
+            self.format.say("  … earlier runs lost");
+        }
+        followed.headed = !matches!(event.what, What::Got | What::GaveUp);
+        self.speaker = Some(sid);
+        if event.what != What::Began {
+            self.format.say(&format!("  {}", event.line()));
+        }
+    }
+
+    /// Says that runs were overwritten before they were read.
+    fn lost(&mut self, sid: Sid, followed: &mut Followed, lost: &mut u64) {
+        let count = std::mem::take(lost);
+        if count == 0 {
+            return;
+        }
+        let mut cells = vec![Value::Null; COLUMNS.len()];
+        (cells[0], cells[2], cells[3]) = (sid.number().into(), "lost".into(), count.into());
+        self.stream.row(cells);
+        if self.speaker != Some(sid) {
+            self.format.say(&format!("session {sid}:"));
+        }
+        self.speaker = Some(sid);
+        self.format.say(&format!("  … {count} runs lost"));
+        followed.headed = false;
+    }
+
+    fn died(&mut self, sid: Sid, followed: &mut Followed) {
+        let mut cells = vec![Value::Null; COLUMNS.len()];
+        (cells[0], cells[2]) = (sid.number().into(), "died".into());
+        self.stream.row(cells);
+        if self.speaker != Some(sid) {
+            self.format.say(&format!("session {sid}:"));
+        }
+        self.speaker = Some(sid);
+        self.format.say("  died while it waited");
+        (followed.waits, followed.headed) = (false, false);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

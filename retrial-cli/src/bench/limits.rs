@@ -1,0 +1,38 @@
+//! How many processes and threads the system lets us have.
+
+use std::fs;
+
+fn number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Threads that a process has room for: each has a stack and a signal stack, and each of these a guard page, and the
+/// program itself takes a few hundred mappings.
+pub fn threads() -> Option<u64> {
+    Some(number("/proc/sys/vm/max_map_count")?.saturating_sub(500) / 4)
+}
+
+/// The limits that there are, with their names, the lowest first.
+fn all() -> Vec<(String, u64)> {
+    let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let groups = cgroup
+        .lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .flat_map(|group| [format!("/sys/fs/cgroup{group}/pids.max"), format!("/sys/fs/cgroup/pids{group}/pids.max")]);
+    let files = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"].map(str::to_owned);
+    let mut limits: Vec<(String, u64)> =
+        files.into_iter().chain(groups).filter_map(|path| Some((path.clone(), number(&path)?))).collect();
+    let user = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let user =
+        user.lines().find_map(|line| line.strip_prefix("Max processes")?.split_whitespace().next()?.parse().ok());
+    limits.extend(user.map(|limit| ("ulimit -u".to_owned(), limit)));
+    limits.extend(threads().map(|threads| ("threads of a process by vm.max_map_count".to_owned(), threads)));
+    limits.sort_by_key(|(_, limit)| *limit);
+    limits
+}
+
+/// The limits in one line.
+pub fn line() -> String {
+    let parts: Vec<String> = all().into_iter().map(|(name, limit)| format!("{name} = {limit}")).collect();
+    parts.join(", ")
+}

@@ -1,0 +1,159 @@
+//! Processes and the memory they share with their parent: the `unsafe` of the bench.
+
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// Types of which zeroed bytes are a value, whoever else writes them meanwhile.
+///
+/// # Safety
+///
+/// Only atomics and arrays and `repr(C)` structs of these; nothing to drop.
+pub unsafe trait Zeroed: Sync {}
+
+/// Zeroed memory that this process shares with the processes it forks.
+#[derive(Debug)]
+pub struct Shared<T> {
+    base: *mut T,
+    count: usize,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: it gives `&T` only, and `Zeroed` types are `Sync`.
+unsafe impl<T: Zeroed> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Zeroed> Sync for Shared<T> {}
+
+impl<T: Zeroed> Shared<T> {
+    pub fn new(count: usize) -> io::Result<Self> {
+        let (len, protection) = (count * size_of::<T>(), libc::PROT_READ | libc::PROT_WRITE);
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base: base.cast(), count, owns: PhantomData })
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `new` mapped that many zeroed ones, page-aligned, and `drop` unmaps them.
+        unsafe { std::slice::from_raw_parts(self.base, self.count) }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: our mapping, in the length that `new` gave it; borrows of it borrow `self`.
+        unsafe { libc::munmap(self.base.cast(), self.count * size_of::<T>()) };
+    }
+}
+
+/// Processes that we forked. Killed and reaped when dropped; killed by the kernel when we die.
+#[derive(Debug, Default)]
+pub struct Crew {
+    pids: Vec<libc::pid_t>,
+}
+
+impl Crew {
+    pub fn len(&self) -> usize {
+        self.pids.len()
+    }
+
+    /// Forks a process that does `task` and ends. The caller has one thread only.
+    pub fn fork(&mut self, task: impl FnOnce()) -> io::Result<()> {
+        let parent = std::process::id();
+        // SAFETY: with one thread there is no lock that a thread missing in the child could hold.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                // Before the task can unwind into code of the parent, in builds where panics unwind.
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    if die_with(parent) {
+                        task();
+                    }
+                }));
+                // SAFETY: ends the child without running the parent's exit handlers or flushing its buffers.
+                unsafe { libc::_exit(i32::from(done.is_err())) }
+            }
+            pid => {
+                self.pids.push(pid);
+                Ok(())
+            }
+        }
+    }
+
+    /// Processor time that they have used so far.
+    pub fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.pids.iter().filter_map(|pid| cpu_ns(*pid)).sum())
+    }
+
+    /// Reaps those that have ended. Gives how many ended otherwise than by themselves.
+    pub fn reap(&mut self) -> usize {
+        let before = self.pids.len();
+        let mut well = 0;
+        self.pids.retain(|pid| match wait(*pid, libc::WNOHANG) {
+            Some(status) => {
+                well += usize::from(status == 0);
+                false
+            }
+            None => true,
+        });
+        before - self.pids.len() - well
+    }
+}
+
+/// Processor time that a child has used so far, in all its threads.
+fn cpu_ns(pid: libc::pid_t) -> Option<u64> {
+    let mut clock = 0;
+    // SAFETY: `clock` is writable.
+    if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    Some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for pid in &self.pids {
+            // SAFETY: a child of ours that was not reaped, so the number is still its own.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        for pid in &self.pids {
+            wait(*pid, 0);
+        }
+    }
+}
+
+/// Status of a child that has ended; `None` while it has not.
+fn wait(pid: libc::pid_t, flags: i32) -> Option<i32> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        let found = unsafe { libc::waitpid(pid, &raw mut status, flags) };
+        if found == pid {
+            return Some(status);
+        }
+        if found == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+            continue;
+        }
+        return (found == -1).then_some(0);
+    }
+}
+
+/// Has the kernel kill this process when its parent ends. Whether the parent is still there.
+fn die_with(parent: u32) -> bool {
+    // SAFETY: sets a property of this process, no memory.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    std::os::unix::process::parent_id() == parent
+}

@@ -1,0 +1,127 @@
+//! `show instance`, `types`, `locations` and `machine`.
+
+use crate::cmd::alerts::time;
+use crate::output::Table;
+use retrial::sys::{Clock, clock_ns, now_ns};
+use retrial::{Layout, Observer, P, Tables};
+use serde_json::Value;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+struct Rows(Table);
+
+impl Rows {
+    fn add(&mut self, name: &str, value: impl Into<Value>, unit: &str) {
+        self.0.row(vec![name.into(), value.into(), unit.into()]);
+    }
+}
+
+pub fn instance(observer: &Observer) -> Table {
+    let mut rows = Rows(Table::new(&["name", "value", "unit"]));
+    let capacity = observer.capacity();
+    let sessions = observer.sessions();
+    let dead = sessions.iter().filter(|s| s.dead).count();
+    let waiting = sessions.iter().filter(|s| !s.dead && s.wait.is_some()).count();
+    if let Some(at) = observer.address() {
+        rows.add("instance", at.to_string(), "");
+        rows.add("path", at.path().display().to_string(), "");
+        if let Ok(metadata) = std::fs::symlink_metadata(at.path()) {
+            rows.add("permissions", format!("{:04o}", metadata.mode() & 0o7777), "octal");
+            rows.add("owner", metadata.uid(), "user id");
+            rows.add("disk_used", metadata.blocks() * 512, "bytes");
+        }
+    }
+    rows.add("size", observer.len_bytes(), "bytes");
+    rows.add("format", format!("{:#018x}", Layout::fingerprint()), "");
+    rows.add("created", time(observer.created_ns()), "");
+    let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) / 1_000_000_000;
+    rows.add("age", age_s, "s");
+    rows.add("creator_pid", observer.creator_pid(), "");
+    rows.add("scheme", P::Scheme.format(observer.params(None).get(P::Scheme)), "");
+    rows.add("sessions_living", sessions.len() - dead, "");
+    rows.add("sessions_waiting", waiting, "");
+    rows.add("sessions_dead", dead, "");
+    rows.add("sessions_capacity", capacity.sessions, "");
+    rows.add("mutexes", observer.mutexes().len(), "");
+    rows.add("mutexes_capacity", capacity.mutexes, "");
+    rows.add("types", observer.types().len(), "");
+    rows.add("locations_capacity", capacity.locations, "");
+    rows.add("rows_capacity", capacity.rows, "per session");
+    rows.add("arena_used", observer.arena_used(), "bytes");
+    rows.add("arena_capacity", capacity.arena, "bytes");
+    rows.add("owner_deaths", observer.recoveries(), "");
+    rows.add("alerts", observer.alerts_written(), "");
+    rows.add("release", release(observer), "");
+    rows.add("poll", observer.poll_ns(), "ns");
+    rows.0
+}
+
+/// How a release finds out whether somebody is parked.
+fn release(tables: &Tables) -> &'static str {
+    if tables.has_barrier() { "one store; parking sessions do a barrier" } else { "store and fence" }
+}
+
+pub fn types(observer: &Observer) -> Table {
+    let mut table = Table::new(&["id", "name", "mutexes", "scheme", "own_parameters"]);
+    let mutexes = observer.mutexes();
+    for (id, name) in observer.types() {
+        let count = mutexes.iter().filter(|mutex| mutex.mutex_type == id).count();
+        let own: Vec<&str> =
+            P::ALL.iter().filter(|p| observer.param_set(**p, Some(id)).is_some()).map(|p| p.row().name).collect();
+        let scheme = P::Scheme.format(observer.params(Some(id)).get(P::Scheme));
+        table.row(vec![id.0.into(), name.into(), count.into(), scheme.into(), own.join(", ").into()]);
+    }
+    table
+}
+
+pub fn locations(observer: &Observer) -> Table {
+    let mut table = Table::new(&["id", "name"]);
+    for (id, name) in observer.locations() {
+        table.row(vec![id.0.into(), name.into()]);
+    }
+    table
+}
+
+pub fn machine(observer: &Observer) -> Table {
+    let mut rows = Rows(Table::new(&["name", "value", "unit"]));
+    let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    rows.add("processors", std::thread::available_parallelism().map_or(0, usize::from), "");
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).and_then(|line| line.split_once(':'));
+    rows.add("model", model.map_or("", |(_, model)| model.trim()), "");
+    rows.add("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "");
+    rows.add("kernel", read("/proc/sys/kernel/osrelease"), "");
+    rows.add("load_1min", read("/proc/loadavg").split(' ').next().and_then(|load| load.parse::<f64>().ok()), "");
+    rows.add("poll", observer.poll_ns(), "ns, at creation");
+    rows.add("release", release(observer), "");
+    rows.add(
+        "clock_read",
+        each(1000, || {
+            std::hint::black_box(now_ns());
+        }),
+        "us",
+    );
+    rows.add("yield", each(100, retrial::sys::yield_now), "us");
+    for (name, asked) in [
+        ("sleep_1us", Duration::from_micros(1)),
+        ("sleep_100us", Duration::from_micros(100)),
+        ("sleep_1ms", Duration::from_millis(1)),
+        ("sleep_10ms", Duration::from_millis(10)),
+    ] {
+        rows.add(name, each(5, || retrial::sys::sleep(asked)), "us");
+    }
+    rows.0
+}
+
+/// Median time of a call, in us.
+fn each(times: usize, call: impl Fn()) -> f64 {
+    let mut took: Vec<u64> = (0..times)
+        .map(|_| {
+            let start = now_ns();
+            call();
+            now_ns() - start
+        })
+        .collect();
+    took.sort_unstable();
+    took[times / 2] as f64 / 1e3
+}

@@ -1,0 +1,266 @@
+//! What a run came to: everything that a report says, computed once.
+
+use super::child::Finished;
+use super::machine::Machine;
+use super::sampler::{Cost, Observation, Seen};
+use super::symbols::Symbols;
+use retrial::{Counter, Derived, Figures, LocationId, MutexId, P, Params, Tables};
+use std::collections::{BTreeMap, HashMap};
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Outcome {
+    pub command: String,
+    pub finished: Finished,
+    pub elapsed_s: f64,
+    pub machine: Machine,
+    /// Share of the machine that was busy, with anybody's work.
+    pub machine_busy: Option<f64>,
+    pub instance: String,
+    pub kept: bool,
+    pub params: Params,
+    pub mutexes: Vec<Used>,
+    /// Gets of all mutexes.
+    pub gets: u64,
+    pub total: Figures,
+    pub events: Vec<Event>,
+    pub calls: Vec<Calls>,
+    pub alerts: Vec<String>,
+    pub recoveries: u64,
+    /// Sessions that live on in processes that the program left behind.
+    pub living: usize,
+    pub cost: Cost,
+    /// Why no lock was handled, when none was.
+    pub nothing: Option<String>,
+}
+
+/// A mutex that was used, with those that had its id before or after.
+#[derive(Debug)]
+pub struct Used {
+    pub id: MutexId,
+    pub name: String,
+    pub mutex_type: String,
+    pub pid: u32,
+    pub address: u64,
+    /// Module and offset of a static one.
+    variable: Option<String>,
+    pub gets: u64,
+    pub figures: Figures,
+    pub derived: Derived,
+    pub utilization: Option<f64>,
+    pub samples: u64,
+    /// Mean holding time, where the samples tell it.
+    pub holding_s: Option<f64>,
+    /// Where it was asked for when it was busy, most waited for first.
+    pub places: Vec<(String, Figures)>,
+}
+
+/// A row of the wait events.
+#[derive(Debug)]
+pub struct Event {
+    pub name: String,
+    pub figures: Figures,
+}
+
+/// Calls of one kind of pthread object.
+#[derive(Debug)]
+pub struct Calls {
+    pub kind: &'static str,
+    pub handled: u64,
+    pub fallback: u64,
+}
+
+/// The parts of the wait time, with their names.
+pub const PARTS: [(&str, Counter); 4] = [
+    ("spin", Counter::SpinNs),
+    ("yield", Counter::YieldNs),
+    ("slept", Counter::SleptNs),
+    ("oversleep", Counter::OverNs),
+];
+
+/// The parts of the wait time in tenths of a percent that add up to 1000, all 0 without waits.
+pub fn split(figures: &Figures) -> [u64; 4] {
+    let parts = PARTS.map(|(_, counter)| u128::from(figures.get(counter)));
+    let sum: u128 = parts.iter().sum();
+    if sum == 0 {
+        return [0; 4];
+    }
+    let mut tenths = parts.map(|part| u64::try_from(part * 1000 / sum).unwrap_or(0));
+    let mut by_rest = [0, 1, 2, 3];
+    by_rest.sort_by_key(|i| std::cmp::Reverse(parts[*i] * 1000 % sum));
+    let missing = 1000 - tenths.iter().sum::<u64>();
+    for i in by_rest.into_iter().take(usize::try_from(missing).unwrap_or(0)) {
+        tenths[i] += 1;
+    }
+    tenths
+}
+
+impl Outcome {
+    /// Whether the waits were for a processor rather than for a mutex: the machine was full and most of the wait time went
+    /// by in the run queue, be it after a yield or after a sleep had ended.
+    pub fn starved(&self) -> bool {
+        let yields = self.total.get(Counter::Yields);
+        let yield_ns = self.total.get(Counter::YieldNs);
+        // A yield to nobody takes below a microsecond.
+        let yielded = if yields > 0 && yield_ns / yields > 5_000 { yield_ns } else { 0 };
+        let queued = yielded + self.total.get(Counter::OverNs);
+        let waited: u64 = PARTS.iter().map(|(_, counter)| self.total.get(*counter)).sum();
+        waited > 0 && queued * 2 > waited && self.machine_busy.is_some_and(|busy| busy > 0.9)
+    }
+
+    pub fn used(&self) -> usize {
+        self.mutexes.iter().filter(|mutex| mutex.id.0 != 0).count()
+    }
+
+    pub fn contended(&self) -> usize {
+        self.mutexes.iter().filter(|mutex| mutex.id.0 != 0 && mutex.figures.get(Counter::Misses) > 0).count()
+    }
+
+    pub fn scheme(&self) -> String {
+        P::Scheme.format(self.params.get(P::Scheme))
+    }
+}
+
+/// The mutexes that were used, busiest first, with the events and totals.
+pub struct Summary {
+    pub mutexes: Vec<Used>,
+    pub events: Vec<Event>,
+    pub total: Figures,
+    pub gets: u64,
+}
+
+/// Puts together what the tables and the observer say.
+pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> Summary {
+    let mut total = Figures::default();
+    let mut by_mutex: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
+    let mut by_event: BTreeMap<(String, _), Figures> = BTreeMap::new();
+    // The latest of those that had an id last, so that it gives the name.
+    let mut seen: HashMap<MutexId, Vec<&Seen>> = HashMap::new();
+    for mutex in observation.mutexes.values() {
+        seen.entry(mutex.info.id).or_default().push(mutex);
+    }
+    let type_of = |id: MutexId| -> String {
+        let known = seen.get(&id).and_then(|all| all.last()).map(|seen| seen.info.mutex_type);
+        known.or_else(|| tables.mutex(id).map(|info| info.mutex_type)).map_or_else(String::new, |t| tables.type_name(t))
+    };
+    for (_, key, figures) in tables.figures() {
+        total.add(&figures);
+        let mutex = by_mutex.entry(key.mutex).or_default();
+        mutex.0.add(&figures);
+        mutex.1.entry(key.location).or_default().add(&figures);
+        let mutex_type = match type_of(key.mutex) {
+            unknown if unknown.is_empty() => "other".to_owned(),
+            known => known,
+        };
+        by_event.entry((key.event.name(&mutex_type), key.event)).or_default().add(&figures);
+    }
+    let mut symbols = Symbols::default();
+    let mut mutexes: Vec<Used> = Vec::new();
+    for (id, all) in &seen {
+        let (figures, locations) = by_mutex.remove(id).unwrap_or_default();
+        mutexes.push(used(tables, *id, all, figures, locations, elapsed_s));
+    }
+    // Mutexes that came and went between two looks, and what found no row of its own (id 0).
+    for (id, (figures, locations)) in by_mutex {
+        mutexes.push(used(tables, id, &[], figures, locations, elapsed_s));
+    }
+    mutexes.retain(|mutex| mutex.gets > 0 || mutex.figures.get(Counter::Misses) > 0);
+    // What found no row of its own is no mutex of its own, and comes last.
+    mutexes.sort_by_key(|m| {
+        std::cmp::Reverse((m.id.0 != 0, m.figures.get(Counter::WaitNs), m.figures.get(Counter::Misses), m.gets))
+    });
+    for mutex in mutexes.iter_mut().take(TOP) {
+        for (place, _) in &mut mutex.places {
+            *place = symbols.text(place);
+        }
+        mutex.name = match mutex.variable.as_deref() {
+            Some(variable) if mutex.name.is_empty() => symbols.variable(variable).unwrap_or_default(),
+            _ => symbols.text(&mutex.name),
+        };
+    }
+    // Sessions count the gets of all kinds; a mutex's own count has those by threads that had no session.
+    let gets = tables.session_gets().max(mutexes.iter().map(|mutex| mutex.gets).sum());
+    let mut events: Vec<Event> = by_event.into_iter().map(|((name, _), figures)| Event { name, figures }).collect();
+    events.sort_by_key(|event| {
+        std::cmp::Reverse((event.figures.get(Counter::WaitNs), event.figures.get(Counter::Misses)))
+    });
+    Summary { mutexes, events, total, gets }
+}
+
+/// Mutexes that a report shows one by one.
+pub const TOP: usize = 10;
+
+fn used(
+    tables: &Tables,
+    id: MutexId,
+    all: &[&Seen],
+    figures: Figures,
+    locations: BTreeMap<LocationId, Figures>,
+    elapsed_s: f64,
+) -> Used {
+    let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex(id));
+    let gets = all.iter().map(|seen| seen.gets).sum();
+    let (samples, held) = all.iter().fold((0, 0), |(samples, held), seen| (samples + seen.samples, held + seen.held));
+    let utilization = (samples > 0).then(|| held as f64 / samples as f64);
+    let sampled = all.iter().filter_map(|seen| Some((seen.while_sampled()?, seen.utilization()?)));
+    // Little's law over the time in which there were samples: busy seconds over gets.
+    let (busy_s, sampled_gets) = sampled
+        .fold((0.0, 0), |(busy, gets), ((more, seconds), utilization)| (busy + utilization * seconds, gets + more));
+    // Fewer say little.
+    let holding_s = (held >= 5 && sampled_gets > 0).then(|| busy_s / sampled_gets as f64);
+    let mut places: Vec<(String, Figures)> =
+        locations.into_iter().map(|(location, figures)| (tables.location_name(location), figures)).collect();
+    places.sort_by_key(|(_, figures)| std::cmp::Reverse((figures.get(Counter::WaitNs), figures.get(Counter::Misses))));
+    Used {
+        id,
+        name: info.as_ref().map_or_else(String::new, |info| info.name.clone()),
+        mutex_type: info.as_ref().map_or_else(String::new, |info| tables.type_name(info.mutex_type)),
+        pid: info.as_ref().map_or(0, |info| info.pid),
+        address: info.as_ref().map_or(0, |info| info.address),
+        variable: all.iter().find_map(|seen| seen.variable.clone()),
+        gets,
+        figures,
+        derived: Derived::new(gets, &figures, elapsed_s, utilization),
+        utilization,
+        samples,
+        holding_s,
+        places,
+    }
+}
+
+impl Used {
+    /// What a person calls it.
+    pub fn title(&self) -> String {
+        match (self.id.0, self.name.as_str()) {
+            (0, _) => "(without a row)".to_owned(),
+            (id, "") => format!("#{id}"),
+            (id, name) => format!("#{id} {name}"),
+        }
+    }
+
+    /// Where it was busy most.
+    pub fn place(&self) -> Option<&str> {
+        self.places.first().map(|(place, _)| place.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(parts: [u64; 4]) -> Figures {
+        let mut figures = Figures::default();
+        for ((_, counter), part) in PARTS.into_iter().zip(parts) {
+            figures.0[counter as usize] = part;
+        }
+        figures
+    }
+
+    #[test]
+    fn the_split_adds_up() {
+        assert_eq!(split(&figures([0; 4])), [0; 4]);
+        assert_eq!(split(&figures([1, 1, 1, 0])), [334, 333, 333, 0]);
+        assert_eq!(split(&figures([u64::MAX, u64::MAX, 0, 1])).iter().sum::<u64>(), 1000);
+        assert_eq!(split(&figures([7, 11, 13, 17])).iter().sum::<u64>(), 1000);
+    }
+}

@@ -1,0 +1,60 @@
+//! The machine that a program ran on, and how full it was.
+
+use serde_json::{Value, json};
+use std::fs;
+
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub cpu: String,
+    /// Processors that we may use.
+    pub cpus: usize,
+    pub kernel: String,
+}
+
+impl Machine {
+    pub fn here() -> Self {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            let line = info.lines().find(|line| line.starts_with(name))?;
+            line.split_once(':').map(|(_, value)| value.trim().to_owned())
+        };
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            cpu: field("model name").or_else(|| field("CPU part")).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: kernel.trim().to_owned(),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        format!("{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)
+    }
+
+    pub fn json(&self) -> Value {
+        json!({ "cpu": self.cpu, "cpus": self.cpus, "kernel": self.kernel })
+    }
+}
+
+/// Ticks of all processors so far: busy ones and all.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+impl Ticks {
+    pub fn now() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let ticks: Vec<u64> = stat.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guests are counted in user already.
+        let counted = ticks.get(..8)?;
+        let all: u64 = counted.iter().sum();
+        Some(Self { busy: all - counted[3] - counted[4], all })
+    }
+
+    /// Share of the machine's processors that were busy since then, with anybody's work.
+    pub fn busy_since(self, earlier: Self) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|ticks| *ticks > 0)?;
+        Some(self.busy.saturating_sub(earlier.busy) as f64 / all as f64)
+    }
+}

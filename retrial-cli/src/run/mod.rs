@@ -1,0 +1,13 @@
+//! What is behind `retrial run`: a program started on our mutexes, sampled from outside, and reported on.
+
+pub mod calls;
+pub mod child;
+pub mod figures;
+pub mod machine;
+pub mod preload;
+pub mod program;
+pub mod report;
+pub mod sampler;
+pub mod supervise;
+pub mod symbols;
+pub mod variables;

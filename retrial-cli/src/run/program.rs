@@ -1,0 +1,142 @@
+//! The program to run: where it is, and why its locks may be out of our reach.
+
+use object::elf::PT_INTERP;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Object, ObjectSection, ObjectSymbol};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Why a program cannot be started.
+#[derive(Debug)]
+pub enum Missing {
+    /// Nothing of this name: exit code 127, as of a shell.
+    NotFound,
+    /// There is something, but it cannot be executed: 126.
+    NotExecutable(PathBuf),
+}
+
+/// Looks a program up as `execvp` does.
+pub fn find(name: &OsStr) -> Result<PathBuf, Missing> {
+    if name.as_encoded_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return match fs::metadata(&path) {
+            Err(_) => Err(Missing::NotFound),
+            Ok(metadata) if is_executable(&metadata) => Ok(path),
+            Ok(_) => Err(Missing::NotExecutable(path)),
+        };
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut blocked = None;
+    for path in std::env::split_paths(&directories).map(|directory| directory.join(name)) {
+        match fs::metadata(&path) {
+            Ok(metadata) if is_executable(&metadata) => return Ok(path),
+            Ok(metadata) if metadata.is_file() => blocked = blocked.or(Some(path)),
+            _ => {}
+        }
+    }
+    Err(blocked.map_or(Missing::NotFound, Missing::NotExecutable))
+}
+
+fn is_executable(metadata: &fs::Metadata) -> bool {
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+}
+
+/// Why none of the program's locks was handled, as far as the file says.
+pub fn why_nothing(path: &Path) -> String {
+    let file = path.display();
+    if let Some(why) = loader_ignores(path) {
+        return why;
+    }
+    match interpreter(path) {
+        Some(interpreter) if Path::new(&interpreter).exists() => {
+            let why = loader_ignores(Path::new(&interpreter)).unwrap_or_else(|| of_elf(Path::new(&interpreter)));
+            format!("{file} is a script for {interpreter}: {why}")
+        }
+        _ => of_elf(path),
+    }
+}
+
+/// Set-user-ID programs are started in secure mode, in which the loader drops `LD_PRELOAD`.
+fn loader_ignores(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    let (mode, user) = (metadata.mode(), retrial::sys::euid());
+    let secure = mode & libc::S_ISUID != 0 && metadata.uid() != user || mode & libc::S_ISGID != 0 && user != 0;
+    secure.then(|| format!("{} is set-user-ID or set-group-ID: the loader preloads nothing into it", path.display()))
+}
+
+/// The interpreter in a script's first line; that of `/usr/bin/env` is looked up.
+fn interpreter(path: &Path) -> Option<String> {
+    let mut start = [0; 256];
+    let len = File::open(path).ok()?.read(&mut start).ok()?;
+    let line = start[..len].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line).into_owned();
+    let mut words = line.split_whitespace();
+    let first = words.next()?;
+    if !first.ends_with("/env") {
+        return Some(first.to_owned());
+    }
+    let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+    find(OsStr::new(name)).ok().map(|path| path.display().to_string())
+}
+
+fn of_elf(path: &Path) -> String {
+    let file = path.display();
+    let Ok(data) = fs::read(path) else { return format!("{file} cannot be read, so the reason is not known") };
+    let Ok(elf) = object::File::parse(&*data) else { return format!("{file} is not an ELF file") };
+    if !elf.is_64() || elf.architecture() != native() {
+        return format!("{file} is for {:?}, the preloaded library for {:?}", elf.architecture(), native());
+    }
+    let go = elf.section_by_name(".go.buildinfo").or_else(|| elf.section_by_name(".note.go.buildid")).is_some();
+    if go {
+        return format!("{file} is a Go program: it has locks of its own and calls none of pthread");
+    }
+    if !has_interpreter(&data) {
+        return format!("{file} is statically linked: nothing can be preloaded into it");
+    }
+    let calls = elf.dynamic_symbols().any(|symbol| {
+        symbol.is_undefined() && symbol.name().is_ok_and(|name| name.starts_with("pthread_") && name.contains("lock"))
+    });
+    let rust = elf
+        .section_by_name(".comment")
+        .and_then(|section| section.data().ok())
+        .is_some_and(|comment| comment.windows(5).any(|word| word == b"rustc"));
+    match (calls, rust) {
+        (false, true) => format!("{file} is a Rust program: std has locks of its own and calls none of pthread"),
+        (false, false) => format!("{file} itself calls no pthread lock, and no library of it did"),
+        (true, _) => format!("{file} can call pthread locks, but did not, or only in parts that were not preloaded"),
+    }
+}
+
+fn native() -> object::Architecture {
+    if cfg!(target_arch = "aarch64") { object::Architecture::Aarch64 } else { object::Architecture::X86_64 }
+}
+
+/// Whether the file asks for a dynamic loader.
+fn has_interpreter(data: &[u8]) -> bool {
+    let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(data) else { return false };
+    let Ok(endian) = header.endian() else { return false };
+    let Ok(segments) = header.program_headers(endian, data) else { return false };
+    segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_up_as_a_shell_does() {
+        assert!(find(OsStr::new("sh")).is_ok());
+        assert!(matches!(find(OsStr::new("no-such-program-here")), Err(Missing::NotFound)));
+        assert!(matches!(find(OsStr::new("/etc/passwd")), Err(Missing::NotExecutable(_))));
+    }
+
+    #[test]
+    fn our_own_test_binary_has_an_interpreter() {
+        let data = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(has_interpreter(&data));
+        assert!(!has_interpreter(b"no ELF"));
+    }
+}

@@ -1,0 +1,410 @@
+//! Samples the holders of private mutexes from outside, while the program runs.
+//!
+//! Nothing is recorded by who holds a mutex. A thread of ours reads the records of mutexes in the program's processes:
+//! a *census* of all of them now and then, for their gets, and between two of these many *samples* of those that are
+//! contended or used most, for their holders. It keeps its own cost below 1 % of a processor by doing less.
+
+use super::variables::Modules;
+use retrial::sys::{now_ns, thread_cpu_ns};
+use retrial::{Counter, MutexId, MutexInfo, Place, Tables, Word};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Bytes of a private mutex's record that are read.
+const RECORD: usize = 40;
+/// Records that one call reads.
+const BATCH: usize = 512;
+/// Records that one census reads; a larger table takes several.
+const CENSUS: usize = 4096;
+/// Mutexes whose holders are sampled each time.
+const OFTEN: usize = 24;
+/// Those whose holders are sampled now and then: a read costs about a microsecond for each.
+const SELDOM: usize = 104;
+/// Samples of the former for one of the latter.
+const NOW_AND_THEN: u64 = 8;
+/// The time from one look to the next is at least this many times what they cost: 0.8 % of a processor, so that what
+/// cannot be helped stays below 1 %.
+const TIMES_COST: u64 = 125;
+/// The same for the census alone.
+const TIMES_CENSUS: u64 = 250;
+const CENSUS_EVERY_NS: u64 = 100_000_000;
+const SAMPLE_EVERY_NS: u64 = 1_000_000;
+const LONGEST_PAUSE_NS: u64 = 50_000_000;
+
+/// A mutex, apart from others that have its id later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    pub id: MutexId,
+    pub pid: u32,
+    pub address: u64,
+}
+
+impl Identity {
+    pub const fn of(info: &MutexInfo) -> Self {
+        Self { id: info.id, pid: info.pid, address: info.address }
+    }
+}
+
+/// What was seen of a mutex.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub info: MutexInfo,
+    /// Gets at the latest look, of its record or noted in its entry.
+    pub gets: u64,
+    pub samples: u64,
+    pub held: u64,
+    /// Module and offset of a static one, looked up when it is first sampled.
+    pub variable: Option<String>,
+    /// When sampling began, and the gets then.
+    from: Option<(u64, u64)>,
+    /// The latest sample, and the gets then.
+    to: (u64, u64),
+}
+
+impl Seen {
+    fn new(info: MutexInfo) -> Self {
+        Self { gets: info.gets, info, samples: 0, held: 0, variable: None, from: None, to: (0, 0) }
+    }
+
+    /// Share of the samples with a holder.
+    pub fn utilization(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.held as f64 / self.samples as f64)
+    }
+
+    /// Gets and seconds between the first and the last sample.
+    pub fn while_sampled(&self) -> Option<(u64, f64)> {
+        let (from_ns, from_gets) = self.from?;
+        let (gets, ns) = (self.to.1.saturating_sub(from_gets), self.to.0.saturating_sub(from_ns));
+        (gets > 0 && ns > 0).then(|| (gets, ns as f64 / 1e9))
+    }
+}
+
+/// What the observer cost.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Cost {
+    pub cpu_ns: u64,
+    pub wall_ns: u64,
+    pub samples: u64,
+    pub records: u64,
+    /// Processes that may not be read.
+    pub refused: u64,
+}
+
+impl Cost {
+    /// Share of one processor.
+    pub fn share(&self) -> f64 {
+        if self.wall_ns == 0 { 0.0 } else { self.cpu_ns as f64 / self.wall_ns as f64 }
+    }
+
+    pub fn samples_per_s(&self) -> f64 {
+        if self.wall_ns == 0 { 0.0 } else { self.samples as f64 * 1e9 / self.wall_ns as f64 }
+    }
+}
+
+/// What was observed in the whole run.
+#[derive(Default, Debug)]
+pub struct Observation {
+    pub mutexes: HashMap<Identity, Seen>,
+    pub cost: Cost,
+}
+
+/// The fields of a private mutex's record that an observer needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Record {
+    word: Word,
+    kind: u32,
+    id: u32,
+    gets: u64,
+}
+
+impl Record {
+    fn parse(bytes: &[u8; RECORD]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let halves = |i: usize| {
+            let word = u64::from_ne_bytes(words[i]);
+            let (first, second) = (word as u32, (word >> 32) as u32);
+            if cfg!(target_endian = "little") { (first, second) } else { (second, first) }
+        };
+        let (kind, id) = halves(2);
+        Self { word: Word(u64::from_ne_bytes(words[0])), kind, id, gets: u64::from_ne_bytes(words[3]) }
+    }
+
+    /// Whether this is still the record of that mutex, not memory that has become something else.
+    const fn is_of(&self, id: MutexId) -> bool {
+        self.id == id.0 && self.kind & KIND_SHARED == 0
+    }
+}
+
+/// In the kind of a `pthread_mutex_t`: shared between processes, in glibc's own format.
+const KIND_SHARED: u32 = 0x80;
+
+/// Observes until `stop`. The caller unparks this thread after setting it.
+pub fn observe(tables: &Tables, stop: &AtomicBool) -> Observation {
+    let mut sampler = Sampler::new(tables);
+    std::thread::park_timeout(Duration::from_nanos(SAMPLE_EVERY_NS));
+    while !stop.load(Ordering::Acquire) {
+        let pause_ns = sampler.round();
+        std::thread::park_timeout(Duration::from_nanos(pause_ns));
+    }
+    sampler.finish()
+}
+
+struct Sampler<'t> {
+    tables: &'t Tables,
+    seen: HashMap<Identity, Seen>,
+    /// Those whose holders are sampled, by process: each time, and now and then.
+    often: Vec<(u32, Vec<Identity>)>,
+    seldom: Vec<(u32, Vec<Identity>)>,
+    /// Misses by mutex at the last census.
+    misses: HashMap<MutexId, u64>,
+    census_at_ns: u64,
+    census_every_ns: u64,
+    /// Where in the table the next census goes on.
+    next: usize,
+    started_ns: u64,
+    started_cpu_ns: u64,
+    cost: Cost,
+    random: u64,
+    buffer: Vec<[u8; RECORD]>,
+}
+
+impl<'t> Sampler<'t> {
+    fn new(tables: &'t Tables) -> Self {
+        let now = now_ns();
+        Self {
+            tables,
+            seen: HashMap::new(),
+            often: Vec::new(),
+            seldom: Vec::new(),
+            misses: HashMap::new(),
+            census_at_ns: now,
+            census_every_ns: SAMPLE_EVERY_NS,
+            next: 0,
+            started_ns: now,
+            started_cpu_ns: thread_cpu_ns(),
+            cost: Cost::default(),
+            random: now | 1,
+            buffer: vec![[0; RECORD]; BATCH],
+        }
+    }
+
+    /// One look at whatever is due. Returns the time to the next one, in ns.
+    fn round(&mut self) -> u64 {
+        if now_ns() >= self.census_at_ns {
+            let before = thread_cpu_ns();
+            self.census();
+            let cost = thread_cpu_ns() - before;
+            // A program that runs for a moment only is looked at too.
+            self.census_every_ns = (self.census_every_ns * 2).min(CENSUS_EVERY_NS);
+            self.census_at_ns = now_ns() + self.census_every_ns.max(cost * TIMES_CENSUS);
+        }
+        self.sample();
+        let cpu = thread_cpu_ns() - self.started_cpu_ns;
+        let elapsed = now_ns() - self.started_ns;
+        if self.often.is_empty() {
+            // Nothing to sample before the next census.
+            return self.census_at_ns.saturating_sub(now_ns()).clamp(SAMPLE_EVERY_NS, LONGEST_PAUSE_NS);
+        }
+        let affordable = (cpu * TIMES_COST).saturating_sub(elapsed);
+        // Uneven pauses, so that no rhythm of the program's is met at always the same point.
+        let pause = affordable.clamp(SAMPLE_EVERY_NS, LONGEST_PAUSE_NS);
+        pause / 2 + self.random_below(pause)
+    }
+
+    fn random_below(&mut self, limit: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % limit
+    }
+
+    fn sample(&mut self) {
+        if self.cost.samples.is_multiple_of(NOW_AND_THEN) {
+            let seldom = std::mem::take(&mut self.seldom);
+            self.seldom = self.sample_all(seldom);
+        }
+        let often = std::mem::take(&mut self.often);
+        self.often = self.sample_all(often);
+        self.cost.samples += u64::from(!self.often.is_empty());
+    }
+
+    fn sample_all(&mut self, chosen: Vec<(u32, Vec<Identity>)>) -> Vec<(u32, Vec<Identity>)> {
+        for (pid, identities) in &chosen {
+            self.read(*pid, identities, true);
+        }
+        chosen
+    }
+
+    /// Looks at the table, reads the gets of all mutexes, and chooses those to sample.
+    fn census(&mut self) {
+        let infos = self.tables.mutexes();
+        let before: HashMap<Identity, u64> = self.seen.iter().map(|(identity, seen)| (*identity, seen.gets)).collect();
+        let mut private = Vec::new();
+        for info in infos {
+            let identity = Identity::of(&info);
+            if info.place == Place::Process {
+                private.push(identity);
+            }
+            let seen = self.seen.entry(identity).or_insert_with(|| Seen::new(info.clone()));
+            seen.gets = seen.gets.max(info.gets);
+            seen.info = info;
+        }
+        let total = private.len();
+        if total > CENSUS {
+            private.rotate_left(self.next % total);
+            self.next = (self.next + CENSUS) % total;
+            private.truncate(CENSUS);
+        }
+        for (pid, identities) in by_process(&private) {
+            for batch in identities.chunks(BATCH) {
+                self.read(pid, batch, false);
+            }
+        }
+        let mut misses: HashMap<MutexId, u64> = HashMap::new();
+        for (_, key, figures) in self.tables.figures() {
+            *misses.entry(key.mutex).or_default() += figures.get(Counter::Misses);
+        }
+        let growth = |identity: &Identity| {
+            let missed = misses.get(&identity.id).copied().unwrap_or(0);
+            let missed = missed.saturating_sub(self.misses.get(&identity.id).copied().unwrap_or(0));
+            let got = self.seen.get(identity).map_or(0, |seen| seen.gets);
+            (missed, got.saturating_sub(before.get(identity).copied().unwrap_or(0)))
+        };
+        let mut contended: Vec<_> = private.iter().map(|identity| (growth(identity), *identity)).collect();
+        contended.sort_unstable_by_key(|(growth, _)| std::cmp::Reverse(*growth));
+        // Half of each choice for the most contended, half for those used most.
+        let mut choose = |count: usize| {
+            let mut chosen: Vec<Identity> = contended.drain(..contended.len().min(count / 2)).map(|(_, i)| i).collect();
+            let mut by_use: Vec<_> = contended.iter().map(|((_, got), identity)| (*got, *identity)).collect();
+            by_use.sort_unstable_by_key(|(got, _)| std::cmp::Reverse(*got));
+            chosen.extend(by_use.iter().take(count / 2).map(|(_, identity)| identity));
+            contended.retain(|(_, identity)| !chosen.contains(identity));
+            by_process(&chosen)
+        };
+        let (often, seldom) = (choose(OFTEN), choose(SELDOM));
+        (self.often, self.seldom) = (often, seldom);
+        self.find_variables();
+        self.misses = misses;
+    }
+
+    /// Finds out what the chosen ones are that have not been sampled before. A process's mappings are gone at its end.
+    fn find_variables(&mut self) {
+        for (pid, identities) in self.often.iter().chain(&self.seldom) {
+            let is_new = |identity: &&Identity| {
+                self.seen.get(identity).is_some_and(|seen| seen.samples == 0 && seen.variable.is_none())
+            };
+            let new: Vec<Identity> = identities.iter().filter(is_new).copied().collect();
+            if new.is_empty() {
+                continue;
+            }
+            let modules = Modules::of(*pid);
+            for identity in new {
+                if let Some(seen) = self.seen.get_mut(&identity) {
+                    seen.variable = modules.locate(identity.address);
+                }
+            }
+        }
+    }
+
+    /// Reads records of one process; a sample counts holders.
+    fn read(&mut self, pid: u32, identities: &[Identity], sample: bool) {
+        let mut left = identities;
+        while !left.is_empty() {
+            let batch = &left[..left.len().min(BATCH)];
+            let read = match read_process(pid, batch, &mut self.buffer) {
+                Ok(read) => read,
+                Err(libc::EFAULT) => 0,
+                Err(error) => {
+                    self.cost.refused += u64::from(error == libc::EPERM);
+                    return;
+                }
+            };
+            let now = now_ns();
+            for (identity, bytes) in batch.iter().zip(&self.buffer[..read]) {
+                let record = Record::parse(bytes);
+                let Some(seen) = self.seen.get_mut(identity).filter(|_| record.is_of(identity.id)) else { continue };
+                seen.gets = seen.gets.max(record.gets);
+                if sample {
+                    seen.samples += 1;
+                    seen.held += u64::from(record.word.kind().is_some());
+                    seen.from.get_or_insert((now, record.gets));
+                    seen.to = (now, record.gets);
+                }
+            }
+            self.cost.records += read as u64;
+            // What follows the last one that could be read is not there.
+            left = &left[(read + usize::from(read < batch.len())).min(left.len())..];
+        }
+    }
+
+    fn finish(mut self) -> Observation {
+        self.cost.cpu_ns = thread_cpu_ns() - self.started_cpu_ns;
+        self.cost.wall_ns = now_ns() - self.started_ns;
+        // The program has ended: its entries have what it noted then, and it may have left processes behind.
+        self.census();
+        Observation { mutexes: self.seen, cost: self.cost }
+    }
+}
+
+fn by_process(identities: &[Identity]) -> Vec<(u32, Vec<Identity>)> {
+    let mut all: HashMap<u32, Vec<Identity>> = HashMap::new();
+    for identity in identities {
+        all.entry(identity.pid).or_default().push(*identity);
+    }
+    all.into_iter().collect()
+}
+
+/// Reads one record for each identity from a process: how many, up to the first that cannot be read.
+fn read_process(pid: u32, identities: &[Identity], into: &mut [[u8; RECORD]]) -> Result<usize, i32> {
+    let count = identities.len().min(into.len());
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: count * RECORD };
+    let remote: Vec<libc::iovec> = identities[..count]
+        .iter()
+        .map(|identity| libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(usize::try_from(identity.address).unwrap_or(0)),
+            iov_len: RECORD,
+        })
+        .collect();
+    let pid = libc::pid_t::try_from(pid).map_err(|_| libc::ESRCH)?;
+    // SAFETY: `local` is all of `count` writable records; the kernel checks the addresses of the other process.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), count as libc::c_ulong, 0) };
+    match usize::try_from(read) {
+        Ok(bytes) => Ok(bytes / RECORD),
+        Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(word: u64, kind: u32, id: u32, gets: u64) -> [u64; 5] {
+        [word, 0, u64::from(id) << 32 | u64::from(kind), gets, 0]
+    }
+
+    fn identity(record: &[u64; 5], id: u32) -> Identity {
+        Identity { id: MutexId(id), pid: std::process::id(), address: record.as_ptr() as u64 }
+    }
+
+    #[test]
+    fn records_are_read_and_holes_are_left_out() {
+        let (held, free) = (record(5 << 32, 0, 1, 77), record(0, 0, 2, 8));
+        let hole = Identity { id: MutexId(3), pid: std::process::id(), address: 8 };
+        let mut buffer = vec![[0; RECORD]; 8];
+        let all = [identity(&held, 1), identity(&free, 2), hole, identity(&held, 1)];
+        assert_eq!(read_process(std::process::id(), &all, &mut buffer), Ok(2));
+        let (first, second) = (Record::parse(&buffer[0]), Record::parse(&buffer[1]));
+        assert!(first.word.kind().is_some() && first.is_of(MutexId(1)) && first.gets == 77);
+        assert!(second.word.kind().is_none() && !second.is_of(MutexId(1)) && second.gets == 8);
+        assert_eq!(read_process(std::process::id(), &all[2..], &mut buffer), Err(libc::EFAULT));
+    }
+
+    #[test]
+    fn a_mutex_in_glibcs_format_is_not_taken_for_ours() {
+        let shared = record(5 << 32, 0x80, 1, 0);
+        let mut buffer = vec![[0; RECORD]; 1];
+        assert_eq!(read_process(std::process::id(), &[identity(&shared, 1)], &mut buffer), Ok(1));
+        assert!(!Record::parse(&buffer[0]).is_of(MutexId(1)));
+    }
+}

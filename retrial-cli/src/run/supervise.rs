@@ -1,0 +1,269 @@
+//! One run: instance, program, observer, and what it came to.
+
+use super::child::Signals;
+use super::figures::{Outcome, TOP, summarize};
+use super::machine::{Machine, Ticks};
+use super::program::{self, Missing};
+use super::{calls, preload, sampler};
+use crate::instances::{address, create_error, param_error};
+use miette::{Report, miette};
+use retrial::wait::DEFAULT;
+use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, Tables};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What to run and how.
+#[derive(Debug, Default)]
+pub struct Options {
+    pub program: Vec<OsString>,
+    pub scheme: Option<String>,
+    pub settings: Vec<String>,
+    /// Name of the instance, one made from our process id otherwise.
+    pub instance: Option<String>,
+    pub sessions: u32,
+    pub keep: bool,
+    /// Standard input, ours otherwise.
+    pub stdin: Option<File>,
+}
+
+/// Why nothing was run, and the exit code that says so.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: u8,
+    pub report: Report,
+}
+
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        Self { code: 2, report }
+    }
+}
+
+/// Runs a program and waits for its end.
+pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure> {
+    let (name, arguments) = options.program.split_first().ok_or_else(|| miette!("no program to run"))?;
+    let path = program::find(name).map_err(|missing| not_started(name, &missing))?;
+    let settings = settings(options.scheme.as_deref(), &options.settings).map_err(|error| param_error(&error))?;
+    let library = preload::find()?;
+    let named = Named::create(&options)?;
+    for (p, value) in settings {
+        named.instance.set(p, None, value);
+    }
+    // The program may change its directory before it starts others.
+    let instance = std::path::absolute(named.address.path()).unwrap_or_else(|_| named.address.path().into());
+    let mut command = Command::new(&path);
+    command
+        .args(arguments)
+        .env("LD_PRELOAD", preload::list(&library))
+        .env("RETRIAL_INSTANCE", &instance)
+        .stdin(options.stdin.map_or_else(Stdio::inherit, Stdio::from));
+    set_name(&mut command, name);
+
+    let (ticks, started) = (Ticks::now(), Instant::now());
+    let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
+    let stop = AtomicBool::new(false);
+    let tables: &Tables = &named.instance;
+    let (finished, elapsed_s, observation) = std::thread::scope(|scope| {
+        let observer = scope.spawn(|| sampler::observe(tables, &stop));
+        let finished = signals.wait(pid);
+        let elapsed_s = started.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Release);
+        observer.thread().unpark();
+        (finished, elapsed_s, observer.join().unwrap_or_default())
+    });
+
+    let machine_busy = ticks.and_then(|before| Ticks::now()?.busy_since(before));
+    let summary = summarize(tables, &observation, elapsed_s);
+    let calls = calls::of(tables);
+    let nothing = summary.gets == 0 && summary.mutexes.is_empty() && calls.is_empty();
+    let nothing = nothing.then(|| program::why_nothing(&path));
+    Ok(Outcome {
+        command: shown(&options.program),
+        finished,
+        elapsed_s,
+        machine: Machine::here(),
+        machine_busy,
+        instance: named.address.to_string(),
+        kept: options.keep,
+        params: tables.params(None),
+        mutexes: summary.mutexes,
+        gets: summary.gets,
+        total: summary.total,
+        events: summary.events,
+        calls,
+        alerts: tables.alerts(0).into_iter().map(|(_, _, text)| text).take(TOP).collect(),
+        recoveries: tables.recoveries(),
+        living: tables.sessions().iter().filter(|session| !session.dead).count(),
+        cost: observation.cost,
+        nothing,
+    })
+}
+
+/// An instance whose name goes with this value, unless it is to be kept.
+struct Named {
+    instance: Instance,
+    address: Address,
+    keep: bool,
+}
+
+impl Named {
+    fn create(options: &Options) -> Result<Self, Report> {
+        let capacity = Capacity {
+            sessions: options.sessions,
+            mutexes: 65_536,
+            locations: 16_384,
+            rows: 256,
+            ..Capacity::default()
+        };
+        let base = format!("run-{}", std::process::id());
+        // A run that was killed by SIGKILL may have left the name of a process id that is now ours.
+        for attempt in 1.. {
+            let name = match (&options.instance, attempt) {
+                (Some(name), _) => name.clone(),
+                (None, 1) => base.clone(),
+                (None, n) => format!("{base}-{n}"),
+            };
+            let address = address(&name)?;
+            match Instance::create(&address, capacity, 0o600) {
+                Ok(instance) => return Ok(Self { instance, address, keep: options.keep }),
+                Err(CreateError::Exists(_)) if options.instance.is_none() && attempt < 100 => {}
+                Err(error) => return Err(create_error(error)),
+            }
+        }
+        unreachable!("the loop returns")
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if !self.keep {
+            // What the program left running keeps its mapping.
+            let _ = std::fs::remove_file(self.address.path());
+        }
+    }
+}
+
+/// The values to set, the scheme first, for some units depend on it.
+fn settings(scheme: Option<&str>, settings: &[String]) -> Result<Vec<(P, u64)>, ParamError> {
+    let mut parsed = Vec::new();
+    let mut in_force = DEFAULT;
+    let mut position = |value: u64| in_force = usize::try_from(value).unwrap_or(DEFAULT);
+    if let Some(name) = scheme {
+        let value = P::Scheme.parse(name, DEFAULT)?;
+        position(value);
+        parsed.push((P::Scheme, value));
+    }
+    let mut rest = Vec::new();
+    for setting in settings {
+        let (name, value) = setting.split_once('=').ok_or_else(|| ParamError::Form(setting.clone()))?;
+        match P::named(name.trim())? {
+            P::Scheme => {
+                let value = P::Scheme.parse(value.trim(), DEFAULT)?;
+                position(value);
+                parsed.push((P::Scheme, value));
+            }
+            p => rest.push((p, value.trim())),
+        }
+    }
+    for (p, value) in rest {
+        parsed.push((p, p.parse(value, in_force)?));
+    }
+    Ok(parsed)
+}
+
+/// The name that the program is called by, as a shell passes it.
+fn set_name(command: &mut Command, name: &OsStr) {
+    use std::os::unix::process::CommandExt;
+    command.arg0(name);
+}
+
+fn not_started(name: &OsStr, missing: &Missing) -> Failure {
+    let name = name.to_string_lossy();
+    match missing {
+        Missing::NotFound => {
+            let place = if name.contains('/') { "" } else { " in any directory of PATH" };
+            let report = miette!(
+                code = "retrial::run::not_found",
+                help = "retrial run -- sort --parallel=2 /etc/services",
+                "no program `{name}`{place}"
+            );
+            Failure { code: 127, report }
+        }
+        Missing::NotExecutable(path) => not_executable(path, "no file that may be executed"),
+    }
+}
+
+fn not_executable(path: &Path, why: &str) -> Failure {
+    let path = path.display();
+    let report = miette!(code = "retrial::run::not_executable", help = format!("ls -ld {path}"), "{path}: {why}");
+    Failure { code: 126, report }
+}
+
+/// What the kernel said to an existing executable.
+fn not_executed(path: &Path, error: &std::io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => not_executable(path, "its interpreter, or the loader it asks for, does not exist"),
+        Some(libc::ENOEXEC) => {
+            let report = miette!(
+                code = "retrial::run::format",
+                help = format!("retrial run -- sh {}", path.display()),
+                "{}: no program of this machine, and no script with a `#!` line",
+                path.display()
+            );
+            Failure { code: 126, report }
+        }
+        Some(libc::EAGAIN | libc::ENOMEM) => {
+            let report = miette!(
+                code = "retrial::run::resources",
+                help = "ulimit -a; free -m",
+                "no process for {}: {error}",
+                path.display()
+            );
+            Failure { code: 2, report }
+        }
+        _ => not_executable(path, &error.to_string()),
+    }
+}
+
+/// The command as one can type it again.
+fn shown(program: &[OsString]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let quoted = program.iter().map(|word| {
+        let word = word.to_string_lossy();
+        if !word.is_empty() && word.chars().all(plain) {
+            word.into_owned()
+        } else if word.chars().any(char::is_control) {
+            let escaped = word.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n").replace('\t', "\\t");
+            format!("$'{escaped}'")
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrial::wait::BACKOFF;
+
+    #[test]
+    fn a_unit_is_that_of_the_scheme_in_force() {
+        let text = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let late = settings(None, &text(&["mutex_wait_time=30cs", "mutex_wait_scheme=backoff"]));
+        assert_eq!(late, Ok(vec![(P::Scheme, BACKOFF as u64), (P::WaitTime, 30)]));
+        assert!(matches!(settings(Some("sleep"), &text(&["mutex_wait_time=30cs"])), Err(ParamError::Unit { .. })));
+        assert!(matches!(settings(Some("bogus"), &[]), Err(ParamError::Value { .. })));
+        assert!(matches!(settings(None, &text(&["mutex_wait_time"])), Err(ParamError::Form(_))));
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_can_be_typed() {
+        let words = ["sort", "a b", "", "it's", "two\nlines"].map(OsString::from);
+        assert_eq!(shown(&words), r"sort 'a b' '' 'it'\''s' $'two\nlines'");
+    }
+}

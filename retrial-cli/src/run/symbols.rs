@@ -1,0 +1,227 @@
+//! From `MODULE+0xOFFSET`, as the interposer names locations, to function, file and line.
+
+use addr2line::Loader;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol, SymbolKind};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a mutex was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the module's file.
+    pub module: String,
+    pub offset: u64,
+    pub function: Option<String>,
+    /// Bytes from the function's start.
+    pub into: u64,
+    /// File and line.
+    pub line: Option<String>,
+}
+
+impl Place {
+    /// `sortlines+0x4a (sort)`, `push (queue.c:12)`, `sort+0x1a2b`.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        match (&self.function, &self.line) {
+            (Some(function), Some(line)) => text = format!("{function} ({line})"),
+            (Some(function), None) => {
+                let _ = write!(text, "{function}+{:#x} ({})", self.into, self.module);
+            }
+            (None, Some(line)) => text.clone_from(line),
+            (None, None) => {
+                let _ = write!(text, "{}+{:#x}", self.module, self.offset);
+            }
+        }
+        text
+    }
+}
+
+/// A name for the addresses from its start to before its end.
+struct Symbol {
+    start: u64,
+    end: u64,
+    name: String,
+}
+
+struct Module {
+    /// What is to be added to an offset from where the file is mapped.
+    base: u64,
+    symbols: Vec<Symbol>,
+    variables: Vec<Symbol>,
+    lines: Option<Loader>,
+}
+
+/// Modules looked at so far.
+#[derive(Default)]
+pub struct Symbols {
+    modules: HashMap<PathBuf, Option<Module>>,
+}
+
+impl Symbols {
+    /// The place behind a location's name; `None` when it has not the form of an address.
+    pub fn place(&mut self, location: &str) -> Option<Place> {
+        let (path, offset) = location.rsplit_once("+0x")?;
+        let offset = u64::from_str_radix(offset, 16).ok()?;
+        let path = Path::new(path);
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let module = self.modules.entry(path.to_owned()).or_insert_with(|| Module::open(path));
+        let place = Place { module: name, offset, ..Place::default() };
+        Some(module.as_ref().map_or(place.clone(), |module| module.fill(place)))
+    }
+
+    /// The place as text, the location's own name where it is no address.
+    pub fn text(&mut self, location: &str) -> String {
+        self.place(location).map_or_else(|| location.to_owned(), |place| place.text())
+    }
+
+    /// The static variable at `MODULE+0xOFFSET`: `lock (memcached)`, `table+0x28 (sort)`; without symbols the offset.
+    pub fn variable(&mut self, location: &str) -> Option<String> {
+        let Place { module, offset, .. } = self.place(location)?;
+        let path = location.rsplit_once("+0x")?.0;
+        let known = self.modules.get(Path::new(path))?.as_ref()?;
+        let address = offset + known.base;
+        let symbol = known.variables.iter().find(|symbol| (symbol.start..symbol.end).contains(&address));
+        Some(match symbol {
+            Some(symbol) if symbol.start == address => format!("{} ({module})", demangled(&symbol.name)),
+            Some(symbol) => format!("{}+{:#x} ({module})", demangled(&symbol.name), address - symbol.start),
+            None => format!("{module}+{offset:#x}"),
+        })
+    }
+}
+
+impl Module {
+    fn open(path: &Path) -> Option<Self> {
+        let data = fs::read(path).ok()?;
+        let elf = object::File::parse(&*data).ok()?;
+        let debug = debug_file(&elf);
+        let mut symbols = symbols_of(&elf, SymbolKind::Text);
+        let mut variables = symbols_of(&elf, SymbolKind::Data);
+        if let Some(data) = debug.as_ref().and_then(|path| fs::read(path).ok())
+            && let Ok(elf) = object::File::parse(&*data)
+        {
+            symbols.extend(symbols_of(&elf, SymbolKind::Text));
+            variables.extend(symbols_of(&elf, SymbolKind::Data));
+        }
+        symbols.sort_by_key(|symbol| symbol.start);
+        let lines = Loader::new(debug.as_deref().unwrap_or(path)).ok();
+        Some(Self { base: base(&data), symbols, variables, lines })
+    }
+
+    fn fill(&self, mut place: Place) -> Place {
+        // The address is where the call returns to; the call is before it.
+        let probe = (place.offset + self.base).saturating_sub(1);
+        let after = self.symbols.partition_point(|symbol| symbol.start <= probe);
+        // Symbols may lie within others: the nearest few before the address are asked whether they have it.
+        if let Some(symbol) = self.symbols[..after].iter().rev().take(8).find(|symbol| probe < symbol.end) {
+            place.function = Some(demangled(&symbol.name));
+            place.into = probe + 1 - symbol.start;
+        }
+        if let Some((function, line)) = self.lines.as_ref().and_then(|lines| frame(lines, probe)) {
+            place.line = line;
+            if let Some(function) = function {
+                place.function = Some(function);
+            }
+        }
+        place
+    }
+}
+
+/// Function and line of an address: the innermost frame that is the program's own, for the calls of a mutex are inlined
+/// from the headers of a library.
+fn frame(lines: &Loader, probe: u64) -> Option<(Option<String>, Option<String>)> {
+    let mut frames = lines.find_frames(probe).ok()?;
+    let mut innermost = None;
+    while let Ok(Some(frame)) = frames.next() {
+        let function = frame.function.and_then(|function| function.demangle().ok().map(|name| short(&name)));
+        let path = frame.location.as_ref().and_then(|location| location.file).unwrap_or_default();
+        let file = path.rsplit('/').next().unwrap_or_default();
+        let line = frame.location.as_ref().and_then(|location| location.line);
+        let line = line.filter(|_| !file.is_empty()).map(|line| format!("{file}:{line}"));
+        if !path.starts_with("/usr/include/") && !path.contains("/include/c++/") {
+            return Some((function, line));
+        }
+        innermost.get_or_insert((function, line));
+    }
+    innermost
+}
+
+fn symbols_of(elf: &object::File<'_>, kind: SymbolKind) -> Vec<Symbol> {
+    let all = elf.symbols().chain(elf.dynamic_symbols());
+    all.filter(|symbol| symbol.is_definition() && symbol.kind() == kind && symbol.size() > 0)
+        .filter_map(|symbol| {
+            let name = symbol.name().ok()?.to_owned();
+            Some(Symbol { start: symbol.address(), end: symbol.address() + symbol.size(), name })
+        })
+        .collect()
+}
+
+/// The separate file of debug information of the same build, where distributions put it.
+fn debug_file(elf: &object::File<'_>) -> Option<PathBuf> {
+    let id = elf.build_id().ok()??;
+    let hex = id.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    let path = format!("/usr/lib/debug/.build-id/{}/{}.debug", hex.get(..2)?, hex.get(2..)?);
+    Some(PathBuf::from(path)).filter(|path| path.exists())
+}
+
+/// Address of the file's first loaded page, by its own reckoning: 0 but for programs at a fixed address.
+fn base(data: &[u8]) -> u64 {
+    let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(data) else { return 0 };
+    let Ok(endian) = header.endian() else { return 0 };
+    let Ok(segments) = header.program_headers(endian, data) else { return 0 };
+    let loaded = segments.iter().filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD);
+    loaded.map(|segment| segment.p_vaddr(endian) & !4095).min().unwrap_or(0)
+}
+
+fn demangled(name: &str) -> String {
+    let bare = name.split('@').next().unwrap_or(name);
+    short(&addr2line::demangle_auto(bare.into(), None))
+}
+
+/// A C++ or Rust name without its parameters and hash, so that it fits a column.
+fn short(name: &str) -> String {
+    let name = name.replace("(anonymous namespace)", "{anonymous}");
+    let name = name.split('(').next().unwrap_or_default();
+    let name = match name.rsplit_once("::h") {
+        Some((rest, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => rest,
+        _ => name,
+    };
+    if name.chars().count() > 60 { name.chars().take(59).chain(['…']).collect() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn known_function() -> u64 {
+        std::hint::black_box(7)
+    }
+
+    #[test]
+    fn an_address_in_this_test_has_its_function() {
+        assert_eq!(known_function(), 7);
+        let executable = std::env::current_exe().unwrap();
+        let address = known_function as *const () as u64;
+        // The first mapping of our own file is where the loader put it.
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.ends_with(executable.to_str().unwrap())).unwrap();
+        let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let location = format!("{}+{:#x}", executable.display(), address - start + 1);
+        let place = Symbols::default().place(&location).unwrap();
+        assert!(place.function.as_deref().is_some_and(|f| f.contains("known_function")), "{place:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_opened_keeps_its_offset() {
+        assert_eq!(Symbols::default().text("/no/such/lib.so+0x1a"), "lib.so+0x1a");
+        assert_eq!(Symbols::default().text("unknown"), "unknown");
+        assert_eq!(short("core::f::h0123456789abcdef"), "core::f");
+        assert_eq!(short("ns::f(int, char)"), "ns::f");
+    }
+}

@@ -1,0 +1,348 @@
+//! What an operator does: holds, kills, recovers, looks, sets, pokes.
+
+#![allow(missing_docs)]
+
+mod kit;
+
+use kit::{Running, Scratch, both, command, until};
+use retrial::{Sid, Word};
+use serde_json::Value;
+
+/// Starts a holder of `m` in a mode and kills it while it holds.
+fn killed(scratch: &Scratch, mode: &str) -> u32 {
+    let place = format!("place {mode}");
+    let holder = scratch.hold(&["m", "--create", "--mode", mode, "--location", &place]);
+    let pid = holder.pid();
+    assert_eq!(holder.signal(libc::SIGKILL).0, None);
+    pid
+}
+
+fn get(scratch: &Scratch, arguments: &[&str]) -> Value {
+    let rows = scratch.rows(&[&["hold", "m", "--for", "0s", "--wait", "60s"], arguments].concat());
+    assert_eq!(rows.len(), 1);
+    rows[0].clone()
+}
+
+#[test]
+fn a_killed_holder_of_x_lx_or_e_is_replaced_and_the_next_is_told() {
+    for mode in ["X", "LX", "E"] {
+        for next in ["S", "X", "LX", "E"] {
+            let scratch = Scratch::new();
+            let pid = killed(&scratch, mode);
+            let rows = scratch.rows(&["ps"]);
+            assert_eq!(rows.len(), 1, "{rows:?}");
+            assert_eq!((&rows[0]["state"], &rows[0]["pid"]), (&"DEAD".into(), &pid.into()));
+            assert_eq!(rows[0]["holds"], format!("m {mode}"));
+            let got = get(&scratch, &["--mode", next]);
+            assert_eq!(got["owner_died"], true, "{mode} then {next}: {got}");
+            assert_eq!(got["dead_mode"], mode);
+            assert_eq!(got["dead_location"], format!("place {mode}"));
+            assert_eq!(got["dead_sid"], 1);
+            // Poisoned until somebody says that the data are fine.
+            assert_eq!(scratch.word("m"), Word::FREE.with(Word::POISONED));
+            assert_eq!(get(&scratch, &["--mode", next])["owner_died"], true);
+            assert_eq!(get(&scratch, &["--mode", "X", "--consistent"])["consistent"], true);
+            assert_eq!(get(&scratch, &["--mode", next])["owner_died"], false);
+            assert_eq!(scratch.word("m"), Word::FREE);
+            assert!(scratch.rows(&["ps"]).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_waiter_is_told_of_the_holder_that_dies_while_it_waits() {
+    for scheme in retrial::wait::NAMES {
+        let scratch = Scratch::new();
+        scratch.run(&["set", &format!("mutex_wait_scheme={scheme}")]);
+        let holder = scratch.hold(&["m", "--create", "--mode", "LX", "--location", "here"]);
+        let mut waiter = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
+        waiter.until("Session 2 waits");
+        until("the wait", || scratch.rows(&["ps"]).iter().any(|row| row["state"] == "waiting"));
+        holder.signal(libc::SIGKILL);
+        waiter.until("Session 2 holds m in X");
+        let told = waiter.until("Owner died");
+        assert!(told.contains("session 1 held m in LX, got at here"), "{scheme}: {told}");
+        assert_eq!(waiter.end().0, Some(0));
+    }
+}
+
+#[test]
+fn a_killed_reader_is_silent_and_its_reference_alone_is_dropped() {
+    let scratch = Scratch::new();
+    let reader = scratch.hold(&["m", "--create", "--mode", "S"]);
+    killed(&scratch, "S");
+    assert_eq!(scratch.word("m").references(), 2);
+    let rows = scratch.rows(&["recover"]);
+    assert_eq!((rows.len(), &rows[0]["sid"], &rows[0]["given_back"]), (1, &2.into(), &1.into()), "{rows:?}");
+    assert_eq!(scratch.word("m").references(), 1);
+    // The living reader still keeps X out.
+    let busy = scratch.fail(&["hold", "m", "--mode", "X", "--wait", "0s"]);
+    assert!(busy.contains("S by 1") && busy.contains("session 1 S"), "{busy}");
+    assert_eq!(reader.signal(libc::SIGINT).0, Some(0));
+    let got = get(&scratch, &["--mode", "X"]);
+    assert_eq!(got["owner_died"], false);
+    assert_eq!(scratch.word("m"), Word::FREE);
+}
+
+#[test]
+fn a_waiter_for_x_outlives_dead_readers() {
+    let scratch = Scratch::new();
+    killed(&scratch, "S");
+    killed(&scratch, "S");
+    // The second took the first one's slot or its own: either way nothing is left over.
+    let got = get(&scratch, &["--mode", "X"]);
+    assert_eq!(got["owner_died"], false);
+    assert_eq!(scratch.word("m"), Word::FREE);
+}
+
+#[test]
+fn recover_gives_back_without_a_waiter_and_clear_poison_ends_it() {
+    for mode in ["X", "LX", "E"] {
+        let scratch = Scratch::new();
+        killed(&scratch, mode);
+        let text = scratch.run(&["recover", "--session", "1"]);
+        assert!(text.contains("recovered") && text.contains("--clear-poison m"), "{text}");
+        assert!(scratch.rows(&["ps"]).is_empty());
+        let row = &scratch.rows(&["show", "mutexes", "m"])[0];
+        assert_eq!((&row["poisoned"], &row["word"]), (&true.into(), &"free, poisoned".into()));
+        assert_eq!(row["last_death"], format!("session 1 in {mode} at place {mode}"));
+        let row = &scratch.rows(&["recover", "--clear-poison", "m"])[0];
+        assert_eq!((&row["was_poisoned"], &row["dead_mode"]), (&true.into(), &mode.into()));
+        assert_eq!(scratch.word("m"), Word::FREE);
+        assert!(scratch.run(&["recover", "--clear-poison", "m"]).contains("was not poisoned"));
+        assert!(scratch.run(&["recover"]).contains("No dead sessions"));
+        assert!(scratch.run(&["alerts"]).contains(&format!("held m in {mode} from place {mode}")));
+    }
+}
+
+#[test]
+fn a_living_session_is_not_recovered() {
+    let scratch = Scratch::new();
+    let holder = scratch.hold(&["m", "--create"]);
+    let error = scratch.fail(&["recover", "--session", "1"]);
+    assert!(error.contains("session 1 lives") && error.contains("expected the SID of a dead one"), "{error}");
+    let error = scratch.fail(&["recover", "--session", "7"]);
+    assert!(error.contains("no session 7"), "{error}");
+    assert_eq!(scratch.word("m").sid(), Sid::new(1));
+    drop(holder);
+}
+
+#[test]
+fn ctrl_c_ends_a_hold_and_a_wait_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let holder = scratch.hold(&["m", "--create", "--mode", "S"]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "X"]);
+    waiter.until("Session 2 waits");
+    let (code, said) = waiter.signal(libc::SIGINT);
+    assert_eq!(code, Some(130));
+    assert!(said.contains("given up"), "{said}");
+    assert_eq!(scratch.rows(&["ps"]).len(), 1);
+    let (code, said) = holder.signal(libc::SIGINT);
+    assert_eq!(code, Some(0));
+    assert!(said.contains("released m"), "{said}");
+    assert!(scratch.rows(&["ps"]).is_empty());
+    assert_eq!(scratch.word("m"), Word::FREE);
+}
+
+#[test]
+fn ps_says_who_waits_for_whom() {
+    let scratch = Scratch::new();
+    let _holder = scratch.hold(&["m", "--create", "--mode", "X"]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "S"]);
+    waiter.until("Session 2 waits");
+    until("the wait", || scratch.rows(&["ps"])[1]["state"] == "waiting");
+    let rows = scratch.rows(&["ps"]);
+    assert_eq!((&rows[0]["sid"], &rows[0]["holds"], &rows[0]["state"]), (&1.into(), &"m X".into(), &"running".into()));
+    assert_eq!((&rows[1]["sid"], &rows[1]["holds"]), (&2.into(), &"".into()));
+    assert_eq!(rows[1]["waits_for"], "cursor: pin S wait on X");
+    assert_eq!((&rows[1]["mutex"], &rows[1]["held_by"]), (&"m".into(), &"1 X".into()));
+    assert_eq!((&rows[1]["name"], &rows[1]["action"]), (&"hold".into(), &"S m".into()));
+    assert!(rows[1]["waited_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_trace_prints_runs_and_says_what_it_waits_for() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "mutex_wait_scheme=1"]);
+    let holder = scratch.hold(&["m", "--create", "--mode", "X"]);
+    let trace = scratch.start(&["trace", "--until-idle", "--session", "2", "--mutex", "m"]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
+    waiter.until("Session 2 waits");
+    let observer = scratch.observer();
+    until("sleeps", || observer.event(Sid::new(2), 3).is_some_and(|run| run.count > 9));
+    holder.signal(libc::SIGTERM);
+    waiter.end();
+    let (code, text) = trace.end();
+    assert_eq!(code, Some(0));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "session 2 waits for cursor: pin S wait on X on \"m\" held by session 1, at retrial hold");
+    assert_eq!(lines[1], "  yield()");
+    assert!(lines[2].starts_with("  sleep timeout=1 ms, actual ") && lines[2].contains(" call repeated "), "{text}");
+    assert!(lines[3].starts_with("  got S after ") && lines.len() == 4, "{text}");
+}
+
+#[test]
+fn a_trace_ends_with_the_run_that_is_open() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "mutex_wait_scheme=10g"]);
+    let _holder = scratch.hold(&["m", "--create", "--mode", "X"]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "X"]);
+    waiter.until("Session 2 waits");
+    until("yields", || scratch.observer().event(Sid::new(2), 2).is_some());
+    let text = scratch.run(&["trace", "--for", "50ms", "--json"]);
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = rows.iter().map(|row| row["what"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["began", "yield"], "{text}");
+    // A waiter that dies ends its wait.
+    let mut trace = scratch.start(&["trace", "--until-idle"]);
+    trace.until("session 2 waits for cursor: pin X");
+    waiter.signal(libc::SIGKILL);
+    trace.until("died while it waited");
+    assert_eq!(trace.end().0, Some(0));
+}
+
+#[test]
+fn the_type_in_use_under_adaptive_is_shown() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "--type", "Cursor Pin", "mutex_wait_scheme=adaptive"]);
+    let holder = scratch.hold(&["m", "--create"]);
+    assert_eq!(scratch.rows(&["show", "mutexes"])[0]["scheme"], "ADAPTIVE (YDB)");
+    // A threshold of nothing, a check at every get: one queued session switches it.
+    scratch.run(&[
+        "set",
+        "adaptive_check_every=1",
+        "adaptive_ydb_threshold=0",
+        "adaptive_streak=1",
+        "adaptive_pthread_threshold=0",
+    ]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
+    waiter.until("Session 2 waits");
+    until("a park", || scratch.rows(&["show", "mutexes"])[0]["sleeps"].as_u64().unwrap() > 128);
+    holder.signal(libc::SIGTERM);
+    waiter.end();
+    assert_eq!(scratch.rows(&["show", "mutexes"])[0]["scheme"], "ADAPTIVE (PTHREAD)");
+}
+
+#[test]
+fn of_two_creators_one_wins_and_the_other_is_told() {
+    for _ in 0..20 {
+        let scratch = Scratch::unborn();
+        let mut both_at_once: Vec<Running> =
+            (0..2).map(|_| Running::new(&mut command(&["create", &scratch.name]))).collect();
+        let mut codes: Vec<_> = both_at_once.drain(..).map(|creator| creator.end().0.unwrap()).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 2]);
+        let error = kit::failed(&command(&["create", &scratch.name]).output().unwrap());
+        assert!(
+            error.contains("exists") && error.contains("expected a new name") && error.contains("help:"),
+            "{error}"
+        );
+        assert!(scratch.rows(&["ps"]).is_empty());
+    }
+}
+
+#[test]
+fn a_poked_mutex_is_busy_as_the_source_has_it() {
+    let scratch = Scratch::new();
+    scratch.run(&["hold", "m", "--create", "--mode", "X", "--for", "0s"]);
+    let refused = scratch.fail(&["poke", "m", "0x0000000100000001"]);
+    assert!(refused.contains("no terminal") && refused.contains("--yes"), "{refused}");
+    assert_eq!(scratch.word("m"), Word::FREE);
+    let rows = scratch.rows(&["poke", "m", "0x0000000100000001", "--yes"]);
+    assert_eq!((&rows[0]["when"], &rows[0]["value"]), (&"BEFORE".into(), &"0x0000000000000000".into()));
+    assert_eq!((&rows[1]["when"], &rows[1]["value"]), (&"AFTER".into(), &"0x0000000100000001".into()));
+    let peeked = scratch.rows(&["peek", "m"]);
+    assert_eq!((peeked.len(), &peeked[0]["value"]), (5, &"0x0000000100000001".into()));
+    assert_eq!((&peeked[0]["field"], &peeked[0]["meaning"]), (&"m: word".into(), &"sid 1 E, 1 references".into()));
+    assert_eq!(peeked[3]["meaning"], "1");
+    // By address it is the same word.
+    let address = peeked[0]["address"].as_str().unwrap();
+    assert_eq!(scratch.rows(&["peek", address])[0]["value"], "0x0000000100000001");
+    let busy = scratch.fail(&["hold", "m", "--mode", "S", "--wait", "20ms"]);
+    assert!(busy.contains("sid 1 E, 1 references"), "{busy}");
+    scratch.run(&["poke", address, "0", "-y"]);
+    assert_eq!(get(&scratch, &["--mode", "X"])["owner_died"], false);
+}
+
+#[test]
+fn set_prints_old_and_new_with_the_unit_in_force() {
+    let scratch = Scratch::new();
+    let rows = scratch.rows(&["set", "mutex_wait_time=30cs", "mutex_wait_scheme=2"]);
+    assert_eq!((&rows[0]["old"], &rows[0]["new"]), (&"orbit".into(), &"backoff".into()));
+    assert_eq!((&rows[1]["old"], &rows[1]["new"], &rows[1]["unit"]), (&"1".into(), &"30".into(), &"cs".into()));
+    let text = scratch.run(&["set", "mutex_wait_scheme=1"]);
+    assert!(text.contains("mutex_wait_time is 30 ms in scheme 1 (sleep)"), "{text}");
+    scratch.run(&["set", "--type", "Library Cache", "mutex_wait_scheme=backoff"]);
+    let units = |arguments: &[&str]| scratch.rows(&[&["show", "params", "mutex_wait_time"], arguments].concat());
+    assert_eq!((&units(&[])[0]["unit"], &units(&[])[0]["set_for"]), (&"ms".into(), &"instance".into()));
+    assert_eq!(units(&["--type", "Library Cache"])[0]["unit"], "cs");
+    let text = scratch.run(&["show", "params", "mutex_wait_time", "--type", "Library Cache"]);
+    assert!(text.contains("scheme in force for type Library Cache is backoff, its value is in cs"), "{text}");
+    let rows = scratch.rows(&["show", "params", "mutex_wait_scheme"]);
+    let set_for: Vec<_> = rows.iter().map(|row| row["set_for"].as_str().unwrap()).collect();
+    assert_eq!(set_for, ["instance", "type Library Cache"]);
+    let text = scratch.run(&["set", "mutex_wait_scheme=0"]);
+    assert!(text.contains("type Library Cache has its own mutex_wait_scheme: backoff"), "{text}");
+    scratch.run(&["set", "--type", "Library Cache", "--unset", "mutex_wait_scheme"]);
+    assert_eq!(scratch.rows(&["show", "params", "mutex_wait_scheme"]).len(), 1);
+    scratch.run(&["set", "--unset", "mutex_wait_scheme", "--unset", "mutex_wait_time"]);
+    assert!(scratch.rows(&["show", "params"]).iter().all(|row| row["value"] == row["default"]));
+}
+
+#[test]
+fn every_view_is_text_json_and_csv() {
+    let scratch = Scratch::new();
+    let holder = scratch.hold(&["m", "--create", "--mode", "X"]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "S"]);
+    waiter.until("Session 2 waits");
+    until("a step", || scratch.rows(&["show", "sleeps"]).len() == 1);
+    holder.signal(libc::SIGTERM);
+    waiter.until(" holds ");
+    for view in ["instance", "params", "mutexes", "types", "locations", "events", "sleeps", "history", "machine"] {
+        let rows = scratch.rows(&["show", view]);
+        assert!(!rows.is_empty(), "{view}");
+        let csv = scratch.run(&["show", view, "--csv"]);
+        let columns: Vec<_> = rows[0].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(csv.lines().next().unwrap(), columns.join(","), "{view}");
+        assert_eq!(csv.lines().count(), rows.len() + 1, "{view}");
+        assert!(!scratch.run(&["show", view]).is_empty());
+    }
+    let text = scratch.run(&["show", "sleeps"]);
+    assert!(text.starts_with("Mutex Type") && text.contains("Wait Time (ms)") && text.contains("Cursor Pin"), "{text}");
+    let event = &scratch.rows(&["show", "events"])[0];
+    assert_eq!((&event["event"], &event["waits"]), (&"cursor: pin S wait on X".into(), &1.into()));
+    let parts = ["spin_pct", "yield_pct", "slept_pct", "over_pct"].map(|part| event[part].as_f64().unwrap());
+    assert!((parts.iter().sum::<f64>() - 100.0).abs() < 1e-6, "{event}");
+    let past = &scratch.rows(&["show", "history"])[0];
+    assert_eq!((&past["requesting_session"], &past["blocking_session"]), (&2.into(), &1.into()));
+    assert_eq!(both(&command(&["list", "--json"]).output().unwrap()).matches(&scratch.name).count(), 1);
+}
+
+#[test]
+fn a_long_wait_is_written_to_the_alert_log() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "alert_threshold=1", "mutex_wait_scheme=1"]);
+    let _holder = scratch.hold(&["m", "--create"]);
+    let mut follow = scratch.start(&["alerts", "--follow"]);
+    let mut waiter = scratch.start(&["hold", "m", "--mode", "X"]);
+    waiter.until("Session 2 waits");
+    let alert = follow.until("session 2 has waited");
+    assert!(alert.contains("for X in m at retrial hold; held by session 1"), "{alert}");
+    let rows = scratch.rows(&["alerts"]);
+    assert_eq!((rows.len(), &rows[0]["number"]), (1, &1.into()));
+    assert!(scratch.rows(&["alerts", "--after", "1"]).is_empty());
+    assert_eq!(follow.signal(libc::SIGINT).0, Some(0));
+}
+
+#[test]
+fn an_instance_in_use_is_removed_by_force_only() {
+    let scratch = Scratch::new();
+    let holder = scratch.hold(&["m", "--create"]);
+    let refused = kit::failed(&command(&["rm", &scratch.name]).output().unwrap());
+    assert!(refused.contains("1 living session") && refused.contains("expected none") && refused.contains("--force"));
+    assert!(scratch.path().exists());
+    assert!(command(&["rm", &scratch.name, "--force"]).output().unwrap().status.success());
+    assert!(!scratch.path().exists());
+    // Who was in it goes on.
+    assert_eq!(holder.signal(libc::SIGINT).0, Some(0));
+}

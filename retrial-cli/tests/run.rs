@@ -1,0 +1,328 @@
+//! `retrial run`, by its executable and on real programs.
+
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
+
+/// The library to preload: the one that the environment names, or built by cargo as the executable under test was.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        if let Some(library) = std::env::var_os("RETRIAL_PRELOAD_LIBRARY") {
+            return library.into();
+        }
+        let profile = Path::new(RETRIAL).parent().unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "retrial-preload", "--target-dir"]).arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "retrial-preload builds");
+        profile.join("libretrial_preload.so")
+    })
+}
+
+/// `retrial run` with these arguments.
+fn retrial_run(arguments: &[&str]) -> Command {
+    let mut command = Command::new(RETRIAL);
+    command.arg("run").args(arguments).env("RETRIAL_PRELOAD_LIBRARY", library()).env_remove("LD_PRELOAD");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    retrial_run(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Standard error without the line breaks that fit it to a terminal.
+fn flat(output: &Output) -> String {
+    stderr(output).replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A directory of the test's own, removed with this value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("retrial-run-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Compiles a C program; `None` when the compiler cannot with these options.
+    fn compile(&self, source: &str, options: &[&str]) -> Option<String> {
+        let (file, program) = (self.path("program.c"), self.path("program"));
+        fs::write(&file, source).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-g", "-O1", "-pthread", "-o", &program, &file]).args(options).stderr(Stdio::null());
+        compiler.status().expect("a C compiler").success().then_some(program)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs with a JSON report and reads it.
+fn report(scratch: &Scratch, options: &[&str], program: &[&str]) -> Value {
+    let file = scratch.path("report.json");
+    let output = run(&[options, &["--report", &file, "--"], program].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// An instance name that no other test has.
+fn unused_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-run-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn exists(instance: &str) -> bool {
+    Path::new("/dev/shm").join(format!("retrial.{instance}")).exists()
+}
+
+/// Four threads get one mutex in `bump`, and leave the processor while they hold it.
+const CONTENDED: &str = r"
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static long counter;
+__attribute__((noinline)) void bump(void) {
+    struct timespec time = { 0, 100000 };
+    pthread_mutex_lock(&mutex);
+    counter++;
+    nanosleep(&time, 0);
+    pthread_mutex_unlock(&mutex);
+}
+static void *work(void *unused) {
+    for (int i = 0; i < 500; i++) bump();
+    return unused;
+}
+int main(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return counter != 2000;
+}
+";
+
+/// One thread gets one mutex 1000 times.
+const UNCONTENDED: &str = r"
+#include <pthread.h>
+int main(void) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    for (int i = 0; i < 1000; i++) { pthread_mutex_lock(&mutex); pthread_mutex_unlock(&mutex); }
+    return 0;
+}
+";
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    for code in [0, 1, 7, 255] {
+        let output = run(&["--", "sh", "-c", &format!("exit {code}")]);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_program_killed_by_a_signal_has_us_die_of_it() {
+    for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGABRT, libc::SIGSEGV] {
+        let output = run(&["--", "sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!(output.status.signal(), Some(signal), "{}", stderr(&output));
+        assert!(stderr(&output).contains(&format!("killed by signal {signal}")), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_signal_to_us_is_passed_on_and_the_instance_is_removed() {
+    let name = unused_name();
+    let script = "trap 'kill $!; exit 42' TERM; sleep 1000 & echo ready; wait";
+    let mut child =
+        retrial_run(&["--instance", &name, "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    assert!(exists(&name));
+    // SAFETY: our own child, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), libc::SIGTERM) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+    assert!(!exists(&name));
+}
+
+#[test]
+fn no_program_is_127_and_no_executable_126() {
+    let missing = run(&["--", "no-such-program-anywhere"]);
+    assert_eq!(missing.status.code(), Some(127));
+    assert!(flat(&missing).contains("no program `no-such-program-anywhere`"), "{}", stderr(&missing));
+    let blocked = run(&["--", "/etc/passwd"]);
+    assert_eq!(blocked.status.code(), Some(126));
+    assert!(flat(&blocked).contains("/etc/passwd: no file that may be executed"), "{}", stderr(&blocked));
+    let scratch = Scratch::new();
+    let script = scratch.path("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    assert!(Command::new("chmod").args(["+x", &script]).status().unwrap().success());
+    let dangling = run(&["--", &script]);
+    assert_eq!(dangling.status.code(), Some(126));
+    assert!(flat(&dangling).contains("its interpreter"), "{}", stderr(&dangling));
+}
+
+#[test]
+fn bad_settings_run_nothing_and_say_what_is_expected() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["--scheme", "backof"], "value `backof` of mutex_wait_scheme, expected one of yield, sleep, backoff"),
+        (&["--set", "mutex_spin_cnt=1"], "no parameter `mutex_spin_cnt`, "),
+        (&["--set", "mutex_spin_count"], "setting `mutex_spin_count`, expected NAME=VALUE"),
+        (&["--scheme", "sleep", "--set", "mutex_wait_time=30cs"], "unit `cs` of mutex_wait_time, expected ms"),
+        (&["--set", "mutex_spin_count=-1"], "value `-1` of mutex_spin_count, expected a whole number from 0 to"),
+        (&["--instance", "x y"], "retrial::instance::name"),
+        (&["--report", "/no/such/directory/report.json"], "report /no/such/directory/report.json"),
+    ];
+    for (options, expected) in cases {
+        let output = run(&[options, &["--", "echo", "ran"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(flat(&output).contains(expected), "{options:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{options:?} ran the program");
+    }
+    let good = run(&["--scheme", "backoff", "--set", "mutex_wait_time=30cs", "--", "true"]);
+    assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
+}
+
+#[test]
+fn a_missing_library_is_named_with_the_command_that_builds_it() {
+    let output = retrial_run(&["--", "true"]).env("RETRIAL_PRELOAD_LIBRARY", "/no/such.so").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(flat(&output).contains("cargo build --release -p retrial-preload"), "{}", stderr(&output));
+}
+
+#[test]
+fn standard_output_is_the_programs_alone() {
+    let scratch = Scratch::new();
+    let (file, temporary) = (scratch.path("text"), scratch.path("."));
+    let mut text = String::new();
+    let mut random: u64 = 1;
+    for _ in 0..200_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        writeln!(text, "{random:x}").unwrap();
+    }
+    fs::write(&file, text).unwrap();
+    let program = ["sort", "--parallel=4", "-T", &temporary, &file];
+    let plain = Command::new(program[0]).args(&program[1..]).output().unwrap();
+    let ours = run(&[&["--"], &program[..]].concat());
+    assert_eq!(ours.status.code(), Some(0), "{}", stderr(&ours));
+    assert!(plain.stdout == ours.stdout, "the same bytes");
+    assert!(stderr(&ours).contains("Next: "), "{}", stderr(&ours));
+}
+
+#[test]
+fn what_follows_the_program_is_the_programs() {
+    for arguments in [&["--", "echo", "--json", "--", "-x"][..], &["echo", "--json", "--", "-x"]] {
+        let output = run(arguments);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "--json -- -x\n");
+        assert!(stderr(&output).contains("Next: "), "a report in text");
+    }
+}
+
+#[test]
+fn an_instance_is_kept_only_when_asked_for() {
+    let name = unused_name();
+    assert!(run(&["--instance", &name, "--", "true"]).status.success());
+    assert!(!exists(&name));
+    let kept = run(&["--instance", &name, "--keep", "--", "true"]);
+    assert!(exists(&name), "{}", stderr(&kept));
+    let again = run(&["--instance", &name, "--", "echo", "ran"]);
+    assert_eq!((again.status.code(), again.stdout.len()), (Some(2), 0));
+    assert!(exists(&name), "what was there is left as it was");
+    assert!(Command::new(RETRIAL).args(["rm", &name]).stdout(Stdio::null()).status().unwrap().success());
+    assert!(!exists(&name));
+}
+
+#[test]
+fn another_preloaded_library_stays() {
+    let output = retrial_run(&["--", "sh", "-c", "echo $LD_PRELOAD"]).env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(list.trim(), format!("{}:libm.so.6", library().canonicalize().unwrap().display()));
+}
+
+#[test]
+fn a_contended_lock_is_reported_with_its_place_and_a_split_that_adds_up() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(CONTENDED, &[]).unwrap();
+    for scheme in ["orbit", "backoff", "pthread", "yield"] {
+        let report = report(&scratch, &["--scheme", scheme], &[&program]);
+        assert_eq!(report["scheme"], scheme);
+        let busiest = &report["busiest"][0];
+        assert!(report["misses"].as_u64() > Some(0), "{report:#}");
+        assert!(busiest["gets"].as_u64() >= Some(2000), "{busiest:#}");
+        assert!(busiest["busy_at"].as_str().unwrap().contains("bump"), "{busiest:#}");
+        let columns = ["miss_ratio", "k", "kappa", "gets_per_s", "wait_ms", "avg_wait_ms", "max_wait_ms"];
+        assert!(columns.iter().all(|column| busiest[*column].is_number()), "{busiest:#}");
+        let parts = ["spin", "yield", "slept", "oversleep"];
+        let sum: f64 = parts.iter().map(|part| report["time_split_pct"][*part].as_f64().unwrap()).sum();
+        assert!((sum - 100.0).abs() < 1e-9, "{:#}", report["time_split_pct"]);
+        let waits =
+            |rows: &Value| rows.as_array().unwrap().iter().map(|row| row["waits"].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(waits(&report["events"]), report["waits"].as_u64().unwrap());
+        assert!(report["observer"]["cpu_pct"].is_number());
+        assert_eq!(report["nothing_handled"], Value::Null);
+    }
+}
+
+#[test]
+fn an_uncontended_run_says_so_and_names_the_lock_used_most() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    let output = run(&["--", &program]);
+    assert!(stderr(&output).contains("no lock was contended; used most: "), "{}", stderr(&output));
+    let report = report(&scratch, &[], &[&program]);
+    assert_eq!((report["misses"].as_u64(), report["mutexes_contended"].as_u64()), (Some(0), Some(0)));
+    assert!(report["gets"].as_u64() >= Some(1000), "{report:#}");
+    assert_eq!(report["time_split_pct"]["spin"], 0.0);
+}
+
+#[test]
+fn a_program_without_pthread_locks_is_told_apart() {
+    let output = run(&["--", "true"]);
+    assert!(stderr(&output).contains("no pthread lock was handled: "), "{}", stderr(&output));
+    let scratch = Scratch::new();
+    if let Some(program) = scratch.compile("int main(void) { return 0; }", &["-static"]) {
+        let output = run(&["--", &program]);
+        assert!(stderr(&output).contains("statically linked"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_report_has_the_form_that_its_file_asks_for() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    let (csv, text) = (scratch.path("report.csv"), scratch.path("report.txt"));
+    assert!(run(&["--report", &csv, "--", &program]).status.success());
+    let rows = fs::read_to_string(&csv).unwrap();
+    let header = rows.lines().next().unwrap();
+    assert!(header.starts_with("mutex,type,pid,address,busy_at,gets,gets_per_s,misses,"), "{header}");
+    assert!(rows.lines().count() >= 2, "{rows}");
+    assert!(run(&["--report", &text, "--", &program]).status.success());
+    assert!(fs::read_to_string(&text).unwrap().contains("observer: "));
+    let output = run(&["--json", "--", &program]);
+    let report: Value = serde_json::from_str(&stderr(&output)).unwrap();
+    assert_eq!(report["exit_code"], 0);
+}
