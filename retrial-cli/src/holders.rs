@@ -9,8 +9,8 @@ pub fn held(tables: &Tables, session: &SessionInfo) -> Vec<Record> {
     let holds = |record: &&Record| match record.phase {
         Phase::Granted | Phase::Held | Phase::Leaving | Phase::Promoting | Phase::Demoting | Phase::Draining => true,
         Phase::Left => false,
-        Phase::Getting => match tables.mutex_in_arena(record.mutex) {
-            Some(mutex) => mutex.load().sid() == session.sid,
+        Phase::Getting => match tables.mutex_state(record.mutex) {
+            Some(state) => state.word.sid() == session.sid,
             None => session.wait.is_none_or(|(key, _, _)| key.mutex != record.mutex),
         },
     };
@@ -29,7 +29,7 @@ pub fn of(tables: &Tables, sessions: &[SessionInfo], mutex: MutexId) -> Vec<(Sid
         held(tables, session).into_iter().find(|r| r.mutex == mutex).map(|r| (session.sid, r.mode))
     };
     let mut all: Vec<_> = sessions.iter().filter_map(here).collect();
-    if let Some(word) = tables.mutex_in_arena(mutex).map(retrial::RawMutex::load)
+    if let Some(word) = tables.mutex_state(mutex).map(|state| state.word)
         && let Some(mode) = word.kind().and_then(retrial::Kind::mode)
         && !all.iter().any(|(sid, _)| *sid == word.sid())
     {

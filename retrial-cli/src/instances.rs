@@ -142,7 +142,7 @@ pub fn param_error(error: &ParamError) -> Report {
 /// The mutex of this name, or of this id with `#`.
 pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
     let by_id = text.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
-    by_id.filter(|id| tables.mutex(*id).is_some()).or_else(|| tables.mutex_named(text)).ok_or_else(|| {
+    by_id.filter(|id| tables.mutex_info(*id).is_some()).or_else(|| tables.mutex_named(text)).ok_or_else(|| {
         let names: Vec<String> =
             tables.mutexes().into_iter().map(|m| m.name).filter(|n| !n.is_empty()).take(8).collect();
         let known = if names.is_empty() { "none has a name".to_owned() } else { names.join(", ") };

@@ -305,7 +305,7 @@ impl Instance {
         let (id, entry) = self.claim_entry()?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
         entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
         let made = found(entry, id)?;
-        if let Some(mutex) = self.mutex_in_arena(id) {
+        if let Some(mutex) = self.record(id) {
             mutex.adopt(self, id, mutex_type);
         }
         fail::point();
@@ -315,6 +315,12 @@ impl Instance {
         entry.publish(name);
         fail::point();
         Ok(made)
+    }
+
+    /// The record of a mutex in the arena.
+    #[must_use]
+    pub fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
+        self.record(id)
     }
 
     /// Appends a line to the alert log.

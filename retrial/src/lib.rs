@@ -72,7 +72,7 @@ pub use recovery::{Recovery, Undo, undo};
 pub use segment::{Capacity, Layout};
 pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
-pub use tables::{MutexInfo, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
+pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
 pub use trace::{Event, What};
 pub use waiter::{Ended, Parked, Target, Waiter, Want};
 pub use word::{Kind, Sid, Word};

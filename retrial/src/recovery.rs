@@ -122,7 +122,7 @@ impl Instance {
     /// The mutex of this id, for whoever wants to pay a debt to it.
     fn creditor<'a>(&'a self, id: MutexId, here: Option<&'a RawMutex>) -> Creditor<'a> {
         match self.mutex_info(id).map(|info| info.place) {
-            Some(Place::Arena) => self.mutex_in_arena(id).map_or(Creditor::Nobody, Creditor::Mutex),
+            Some(Place::Arena) => self.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
             Some(Place::Elsewhere) => match here {
                 Some(here) if here.id() == id => Creditor::Mutex(here),
                 _ => Creditor::Elsewhere,

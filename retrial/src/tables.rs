@@ -10,7 +10,7 @@ use crate::segment::{Capacity, Segment, TYPES};
 use crate::session::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock};
 use crate::text::{Text, hash};
-use crate::word::Sid;
+use crate::word::{Sid, Word};
 use std::fmt;
 
 /// Types of the source and what they protect; the position is the type's number.
@@ -219,6 +219,17 @@ pub struct MutexInfo {
     pub switches: u64,
 }
 
+/// What a mutex is at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MutexState {
+    /// The word.
+    pub word: Word,
+    /// First requests granted so far.
+    pub gets: u64,
+    /// Sessions parked.
+    pub parked: u32,
+}
+
 /// A row of the sleep history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastSleep {
@@ -409,12 +420,6 @@ impl Tables {
         (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index))).collect()
     }
 
-    /// The same as `mutex_info`.
-    #[must_use]
-    pub fn mutex(&self, id: MutexId) -> Option<MutexInfo> {
-        self.mutex_info(id)
-    }
-
     /// What is known of a registered mutex.
     #[must_use]
     pub fn mutex_info(&self, id: MutexId) -> Option<MutexInfo> {
@@ -483,9 +488,15 @@ impl Tables {
         MutexId::new(index as usize, generation as u8)
     }
 
-    /// The record of a mutex in the arena.
+    /// What a mutex in the arena is now; `None` for one in other memory.
     #[must_use]
-    pub fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
+    pub fn mutex_state(&self, id: MutexId) -> Option<MutexState> {
+        let record = self.record(id)?;
+        Some(MutexState { word: record.load(), gets: record.gets(), parked: record.parked() })
+    }
+
+    /// The record of a mutex in the arena. Not for observers: their mapping cannot be written.
+    pub(crate) fn record(&self, id: MutexId) -> Option<&RawMutex> {
         let entry = self.mutex_entry(id)?;
         if entry.place.load(Ordering::Relaxed) != Place::Arena as u32 {
             return None;
@@ -559,7 +570,7 @@ impl Tables {
     /// Offset in the segment of a mutex in the arena.
     #[must_use]
     pub fn offset_of(&self, id: MutexId) -> Option<u64> {
-        self.mutex_in_arena(id)?;
+        self.record(id)?;
         Some(self.segment.arena_start() + self.mutex_entry(id)?.address.load(Ordering::Relaxed))
     }
 }

@@ -32,7 +32,7 @@ fn what_one_creates_another_attaches_to_and_a_third_observes() {
     let observer = Observer::open(&name.0).unwrap();
     let sessions = observer.sessions();
     assert_eq!(sessions.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(observer.mutex_in_arena(ours.id()).unwrap().gets(), 3, "one of them to write the first value");
+    assert_eq!(observer.mutex_state(ours.id()).unwrap().gets, 3, "one of them to write the first value");
     assert_eq!(name.0.path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 

@@ -56,7 +56,7 @@ fn row(tables: &Tables, sessions: &[SessionInfo], session: &SessionInfo) -> Vec<
         (false, None) => "running",
     };
     let wait = session.wait.map(|(key, since_ns, blocker)| {
-        let mutex_type = tables.mutex(key.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
+        let mutex_type = tables.mutex_info(key.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
         let now = holders::of(tables, sessions, key.mutex);
         let held_by = match holders::text(&now) {
             none if none.is_empty() && blocker != Sid::NONE => format!("{blocker}"),

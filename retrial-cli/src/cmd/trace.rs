@@ -208,7 +208,7 @@ impl Trace<'_> {
             return;
         }
         let tables = self.observer;
-        let mutex_type = tables.mutex(event.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
+        let mutex_type = tables.mutex_info(event.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
         let (name, mutex) = (event.event.name(&mutex_type), tables.mutex_name(event.mutex));
         let location = tables.location_name(event.location);
         self.stream.row(vec![

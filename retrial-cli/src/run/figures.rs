@@ -141,7 +141,9 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
     }
     let type_of = |id: MutexId| -> String {
         let known = seen.get(&id).and_then(|all| all.last()).map(|seen| seen.info.mutex_type);
-        known.or_else(|| tables.mutex(id).map(|info| info.mutex_type)).map_or_else(String::new, |t| tables.type_name(t))
+        known
+            .or_else(|| tables.mutex_info(id).map(|info| info.mutex_type))
+            .map_or_else(String::new, |t| tables.type_name(t))
     };
     for (_, key, figures) in tables.figures() {
         total.add(&figures);
@@ -198,7 +200,7 @@ fn used(
     locations: BTreeMap<LocationId, Figures>,
     elapsed_s: f64,
 ) -> Used {
-    let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex(id));
+    let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex_info(id));
     let gets = all.iter().map(|seen| seen.gets).sum();
     let (samples, held) = all.iter().fold((0, 0), |(samples, held), seen| (samples + seen.samples, held + seen.held));
     let utilization = (samples > 0).then(|| held as f64 / samples as f64);

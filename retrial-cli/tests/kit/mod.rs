@@ -87,7 +87,7 @@ impl Scratch {
     pub fn word(&self, mutex: &str) -> retrial::Word {
         let observer = self.observer();
         let id = observer.mutex_named(mutex).unwrap();
-        observer.mutex_in_arena(id).unwrap().load()
+        observer.mutex_state(id).unwrap().word
     }
 }
 

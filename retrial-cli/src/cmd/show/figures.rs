@@ -21,7 +21,7 @@ fn sums<K: Ord>(observer: &Observer, by: impl Fn(Key) -> Option<K>) -> BTreeMap<
 
 /// Type of a mutex; `None` when its row was shared by several mutexes or it is gone.
 fn type_of(observer: &Observer, mutex: MutexId) -> Option<TypeId> {
-    observer.mutex(mutex).map(|mutex| mutex.mutex_type)
+    observer.mutex_info(mutex).map(|mutex| mutex.mutex_type)
 }
 
 fn type_name(observer: &Observer, mutex_type: Option<TypeId>) -> String {
@@ -70,8 +70,8 @@ pub fn mutexes(observer: &Observer, only: &Only) -> Table {
 }
 
 fn mutex_row(observer: &Observer, mutex: &MutexInfo, figures: &Figures) -> Vec<Value> {
-    let record = observer.mutex_in_arena(mutex.id);
-    let gets = record.map_or(mutex.gets, retrial::RawMutex::gets);
+    let state = observer.mutex_state(mutex.id);
+    let gets = state.map_or(mutex.gets, |state| state.gets);
     let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) as f64 / 1e9;
     let derived = Derived::new(gets, figures, age_s, None);
     let params = observer.params(Some(mutex.mutex_type));
@@ -87,7 +87,7 @@ fn mutex_row(observer: &Observer, mutex: &MutexInfo, figures: &Figures) -> Vec<V
         mutex.name.clone().into(),
         observer.type_name(mutex.mutex_type).into(),
         scheme.into(),
-        record.map_or_else(|| "in another process".to_owned(), |record| record.load().to_string()).into(),
+        state.map_or_else(|| "in another process".to_owned(), |state| state.word.to_string()).into(),
         gets.into(),
         figures.get(Counter::Misses).into(),
         figures.sleeps().into(),
@@ -96,7 +96,7 @@ fn mutex_row(observer: &Observer, mutex: &MutexInfo, figures: &Figures) -> Vec<V
         derived.miss_ratio.into(),
         derived.sleep_ratio.into(),
         derived.spin_inefficiency.into(),
-        record.is_some_and(|record| record.load().has(Word::POISONED)).into(),
+        state.is_some_and(|state| state.word.has(Word::POISONED)).into(),
         death.map_or(Value::Null, Value::from),
     ]
 }
