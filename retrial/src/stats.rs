@@ -27,6 +27,7 @@ macro_rules! counters {
 counters! {
     Misses "misses" "Gets that found the mutex busy at the first try.";
     SpinGets "spin_gets" "Misses that ended within the first spin.";
+    Busy "busy" "Tries that found the mutex busy: misses, and later spins whose first look did.";
     Waits "waits" "Misses whose first spin failed.";
     Yields "yields" "Steps that gave the processor away.";
     Sleeps "sleeps" "Timed sleeps that nobody could end.";
@@ -115,7 +116,7 @@ impl Key {
 }
 
 /// A row of a session's cube.
-#[repr(C, align(128))]
+#[repr(C, align(64))]
 pub(crate) struct Row {
     key: AtomicU64,
     counters: [AtomicU64; COUNTERS],
@@ -248,8 +249,11 @@ pub struct Derived {
     pub miss_ratio: f64,
     /// κ, sleeps per miss.
     pub sleep_ratio: f64,
-    /// k, share of the spins that fail: Δsleeps / (ρ (Δgets + Δsleeps)).
+    /// k, share of the tries that found the mutex busy whose spin failed: counted, whatever the scheme.
     pub spin_inefficiency: f64,
+    /// k as the table has it, from what the source could count: Δsleeps / (ρ (Δgets + Δsleeps)). It holds where each failed
+    /// spin is followed by one long sleep; after yields and wake-ups it is too large, and may exceed 1.
+    pub spin_inefficiency_table_4: f64,
     /// S, mean holding time in s: utilization over λ.
     pub holding_time_s: f64,
 }
@@ -268,7 +272,8 @@ impl Derived {
             sleeps_per_s: ratio(sleeps, interval_s),
             miss_ratio,
             sleep_ratio: ratio(sleeps, misses),
-            spin_inefficiency: ratio(sleeps, miss_ratio * (gets + sleeps)),
+            spin_inefficiency: ratio(sleeps + figures.get(Counter::GaveUp) as f64, figures.get(Counter::Busy) as f64),
+            spin_inefficiency_table_4: ratio(sleeps, miss_ratio * (gets + sleeps)),
             holding_time_s: ratio(utilization.unwrap_or(miss_ratio), gets_per_s),
         }
     }
@@ -304,7 +309,7 @@ mod tests {
         figures.0[Counter::Sleeps as usize] = 100;
         let derived = Derived::new(1000, &figures, 2.0, Some(0.25));
         // κ = k / (1 − kρ), and λ κ ρ = ω.
-        let k = derived.spin_inefficiency;
+        let k = derived.spin_inefficiency_table_4;
         assert!((derived.sleep_ratio - k / (1.0 - k * derived.miss_ratio)).abs() < 1e-12);
         assert!((derived.gets_per_s * derived.sleep_ratio * derived.miss_ratio - derived.sleeps_per_s).abs() < 1e-9);
         assert!((derived.holding_time_s - 0.25 / 500.0).abs() < 1e-15);

@@ -262,6 +262,7 @@ impl<'a> Wait<'a> {
             alerted: false,
         };
         wait.recorder.add(Counter::Misses, 1);
+        wait.recorder.add(Counter::Busy, 1);
         if let Some(cells) = wait.adaptive() {
             cells.misses.fetch_add(1, Ordering::Relaxed);
         }
@@ -297,6 +298,9 @@ impl<'a> Wait<'a> {
         // Readers that were not woken wait for theirs: a handover may be for a writer that they keep out.
         let parked = self.woken || self.parks > 0 && self.recorder.key.event.mode != Mode::Shared;
         let handed = parked || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
+        if self.failed > 0 && !target.is_open(handed) {
+            self.recorder.add(Counter::Busy, 1);
+        }
         let got = spin(target, polls, handed, self.params.get(P::OnLostRace) != 0)?;
         if self.failed == 0 {
             self.recorder.add(Counter::SpinGets, 1);
