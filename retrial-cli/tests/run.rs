@@ -126,6 +126,23 @@ int main(void) {
 }
 ";
 
+/// Waits for SIGTERM.
+const SIGNALLED: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+int main(void) {
+    sigset_t set;
+    int signal;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    puts("ready");
+    fflush(stdout);
+    sigwait(&set, &signal);
+    return signal == SIGTERM ? 42 : 1;
+}
+"#;
+
 /// One thread gets one mutex 1000 times.
 const UNCONTENDED: &str = r"
 #include <pthread.h>
@@ -156,9 +173,9 @@ fn a_program_killed_by_a_signal_has_us_die_of_it() {
 #[test]
 fn a_signal_to_us_is_passed_on_and_the_instance_is_removed() {
     let name = unused_name();
-    let script = "trap 'kill $!; exit 42' TERM; sleep 1000 & echo ready; wait";
-    let mut child =
-        retrial_run(&["--instance", &name, "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let scratch = Scratch::new();
+    let program = scratch.compile(SIGNALLED, &[]).unwrap();
+    let mut child = retrial_run(&["--instance", &name, "--", &program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
