@@ -1,1 +1,44 @@
-//! The pthread interposer of retrial.
+//! The pthread interposer of retrial: puts the library's mutexes and waiting under programs that know nothing of it.
+//!
+//! `LD_PRELOAD=libretrial_preload.so PROGRAM`, or `retrial run -- PROGRAM`, which makes the instance as well. What
+//! the environment says:
+//!
+//! | variable           | meaning                                                                                  |
+//! |--------------------|------------------------------------------------------------------------------------------|
+//! | `RETRIAL_INSTANCE` | the instance to take part in, by name or path; without it, one of the process's own      |
+//! | `RETRIAL_SCHEME`   | the wait scheme of the process's own instance                                            |
+//! | `RETRIAL_PRELOAD`  | `off`: every call goes to libc                                                           |
+//!
+//! What is whose is decided at every call, from the object alone: its state is in its own bytes, and its kind is where
+//! libc keeps it.
+//!
+//! | object                                   | state                | a get that misses waits          |
+//! |------------------------------------------|----------------------|----------------------------------|
+//! | mutex, private, not robust; `mtx_t`      | our record           | by the scheme                    |
+//! | mutex, process-shared or robust          | libc's               | by the scheme, parked in libc    |
+//! | mutex, inheriting or protecting          | libc's               | in libc, counted as fallen back  |
+//! | condition, private; `cnd_t`              | ours                 | on a futex                       |
+//! | condition, shared, mutex of libc's format| libc's               | in libc, counted as fallen back  |
+//! | condition, shared, mutex of our format   | none                 | by polling, at most 5 ms         |
+//! | rwlock, spin lock                        | libc's               | by the scheme, parked in libc    |
+//!
+//! On the path of a lock nothing is allocated, printed or looked up by name. Not caught are libraries loaded with
+//! `RTLD_DEEPBIND`, whose private mutexes are libc's as long as nobody else uses them.
+
+mod c11;
+mod caller;
+mod condition;
+mod constructor;
+pub mod exports;
+mod foreign;
+mod limit;
+mod mutex;
+mod private;
+mod process;
+mod real;
+mod registry;
+mod rwlock;
+mod spin;
+mod spots;
+mod thread;
+mod waiting;

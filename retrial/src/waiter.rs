@@ -85,6 +85,8 @@ pub struct Want {
     pub location: LocationId,
     /// The mode.
     pub mode: Mode,
+    /// Whether the session comes out of a condition's queue: whoever signalled most likely has the mutex still.
+    pub from_condition: bool,
 }
 
 /// Why a wait ended without the target.
@@ -225,6 +227,7 @@ struct Wait<'a> {
     recorder: Recorder<'a>,
     adaption: Option<&'a AdaptionCells>,
     mutex_type: TypeId,
+    from_condition: bool,
     /// Read afresh before every step.
     params: Params,
     failed: u32,
@@ -252,6 +255,7 @@ impl<'a> Wait<'a> {
             recorder: Recorder { session: waiter.session, row, key, blocker },
             adaption: instance.mutex_entry(want.mutex).map(|entry| &entry.adaption),
             mutex_type: want.mutex_type,
+            from_condition: want.from_condition,
             params: instance.params(Some(want.mutex_type)),
             failed: 0,
             parks: 0,
@@ -283,6 +287,7 @@ impl<'a> Wait<'a> {
             high_priority: self.waiter.session.is_some_and(|session| session.high_priority),
             parked,
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
+            from_condition: self.from_condition,
             poll_ns: self.waiter.instance.poll_ns(),
             random: self.waiter.session.map_or(self.last, Session::random),
         }

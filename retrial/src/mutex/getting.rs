@@ -67,7 +67,13 @@ impl Getting<'_> {
             Patience::Until(deadline) => Some(deadline),
             Patience::Endless => None,
         };
-        let want = Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode };
+        let want = Want {
+            mutex: mutex.id(),
+            mutex_type: mutex.mutex_type(),
+            location,
+            mode: self.mode,
+            from_condition: false,
+        };
         waiter(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,

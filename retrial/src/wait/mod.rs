@@ -36,6 +36,8 @@ pub struct Attempt<'a> {
     pub parked: u32,
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
+    /// Whether the session comes out of a condition's queue.
+    pub from_condition: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
@@ -150,6 +152,7 @@ mod tests {
                     high_priority,
                     parked: 0,
                     pthread_in_use: false,
+                    from_condition: false,
                     poll_ns: 30,
                     random: 0x9e37_79b9_7f4a_7c15,
                 });

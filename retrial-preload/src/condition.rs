@@ -1,0 +1,415 @@
+//! Conditions of one process: our own, in the bytes of the `pthread_cond_t`, for mutexes of every kind.
+//!
+//! ```text
+//!  0          4        8       12              36        40     48
+//! +----------+--------+-------+---------------+---------+------+
+//! | sequence | inside | epoch |               |  flags  |      |
+//! +----------+--------+-------+---------------+---------+------+
+//! ```
+//!
+//! `flags` are libc's and where libc has them; all zeros is a condition without waiters.
+//!
+//! A wait counts itself in, notes the sequence, gives the mutex back and waits on the futex `sequence` while that is what
+//! it noted. A signal adds one to the sequence and wakes one. So whoever waited when the signal came either sleeps on
+//! the futex, where the kernel wakes in queue order, or finds the sequence changed. A wait ends when the sequence has
+//! changed and not before: others than the one that was woken may end as well, which POSIX allows, and one that a
+//! thread of higher priority overtook in the kernel's queue finds out when it looks, once a second.
+//!
+//! Nothing is touched after a wake-up by who wakes, nor by a waiter after it has counted itself out, which it does before
+//! it gets the mutex back; destroying waits for that.
+
+use crate::foreign::{Class, class, kind_of};
+use crate::limit::Limit;
+use crate::mutex;
+use crate::private::PrivateMutex;
+use crate::process;
+use crate::real::{self, Errno};
+use crate::thread::Thread;
+use libc::{EINTR, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
+use retrial::sys::{self, Clock, Deadline};
+use std::ptr::null;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+#[repr(C)]
+struct Condition {
+    sequence: AtomicU32,
+    /// Waiters that may still touch this, and [`DESTROYED`].
+    inside: AtomicU32,
+    /// The [`process::epoch`] of the process whose threads `inside` counts.
+    epoch: AtomicU32,
+    none: [AtomicU32; 6],
+    flags: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Condition>() <= size_of::<pthread_cond_t>());
+const _: () = assert!(std::mem::offset_of!(Condition, flags) == 36);
+
+/// In libc's flags.
+const SHARED: u32 = 1;
+const MONOTONIC: u32 = 2;
+
+/// In `inside`: somebody waits for it to become 0.
+const DESTROYED: u32 = 1 << 31;
+
+/// Positions in [`retrial::CALLS`].
+const CALLS: usize = 9;
+const CALLS_PASSED: usize = 12;
+const CALLS_POLLED: usize = 15;
+
+/// A wait looks by itself so often, for what the kernel's queue may have given to another.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A wait under way, on the stack of the shim, which knows the first fields.
+#[repr(C)]
+pub(crate) struct Wait {
+    word: *const AtomicU32,
+    expected: u32,
+    op: c_int,
+    until: timespec,
+    /// What the last system call returned.
+    result: c_int,
+    /// What is polled on, where nothing wakes.
+    own: AtomicU32,
+    condition: *const Condition,
+    mutex: *mut pthread_mutex_t,
+    thread: *const Thread,
+    caller: usize,
+    at_ns: u64,
+    has_deadline: bool,
+    is_real_time: bool,
+    is_polling: bool,
+    depth: u32,
+    /// What the wait returns, when the mutex is back.
+    outcome: c_int,
+}
+
+const _: () = assert!(size_of::<Wait>() <= 48 + 12 * 8, "struct wait in condition.c has room for it");
+
+/// What the shim knows as such.
+const PASS_ON: c_int = -1;
+const NO_CLOCK: c_int = -1;
+const OWN_CLOCK: c_int = -2;
+
+impl Condition {
+    /// # Safety
+    ///
+    /// There is a condition at the address, for as long as this is used.
+    unsafe fn at<'a>(cond: *mut pthread_cond_t) -> &'a Self {
+        // SAFETY: large enough, as asserted above, aligned, and all of it is atomics.
+        unsafe { &*cond.cast() }
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Counts a waiter in: the sequence that it waits to see changed.
+    fn enter(&self) -> u32 {
+        let (epoch, now) = (self.epoch.load(Ordering::Relaxed), process::epoch());
+        let stale = self.inside.load(Ordering::Relaxed);
+        if epoch != now && self.epoch.compare_exchange(epoch, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // Those counted so far wait in the process that this one was forked from.
+            self.inside.fetch_sub(stale, Ordering::Relaxed);
+        }
+        // SeqCst: before the load, for signals that come without the mutex.
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        self.sequence.load(Ordering::SeqCst)
+    }
+
+    /// Counts a waiter out: its last touch.
+    fn leave(&self) {
+        let inside: *const AtomicU32 = &raw const self.inside;
+        // Release: pairs with the Acquire in `wait_until_left`.
+        if self.inside.fetch_sub(1, Ordering::Release) == DESTROYED | 1 {
+            sys::futex_wake(inside, 1, true);
+        }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.inside.load(Ordering::SeqCst) & !DESTROYED != 0 && self.epoch.load(Ordering::Relaxed) == process::epoch()
+    }
+
+    fn wake(&self, count: u32) {
+        if !self.is_waited_for() {
+            return;
+        }
+        let sequence: *const AtomicU32 = &raw const self.sequence;
+        self.sequence.fetch_add(1, Ordering::SeqCst);
+        // By address: a waiter that has seen the sequence may have made an end of the condition.
+        sys::futex_wake(sequence, count, true);
+    }
+
+    /// Waits until those who were woken are out of here.
+    fn wait_until_left(&self) {
+        if self.epoch.load(Ordering::Relaxed) != process::epoch() {
+            return;
+        }
+        while self.inside.load(Ordering::Acquire) & !DESTROYED != 0 {
+            let inside = self.inside.fetch_or(DESTROYED, Ordering::Acquire) | DESTROYED;
+            if inside != DESTROYED {
+                sys::futex_wait(&self.inside, inside, Some(Duration::from_millis(10)), true);
+            }
+        }
+        self.inside.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Wait {
+    fn condition(&self) -> &Condition {
+        // SAFETY: the caller of the wait keeps it until all waiters have left it, or destroys it, which waits for us.
+        unsafe { &*self.condition }
+    }
+
+    fn thread(&self) -> &Thread {
+        // SAFETY: the waiting thread's own.
+        unsafe { &*self.thread }
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        let clock = if self.is_real_time { Clock::Realtime } else { Clock::Monotonic };
+        self.has_deadline.then_some(Deadline { clock, at_ns: self.at_ns })
+    }
+
+    /// Sets the next system call's time: the deadline, or a look before it.
+    fn set_slice(&mut self, longest: Duration) {
+        let deadline = self.deadline();
+        let near = deadline.filter(|deadline| deadline.left().is_none_or(|left| left <= longest));
+        let until = near.unwrap_or_else(|| Deadline::after(longest));
+        let clock = if until.clock == Clock::Realtime { libc::FUTEX_CLOCK_REALTIME } else { 0 };
+        self.op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | clock;
+        self.until = timespec {
+            tv_sec: i64::try_from(until.at_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (until.at_ns % 1_000_000_000).cast_signed(),
+        };
+    }
+
+    /// How long to sleep between two looks at what nothing wakes: 50 µs at first, in a row up to 1 ms, and after half a
+    /// hundred of these 5 ms.
+    fn polling_slice(&self) -> Duration {
+        const NEW_ROW_NS: u64 = 100_000;
+        const LONG_ROW: u32 = 64;
+        let (address, now) = (self.condition.addr(), sys::now_ns());
+        let (last, row, until) = self.thread().polled.get();
+        let goes_on = last == address && now < until.saturating_add(NEW_ROW_NS);
+        let row = if goes_on { (row + 1).min(LONG_ROW) } else { 0 };
+        let slice = Duration::from_micros(if row == LONG_ROW { 5000 } else { 1000.min(50 << row.min(5)) });
+        self.thread().polled.set((address, row, now + u64::try_from(slice.as_nanos()).unwrap_or(0)));
+        slice
+    }
+
+    /// Gives the mutex back, however deep it is held.
+    fn release(&mut self) -> c_int {
+        let mutex = self.mutex;
+        // SAFETY: the caller of the wait has a mutex there.
+        if let Class::Private(sort) = class(unsafe { kind_of(mutex) }) {
+            // SAFETY: as above.
+            return match unsafe { PrivateMutex::at(mutex) }.release_all(sort, self.thread()) {
+                Ok(depth) => {
+                    self.depth = depth;
+                    0
+                }
+                Err(error) => error,
+            };
+        }
+        // SAFETY: as above; the thread is the calling one's.
+        unsafe { mutex::unlock(mutex, self.caller, self.thread()) }
+    }
+
+    /// Leaves the condition and gets the mutex back.
+    fn end(&mut self) -> c_int {
+        if !self.is_polling {
+            self.condition().leave();
+        }
+        self.thread().from_condition.set(true);
+        // SAFETY: the caller of the wait has a mutex there.
+        let result = unsafe { mutex::lock(self.mutex, self.caller, self.thread()) };
+        self.thread().from_condition.set(false);
+        if self.depth != 0 {
+            // SAFETY: as above, and only our records have a depth.
+            unsafe { PrivateMutex::at(self.mutex) }.set_depth(self.depth);
+        }
+        if result == 0 { self.outcome } else { result }
+    }
+}
+
+/// Begins a wait: 0 when it has begun, `PASS_ON` when it is libc's, otherwise an error.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn retrial_condition_begin(
+    wait: *mut Wait,
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: c_int,
+    at: *const timespec,
+    caller: usize,
+    thread: &Thread,
+) -> c_int {
+    if !process::is_on() {
+        real::resolve_if_needed();
+        return PASS_ON;
+    }
+    let _errno = Errno::keep();
+    // SAFETY: the caller's.
+    let condition = unsafe { Condition::at(cond) };
+    let own = if condition.has(MONOTONIC) { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME };
+    let limit = match clock {
+        NO_CLOCK => Limit::Endless,
+        OWN_CLOCK => Limit::Until(own, at),
+        clock => Limit::Until(clock as clockid_t, at),
+    };
+    // SAFETY: the moment is the caller's.
+    let deadline = match unsafe { limit.deadline() } {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    // SAFETY: the caller's.
+    let is_private = matches!(class(unsafe { kind_of(mutex) }), Class::Private(_));
+    let is_shared = condition.has(SHARED);
+    // Finds out who the thread is.
+    thread.me();
+    if is_shared && !is_private {
+        thread.count(CALLS_PASSED, false);
+        real::resolve_if_needed();
+        return PASS_ON;
+    }
+    thread.count(if is_shared { CALLS_POLLED } else { CALLS }, false);
+    let begun = Wait {
+        word: null(),
+        expected: 0,
+        op: 0,
+        until: real::PAST,
+        result: 0,
+        own: AtomicU32::new(0),
+        condition,
+        mutex,
+        thread,
+        caller,
+        at_ns: deadline.map_or(0, |deadline| deadline.at_ns),
+        has_deadline: deadline.is_some(),
+        is_real_time: deadline.is_some_and(|deadline| deadline.clock == Clock::Realtime),
+        is_polling: is_shared,
+        depth: 0,
+        outcome: 0,
+    };
+    // SAFETY: the shim has room for it, and it stays there.
+    unsafe { wait.write(begun) };
+    // SAFETY: just written.
+    let wait = unsafe { &mut *wait };
+    if is_shared {
+        // Whoever destroys it knows nothing of us: it is not touched again.
+        wait.word = &raw const wait.own;
+        let slice = wait.polling_slice();
+        wait.set_slice(slice);
+    } else {
+        wait.word = &raw const condition.sequence;
+        wait.expected = condition.enter();
+        wait.set_slice(LOOK_EVERY);
+    }
+    let result = wait.release();
+    if result != 0 && !is_shared {
+        condition.leave();
+    }
+    result
+}
+
+/// Whether the wait goes on after a system call.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn retrial_condition_goes_on(wait: &mut Wait) -> c_int {
+    let has_passed = wait.deadline().is_some_and(|deadline| deadline.left().is_none());
+    if wait.is_polling {
+        // To look is to return: only the caller knows what it waits for.
+        wait.outcome = if has_passed { ETIMEDOUT } else { 0 };
+        return 0;
+    }
+    if wait.result == ETIMEDOUT && has_passed {
+        // A wake-up went to somebody else: the kernel says either the one or the other.
+        wait.outcome = ETIMEDOUT;
+        return 0;
+    }
+    let has_changed = wait.condition().sequence.load(Ordering::SeqCst) != wait.expected;
+    if has_changed || !matches!(wait.result, 0 | EINTR | ETIMEDOUT | libc::EAGAIN) {
+        return 0;
+    }
+    wait.set_slice(LOOK_EVERY);
+    1
+}
+
+/// Ends a wait: what it returns, with the mutex back.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn retrial_condition_end(wait: &mut Wait) -> c_int {
+    let _errno = Errno::keep();
+    wait.end()
+}
+
+/// Ends the wait of a thread that is cancelled: its handlers find the mutex held. A signal that may have been for it is
+/// passed on.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn retrial_condition_cancelled(wait: &mut Wait) {
+    if !wait.is_polling && wait.condition().sequence.load(Ordering::SeqCst) != wait.expected {
+        wait.condition().wake(1);
+    }
+    wait.end();
+}
+
+/// `pthread_cond_init`.
+///
+/// # Safety
+///
+/// That of the function; so it is with all calls here.
+pub(crate) unsafe extern "C" fn init(cond: *mut pthread_cond_t, attr: *const pthread_condattr_t) -> c_int {
+    if !attr.is_null() || !process::is_on() {
+        // Libc makes it zeros and its flags.
+        // SAFETY: the caller's.
+        return unsafe { real::cond_init(cond, attr) };
+    }
+    // SAFETY: the caller's.
+    unsafe { cond.write_bytes(0, 1) };
+    0
+}
+
+/// `pthread_cond_destroy`.
+pub(crate) unsafe extern "C" fn destroy(cond: *mut pthread_cond_t) -> c_int {
+    // SAFETY: the caller's.
+    let condition = unsafe { Condition::at(cond) };
+    if !process::is_on() || condition.has(SHARED) {
+        // SAFETY: the caller's.
+        return unsafe { real::cond_destroy(cond) };
+    }
+    condition.wait_until_left();
+    0
+}
+
+/// `pthread_cond_signal`.
+pub(crate) unsafe extern "C" fn signal(cond: *mut pthread_cond_t, _: usize, thread: &Thread) -> c_int {
+    // SAFETY: the caller's.
+    let pass = || unsafe { real::cond_signal(cond) };
+    // SAFETY: the caller's.
+    unsafe { wake(cond, thread, 1, pass) }
+}
+
+/// `pthread_cond_broadcast`.
+pub(crate) unsafe extern "C" fn broadcast(cond: *mut pthread_cond_t, _: usize, thread: &Thread) -> c_int {
+    // SAFETY: the caller's.
+    let pass = || unsafe { real::cond_broadcast(cond) };
+    // SAFETY: the caller's.
+    unsafe { wake(cond, thread, u32::MAX >> 1, pass) }
+}
+
+unsafe fn wake(cond: *mut pthread_cond_t, thread: &Thread, count: u32, pass: impl Fn() -> c_int) -> c_int {
+    if !process::is_on() {
+        return pass();
+    }
+    // SAFETY: the caller's.
+    let condition = unsafe { Condition::at(cond) };
+    // Finds out who the thread is.
+    thread.me();
+    if condition.has(SHARED) {
+        // What this thread polled for has come: it will wait for something else.
+        thread.polled.set((0, 0, 0));
+        thread.count(CALLS_PASSED, false);
+        return pass();
+    }
+    thread.count(CALLS, false);
+    condition.wake(count);
+    0
+}

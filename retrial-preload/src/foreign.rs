@@ -1,0 +1,252 @@
+//! Mutexes that keep libc's format: process-shared and robust ones. Peers without us, the kernel's list of robust locks
+//! and libc's rules for destroying stay right; ours is the waiting, whose timed looks also heal the wake-ups that libc
+//! loses when owners are killed.
+
+use crate::limit::Limit;
+use crate::private::Sort;
+use crate::process::{self, Type};
+use crate::real::{self, Errno};
+use crate::registry;
+use crate::thread::Thread;
+use crate::waiting::{self, Ask};
+use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
+use retrial::{Mode, MutexId, Parked, Sid, Target, sys};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Offsets in libc's format.
+const LOCK: usize = 0;
+const OWNER: usize = 8;
+pub(crate) const KIND: usize = 16;
+
+/// Bits of the kind.
+const SORT: u32 = 3;
+const ROBUST: u32 = 0x10;
+const INHERIT: u32 = 0x20;
+const PROTECT: u32 = 0x40;
+const SHARED: u32 = 0x80;
+const ELISION: u32 = 0x300;
+
+/// Bits of the word of a robust one, the kernel's.
+const OWNER_DIED: u32 = 0x4000_0000;
+const TID: u32 = 0x3fff_ffff;
+/// The owner of one that cannot be recovered.
+const NOT_RECOVERABLE: u32 = i32::MAX as u32 - 1;
+
+/// Positions in [`retrial::CALLS`].
+const CALLS_SHARED: usize = 4;
+const CALLS_ROBUST: usize = 5;
+const CALLS_INHERIT: usize = 10;
+const CALLS_PROTECT: usize = 11;
+const CALLS_UNKNOWN: usize = 14;
+
+/// Whose a mutex is, by its kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Ours.
+    Private(Sort),
+    /// Libc's, with our waiting.
+    Foreign,
+    /// Libc's altogether; counted at this position of [`retrial::CALLS`].
+    Passed(usize),
+}
+
+/// Whose a mutex of this kind is.
+#[inline]
+pub(crate) const fn class(kind: u32) -> Class {
+    if kind & !(SORT | ELISION) == 0 {
+        return Class::Private(match kind & SORT {
+            0 => Sort::Normal,
+            1 => Sort::Recursive,
+            2 => Sort::Errorcheck,
+            _ => Sort::Adaptive,
+        });
+    }
+    if kind & !(SORT | ELISION | ROBUST | INHERIT | PROTECT | SHARED) != 0 {
+        return Class::Passed(CALLS_UNKNOWN);
+    }
+    if kind & INHERIT != 0 {
+        Class::Passed(CALLS_INHERIT)
+    } else if kind & PROTECT != 0 {
+        Class::Passed(CALLS_PROTECT)
+    } else {
+        Class::Foreign
+    }
+}
+
+/// The kind of a mutex.
+///
+/// # Safety
+///
+/// There is a mutex at the address.
+#[inline]
+pub(crate) unsafe fn kind_of(mutex: *mut pthread_mutex_t) -> u32 {
+    // SAFETY: the caller's.
+    unsafe { field(mutex, KIND) }.load(Ordering::Relaxed)
+}
+
+/// A field of a mutex.
+///
+/// # Safety
+///
+/// There is a mutex at the address, and a field of 4 bytes at the offset.
+unsafe fn field<'a>(mutex: *mut pthread_mutex_t, offset: usize) -> &'a AtomicU32 {
+    // SAFETY: the caller's.
+    let field = unsafe { mutex.byte_add(offset) };
+    // SAFETY: aligned as the mutex is; libc changes it atomically where others look.
+    unsafe { &*field.cast() }
+}
+
+/// A mutex of libc's format.
+#[derive(Clone, Copy)]
+pub(crate) struct Foreign {
+    mutex: *mut pthread_mutex_t,
+}
+
+impl Foreign {
+    /// # Safety
+    ///
+    /// There is a mutex at the address, for as long as this is used.
+    pub(crate) const unsafe fn new(mutex: *mut pthread_mutex_t) -> Self {
+        Self { mutex }
+    }
+
+    fn load(self, offset: usize) -> u32 {
+        // SAFETY: as `new` was promised; the offsets are those above.
+        unsafe { field(self.mutex, offset) }.load(Ordering::Acquire)
+    }
+
+    fn is_robust(self) -> bool {
+        self.load(KIND) & ROBUST != 0
+    }
+
+    fn count(self, thread: &Thread, result: c_int) {
+        // Finds out who the thread is.
+        thread.me();
+        let kind = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
+        thread.count(kind, matches!(result, 0 | libc::EOWNERDEAD));
+    }
+
+    /// One try: `EBUSY` when somebody else has it.
+    fn attempt(self, tid: u32) -> c_int {
+        if self.is_robust() && self.load(OWNER) == NOT_RECOVERABLE {
+            return self.attempt_within_no_time();
+        }
+        // SAFETY: as `new` was promised.
+        let result = unsafe { real::mutex_trylock(self.mutex) };
+        if result == ENOTRECOVERABLE {
+            self.give_up_leftover(tid);
+        }
+        result
+    }
+
+    /// A lock that may not wait: it looks at more than a try does.
+    fn attempt_within_no_time(self) -> c_int {
+        // SAFETY: as `new` was promised; the moment is readable.
+        match unsafe { real::mutex_timedlock(self.mutex, &raw const real::PAST) } {
+            ETIMEDOUT => EBUSY,
+            result => result,
+        }
+    }
+
+    /// The trylock of glibc 2.36 says rightly that it cannot be recovered, but leaves the word taken.
+    fn give_up_leftover(self, tid: u32) {
+        // SAFETY: as `new` was promised.
+        let word = unsafe { field(self.mutex, LOCK) };
+        let found = word.load(Ordering::Relaxed);
+        if found & TID == tid && word.compare_exchange(found, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            for private in [false, true] {
+                sys::futex_wake(word, 1, private);
+            }
+        }
+    }
+
+    pub(crate) fn trylock(self, thread: &Thread) -> c_int {
+        let result = self.attempt(thread.tid());
+        self.count(thread, result);
+        result
+    }
+
+    pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+        let mut result = self.attempt(thread.tid());
+        if result == EBUSY {
+            result = self.lock_slow(thread, caller, limit);
+        }
+        self.count(thread, result);
+        result
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+        let _errno = Errno::keep();
+        if self.load(KIND) & SORT == Sort::Errorcheck as u32 && self.load(OWNER) == thread.tid() {
+            // One's own; libc says so when it is asked to wait.
+            let result = self.attempt_within_no_time();
+            if result != EBUSY {
+                return result;
+            }
+        }
+        // SAFETY: the moment is the caller's of the wrapper.
+        let deadline = match unsafe { limit.deadline() } {
+            Ok(deadline) => deadline,
+            Err(error) => return error,
+        };
+        let getting = Getting { foreign: self, tid: thread.tid() };
+        let address = self.mutex as usize;
+        let ask = || Ask {
+            mutex: process::instance()
+                .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::SharedMutex, address))),
+            mutex_type: Type::SharedMutex.id(),
+            mode: Mode::Exclusive,
+            caller,
+        };
+        let result = waiting::wait(thread, &getting, ask, deadline).unwrap_or(ETIMEDOUT);
+        registry::count_missed_get(Type::SharedMutex, address);
+        result
+    }
+}
+
+/// A thread that wants a mutex of libc's format.
+struct Getting {
+    foreign: Foreign,
+    tid: u32,
+}
+
+impl Target for Getting {
+    /// What the call returns: any error but that it is busy ends the wait as well.
+    type Got = c_int;
+
+    fn is_open(&self, _: bool) -> bool {
+        let (word, kind) = (self.foreign.load(LOCK), self.foreign.load(KIND));
+        // A mutex that was destroyed meanwhile is open for the call that says so.
+        kind & (1 << 31) != 0 || word & TID == 0 || kind & ROBUST != 0 && word & OWNER_DIED != 0
+    }
+
+    fn try_get(&self, _: bool) -> Option<c_int> {
+        Some(self.foreign.attempt(self.tid)).filter(|result| *result != EBUSY)
+    }
+
+    fn park(&self, timeout: Duration, _: bool) -> Parked<c_int> {
+        // SAFETY: as `Foreign::new` was promised.
+        match unsafe { real::mutex_within(self.foreign.mutex, timeout) } {
+            ETIMEDOUT => Parked::TimedOut,
+            result => Parked::Got(result),
+        }
+    }
+
+    fn parked(&self) -> u32 {
+        0
+    }
+
+    fn blocker(&self) -> (Sid, bool) {
+        match self.foreign.load(OWNER) {
+            0 => (Sid::NONE, true),
+            tid => (Sid::guest(tid), true),
+        }
+    }
+
+    fn gets(&self) -> u64 {
+        registry::missed_gets(Type::SharedMutex, self.foreign.mutex as usize)
+    }
+}

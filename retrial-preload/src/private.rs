@@ -1,0 +1,400 @@
+//! Mutexes of one process that are not robust: our own record, in the bytes of the `pthread_mutex_t`.
+//!
+//! ```text
+//!  0        8      12     16     20   24     32      36
+//! +--------+------+------+------+----+------+-------+-------+
+//! |  word  | seen | none | kind | id | gets | depth | epoch |
+//! +--------+------+------+------+----+------+-------+-------+
+//! ```
+//!
+//! The word is [`retrial::Word`]; its upper half, the holder field, is the futex. `kind` is libc's and where libc has it.
+//! All zeros, as the static initialisers make it but for `kind`, is a free mutex, and a free mutex of ours is a free one
+//! of libc's.
+//!
+//! Only the holder changes the word, `gets` and `depth`. The store that releases the word is the last touch.
+
+use crate::foreign;
+use crate::limit::Limit;
+use crate::process::{self, Type};
+use crate::real::Errno;
+use crate::registry;
+use crate::spots::{self, Spot};
+use crate::thread::Thread;
+use crate::waiting::{self, Ask};
+use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
+use retrial::{Mode, MutexId, Parked, Sid, Target, Waiter, Word};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::time::Duration;
+
+/// The record.
+#[repr(C)]
+pub(crate) struct PrivateMutex {
+    word: AtomicU64,
+    /// Whether a get has missed it: then its figures outlive it.
+    missed: AtomicU32,
+    none: AtomicU32,
+    kind: AtomicU32,
+    /// Its number in the instance, [`registry::NO_PLACE`] when the table was full, 0 before the first get.
+    id: AtomicU32,
+    gets: AtomicU64,
+    /// Locks beyond the first, of a recursive one.
+    depth: AtomicU32,
+    /// The [`process::epoch`] of the process whose gets these are.
+    epoch: AtomicU32,
+}
+
+const _: () = assert!(size_of::<PrivateMutex>() <= size_of::<pthread_mutex_t>());
+const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND);
+
+/// The types of mutexes, by libc's numbers, which are also their positions in [`retrial::CALLS`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Sort {
+    Normal = 0,
+    Recursive = 1,
+    Errorcheck = 2,
+    Adaptive = 3,
+}
+
+impl Sort {
+    /// Whether relocks and unlocks by others are noticed.
+    const fn knows_owner(self) -> bool {
+        matches!(self, Self::Recursive | Self::Errorcheck)
+    }
+}
+
+/// The bits of the holder field that name the holder.
+const SID: u64 = 0x00ff_ffff << 32;
+
+impl PrivateMutex {
+    /// The record in a mutex.
+    ///
+    /// # Safety
+    ///
+    /// There is a mutex at the address, for as long as the record is used.
+    #[inline]
+    pub(crate) unsafe fn at<'a>(mutex: *mut pthread_mutex_t) -> &'a Self {
+        // SAFETY: large enough, as asserted above, aligned to 8 bytes at least, and all of it is atomics.
+        unsafe { &*mutex.cast::<Self>() }
+    }
+
+    /// Makes a mutex a free one of this kind.
+    ///
+    /// # Safety
+    ///
+    /// There is room for a mutex at the address and nobody uses it.
+    pub(crate) unsafe fn init(mutex: *mut pthread_mutex_t, kind: u32) {
+        // SAFETY: the caller's.
+        unsafe { mutex.write_bytes(0, 1) };
+        // SAFETY: zeros are a record.
+        let record = unsafe { Self::at(mutex) };
+        record.kind.store(kind, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn holder(&self) -> u64 {
+        self.word.load(Ordering::Relaxed) & SID
+    }
+
+    #[inline]
+    fn futex(&self) -> usize {
+        // The upper half, on machines that have it second.
+        self.word.as_ptr() as usize + 4
+    }
+
+    fn futex_word(&self) -> &AtomicU32 {
+        // SAFETY: the upper half of the word, aligned to 4 bytes; the kernel looks at it as such, and we do so too.
+        unsafe { &*(self.futex() as *const AtomicU32) }
+    }
+
+    /// Gets it if it is free and the thread is known: whether it did. The rest is for [`PrivateMutex::lock`].
+    #[inline]
+    pub(crate) fn lock_at_once(&self, sort: Sort, thread: &Thread) -> bool {
+        let Some((me, session)) = thread.known() else { return false };
+        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again.
+        if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        if self.count_get() == 0 {
+            self.first_get(thread);
+        }
+        session.count_call(sort as usize);
+        session.count_get();
+        true
+    }
+
+    /// Gets it. `Limit` is not looked at while it is free.
+    pub(crate) fn lock(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+        let me = thread.me();
+        // Acquire: as above.
+        if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            self.got(sort, thread);
+            return 0;
+        }
+        self.lock_slow(sort, thread, caller, limit)
+    }
+
+    /// Counts a get: how many there were before.
+    #[inline]
+    fn count_get(&self) -> u64 {
+        let gets = self.gets.load(Ordering::Relaxed);
+        // No RMW: only the holder counts.
+        self.gets.store(gets.wrapping_add(1), Ordering::Relaxed);
+        gets
+    }
+
+    fn got(&self, sort: Sort, thread: &Thread) {
+        if self.count_get() == 0 {
+            self.first_get(thread);
+        }
+        thread.count(sort as usize, true);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_get(&self, thread: &Thread) {
+        let _errno = Errno::keep();
+        if let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) {
+            self.identify(instance);
+            self.epoch.store(process::epoch(), Ordering::Relaxed);
+        }
+    }
+
+    /// Its number in the instance, which it is given if it has none from this process. 0 when there was no place.
+    fn identify(&self, instance: &retrial::Instance) -> MutexId {
+        let id = self.id.load(Ordering::Relaxed);
+        if id != 0 && self.epoch.load(Ordering::Relaxed) == process::epoch() {
+            return registry::number(id);
+        }
+        let id = registry::find(instance, Type::Mutex, self.word.as_ptr() as usize);
+        self.id.store(id, Ordering::Relaxed);
+        registry::number(id)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+        let _errno = Errno::keep();
+        if sort.knows_owner() && thread.is(self.holder()) {
+            return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
+        }
+        let getting = Getting { mutex: self, me: thread.me() };
+        if !self.get_open(thread, &getting) {
+            // SAFETY: the moment is the caller's of the wrapper.
+            let deadline = match unsafe { limit.deadline() } {
+                Ok(deadline) => deadline,
+                Err(error) => return error,
+            };
+            if self.missed.load(Ordering::Relaxed) == 0 {
+                self.missed.store(1, Ordering::Relaxed);
+            }
+            let ask = || Ask {
+                mutex: process::instance().map_or(MutexId(0), |instance| self.identify(instance)),
+                mutex_type: Type::Mutex.id(),
+                mode: Mode::Exclusive,
+                caller,
+            };
+            if waiting::wait(thread, &getting, ask, deadline).is_err() {
+                return ETIMEDOUT;
+            }
+        }
+        if self.epoch.load(Ordering::Relaxed) != process::epoch() && self.id.load(Ordering::Relaxed) != 0 {
+            // The gets so far are of the process that this one was forked from.
+            self.gets.store(0, Ordering::Relaxed);
+            self.epoch.store(process::epoch(), Ordering::Relaxed);
+        }
+        self.got(sort, thread);
+        0
+    }
+
+    /// Gets a mutex that was open, but did not look so to the fast path. No miss.
+    fn get_open(&self, thread: &Thread, getting: &Getting<'_>) -> bool {
+        let Some(granted) = getting.try_get(false) else { return false };
+        if granted.has(Word::ATTENTION)
+            && let (Some(instance), Some(_inside)) = (process::instance(), thread.enter())
+        {
+            let params = instance.params(Some(Type::Mutex.id()));
+            let waiter = Waiter { instance, session: thread.session() };
+            waiter.adapt(getting, registry::number(self.id.load(Ordering::Relaxed)), &params);
+        }
+        true
+    }
+
+    /// One more lock by the holder.
+    fn deepen(&self, thread: &Thread) -> c_int {
+        let depth = self.depth.load(Ordering::Relaxed);
+        if depth == u32::MAX {
+            return EAGAIN;
+        }
+        self.depth.store(depth + 1, Ordering::Relaxed);
+        thread.count(Sort::Recursive as usize, false);
+        0
+    }
+
+    /// Gets it if that needs no waiting.
+    pub(crate) fn trylock(&self, sort: Sort, thread: &Thread) -> c_int {
+        let me = thread.me();
+        // Acquire: as in `lock`.
+        if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            self.got(sort, thread);
+            return 0;
+        }
+        self.trylock_slow(sort, thread)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trylock_slow(&self, sort: Sort, thread: &Thread) -> c_int {
+        let _errno = Errno::keep();
+        if sort == Sort::Recursive && thread.is(self.holder()) {
+            return self.deepen(thread);
+        }
+        if self.get_open(thread, &Getting { mutex: self, me: thread.me() }) {
+            self.got(sort, thread);
+            return 0;
+        }
+        thread.count(sort as usize, false);
+        EBUSY
+    }
+
+    /// Gives one lock back.
+    #[inline]
+    pub(crate) fn unlock(&self, sort: Sort, thread: &Thread) -> c_int {
+        if sort.knows_owner() {
+            if !thread.is(self.holder()) {
+                return EPERM;
+            }
+            let depth = self.depth.load(Ordering::Relaxed);
+            if depth > 0 {
+                self.depth.store(depth - 1, Ordering::Relaxed);
+                return 0;
+            }
+        }
+        self.release();
+        0
+    }
+
+    #[inline]
+    fn release(&self) {
+        let word = Word(self.word.load(Ordering::Relaxed)).released();
+        let futex = self.futex();
+        let spot = spots::at(futex);
+        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word.
+        self.word.store(word.0, Ordering::Release);
+        // From here on there may be no mutex any more.
+        compiler_fence(Ordering::SeqCst);
+        if spot.is_busy() {
+            spot.wake_after(futex);
+        }
+    }
+
+    /// Gives all locks back, for a wait on a condition: how many there were beyond the first.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` when it is not the caller's, and it would be noticed.
+    pub(crate) fn release_all(&self, sort: Sort, thread: &Thread) -> Result<u32, c_int> {
+        if sort.knows_owner() && !thread.is(self.holder()) {
+            return Err(EPERM);
+        }
+        let depth = self.depth.load(Ordering::Relaxed);
+        self.depth.store(0, Ordering::Relaxed);
+        self.release();
+        Ok(depth)
+    }
+
+    /// After the get that followed `release_all`.
+    pub(crate) fn set_depth(&self, depth: u32) {
+        self.depth.store(depth, Ordering::Relaxed);
+    }
+
+    /// Ends its life, unless it is held. Later calls find a kind that is none, as with libc.
+    pub(crate) fn destroy(&self) -> c_int {
+        if self.holder() != 0 {
+            return EBUSY;
+        }
+        let id = registry::number(self.id.load(Ordering::Relaxed));
+        if let Some(instance) = process::instance()
+            && id.0 != 0
+            && self.epoch.load(Ordering::Relaxed) == process::epoch()
+        {
+            let (gets, missed) = (self.gets.load(Ordering::Relaxed), self.missed.load(Ordering::Relaxed) != 0);
+            registry::retire(instance, Type::Mutex, self.word.as_ptr() as usize, id, gets, missed);
+        }
+        self.kind.store(u32::MAX, Ordering::Relaxed);
+        0
+    }
+
+    /// The number and gets in a copy of a record, `None` when it is none of ours.
+    pub(crate) fn read(copy: &[u8; size_of::<Self>()]) -> Option<(MutexId, u64)> {
+        let (words, _) = copy.as_chunks::<8>();
+        let (kind_and_id, gets) = (u64::from_ne_bytes(words[2]), u64::from_ne_bytes(words[3]));
+        let (kind, id) = (kind_and_id as u32, (kind_and_id >> 32) as u32);
+        matches!(foreign::class(kind), foreign::Class::Private(_)).then_some((registry::number(id), gets))
+    }
+}
+
+/// A thread that wants a mutex.
+struct Getting<'a> {
+    mutex: &'a PrivateMutex,
+    me: u64,
+}
+
+impl Getting<'_> {
+    fn spot(&self) -> &'static Spot {
+        spots::at(self.mutex.futex())
+    }
+}
+
+impl Target for Getting<'_> {
+    type Got = Word;
+
+    fn is_open(&self, _: bool) -> bool {
+        self.mutex.holder() == 0
+    }
+
+    fn try_get(&self, handed: bool) -> Option<Word> {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        let granted = word.grant(Sid::new((self.me >> 32) as u32), Mode::Exclusive, handed)?;
+        // Acquire: as in `lock`.
+        self.mutex.word.compare_exchange(word.0, granted.0, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(granted)
+    }
+
+    fn park(&self, timeout: Duration, throttle: bool) -> Parked<Word> {
+        const SID: u32 = 0x00ff_ffff;
+        let is_busy = |holder_field| holder_field & SID != 0;
+        if self.spot().park(self.mutex.futex_word(), is_busy, timeout, throttle) {
+            Parked::Woken
+        } else {
+            Parked::TimedOut
+        }
+    }
+
+    fn woken_is_done(&self, got: bool) {
+        self.spot().woken_is_done(self.mutex.futex(), got);
+    }
+
+    fn parked(&self) -> u32 {
+        self.spot().parked()
+    }
+
+    fn blocker(&self) -> (Sid, bool) {
+        (Word(self.mutex.word.load(Ordering::Relaxed)).sid(), true)
+    }
+
+    fn gets(&self) -> u64 {
+        self.mutex.gets.load(Ordering::Relaxed)
+    }
+
+    fn set_attention(&self, on: bool) {
+        // The caller is the holder.
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        let word = if on { word.with(Word::ATTENTION) } else { word.without(Word::ATTENTION) };
+        self.mutex.word.store(word.0, Ordering::Relaxed);
+    }
+
+    fn wake_all(&self) {
+        Spot::wake_all(self.mutex.futex_word());
+    }
+}

@@ -1,0 +1,191 @@
+//! What the process knows: whether calls are ours, the instance, and which process it is.
+//!
+//! A fork, by libc or by the raw call, leaves a child with its parent's memory: thread ids and sessions that threads have
+//! cached are not theirs any more. So the *cookie* is in a page that the kernel wipes in the child, and every cached
+//! value goes with the cookie it was made under.
+
+use crate::spots;
+use retrial::{Instance, TypeId, sys};
+use std::ffi::{CStr, c_char};
+use std::ptr::{from_ref, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+const UNDECIDED: u8 = 0;
+const ON: u8 = 1;
+const OFF: u8 = 2;
+
+static MODE: AtomicU8 = AtomicU8::new(UNDECIDED);
+static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(null_mut());
+
+/// Whether calls are ours; otherwise all of them go to libc.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    match MODE.load(Ordering::Relaxed) {
+        ON => true,
+        OFF => false,
+        _ => decide(),
+    }
+}
+
+/// Whether it is known that calls are ours.
+#[inline]
+pub(crate) fn is_known_on() -> bool {
+    MODE.load(Ordering::Relaxed) == ON
+}
+
+/// Looks at the environment, without allocating: the first calls come before anybody's constructors.
+#[cold]
+fn decide() -> bool {
+    unsafe extern "C" {
+        static environ: AtomicPtr<*const c_char>;
+    }
+    // SAFETY: libc's variable, a pointer.
+    let mut entry = unsafe { environ.load(Ordering::Relaxed) };
+    if entry.is_null() {
+        // Before libc itself has started; asked again.
+        return true;
+    }
+    let mut mode = ON;
+    loop {
+        // SAFETY: the list ends with a null pointer, which ends the loop.
+        let text = unsafe { *entry };
+        if text.is_null() {
+            break;
+        }
+        // SAFETY: entries are strings.
+        if unsafe { CStr::from_ptr(text) } == c"RETRIAL_PRELOAD=off" {
+            mode = OFF;
+        }
+        // SAFETY: as above.
+        entry = unsafe { entry.add(1) };
+    }
+    MODE.store(mode, Ordering::Relaxed);
+    mode == ON
+}
+
+/// Passes every further call to libc. A free mutex of ours is a free one of libc's, so this is right as long as none is held.
+pub(crate) fn turn_off() {
+    MODE.store(OFF, Ordering::Relaxed);
+}
+
+/// The instance, once the constructor has run.
+#[inline]
+pub(crate) fn instance() -> Option<&'static Instance> {
+    // SAFETY: null, or leaked by `publish`.
+    unsafe { INSTANCE.load(Ordering::SeqCst).as_ref() }
+}
+
+/// Makes the instance known: threads get their sessions when they next come by.
+pub(crate) fn publish(instance: &'static Instance) {
+    INSTANCE.store(from_ref(instance).cast_mut(), Ordering::SeqCst);
+    // SeqCst: whoever enters the process at this moment either finds the instance or has its cookie changed here.
+    page().fetch_or(READY, Ordering::SeqCst);
+}
+
+/// The types of what is waited for, in the instance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Type {
+    Mutex,
+    SharedMutex,
+    Rwlock,
+    Spin,
+}
+
+const TYPE_NAMES: [&str; 4] = ["pthread mutex", "pthread mutex shared", "pthread rwlock", "pthread spin"];
+static TYPES: [AtomicU8; TYPE_NAMES.len()] = [const { AtomicU8::new(0) }; TYPE_NAMES.len()];
+
+impl Type {
+    pub(crate) fn id(self) -> TypeId {
+        TypeId(TYPES[self as usize].load(Ordering::Relaxed))
+    }
+
+    /// Registers all; those that find no place go as the first one.
+    pub(crate) fn register_all(instance: &Instance) {
+        for (name, id) in TYPE_NAMES.iter().zip(&TYPES) {
+            if let Ok(found) = instance.register_type(name) {
+                id.store(found.0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// In a cookie: there is an instance.
+pub(crate) const READY: u64 = 2;
+/// A cookie of a process that is being entered.
+const ENTERING: u64 = 1;
+const EPOCH_SHIFT: u32 = 2;
+
+/// What the cookie is before there is a page: no thread has cached anything.
+static UNSET: AtomicU64 = AtomicU64::new(0);
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(from_ref(&UNSET).cast_mut());
+/// Forks between the first process and this one, plus one.
+static EPOCH: AtomicU32 = AtomicU32::new(0);
+
+/// The cookie of this process as it is.
+#[inline]
+pub(crate) fn cookie() -> u64 {
+    page().load(Ordering::Relaxed)
+}
+
+#[inline]
+fn page() -> &'static AtomicU64 {
+    // SAFETY: a static or a page that is never unmapped.
+    unsafe { &*PAGE.load(Ordering::Acquire) }
+}
+
+/// The cookie of this process, which is entered if it is a new one. 0 where the kernel cannot wipe pages: then nothing can
+/// be cached.
+pub(crate) fn enter() -> u64 {
+    if std::ptr::eq(page(), &raw const UNSET) && !make_page() {
+        return 0;
+    }
+    let cookie = page().load(Ordering::Acquire);
+    if cookie != 0 {
+        return cookie;
+    }
+    // AcqRel: one thread enters; the others see its cookie when it has.
+    if page().compare_exchange(0, ENTERING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return ENTERING;
+    }
+    let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
+    if epoch > 1 {
+        spots::forget();
+    }
+    if !(sys::register_for_barriers() && sys::barrier_everywhere()) {
+        spots::fence_all();
+    }
+    let cookie = u64::from(epoch) << EPOCH_SHIFT;
+    // SeqCst: as in `publish`.
+    page().store(cookie, Ordering::SeqCst);
+    if instance().is_none() {
+        return cookie;
+    }
+    page().fetch_or(READY, Ordering::SeqCst);
+    cookie | READY
+}
+
+/// Which process this is among its ancestors; never 0 once a thread has come by.
+pub(crate) fn epoch() -> u32 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
+fn make_page() -> bool {
+    const LEN: usize = 4096;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let page = unsafe { libc::mmap(null_mut(), LEN, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the page was just mapped.
+    let wiped = unsafe { libc::madvise(page, LEN, libc::MADV_WIPEONFORK) } == 0;
+    let unset = from_ref(&UNSET).cast_mut();
+    // AcqRel: of two threads that come first together one has its page used.
+    let won = wiped && PAGE.compare_exchange(unset, page.cast(), Ordering::AcqRel, Ordering::Acquire).is_ok();
+    if !won {
+        // SAFETY: nobody else knows the page.
+        unsafe { libc::munmap(page, LEN) };
+    }
+    wiped
+}

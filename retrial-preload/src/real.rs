@@ -1,0 +1,220 @@
+//! libc's own functions, found behind ours.
+//!
+//! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock can deadlock,
+//! for the loader may allocate and the allocator may lock.
+
+use libc::{
+    c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
+    pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec,
+};
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::time::Duration;
+
+macro_rules! reals {
+    ($( $name:ident $symbol:literal ( $($arg:ident: $type:ty),* ); )*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
+        enum At { $( $name ),* }
+
+        const NAMES: &[&CStr] = &[ $( $symbol ),* ];
+        static FOUND: [AtomicPtr<c_void>; NAMES.len()] = [const { AtomicPtr::new(null_mut()) }; NAMES.len()];
+
+        $(
+            #[allow(dead_code)] // the shim calls some by their pointers
+            /// libc's function of this name.
+            ///
+            /// # Safety
+            ///
+            /// That of the function.
+            pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+                let found = find(At::$name);
+                if found.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: libc's symbol of this name is a function of this type.
+                let function = unsafe {
+                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(found)
+                };
+                // SAFETY: the caller's.
+                unsafe { function($($arg),*) }
+            }
+        )*
+    };
+}
+
+reals! {
+    mutex_init c"pthread_mutex_init" (mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t);
+    mutex_destroy c"pthread_mutex_destroy" (mutex: *mut pthread_mutex_t);
+    mutex_lock c"pthread_mutex_lock" (mutex: *mut pthread_mutex_t);
+    mutex_trylock c"pthread_mutex_trylock" (mutex: *mut pthread_mutex_t);
+    mutex_timedlock c"pthread_mutex_timedlock" (mutex: *mut pthread_mutex_t, at: *const timespec);
+    mutex_clocklock c"pthread_mutex_clocklock" (mutex: *mut pthread_mutex_t, clock: clockid_t, at: *const timespec);
+    mutex_unlock c"pthread_mutex_unlock" (mutex: *mut pthread_mutex_t);
+    mutex_consistent c"pthread_mutex_consistent" (mutex: *mut pthread_mutex_t);
+    cond_init c"pthread_cond_init" (cond: *mut pthread_cond_t, attr: *const pthread_condattr_t);
+    cond_destroy c"pthread_cond_destroy" (cond: *mut pthread_cond_t);
+    cond_signal c"pthread_cond_signal" (cond: *mut pthread_cond_t);
+    cond_broadcast c"pthread_cond_broadcast" (cond: *mut pthread_cond_t);
+    cond_wait c"pthread_cond_wait" (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t);
+    cond_timedwait c"pthread_cond_timedwait" (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, at: *const timespec);
+    cond_clockwait c"pthread_cond_clockwait"
+        (cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, at: *const timespec);
+    rwlock_init c"pthread_rwlock_init" (rwlock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t);
+    rwlock_destroy c"pthread_rwlock_destroy" (rwlock: *mut pthread_rwlock_t);
+    rwlock_rdlock c"pthread_rwlock_rdlock" (rwlock: *mut pthread_rwlock_t);
+    rwlock_wrlock c"pthread_rwlock_wrlock" (rwlock: *mut pthread_rwlock_t);
+    rwlock_tryrdlock c"pthread_rwlock_tryrdlock" (rwlock: *mut pthread_rwlock_t);
+    rwlock_trywrlock c"pthread_rwlock_trywrlock" (rwlock: *mut pthread_rwlock_t);
+    rwlock_timedrdlock c"pthread_rwlock_timedrdlock" (rwlock: *mut pthread_rwlock_t, at: *const timespec);
+    rwlock_timedwrlock c"pthread_rwlock_timedwrlock" (rwlock: *mut pthread_rwlock_t, at: *const timespec);
+    rwlock_clockrdlock c"pthread_rwlock_clockrdlock" (rwlock: *mut pthread_rwlock_t, clock: clockid_t, at: *const timespec);
+    rwlock_clockwrlock c"pthread_rwlock_clockwrlock" (rwlock: *mut pthread_rwlock_t, clock: clockid_t, at: *const timespec);
+    rwlock_unlock c"pthread_rwlock_unlock" (rwlock: *mut pthread_rwlock_t);
+    spin_init c"pthread_spin_init" (spin: *mut pthread_spinlock_t, shared: c_int);
+    spin_destroy c"pthread_spin_destroy" (spin: *mut pthread_spinlock_t);
+    spin_lock c"pthread_spin_lock" (spin: *mut pthread_spinlock_t);
+    spin_trylock c"pthread_spin_trylock" (spin: *mut pthread_spinlock_t);
+    spin_unlock c"pthread_spin_unlock" (spin: *mut pthread_spinlock_t);
+    mtx_init c"mtx_init" (mutex: *mut pthread_mutex_t, kind: c_int);
+    mtx_destroy c"mtx_destroy" (mutex: *mut pthread_mutex_t);
+    cnd_init c"cnd_init" (cond: *mut pthread_cond_t);
+    cnd_destroy c"cnd_destroy" (cond: *mut pthread_cond_t);
+    dl_find_object c"_dl_find_object" (address: *mut c_void, result: *mut c_void);
+}
+
+/// The version of conditions with the format of today; of the others all versions do the same.
+#[cfg(target_arch = "x86_64")]
+const CONDITION: &CStr = c"GLIBC_2.3.2";
+#[cfg(target_arch = "aarch64")]
+const CONDITION: &CStr = c"GLIBC_2.17";
+
+unsafe extern "C" {
+    static retrial_real_cond_wait: AtomicPtr<c_void>;
+    static retrial_real_cond_timedwait: AtomicPtr<c_void>;
+    static retrial_real_cond_clockwait: AtomicPtr<c_void>;
+}
+
+/// Whether what is not found now is not there.
+static RESOLVED: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+fn find(at: At) -> *mut c_void {
+    let found = FOUND[at as usize].load(Ordering::Acquire);
+    if found.is_null() && !RESOLVED.load(Ordering::Acquire) { find_all(at) } else { found }
+}
+
+#[cold]
+fn find_all(at: At) -> *mut c_void {
+    resolve();
+    FOUND[at as usize].load(Ordering::Acquire)
+}
+
+/// Looks all functions up. Again is harmless.
+pub(crate) fn resolve() {
+    let _errno = Errno::keep();
+    for (name, found) in NAMES.iter().zip(&FOUND) {
+        // Stored one by one: should the loader come back to us, what it needs may be there already.
+        found.store(look_up(name), Ordering::Release);
+    }
+    // SAFETY: defined in condition.c, as a pointer.
+    let (wait, timedwait, clockwait) =
+        unsafe { (&retrial_real_cond_wait, &retrial_real_cond_timedwait, &retrial_real_cond_clockwait) };
+    wait.store(find_now(At::cond_wait), Ordering::Release);
+    timedwait.store(find_now(At::cond_timedwait), Ordering::Release);
+    clockwait.store(find_now(At::cond_clockwait), Ordering::Release);
+    RESOLVED.store(true, Ordering::Release);
+}
+
+fn find_now(at: At) -> *mut c_void {
+    FOUND[at as usize].load(Ordering::Relaxed)
+}
+
+/// For the shim, which has the pointers only.
+pub(crate) fn resolve_if_needed() {
+    find(At::cond_wait);
+}
+
+/// Whether this libc has the look-up of objects by address that takes no lock, of 2.35.
+pub(crate) fn has_dl_find_object() -> bool {
+    !find(At::dl_find_object).is_null()
+}
+
+fn look_up(name: &CStr) -> *mut c_void {
+    let symbol: *const c_char = name.as_ptr();
+    if name.to_bytes().starts_with(b"pthread_cond_") && name != c"pthread_cond_clockwait" {
+        // SAFETY: both are strings with their 0.
+        let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, symbol, CONDITION.as_ptr()) };
+        if !found.is_null() {
+            return found;
+        }
+    }
+    // SAFETY: a string with its 0.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, symbol) }
+}
+
+/// A moment that has passed, by any clock.
+pub(crate) static PAST: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// A moment by the clock that libc's `clocklock` functions are given, or by the one that `timedlock` goes by where they are
+/// not there (before 2.30).
+fn moment(clocked: At, timeout: Duration) -> (Option<clockid_t>, timespec) {
+    let clock = if find(clocked).is_null() { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
+    let mut now = PAST;
+    // SAFETY: `now` is writable, and the clock exists.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    // A park is long, not for ever: the additions stay far below the limits.
+    let timeout = timeout.min(Duration::from_hours(1));
+    let nsec = now.tv_nsec + i64::from(timeout.subsec_nanos());
+    now.tv_sec += timeout.as_secs().cast_signed() + nsec / 1_000_000_000;
+    now.tv_nsec = nsec % 1_000_000_000;
+    ((clock == libc::CLOCK_MONOTONIC).then_some(clock), now)
+}
+
+macro_rules! within {
+    ($( $name:ident $type:ty, $clocked:ident, $timed:ident; )*) => { $(
+        /// Locks within a time, as libc does.
+        ///
+        /// # Safety
+        ///
+        /// That of the function.
+        pub(crate) unsafe fn $name(object: *mut $type, timeout: Duration) -> c_int {
+            let (clock, at) = moment(At::$clocked, timeout);
+            match clock {
+                // SAFETY: the caller's; the moment is readable.
+                Some(clock) => unsafe { $clocked(object, clock, &raw const at) },
+                // SAFETY: as above.
+                None => unsafe { $timed(object, &raw const at) },
+            }
+        }
+    )* };
+}
+
+within! {
+    mutex_within pthread_mutex_t, mutex_clocklock, mutex_timedlock;
+    rwlock_read_within pthread_rwlock_t, rwlock_clockrdlock, rwlock_timedrdlock;
+    rwlock_write_within pthread_rwlock_t, rwlock_clockwrlock, rwlock_timedwrlock;
+}
+
+fn errno() -> *mut c_int {
+    // SAFETY: has no preconditions.
+    unsafe { libc::__errno_location() }
+}
+
+/// Keeps `errno` as it was: lock calls report by what they return.
+pub(crate) struct Errno(c_int);
+
+impl Errno {
+    pub(crate) fn keep() -> Self {
+        // SAFETY: this thread's own, always valid.
+        Self(unsafe { *errno() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: as in `keep`.
+        unsafe { *errno() = self.0 };
+    }
+}

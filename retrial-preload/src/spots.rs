@@ -1,0 +1,156 @@
+//! Who is parked, by address of the futex: what a release looks at after its store.
+//!
+//! After that store nothing of the mutex may be touched, for its next holder may free it. So what the release needs to
+//! know is here, in memory of our own. Addresses share spots: what is in one is a hint, of which a wrong one costs a
+//! wake-up too many, never one too few.
+//!
+//! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parked`; a thread that
+//! parks raises `parked`, has the kernel do a full barrier on every processor, and only then lets the kernel compare
+//! the word. Either the releaser sees the thread, or the kernel sees the release.
+
+use retrial::sys;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use std::time::Duration;
+
+const SPOTS: usize = 1024;
+
+/// In `parked`: every release on every processor has seen the spot in use since it was free.
+const ANNOUNCED: u32 = 1 << 31;
+/// In `parked`, for good: the kernel has no such barrier, each release has a fence of its own.
+const FENCED: u32 = 1 << 30;
+/// In `parked`: who parked last waits by a scheme with which a release wakes nobody while a woken thread is on its way.
+const THROTTLED: u32 = 1 << 29;
+const COUNT: u32 = THROTTLED - 1;
+
+/// The hints for the addresses that share it.
+pub(crate) struct Spot {
+    parked: AtomicU32,
+    /// The futex that a thread was woken on and is on its way to; 0 when nobody is.
+    on_its_way: AtomicUsize,
+}
+
+static ALL: [Spot; SPOTS] = [const { Spot { parked: AtomicU32::new(0), on_its_way: AtomicUsize::new(0) } }; SPOTS];
+
+/// The spot of a futex.
+#[inline]
+pub(crate) fn at(address: usize) -> &'static Spot {
+    // Multiplicative hashing, Knuth 6.4; objects are aligned to 8 bytes.
+    &ALL[((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) % SPOTS]
+}
+
+/// Forgets all who are parked: in the child of a fork nobody is.
+pub(crate) fn forget() {
+    for spot in &ALL {
+        // Looked at first: a page that is not written is not copied.
+        if spot.parked.load(Ordering::Relaxed) & !FENCED != 0 {
+            spot.parked.fetch_and(FENCED, Ordering::Relaxed);
+        }
+        if spot.on_its_way.load(Ordering::Relaxed) != 0 {
+            spot.on_its_way.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Has every release do a fence, where the kernel cannot do it for those who park.
+pub(crate) fn fence_all() {
+    for spot in &ALL {
+        spot.parked.fetch_or(FENCED, Ordering::SeqCst);
+    }
+}
+
+impl Spot {
+    /// Whether a release has to look closer.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        // Relaxed: ordered after the release's store by the parking thread's barrier, or by the fence in `wake_after`.
+        self.parked.load(Ordering::Relaxed) != 0
+    }
+
+    /// Threads parked at this spot.
+    pub(crate) fn parked(&self) -> u32 {
+        self.parked.load(Ordering::Relaxed) & COUNT
+    }
+
+    /// Wakes one of those who wait on the futex at `address`, after a release of what it is part of; the object may be
+    /// gone.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_after(&self, address: usize) {
+        let mut parked = self.parked.load(Ordering::Relaxed);
+        if parked & FENCED != 0 {
+            // SeqCst: the store of the release is seen by whoever parks after this load.
+            fence(Ordering::SeqCst);
+            parked = self.parked.load(Ordering::Relaxed);
+        }
+        let is_on_its_way = self.on_its_way.load(Ordering::Relaxed) == address;
+        if parked & COUNT == 0 || parked & THROTTLED != 0 && is_on_its_way {
+            return;
+        }
+        self.wake_one(address);
+    }
+
+    fn wake_one(&self, address: usize) {
+        self.on_its_way.store(address, Ordering::Relaxed);
+        if sys::futex_wake(address as *const AtomicU32, 1, true) == 0 {
+            self.nobody_is_on_its_way(address);
+        }
+    }
+
+    fn nobody_is_on_its_way(&self, address: usize) {
+        let _ = self.on_its_way.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Says that a woken thread has what it was woken for, or has given up: then the next one is woken in its place.
+    pub(crate) fn woken_is_done(&self, address: usize, got: bool) {
+        self.nobody_is_on_its_way(address);
+        if !got && self.parked() != 0 {
+            self.wake_one(address);
+        }
+    }
+
+    /// Waits while `is_busy` says so of what the futex holds, for `timeout` at most. Whether it was not the time that
+    /// ended the wait.
+    pub(crate) fn park(
+        &self,
+        futex: &AtomicU32,
+        is_busy: impl Fn(u32) -> bool,
+        timeout: Duration,
+        throttled: bool,
+    ) -> bool {
+        let address = futex.as_ptr() as usize;
+        // SeqCst: before the look below, where releases have a fence of their own.
+        let before = self.parked.fetch_add(1, Ordering::SeqCst);
+        match (before & THROTTLED != 0, throttled) {
+            (false, true) => drop(self.parked.fetch_or(THROTTLED, Ordering::Relaxed)),
+            (true, false) => drop(self.parked.fetch_and(!THROTTLED, Ordering::Relaxed)),
+            _ => {}
+        }
+        // It may be we who are on our way; if not, a wake-up too many is the price.
+        let came_back = self.on_its_way.compare_exchange(address, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if before & FENCED == 0 && (before & ANNOUNCED == 0 || came_back) {
+            if !sys::barrier_everywhere() {
+                fence_all();
+            }
+            self.parked.fetch_or(ANNOUNCED, Ordering::Relaxed);
+        }
+        // Acquire: who finds it open finds what its holder did.
+        let seen = futex.load(Ordering::Acquire);
+        let ended = !is_busy(seen) || sys::futex_wait(futex, seen, Some(timeout), true) == sys::Woken::Yes;
+        let left = self.parked.fetch_sub(1, Ordering::Relaxed) - 1;
+        if left & COUNT == 0 {
+            // Nobody has come since: the next one announces itself anew.
+            let free = left & FENCED;
+            let _ = self.parked.compare_exchange(left, free, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        if !ended {
+            // Whoever was on its way may never arrive.
+            self.nobody_is_on_its_way(address);
+        }
+        ended
+    }
+
+    /// Wakes all who wait on the futex, in queue order.
+    pub(crate) fn wake_all(futex: &AtomicU32) {
+        sys::futex_wake(futex, u32::MAX >> 1, true);
+    }
+}

@@ -1,0 +1,171 @@
+//! A thread's own record: who it is, under which cookie it is that, and its session.
+//!
+//! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock tells the
+//! instance that the thread is gone. All zeros is a thread that has not come by yet.
+
+use crate::process;
+use crate::real::Errno;
+use retrial::{Class, Session, Sid, sys};
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+/// What a thread knows of itself. Only it reads and writes this, and handlers of signals that interrupt it.
+#[repr(C, align(64))]
+pub(crate) struct Thread {
+    /// Complement of the cookie under which the rest was found, so that 0 is none.
+    check: Cell<u64>,
+    /// The holder field that says it is this thread: its SID, or the same as `guest`.
+    me: Cell<u64>,
+    /// The holder field from before it had a session.
+    guest: Cell<u64>,
+    tid: Cell<u32>,
+    /// Whether it is in the library now: a call from there has to do without it.
+    inside: Cell<bool>,
+    has_session: Cell<bool>,
+    /// Whether its next get of a mutex ends a wait on a condition.
+    pub(crate) from_condition: Cell<bool>,
+    session: UnsafeCell<MaybeUninit<Session<'static>>>,
+    /// The condition polled last, how often in a row, and until when.
+    pub(crate) polled: Cell<(usize, u32, u64)>,
+}
+
+const _: () = assert!(size_of::<Thread>() <= 256, "retrial_thread in condition.c has room for it");
+
+unsafe extern "C" {
+    fn retrial_current_thread() -> *const c_void;
+}
+
+/// Holds `inside` until dropped.
+pub(crate) struct Inside<'t>(&'t Thread);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.inside.set(false);
+    }
+}
+
+impl Thread {
+    /// The calling thread's, for calls that are not handed it.
+    pub(crate) fn current() -> &'static Self {
+        // SAFETY: has no preconditions.
+        let block = unsafe { retrial_current_thread() };
+        // SAFETY: the block of the calling thread, large and aligned enough, of which all zeros is a value.
+        unsafe { &*block.cast() }
+    }
+
+    /// The holder field that names this thread; finds out who it is if that is not known.
+    #[inline]
+    pub(crate) fn me(&self) -> u64 {
+        if self.check.get() != !process::cookie() {
+            self.find_out();
+        }
+        self.me.get()
+    }
+
+    /// The holder field that names this thread and its session, if both are known and of this process.
+    #[inline]
+    pub(crate) fn known(&self) -> Option<(u64, &Session<'static>)> {
+        if self.check.get() == !process::cookie() { Some((self.me.get(), self.session()?)) } else { None }
+    }
+
+    /// Whether a holder field, without flags, names this thread.
+    #[inline]
+    pub(crate) fn is(&self, holder: u64) -> bool {
+        // `me` first: it finds out.
+        let me = self.me();
+        holder != 0 && (holder == me || holder == self.guest.get())
+    }
+
+    /// Its thread id.
+    pub(crate) fn tid(&self) -> u32 {
+        self.me();
+        self.tid.get()
+    }
+
+    /// Its session, if it has one.
+    #[inline]
+    pub(crate) fn session(&self) -> Option<&Session<'static>> {
+        if !self.has_session.get() {
+            return None;
+        }
+        // SAFETY: only this thread writes it, and not while it has a session of this process.
+        let session = unsafe { &*self.session.get() };
+        // SAFETY: written before `has_session` was set.
+        Some(unsafe { session.assume_init_ref() })
+    }
+
+    /// Says that it is in the library; `None` when it is already.
+    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
+        if self.inside.replace(true) {
+            return None;
+        }
+        Some(Inside(self))
+    }
+
+    /// Counts a call, `kind` by [`retrial::CALLS`], and a get if it was one.
+    #[inline]
+    pub(crate) fn count(&self, kind: usize, is_get: bool) {
+        match self.session() {
+            Some(session) => {
+                session.count_call(kind);
+                if is_get {
+                    session.count_get();
+                }
+            }
+            None => count_of_guest(kind, is_get),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_out(&self) {
+        let _errno = Errno::keep();
+        if self.inside.get() {
+            if self.me.get() == 0 {
+                self.be_guest();
+            }
+            return;
+        }
+        // Before anything that could come back to us: a guest is somebody.
+        self.be_guest();
+        let Some(_inside) = self.enter() else { return };
+        let cookie = process::enter();
+        self.has_session.set(false);
+        let instance = process::instance().filter(|_| cookie & process::READY != 0 && has_robust_list());
+        // Named by its thread's name when it is shown; there is none to be known here without a system call.
+        if let Some(session) = instance.and_then(|instance| instance.session("", Class::Detect).ok()) {
+            self.me.set(u64::from(session.sid().number()) << 32);
+            // SAFETY: only this thread writes here, and nobody has a reference while there is no session. What was
+            // there was a session of the parent's, which is not ours to end.
+            unsafe { self.session.get().write(MaybeUninit::new(session)) };
+            self.has_session.set(true);
+        }
+        self.check.set(if cookie == 0 { 0 } else { !cookie });
+    }
+
+    fn be_guest(&self) {
+        let tid = sys::tid();
+        self.tid.set(tid);
+        self.guest.set(u64::from(Sid::guest(tid).number()) << 32);
+        self.me.set(self.guest.get());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn count_of_guest(kind: usize, is_get: bool) {
+    if let Some(instance) = process::instance() {
+        instance.count_call_of_guest(kind, is_get);
+    }
+}
+
+/// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it, but a process made by the raw
+/// system call starts without.
+fn has_robust_list() -> bool {
+    let mut head = std::ptr::null_mut::<libc::c_void>();
+    let mut len = 0usize;
+    // SAFETY: both are writable; 0 is the calling thread.
+    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
+    rc == 0 && !head.is_null()
+}
