@@ -228,7 +228,7 @@ pub struct Death {
 #[non_exhaustive]
 pub enum GetError<G> {
     /// Got, but a holder died in X, LX or E since the data were last declared consistent. The guard is in here: look at
-    /// the data, then [`OwnerDied::consistent`]; without it the next get is told as well.
+    /// the data, then `guard.consistent()`; without it the next get is told as well.
     #[error("{0}")]
     OwnerDied(OwnerDied<G>),
     /// The deadline has passed.

@@ -10,7 +10,7 @@ use crate::sys::{AtomicU32, AtomicU64, Ordering};
 
 macro_rules! counters {
     ($( $id:ident $name:literal $doc:literal; )*) => {
-        /// A figure of a [`Row`].
+        /// A figure of a row of the cube.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
         pub enum Counter { $( #[doc = $doc] $id ),* }

@@ -1,5 +1,5 @@
 //! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere else, but for
-//! mappings, which are in [`crate::segment`].
+//! mappings, which are in `segment.rs`.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -255,7 +255,7 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     rc == 0 || errno() == libc::EINVAL
 }
 
-/// The functions behind [`RobustLock`]: libc's, or what an interposer found behind itself.
+/// The functions behind the session locks: libc's, or what an interposer found behind itself.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct RobustCalls {

@@ -116,7 +116,7 @@ impl Kind {
     }
 }
 
-/// A value of the mutex word. See the [module](self) for the layout.
+/// A value of the mutex word. `word.rs` has its layout and a table of what each value means; `docs/DESIGN.md` too.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Word(pub u64);
 

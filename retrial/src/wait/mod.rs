@@ -1,7 +1,7 @@
 //! Wait schemes: pure functions from "how often this wait has failed, and what can be observed" to "what to do next".
 //!
 //! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; it performs nothing. The
-//! [waiter](crate::waiter) interprets it with the real clock.
+//! [waiter](crate::Waiter) interprets it with the real clock.
 
 use crate::params::Params;
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub enum Step {
 }
 
 /// What a scheme sees of a wait.
+#[allow(clippy::struct_excessive_bools)] // observations, each true or not
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
     /// The values in force for the mutex's type, read afresh for every step.
