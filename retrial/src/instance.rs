@@ -40,6 +40,9 @@ impl Deref for Instance {
     }
 }
 
+/// Slots that a claim looks at before it takes one that was never used.
+const A_FEW: u32 = 64;
+
 impl Drop for Instance {
     fn drop(&mut self) {
         if self.sessions.load(Ordering::Acquire) != 0 {
@@ -386,27 +389,28 @@ impl Instance {
         let admin = self.lock_tables()?;
         let header = self.segment.header();
         let capacity = self.segment.capacity().sessions;
-        let start = u32::try_from(header.slot_hint.load(Ordering::Relaxed)).unwrap_or(0) % capacity;
-        for number in (start..capacity).chain(0..start).map(|i| i + 1) {
+        let used = u32::try_from(header.slots_ready.load(Ordering::Relaxed)).unwrap_or(u32::MAX).min(capacity);
+        let start = u32::try_from(header.slot_hint.load(Ordering::Relaxed)).unwrap_or(0);
+        // A few used ones first, so that threads that come and go stay in few pages; then a fresh one; then all.
+        let again = |count: u32| (0..count).map(move |i| start.wrapping_add(i) % used + 1);
+        let fresh = (used < capacity).then_some(used + 1);
+        for number in again(used.min(A_FEW)).chain(fresh).chain(again(used)) {
             let slot = &self.segment.slots()[number as usize];
             let sid = Sid::new(number);
-            if u64::from(number) > header.slots_ready.load(Ordering::Relaxed) {
-                for next in header.slots_ready.load(Ordering::Relaxed) + 1..=u64::from(number) {
-                    let next = usize::try_from(next).unwrap_or(0);
-                    if !self.segment.populate_session(next) {
-                        return Err(SessionError::NoSpace);
-                    }
-                    self.segment.slots()[next].alive.init();
-                    fail::point();
-                    header.slots_ready.store(next as u64, Ordering::Release);
+            if number > used {
+                if !self.segment.populate_session(number as usize) {
+                    return Err(SessionError::NoSpace);
                 }
+                slot.alive.init();
+                fail::point();
+                header.slots_ready.store(u64::from(number), Ordering::Release);
             }
             if slot.is_dead() {
                 self.recover(sid, None);
             }
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();
-                header.slot_hint.store(u64::from(number) % u64::from(capacity), Ordering::Relaxed);
+                header.slot_hint.store(u64::from(number), Ordering::Relaxed);
                 let departed = &self.segment.slots()[0];
                 crate::stats::fold(
                     self.segment.rows(number as usize),

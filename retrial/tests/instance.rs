@@ -92,6 +92,13 @@ fn a_full_session_table_says_which_capacity_to_raise() {
 }
 
 #[test]
+fn threads_that_come_and_go_stay_in_few_slots() {
+    let instance = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() }).unwrap();
+    let highest = (0..500).map(|_| instance.session("short", Class::Normal).unwrap().sid().number()).max();
+    assert!(highest < Some(3), "{highest:?}");
+}
+
+#[test]
 fn a_full_arena_and_another_shape_are_said() {
     let instance = Instance::anonymous(Capacity { arena: 256, ..Capacity::default() }).unwrap();
     instance.mutex("a", "test", || 0u64).unwrap();
