@@ -62,6 +62,8 @@ pub(crate) struct Slot {
     pub(crate) wait_since_ns: AtomicU64,
     pub(crate) wait_blocker: AtomicU64,
     pub(crate) last_run: AtomicU64,
+    /// The last run of the sessions that had this slot before.
+    earlier_runs: AtomicU64,
     name: Text<4>,
     action: Text<4>,
     pub(crate) log: [AtomicU64; LOG_RECORDS],
@@ -149,6 +151,7 @@ impl Instance {
         slot.class.store(u32::from(high_priority), Ordering::Relaxed);
         slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
+        slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
         let now = sys::now_ns();
         slot.claimed_ns.store(now, Ordering::Relaxed);
         slot.name.set(name);
@@ -338,6 +341,8 @@ pub struct SessionInfo {
     pub log: Vec<Record>,
     /// What it waits for, since when by the monotonic clock, and the SID that held it then.
     pub wait: Option<(Key, u64, Sid)>,
+    /// Number of its first run of steps, which may not have happened yet.
+    pub first_run: u64,
     /// Number of the latest run of steps.
     pub last_run: u64,
 }
@@ -368,6 +373,7 @@ impl Tables {
             claimed_ns: slot.claimed_ns.load(Ordering::Relaxed),
             log: slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).collect(),
             wait,
+            first_run: slot.earlier_runs.load(Ordering::Relaxed) + 1,
             last_run: slot.last_run.load(Ordering::Acquire),
         })
     }

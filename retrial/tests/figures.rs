@@ -12,7 +12,9 @@ fn wait_in_vain(instance: &Instance, scheme: &str) -> (Figures, Vec<(What, u64, 
     let got = mutex.get_within(&b, Mode::Shared, location!("waiter"), Duration::from_millis(20));
     assert!(matches!(got, Err(GetError::TimedOut)));
     let info = instance.session_info(b.sid()).unwrap();
-    let events = (1..=info.last_run).filter_map(|n| instance.event(b.sid(), n)).map(|e| (e.what, e.count, e.actual));
+    let events = (info.first_run..=info.last_run)
+        .filter_map(|n| instance.event(b.sid(), n))
+        .map(|e| (e.what, e.count, e.actual));
     let events = events.collect();
     let rows = instance.figures();
     let (_, key, figures) = rows.iter().find(|(sid, key, _)| *sid == b.sid() && key.mutex == mutex.id()).unwrap();
