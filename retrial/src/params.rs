@@ -227,7 +227,7 @@ impl P {
         let bare = name.trim_start_matches('_').to_ascii_lowercase();
         P::ALL.iter().copied().find(|p| p.row().name == bare).ok_or_else(|| ParamError::Unknown {
             found: name.to_owned(),
-            nearest: PARAMS.iter().map(|row| row.name).min_by_key(|row| distance(row, &bare)),
+            nearest: PARAMS.iter().map(|row| row.name).min_by_key(|row| (!row.contains(&bare), distance(row, &bare))),
         })
     }
 
@@ -339,6 +339,8 @@ mod tests {
     fn a_wrong_name_is_answered_with_the_nearest() {
         let Err(ParamError::Unknown { nearest, .. }) = P::named("mutex_spincount") else { panic!() };
         assert_eq!(nearest, Some("mutex_spin_count"));
+        let Err(ParamError::Unknown { nearest, .. }) = P::named("jitter") else { panic!() };
+        assert_eq!(nearest, Some("sleep_jitter"));
         assert_eq!(P::named("_MUTEX_SPIN_COUNT"), Ok(P::SpinCount));
     }
 
