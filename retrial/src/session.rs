@@ -76,7 +76,13 @@ impl Slot {
 
     /// Whether its thread is gone and it has not been recovered.
     pub(crate) fn is_dead(&self) -> bool {
-        self.is_live() && !self.alive.is_held()
+        // A session that ends says so and then gives its lock up; the next one takes the lock and then says that it lives.
+        // So it has to be the same one before and after the look at the lock.
+        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        self.is_live()
+            && !self.alive.is_held()
+            && self.is_live()
+            && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
     }
 
     pub(crate) fn free(&self) {

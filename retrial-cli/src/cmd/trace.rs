@@ -147,8 +147,12 @@ impl Trace<'_> {
             let mut followed = self.followed.remove(&sid).unwrap_or_default();
             self.follow(sid, &mut followed, last);
             if followed.waits && self.observer.session_info(sid).is_none_or(|session| session.dead) {
-                self.finish(sid, &mut followed);
-                self.died(sid, &mut followed);
+                // It may have got the mutex and left since its runs were read; now that it is gone they are all there.
+                self.follow(sid, &mut followed, self.observer.last_run(sid));
+                if followed.waits {
+                    self.finish(sid, &mut followed);
+                    self.died(sid, &mut followed);
+                }
             }
             self.followed.insert(sid, followed);
         }
