@@ -64,7 +64,7 @@ enum { ERRNO_KEPT = 4711 };
     sched_yield()
 
 /* A program that hangs has failed. */
-__attribute__((constructor(101))) static void end_a_hang(void) { alarm(60); }
+__attribute__((constructor(101))) static void end_a_hang(void) { alarm(300); }
 
 /* Deadlines. */
 
@@ -115,7 +115,7 @@ static inline pid_t spawn(void *(*body)(void *), void *arg) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(60); /* not inherited */
+        alarm(300); /* not inherited */
         body(arg);
         _exit(0);
     }
