@@ -205,7 +205,6 @@ impl Instance {
                 return Ok(LocationId(u16::try_from(i + 1).unwrap_or(0)));
             }
         }
-        self.segment.header().locations_full.fetch_add(1, Ordering::Relaxed);
         Err(TableFull { table: "locations", capacity: entries.len() as u64 })
     }
 

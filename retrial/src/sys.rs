@@ -228,13 +228,6 @@ pub fn euid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The processor that the calling thread runs on.
-#[must_use]
-pub fn cpu() -> u32 {
-    // SAFETY: cannot fail on Linux.
-    u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
-}
-
 /// Whether the calling thread is scheduled by a real-time policy.
 #[must_use]
 pub fn is_real_time() -> bool {

@@ -49,7 +49,6 @@ pub(crate) struct Header {
     /// Last time that somebody looked for dead sessions because of references.
     pub(crate) swept_ns: AtomicU64,
     pub(crate) recoveries: AtomicU64,
-    pub(crate) locations_full: AtomicU64,
     /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
     pub(crate) admin: RobustLock,
 }

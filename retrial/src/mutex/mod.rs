@@ -129,20 +129,22 @@ impl RawMutex {
     }
 
     pub(crate) fn adopt(&self, instance: &Instance, id: MutexId, mutex_type: TypeId) {
+        self.belong(instance, mutex_type);
+        self.id.store(id.0, Ordering::Release);
+    }
+
+    /// Takes the type, and the kind of release that the instance needs.
+    fn belong(&self, instance: &Instance, mutex_type: TypeId) {
         self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
         if !instance.has_barrier() {
             self.waiters.fetch_or(FENCED, Ordering::Relaxed);
         }
-        self.id.store(id.0, Ordering::Release);
     }
 
     /// Takes an id unless it has one. Whether it took it.
     #[cfg(feature = "lock_api")]
     pub(crate) fn adopt_once(&self, instance: &Instance, id: MutexId, mutex_type: TypeId) -> bool {
-        if !instance.has_barrier() {
-            self.waiters.fetch_or(FENCED, Ordering::Relaxed);
-        }
-        self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
+        self.belong(instance, mutex_type);
         self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
