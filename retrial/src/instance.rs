@@ -176,6 +176,7 @@ impl Instance {
             // AcqRel: whoever finds the hash next finds our name, or writes the same.
             let found = entry.hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
+                fail::point();
                 entry.name.set(name);
                 return Ok(TypeId(u8::try_from(id).unwrap_or(0)));
             }
@@ -199,6 +200,7 @@ impl Instance {
             // AcqRel: as in `register_type`.
             let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
+                fail::point();
                 if entries[i].name.is_empty() {
                     entries[i].name.set(name);
                 }
@@ -257,6 +259,7 @@ impl Instance {
             // No RMW needed: the owner of the entry is the only one who gives it back. Release: whoever uses the entry next
             // gives another id.
             entry.generation.store(entry.generation.load(Ordering::Relaxed) + 1, Ordering::Release);
+            fail::point();
             entry.key.store(FREED, Ordering::Release);
         }
     }

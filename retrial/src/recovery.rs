@@ -91,9 +91,9 @@ impl Instance {
         fail::point();
         self.uncount_parked(slot, here);
         let (mut mutexes, mut owing) = (0, false);
-        // What is in flight first: a settled reference to the same mutex cannot leave before the field is given back.
-        let in_flight = |cell: &&AtomicU64| cell.load(Ordering::Relaxed) >> 56 != Phase::Held as u64;
-        let (first, second) = (slot.log.iter().filter(in_flight), slot.log.iter().filter(|cell| !in_flight(cell)));
+        // Settled references last: one cannot leave before the field of the same mutex is given back.
+        let settled = |cell: &&AtomicU64| cell.load(Ordering::Relaxed) >> 48 == (Phase::Held as u64) << 8;
+        let (first, second) = (slot.log.iter().filter(|cell| !settled(cell)), slot.log.iter().filter(settled));
         for cell in first.chain(second) {
             let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
@@ -382,6 +382,104 @@ mod tests {
             }
         }
         assert_eq!(states, 32);
+    }
+
+    /// The table of docs/DESIGN.md, "What a death leaves": owed without the field and with it, and whether the field poisons.
+    const OWED: &[(&str, &[Phase], &[Mode], &str, &str, bool)] = &[
+        ("getting S", &[Phase::Getting], &[Mode::Shared], "", "field reference", false),
+        ("held S", &[Phase::Held], &[Mode::Shared], "reference", "reference", false),
+        (
+            "granted S, leaving S",
+            &[Phase::Granted, Phase::Leaving],
+            &[Mode::Shared],
+            "reference",
+            "field reference",
+            false,
+        ),
+        ("left S", &[Phase::Left], &[Mode::Shared], "", "field reference", false),
+        ("getting or held X, LX, E", &[Phase::Getting, Phase::Held], &Mode::ALL.split_at(1).1, "", "field", true),
+        ("promoting", &[Phase::Promoting], &[Mode::Shared], "reference", "field", true),
+        ("demoting", &[Phase::Demoting], &Mode::ALL.split_at(1).1, "reference", "field", true),
+        ("draining", &[Phase::Draining], &[Mode::Exclusive], "drain", "field", true),
+    ];
+
+    #[test]
+    fn what_is_owed_is_what_the_table_says() {
+        let mut rows = 0;
+        for &(name, phases, modes, without, with, poisons) in OWED {
+            for (&phase, &mode) in phases.iter().flat_map(|phase| modes.iter().map(move |mode| (phase, mode))) {
+                for (is_holder, debts) in [(false, without), (true, with)] {
+                    // A settled reference is never the field's.
+                    if name == "held S" && is_holder {
+                        continue;
+                    }
+                    for is_drainer in [false, true] {
+                        let owed = undo(phase, mode, is_holder, is_drainer);
+                        let draining = debts.contains("drain") && is_drainer;
+                        assert_eq!(owed.holder, debts.contains("field"), "{name}");
+                        assert_eq!(owed.reference, debts.contains("reference"), "{name}");
+                        assert_eq!(owed.draining, draining, "{name}");
+                        assert_eq!(owed.poison, poisons && (is_holder || draining), "{name}");
+                        rows += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(rows, 62);
+    }
+
+    #[test]
+    fn whatever_a_log_says_the_living_keep_the_field_and_no_count_wraps() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let living = instance.session("living", Class::Normal).unwrap();
+        let mut cases = 0;
+        for (phase, mode) in Phase::ALL.into_iter().flat_map(|phase| Mode::ALL.map(|mode| (phase, mode))) {
+            for (kind, references) in [X, LX, E, MOVING].into_iter().flat_map(|kind| [0, 1, 2].map(|n| (kind, n))) {
+                for (flags, drainer) in [(0, 0), (DRAINING, 0), (DRAINING, 1), (DRAINING, 2)] {
+                    for owner in 0..3 {
+                        let session = instance.session("dying", Class::Normal).unwrap();
+                        let sids = [Sid::NONE, session.sid(), living.sid()];
+                        let record = Record { phase, mode, location: crate::aol::LocationId(0), mutex: mutex.id() };
+                        session.log(record).unwrap();
+                        let field = if owner == 0 { 0 } else { kind | sids[owner].bits() };
+                        mutex.raw().fake(Word(field | flags | references), sids[drainer]);
+                        drop(session);
+                        let before = mutex.raw().load();
+                        let recovery = instance.recover(sids[1], None);
+                        let after = mutex.raw().load();
+                        let context = format!("{record:?}, {before:?}: {recovery:?}, {after:?}");
+                        let left = u64::from(before.references() - after.references().min(before.references()));
+                        assert!(left <= 1 && after.references() <= before.references(), "{context}");
+                        if owner == 2 {
+                            assert_eq!(after, before, "{context}");
+                            // What the living holder keeps from being paid is paid when it has let go.
+                            mutex.raw().fake(Word(flags | references), sids[drainer]);
+                            instance.recover(sids[1], None);
+                        } else if owner == 1 {
+                            // Taken for what the record does, or for something that no protocol leaves.
+                            let takes = match (phase, mode) {
+                                (Phase::Promoting, _) => kind == E || kind == X && references > 0,
+                                (Phase::Held, Mode::Shared) => false,
+                                (_, Mode::Shared) => kind == MOVING,
+                                _ => kind != MOVING,
+                            };
+                            assert_eq!(after.sid().is_none(), takes, "{context}");
+                        }
+                        if drainer == 2 {
+                            assert!(after.has(Word::DRAINING) || owner == 1, "{context}: somebody else drains");
+                        }
+                        // Whatever is still owed now is owed to no state that a session can leave.
+                        mutex.raw().fake(Word(1), Sid::NONE);
+                        instance.recover(sids[1], None);
+                        mutex.raw().fake(Word::FREE, Sid::NONE);
+                        instance.recover(sids[1], None);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(cases, 8 * 4 * 12 * 4 * 3);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere else, but for
 //! mappings, which are in `segment.rs`.
 
+use crate::fail;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -191,8 +192,9 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// How often this process has come out of a fork: sessions of another generation are the parent's.
 #[inline]
 pub(crate) fn generation() -> u32 {
-    // Relaxed: changed before the child's only thread returns from the fork.
-    FORKS.load(Ordering::Relaxed)
+    // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of fork: it has
+    // the memory of its sessions, but none of them.
+    FORKS.load(Ordering::Relaxed).wrapping_add(u32::from(fail::is_dead()))
 }
 
 /// Has forks counted in children, from the first call on.
@@ -328,6 +330,9 @@ impl RobustLock {
 
     /// Gives it up. Only by the thread that holds it.
     pub(crate) fn give_up(&self) {
+        if fail::is_dead() {
+            return;
+        }
         // SAFETY: the caller holds it.
         unsafe { (robust_calls().unlock)(self.0.get()) };
     }

@@ -1,6 +1,7 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::aol::{LocationId, MutexId, Record};
+use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::params::{P, Params};
@@ -525,6 +526,7 @@ impl Waiter<'_> {
         };
         let before = Adaption { pthread_in_use: state & 1 == 1, streak: state >> 1 };
         let Some(after) = before.check(load, params) else { return };
+        fail::point();
         cells.last_gets.store(gets, Ordering::Relaxed);
         cells.last_misses.store(misses, Ordering::Relaxed);
         cells.last_queue_sleeps.store(queue_sleeps, Ordering::Relaxed);
@@ -534,8 +536,10 @@ impl Waiter<'_> {
             cells.switches.store(cells.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             target.set_attention(after.pthread_in_use);
         }
+        fail::point();
         // The type in use is stored last; then the queued sessions start over.
         cells.state.store(after.streak << 1 | u64::from(after.pthread_in_use), Ordering::Release);
+        fail::point();
         if switched {
             target.wake_all();
         }

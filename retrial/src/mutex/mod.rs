@@ -329,6 +329,7 @@ impl RawMutex {
         let starving = self.waiters.load(Ordering::Relaxed);
         let word = if starving & STARVING != 0 && starving & WAITERS != 0 && !word.has(Word::DRAINING) {
             self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
+            fail::point();
             word.with(Word::HANDOVER)
         } else {
             word
@@ -378,6 +379,7 @@ impl RawMutex {
     /// Wakes all parked sessions in queue order.
     fn wake_everybody(&self) {
         self.wakes.fetch_add(1, Ordering::Release);
+        fail::point();
         sys::futex_wake(&raw const self.wakes, u32::MAX >> 1, false);
     }
 
@@ -385,10 +387,12 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn hand_over(&self, word: Word) {
+        let word = word.without(Word::HANDOVER);
         let asked = self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
         // Over references the first in the queue may be one that cannot have it.
         let nobody = asked & WAITERS == 0 || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
+        fail::point();
         self.word.store(handed.0, Ordering::Release);
         fence(Ordering::SeqCst);
         fail::point();
@@ -398,7 +402,9 @@ impl RawMutex {
             }
         } else if !self.wake_one() {
             // Nobody was asleep: whoever comes may have it.
+            fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
+            fail::point();
             if self.parked() != 0 {
                 self.wake_one();
             }
@@ -437,7 +443,12 @@ impl RawMutex {
         session.relog(record, Phase::Left, Mode::Shared);
         let left = taken.drop_reference().give_back();
         if left.references() == 0 {
-            self.give_back(left);
+            if left.has(Word::HANDOVER) {
+                // It kept readers out. Whoever asked for it may have gone since: nobody else would get the mutex then.
+                self.hand_over(left);
+            } else {
+                self.give_back(left);
+            }
         } else {
             self.give_back_over_references(left);
         }
@@ -457,7 +468,8 @@ impl RawMutex {
         fail::point();
         relog(Phase::Left);
         fail::point();
-        self.word.store(taken.drop_reference().give_back().0, Ordering::Release);
+        // Everybody is woken after a recovery: a handover is over.
+        self.word.store(taken.drop_reference().give_back().without(Word::HANDOVER).0, Ordering::Release);
         true
     }
 
@@ -465,7 +477,7 @@ impl RawMutex {
     pub(crate) fn give_back_for_dead(&self, reference: bool, poison: bool) {
         let word = self.load();
         let word = if reference && word.references() > 0 { word.drop_reference() } else { word };
-        let free = word.give_back();
+        let free = word.give_back().without(Word::HANDOVER);
         let free = if poison { free.with(Word::POISONED) } else { free };
         self.word.store(free.0, Ordering::Release);
     }
