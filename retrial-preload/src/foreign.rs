@@ -10,9 +10,8 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::{Mode, MutexId, Parked, Sid, Target, sys};
+use retrial::{Mode, MutexId, Park, Parked, Sid, Target, sys};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// Offsets in libc's format.
 const LOCK: usize = 0;
@@ -227,9 +226,9 @@ impl Target for Getting {
         Some(self.foreign.attempt(self.tid)).filter(|result| *result != EBUSY)
     }
 
-    fn park(&self, timeout: Duration, _: bool) -> Parked<c_int> {
+    fn park(&self, how: Park) -> Parked<c_int> {
         // SAFETY: as `Foreign::new` was promised.
-        match unsafe { real::mutex_within(self.foreign.mutex, timeout) } {
+        match unsafe { real::mutex_within(self.foreign.mutex, how.timeout) } {
             ETIMEDOUT => Parked::TimedOut,
             result => Parked::Got(result),
         }

@@ -22,9 +22,8 @@ use crate::spots::{self, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::{Mode, MutexId, Parked, Sid, Target, Waiter, Word};
+use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
-use std::time::Duration;
 
 /// The record.
 #[repr(C)]
@@ -361,10 +360,10 @@ impl Target for Getting<'_> {
         Some(granted)
     }
 
-    fn park(&self, timeout: Duration, throttle: bool) -> Parked<Word> {
+    fn park(&self, how: Park) -> Parked<Word> {
         const SID: u32 = 0x00ff_ffff;
         let is_busy = |holder_field| holder_field & SID != 0;
-        if self.spot().park(self.mutex.futex_word(), is_busy, timeout, throttle) {
+        if self.spot().park(self.mutex.futex_word(), is_busy, how.timeout, how.throttle) {
             Parked::Woken
         } else {
             Parked::TimedOut

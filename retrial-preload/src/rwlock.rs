@@ -8,9 +8,8 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, EDEADLK, ETIMEDOUT, c_int, clockid_t, pthread_rwlock_t, timespec};
-use retrial::{Mode, MutexId, Parked, Sid, Target};
+use retrial::{Mode, MutexId, Park, Parked, Sid, Target};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// Offsets in libc's format.
 const READERS: usize = 0;
@@ -144,12 +143,12 @@ impl Target for Getting {
         Some(self.attempt()).filter(|result| *result != EBUSY)
     }
 
-    fn park(&self, timeout: Duration, _: bool) -> Parked<c_int> {
+    fn park(&self, how: Park) -> Parked<c_int> {
         let result = match self.side {
             // SAFETY: a lock that is waited for is there.
-            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, timeout) },
+            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.timeout) },
             // SAFETY: as above.
-            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, timeout) },
+            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.timeout) },
         };
         if result == ETIMEDOUT { Parked::TimedOut } else { Parked::Got(result) }
     }

@@ -6,7 +6,7 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, c_int, pthread_spinlock_t};
-use retrial::{Mode, MutexId, Parked, Sid, Target, sys};
+use retrial::{Mode, MutexId, Park, Parked, Sid, Target, sys};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -81,8 +81,8 @@ impl Target for Getting {
         Some(unsafe { real::spin_trylock(self.spin) }).filter(|result| *result != EBUSY)
     }
 
-    fn park(&self, timeout: Duration, _: bool) -> Parked<c_int> {
-        sys::sleep(timeout.min(NAP));
+    fn park(&self, how: Park) -> Parked<c_int> {
+        sys::sleep(how.timeout.min(NAP));
         Parked::TimedOut
     }
 

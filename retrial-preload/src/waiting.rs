@@ -3,7 +3,7 @@
 use crate::thread::Thread;
 use crate::{caller, process};
 use retrial::sys::{self, Deadline};
-use retrial::{Ended, Mode, MutexId, Parked, Target, TypeId, Waiter, Want};
+use retrial::{Ended, Mode, MutexId, Park, Parked, Target, TypeId, Waiter, Want};
 use std::time::Duration;
 
 /// What is wanted, and whose call it is.
@@ -58,7 +58,9 @@ fn wait_plainly<T: Target>(target: &T, deadline: Option<Deadline>) -> Result<T::
         };
         if round < YIELDS {
             sys::yield_now();
-        } else if let Parked::Got(got) = target.park(left.min(PARK), false) {
+        } else if let Parked::Got(got) =
+            target.park(Park { timeout: left.min(PARK), throttle: false, woken: false, handed: false })
+        {
             return Ok(got);
         }
     }

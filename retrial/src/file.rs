@@ -4,6 +4,8 @@ use crate::address::{Address, PREFIX};
 use crate::error::{AttachError, CreateError};
 use crate::fail;
 use crate::segment::{Capacity, Layout, Segment};
+#[cfg(not(any(loom, shuttle)))]
+use crate::sys::RobustLock;
 use crate::sys::{self, Ordering};
 use crate::tables::{SOURCE_TYPES, Tables};
 use crate::text::hash;
@@ -120,7 +122,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     let barrier = sys::register_for_barriers() && sys::barrier_everywhere();
     header.fence.store(if barrier { 1 } else { 2 }, Ordering::Relaxed);
     header.poll_ns.store(crate::waiter::measure_poll_ns(), Ordering::Relaxed);
-    header.admin.init();
+    segment.admin().init();
     for (entry, name) in segment.types().iter().zip(SOURCE_TYPES) {
         entry.hash.store(hash(name), Ordering::Relaxed);
         entry.name.set(name);
@@ -206,5 +208,11 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
     let base = Segment::map(file.as_fd(), layout.len, writable).map_err(failed)?;
     // SAFETY: just mapped, in this length, for us alone.
     let segment = unsafe { Segment::new(base, layout) };
+    // Who takes part takes this lock at every claim, and one that is none would keep it waiting.
+    #[cfg(not(any(loom, shuttle)))]
+    if writable && segment.admin().kind() != RobustLock::KIND {
+        let (found, expected) = (u64::from(segment.admin().kind()), u64::from(RobustLock::KIND));
+        return Err(AttachError::Capacity { path, field: "lock kind", found, low: expected, high: expected });
+    }
     Ok(Tables { segment, address: Some(address.clone()) })
 }

@@ -258,7 +258,7 @@ impl Instance {
         if let Some(entry) = self.mutex_entry(id) {
             // No RMW needed: the owner of the entry is the only one who gives it back. Release: whoever uses the entry next
             // gives another id.
-            entry.generation.store(entry.generation.load(Ordering::Relaxed) + 1, Ordering::Release);
+            entry.generation.store(entry.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
             fail::point();
             entry.key.store(FREED, Ordering::Release);
         }
@@ -299,8 +299,9 @@ impl Instance {
         }
         let capacity = self.segment.capacity().arena;
         let size = (len as u64).next_multiple_of(64);
-        let offset = header.arena_next.load(Ordering::Relaxed);
         let full = || ObjectError::Full(TableFull { table: "arena", capacity });
+        // A multiple already, unless somebody else wrote there: then an entry would be claimed for what `found` refuses.
+        let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
         if self.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
             return Err(full());
         }
@@ -332,7 +333,7 @@ impl Instance {
     pub fn alert(&self, text: &str) {
         let header = self.segment.header();
         let alerts = self.segment.alerts();
-        let number = header.alerts_next.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = header.alerts_next.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let alert = &alerts[(number % alerts.len() as u64) as usize];
         alert.number.store(0, Ordering::Relaxed);
         alert.at_ns.store(sys::clock_ns(sys::Clock::Realtime), Ordering::Relaxed);
@@ -374,7 +375,7 @@ impl Instance {
 
     /// Holds the lock of the tables until dropped.
     pub(crate) fn lock_tables(&self) -> Result<Admin<'_>, SessionError> {
-        let admin = &self.segment.header().admin;
+        let admin = self.segment.admin();
         // Its holders never wait, so a second is a stopped process. Looked at by time, so that no wake-up can be lost.
         for round in 0..1000 {
             if admin.try_take() != Taken::No {

@@ -38,6 +38,8 @@ mod fail;
 mod file;
 mod guard;
 mod instance;
+#[cfg(all(test, any(loom, shuttle)))]
+mod interleavings;
 mod location;
 mod mode;
 mod mutex;
@@ -74,5 +76,5 @@ pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
 pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
 pub use trace::{Event, What};
-pub use waiter::{Ended, Parked, Target, Waiter, Want};
+pub use waiter::{Ended, Park, Parked, Target, Waiter, Want};
 pub use word::{Kind, Sid, Word};

@@ -10,7 +10,8 @@ use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
 use crate::session::Slot;
-use crate::sys::{AtomicU64, Ordering, Taken};
+use crate::sys::protocol::AtomicU64;
+use crate::sys::{Ordering, Taken};
 use crate::tables::Place;
 use crate::word::{Kind, Sid, Word};
 
@@ -205,7 +206,7 @@ impl RawMutex {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::segment::Capacity;
     use crate::session::{Class, Session};
@@ -236,16 +237,16 @@ mod tests {
     }
 
     /// What a crash can leave: phase and mode logged, kind bits when the session is in the field, references, flags.
-    type State = (Phase, Mode, Option<u64>, u32, u64);
+    pub(crate) type State = (Phase, Mode, Option<u64>, u32, u64);
 
     /// A protocol as the state after each of its steps. Written from the tables of docs/DESIGN.md, not from the code.
-    struct Protocol {
-        name: &'static str,
-        states: &'static [State],
+    pub(crate) struct Protocol {
+        pub(crate) name: &'static str,
+        pub(crate) states: &'static [State],
         /// References that are others'.
-        others: u32,
+        pub(crate) others: u32,
         /// Whether each state poisons.
-        poisons: &'static [bool],
+        pub(crate) poisons: &'static [bool],
     }
 
     const X: u64 = 0;
@@ -254,7 +255,7 @@ mod tests {
     const MOVING: u64 = 3 << 56;
     const DRAINING: u64 = Word::DRAINING;
 
-    const PROTOCOLS: &[Protocol] = &[
+    pub(crate) const PROTOCOLS: &[Protocol] = &[
         Protocol {
             name: "get and release X",
             states: &[
@@ -384,8 +385,11 @@ mod tests {
         assert_eq!(states, 32);
     }
 
-    /// The table of docs/DESIGN.md, "What a death leaves": owed without the field and with it, and whether the field poisons.
-    const OWED: &[(&str, &[Phase], &[Mode], &str, &str, bool)] = &[
+    /// A row: name, phases, modes, what is owed without the field and with it, whether the field poisons.
+    type Row = (&'static str, &'static [Phase], &'static [Mode], &'static str, &'static str, bool);
+
+    /// The table of docs/DESIGN.md, "What a death leaves".
+    const OWED: &[Row] = &[
         ("getting S", &[Phase::Getting], &[Mode::Shared], "", "field reference", false),
         ("held S", &[Phase::Held], &[Mode::Shared], "reference", "reference", false),
         (
@@ -397,9 +401,9 @@ mod tests {
             false,
         ),
         ("left S", &[Phase::Left], &[Mode::Shared], "", "field reference", false),
-        ("getting or held X, LX, E", &[Phase::Getting, Phase::Held], &Mode::ALL.split_at(1).1, "", "field", true),
+        ("getting or held X, LX, E", &[Phase::Getting, Phase::Held], Mode::ALL.split_at(1).1, "", "field", true),
         ("promoting", &[Phase::Promoting], &[Mode::Shared], "reference", "field", true),
-        ("demoting", &[Phase::Demoting], &Mode::ALL.split_at(1).1, "reference", "field", true),
+        ("demoting", &[Phase::Demoting], Mode::ALL.split_at(1).1, "reference", "field", true),
         ("draining", &[Phase::Draining], &[Mode::Exclusive], "drain", "field", true),
     ];
 

@@ -12,7 +12,7 @@
 
 use crate::session::Slot;
 use crate::stats::Row;
-use crate::sys::{self, AtomicU64};
+use crate::sys::{self, AtomicU64, RobustLock};
 use crate::tables::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::trace::Run;
 use std::io;
@@ -146,6 +146,9 @@ pub(crate) struct Segment {
     len: usize,
     layout: Layout,
     leaked: std::cell::Cell<bool>,
+    /// What a model has on its own heap: it knows no atomics in mapped memory.
+    #[cfg(any(loom, shuttle))]
+    model: (Box<[Slot]>, RobustLock),
 }
 
 // SAFETY: the mapping is shared memory that is only read and written as atomics; `leaked` is only touched by
@@ -167,7 +170,14 @@ impl Segment {
     ///
     /// `base` is a shared mapping of `layout.len` bytes that nobody else unmaps.
     pub(crate) unsafe fn new(base: *mut u8, layout: Layout) -> Self {
-        Self { base, len: layout.len, layout, leaked: std::cell::Cell::new(false) }
+        Self {
+            base,
+            len: layout.len,
+            layout,
+            leaked: std::cell::Cell::new(false),
+            #[cfg(any(loom, shuttle))]
+            model: ((0..=layout.capacity.sessions).map(|_| Slot::default()).collect(), RobustLock::default()),
+        }
     }
 
     /// Keeps the mapping for the life of the process: a lock that the kernel knows of is in it.
@@ -231,6 +241,23 @@ impl Segment {
         unsafe { self.table(self.layout.alerts, ALERTS) }
     }
 
+    /// The lock of the tables.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn admin(&self) -> &RobustLock {
+        &self.header().admin
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn admin(&self) -> &RobustLock {
+        &self.model.1
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.model.0
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn slots(&self) -> &[Slot] {
         // SAFETY: as laid out.
         unsafe { self.table(self.layout.slots, self.layout.capacity.sessions as usize + 1) }
@@ -270,9 +297,9 @@ impl Segment {
         Some(unsafe { self.table(start, count) })
     }
 
-    /// Offset of the arena in the segment.
-    pub(crate) const fn arena_start(&self) -> u64 {
-        self.layout.arena as u64
+    /// Offset in the segment of something that is in it.
+    pub(crate) fn offset_of(&self, inside: *const u8) -> u64 {
+        (inside.addr() - self.base.addr()) as u64
     }
 
     /// Gives the tables that every instance uses memory now: what waiters write must not fault when the file system is

@@ -6,7 +6,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
-use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence};
+use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence, protocol};
 use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
-pub const LOG_RECORDS: usize = 64;
+pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
 
 /// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
 /// is the number that [`Session::count_call`] takes.
@@ -43,17 +43,18 @@ const LIVE: u32 = 1;
 
 /// A session in shared memory. Written by its thread; by whoever holds `alive` once that thread is dead.
 #[repr(C, align(64))]
+#[cfg_attr(any(loom, shuttle), derive(Default))]
 pub(crate) struct Slot {
     /// Held for the life of the session.
     pub(crate) alive: RobustLock,
-    state: AtomicU32,
+    state: protocol::AtomicU32,
     pub(crate) pid: AtomicU32,
     pub(crate) tid: AtomicU32,
     class: AtomicU32,
     /// Id of the mutex whose waiters count this session; set after it is counted and cleared before it is not.
-    pub(crate) parked_on: AtomicU32,
+    pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
-    claimed_ns: AtomicU64,
+    claimed_ns: protocol::AtomicU64,
     pub(crate) gets: AtomicU64,
     /// Calls of an interposer's functions, by [`CALLS`].
     pub(crate) calls: [AtomicU64; CALLS.len()],
@@ -66,7 +67,7 @@ pub(crate) struct Slot {
     earlier_runs: AtomicU64,
     name: Text<4>,
     action: Text<4>,
-    pub(crate) log: [AtomicU64; LOG_RECORDS],
+    pub(crate) log: [protocol::AtomicU64; LOG_RECORDS],
 }
 
 impl Slot {
@@ -225,7 +226,7 @@ impl<'i> Session<'i> {
     /// Counts a get that no record of ours counts. For interposers.
     #[inline]
     pub fn count_get(&self) {
-        self.slot.gets.store(self.slot.gets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.slot.gets.store(self.slot.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Counts a call of an interposer's function; `kind` is a position in [`CALLS`].
@@ -233,7 +234,7 @@ impl<'i> Session<'i> {
     pub fn count_call(&self, kind: usize) {
         if let Some(calls) = self.slot.calls.get(kind) {
             // No RMW: one writer.
-            calls.store(calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
     }
 
@@ -379,7 +380,7 @@ impl Tables {
             claimed_ns: slot.claimed_ns.load(Ordering::Relaxed),
             log: slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).collect(),
             wait,
-            first_run: slot.earlier_runs.load(Ordering::Relaxed) + 1,
+            first_run: slot.earlier_runs.load(Ordering::Relaxed).wrapping_add(1),
             last_run: slot.last_run.load(Ordering::Acquire),
         })
     }
@@ -406,16 +407,17 @@ impl Tables {
     #[must_use]
     pub fn session_gets(&self) -> u64 {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
-        all.map(|sid| self.segment.slots()[sid.number() as usize].gets.load(Ordering::Relaxed)).sum()
+        let gets = all.map(|sid| self.segment.slots()[sid.number() as usize].gets.load(Ordering::Relaxed));
+        gets.fold(0, u64::wrapping_add)
     }
 
     /// Calls of interposers' functions so far, by [`CALLS`].
     #[must_use]
     pub fn calls(&self) -> [u64; CALLS.len()] {
-        let mut sums = [0; CALLS.len()];
+        let mut sums = [0u64; CALLS.len()];
         for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
             for (sum, calls) in sums.iter_mut().zip(&self.segment.slots()[sid.number() as usize].calls) {
-                *sum += calls.load(Ordering::Relaxed);
+                *sum = sum.wrapping_add(calls.load(Ordering::Relaxed));
             }
         }
         sums

@@ -3,6 +3,8 @@
 //! A row counts what a session did at one mutex, at one location, in one wait event. Totals by mutex, by type and
 //! location, by event or by session are sums over rows. Nothing is recorded on the path of a get that does not miss,
 //! but the mutex's own count of gets.
+//!
+//! Sums wrap: what another process wrote into a counter is some number, and no reason to panic.
 
 use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
@@ -215,7 +217,7 @@ impl Figures {
     pub fn add(&mut self, other: &Self) {
         for &counter in Counter::ALL {
             let (mine, theirs) = (&mut self.0[counter as usize], other.get(counter));
-            *mine = if matches!(counter, Counter::MaxNs) { (*mine).max(theirs) } else { *mine + theirs };
+            *mine = if matches!(counter, Counter::MaxNs) { (*mine).max(theirs) } else { mine.wrapping_add(theirs) };
         }
     }
 
@@ -234,7 +236,7 @@ impl Figures {
     /// Steps that left the processor, as the source counts sleeps: yields, timed sleeps and parks.
     #[must_use]
     pub const fn sleeps(&self) -> u64 {
-        self.get(Counter::Yields) + self.get(Counter::Sleeps) + self.get(Counter::Parks)
+        self.get(Counter::Yields).wrapping_add(self.get(Counter::Sleeps)).wrapping_add(self.get(Counter::Parks))
     }
 }
 

@@ -6,6 +6,13 @@ use crate::sys::{AtomicU64, Ordering};
 #[repr(C)]
 pub(crate) struct Text<const N: usize>([AtomicU64; N]);
 
+#[cfg(any(loom, shuttle))]
+impl<const N: usize> Default for Text<N> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
 impl<const N: usize> Text<N> {
     pub(crate) fn set(&self, text: &str) {
         let bytes = &text.as_bytes()[..text.floor_char_boundary(8 * N)];

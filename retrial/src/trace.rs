@@ -101,12 +101,14 @@ pub(crate) fn note(ring: &[Run], last: &AtomicU64, event: Note) {
         && (what != What::Sleep || current.asked_ns.load(Ordering::Relaxed) == asked_ns);
     if same {
         current.asked_ns.store(asked_ns, Ordering::Relaxed);
-        current.total_ns.store(current.total_ns.load(Ordering::Relaxed) + took_ns, Ordering::Relaxed);
+        current.total_ns.store(current.total_ns.load(Ordering::Relaxed).wrapping_add(took_ns), Ordering::Relaxed);
         // Release: whoever sees the count sees the time of it.
-        current.count.store(current.count.load(Ordering::Relaxed) + 1, Ordering::Release);
+        current.count.store(current.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         return;
     }
-    let next = &ring[((number + 1) % ring.len() as u64) as usize];
+    // Wraps: the number may be what somebody else wrote there.
+    let after = number.wrapping_add(1);
+    let next = &ring[(after % ring.len() as u64) as usize];
     // A reader that copies meanwhile sees the number change and drops its copy.
     next.number.store(0, Ordering::Relaxed);
     crate::sys::fence(Ordering::Release);
@@ -117,8 +119,8 @@ pub(crate) fn note(ring: &[Run], last: &AtomicU64, event: Note) {
     next.total_ns.store(took_ns, Ordering::Relaxed);
     next.started_ns.store(now_ns.saturating_sub(took_ns), Ordering::Relaxed);
     next.blocker.store(u64::from(blocker.number()), Ordering::Relaxed);
-    next.number.store(number + 1, Ordering::Release);
-    last.store(number + 1, Ordering::Release);
+    next.number.store(after, Ordering::Release);
+    last.store(after, Ordering::Release);
 }
 
 /// The run with this number, `None` when it was overwritten or has not happened.

@@ -25,8 +25,8 @@ pub trait Target {
     /// One exchange.
     fn try_get(&self, handed: bool) -> Option<Self::Got>;
 
-    /// Queues for a wake-up, for `timeout` at most. `throttle`: releases need wake nobody while a woken session is on its way.
-    fn park(&self, timeout: Duration, throttle: bool) -> Parked<Self::Got>;
+    /// Queues for a wake-up.
+    fn park(&self, how: Park) -> Parked<Self::Got>;
 
     /// Called when a session that was woken has got the target, and when it gave up (`got` is false): others may be woken.
     fn woken_is_done(&self, got: bool) {
@@ -62,6 +62,19 @@ pub trait Target {
 
     /// Wakes everybody who is parked, in queue order.
     fn wake_all(&self) {}
+}
+
+/// How a session parks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Park {
+    /// For so long at most.
+    pub timeout: Duration,
+    /// Releases need wake nobody while a woken session is on its way.
+    pub throttle: bool,
+    /// Whether it was woken by its last park, and comes back without the target.
+    pub woken: bool,
+    /// Whether it may take what was handed over.
+    pub handed: bool,
 }
 
 /// How a park ended.
@@ -111,6 +124,9 @@ pub struct Waiter<'a> {
 /// Time of a poll of the word, for schemes that spin by time. In ns, at least 1.
 pub(crate) fn measure_poll_ns() -> u64 {
     const POLLS: u64 = 2000;
+    if cfg!(any(loom, shuttle)) {
+        return 30;
+    }
     let word = sys::AtomicU64::new(1);
     let round = || {
         let start = sys::now_ns();
@@ -139,7 +155,7 @@ fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: boo
             }
         }
         left = left.checked_sub(1)?;
-        std::hint::spin_loop();
+        sys::spin_loop();
     }
 }
 
@@ -301,9 +317,7 @@ impl<'a> Wait<'a> {
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
         let polls = self.scheme().spins(&self.attempt(target.parked()));
-        // Readers that were not woken wait for theirs: a handover may be for a writer that they keep out.
-        let parked = self.woken || self.parks > 0 && self.recorder.key.event.mode != Mode::Shared;
-        let handed = parked || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
+        let handed = self.woken || self.may_take_handover() || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
         if self.failed > 0 && !target.is_open(handed) {
             self.recorder.add(Counter::Busy, 1);
         }
@@ -316,6 +330,12 @@ impl<'a> Wait<'a> {
             self.ended_with(target);
         }
         Some(got)
+    }
+
+    /// Whether it has been in the queue. Readers that were not woken wait for theirs: a handover may be for a writer that they
+    /// keep out.
+    fn may_take_handover(&self) -> bool {
+        self.parks > 0 && self.recorder.key.event.mode != Mode::Shared
     }
 
     /// Notes a failed spin. The time left until the deadline, `None` when it has passed.
@@ -373,10 +393,10 @@ impl<'a> Wait<'a> {
             self.recorder.remember(self.waiter.instance, self.now, target.gets(), self.failed + 1);
         }
         let parks = matches!(step, Step::Park(_));
-        if self.woken && !parks {
+        let woken = std::mem::take(&mut self.woken);
+        if woken && !parks {
             target.woken_is_done(false);
         }
-        self.woken = false;
         self.failed = self.failed.saturating_add(1);
         match step {
             Step::Yield => {
@@ -399,16 +419,16 @@ impl<'a> Wait<'a> {
                 self.recorder.slept(self.last, What::Sleep, asked, self.last.saturating_sub(self.now));
                 None
             }
-            Step::Park(limit) => self.park(target, limit.min(left)),
+            Step::Park(limit) => self.park(target, limit.min(left), woken),
         }
     }
 
-    fn park<T: Target>(&mut self, target: &T, limit: Duration) -> Option<T::Got> {
+    fn park<T: Target>(&mut self, target: &T, limit: Duration, woken: bool) -> Option<T::Got> {
         let throttle = self.scheme().throttles_wakes();
         if throttle {
             self.ask_for_handover(target);
         }
-        let parked = target.park(limit, throttle);
+        let parked = target.park(Park { timeout: limit, throttle, woken, handed: self.may_take_handover() });
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);
         self.recorder.add(Counter::Parks, 1);

@@ -1,12 +1,16 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::{FENCED, ON_ITS_WAY, Patience, RawMutex, STAMP, STARVING, THROTTLED, WAITERS, stamp};
+use super::{
+    ANYBODY, FENCED, FOR_E, FOR_S, FOR_X, ON_ITS_WAY, Patience, RawMutex, STAMP, STARVING, THROTTLED, TO_DRAIN,
+    WAITERS, served, stamp,
+};
 use crate::aol::LocationId;
 use crate::fail;
 use crate::mode::Mode;
 use crate::session::{Session, Slot};
-use crate::sys::{self, Ordering, fence};
-use crate::waiter::{Ended, Parked, Target, Waiter, Want};
+use crate::sys::protocol::fence;
+use crate::sys::{self, Ordering};
+use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
 use std::time::Duration;
 
@@ -47,11 +51,32 @@ pub(super) enum Aim {
 impl Getting<'_> {
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
         let sid = self.session.sid();
+        // A handover over references waits for ours to leave: we must not wait for it.
+        let handed = handed || word.has(Word::HANDOVER) && self.has_reference();
         match self.aim {
             Aim::Get => word.grant(sid, self.mode, handed),
             Aim::Promote => word.promote(sid, handed),
             Aim::Drain => word.drained(sid),
             Aim::TakeBack => word.without(Word::DRAINING).grant(sid, Mode::Examine, true),
+        }
+    }
+
+    /// Whether the session holds the mutex shared while it waits.
+    fn has_reference(&self) -> bool {
+        match self.aim {
+            Aim::Promote => true,
+            Aim::Get => self.mode == Mode::Shared && self.session.held_beside(self.mutex.id()) > 1,
+            Aim::Drain | Aim::TakeBack => false,
+        }
+    }
+
+    /// The kind of session that a release has to wake.
+    const fn kind(&self) -> u32 {
+        match (self.aim, self.mode) {
+            (Aim::Drain, _) => TO_DRAIN,
+            (_, Mode::Shared) => FOR_S,
+            (_, Mode::Examine) => FOR_E,
+            (_, Mode::Exclusive | Mode::LongExclusive) => FOR_X,
         }
     }
 
@@ -91,7 +116,7 @@ impl Getting<'_> {
             if word.kind() != Some(Kind::Moving) && self.grant(word, handed).is_none() {
                 return None;
             }
-            std::hint::spin_loop();
+            sys::spin_loop();
         }
         None
     }
@@ -113,17 +138,15 @@ impl Target for Getting<'_> {
         Some(granted)
     }
 
-    fn park(&self, timeout: Duration, throttle: bool) -> Parked<Word> {
+    fn park(&self, how: Park) -> Parked<Word> {
         let mutex = self.mutex;
-        // A reference that is being moved wakes nobody when it is done.
-        let moving = mutex.load().kind() == Some(Kind::Moving);
-        let timeout = if moving { timeout.min(Duration::from_millis(1)) } else { timeout };
-        let hint = if throttle { THROTTLED } else { 0 };
+        let hint = if how.throttle { THROTTLED } else { 0 };
         let hints = mutex.hints.load(Ordering::Relaxed);
         let came_back = hints & ON_ITS_WAY != 0;
         if hints & THROTTLED != hint || came_back {
             // We may be the one on its way; if we are not, a wake too many is the price.
-            mutex.hints.store(hints & !(THROTTLED | ON_ITS_WAY) | hint, Ordering::Relaxed);
+            mutex.hints.fetch_and(!(THROTTLED | ON_ITS_WAY), Ordering::Relaxed);
+            mutex.hints.fetch_or(hint, Ordering::Relaxed);
         }
         // Acquire: pairs with the Release of the count in `wake_one`.
         let seen = mutex.wakes.load(Ordering::Acquire);
@@ -139,11 +162,25 @@ impl Target for Getting<'_> {
             // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
             sys::barrier_everywhere();
         }
-        let parked = if self.is_open(false) {
+        let word = Word(mutex.word.load(Ordering::Relaxed));
+        let parked = if self.grant(word, how.handed).is_some() || self.is_hopeless() {
             Parked::Woken
         } else {
-            match sys::futex_wait(&mutex.wakes, seen, Some(timeout), false) {
+            // A reference that is being moved wakes nobody when it is done.
+            let moving = word.kind() == Some(Kind::Moving);
+            let timeout = if moving { how.timeout.min(Duration::from_millis(1)) } else { how.timeout };
+            // What we were woken for is not for us any more, but it may be for another kind.
+            let others = if (how.woken || came_back) && word.sid().is_none() { served(word) } else { 0 };
+            let passed_on = others != 0 && others != ANYBODY;
+            if passed_on {
+                mutex.post(others);
+            }
+            // Our own wake-up does not count.
+            let seen = seen.wrapping_add(u32::from(passed_on));
+            match sys::futex_wait_as(&mutex.wakes, seen, timeout, self.kind()) {
                 sys::Woken::Yes => Parked::Woken,
+                // What it was woken for is still to be looked at, or passed on.
+                sys::Woken::TimedOut if moving && how.woken => Parked::Woken,
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
@@ -164,7 +201,7 @@ impl Target for Getting<'_> {
         let waiting = self.mutex.parked() != 0;
         // A woken reader lets the next one in as well; who gives up passes the wake-up on.
         if waiting && (self.mode == Mode::Shared || !got) {
-            self.mutex.wake_one();
+            self.mutex.wake_one(served(self.mutex.load().give_back()));
         }
     }
 
@@ -174,8 +211,12 @@ impl Target for Getting<'_> {
         let now = stamp(now_ns);
         let since = now.wrapping_sub(hints >> 2) & STAMP;
         if u128::from(since) << 14 >= interval.as_nanos() {
-            mutex.hints.store(now << 2 | hints & 3, Ordering::Relaxed);
-            mutex.waiters.fetch_or(STARVING, Ordering::Relaxed);
+            // Not if the flags have changed since: set again, ON_ITS_WAY would keep releases from waking anybody.
+            let stamped =
+                mutex.hints.compare_exchange(hints, now << 2 | hints & 3, Ordering::Relaxed, Ordering::Relaxed);
+            if stamped.is_ok() {
+                mutex.waiters.fetch_or(STARVING, Ordering::Relaxed);
+            }
         }
     }
 
@@ -203,10 +244,7 @@ impl Target for Getting<'_> {
 
     fn is_hopeless(&self) -> bool {
         // A drainer waits for the references to leave. Who holds one and waits to be let in would wait for itself.
-        let draining = self.mutex.load().has(Word::DRAINING);
-        let own = || self.session.held_beside(self.mutex.id()) > 1;
-        draining
-            && (matches!(self.aim, Aim::Promote) || matches!(self.aim, Aim::Get) && self.mode == Mode::Shared && own())
+        self.mutex.load().has(Word::DRAINING) && self.has_reference()
     }
 
     fn gets(&self) -> u64 {

@@ -1,13 +1,14 @@
 //! A mutex held: released when dropped, converted between modes without letting anybody in between.
 
 use super::getting::{Aim, Getting, Why};
-use super::{Patience, RawMutex};
+use super::{FOR_E, FOR_S, Patience, RawMutex};
 use crate::aol::{LocationId, Phase, Record};
 use crate::error::{Death, GetError, OwnerDied};
 use crate::fail;
 use crate::mode::Mode;
 use crate::session::Session;
-use crate::sys::{self, Ordering, fence};
+use crate::sys::protocol::fence;
+use crate::sys::{self, Ordering};
 use crate::waiter::Target;
 use crate::word::Word;
 
@@ -129,6 +130,12 @@ impl<'a> Hold<'a> {
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.drain().0, Ordering::Release);
         fail::point();
+        // SeqCst: pairs with a parking session's barrier or fence. Who waits for E with a reference is to be told that this
+        // cannot end.
+        fence(Ordering::SeqCst);
+        if mutex.parked() != 0 {
+            mutex.wake_everybody();
+        }
         let result = self.convert(Aim::Drain, Mode::Exclusive, patience);
         fail::point();
         let mode = if result.is_ok() {
@@ -179,7 +186,7 @@ impl<'a> Hold<'a> {
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
             // Readers may come in now; the first woken lets in the next.
-            mutex.wake_one();
+            mutex.wake_one(FOR_S | FOR_E);
         }
     }
 }

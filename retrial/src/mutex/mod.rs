@@ -23,7 +23,8 @@ use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
 use crate::session::{LOG_RECORDS, Session};
-use crate::sys::{self, AtomicU32, AtomicU64, Deadline, Ordering, compiler_fence, fence};
+use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
+use crate::sys::{self, Deadline, Futex, Ordering};
 use crate::tables::{Place, TypeId};
 use crate::waiter::Target;
 use crate::word::{Sid, Word};
@@ -48,7 +49,7 @@ pub struct RawMutex {
     /// Number of parked sessions, and the flags below.
     waiters: AtomicU32,
     /// The futex that sessions park on; counts wake-ups.
-    wakes: AtomicU32,
+    wakes: Futex,
     /// Bits 16 to 23: mutex type.
     kind: AtomicU32,
     id: AtomicU32,
@@ -61,6 +62,7 @@ pub struct RawMutex {
     hints: AtomicU32,
 }
 
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= size_of::<libc::pthread_mutex_t>());
 
 /// In `waiters`: releases have a fence of their own.
@@ -71,6 +73,25 @@ const WAITERS: u32 = STARVING - 1;
 
 const THROTTLED: u32 = 1;
 const ON_ITS_WAY: u32 = 2;
+
+/// Kinds of parked sessions, as bits of their futex wait: a release wakes the first that can have what it leaves.
+const FOR_X: u32 = 1;
+const FOR_E: u32 = 2;
+const FOR_S: u32 = 4;
+const TO_DRAIN: u32 = 8;
+const ANYBODY: u32 = u32::MAX;
+
+/// The kinds of sessions that can have a mutex once its word is this.
+const fn served(left: Word) -> u32 {
+    match (left.has(Word::DRAINING), left.references()) {
+        (true, 0) => TO_DRAIN,
+        (true, _) => 0,
+        (false, 0) => ANYBODY,
+        // A handover over references keeps readers out.
+        (false, _) if left.has(Word::HANDOVER) => FOR_E,
+        (false, _) => FOR_E | FOR_S,
+    }
+}
 
 const STAMP: u32 = u32::MAX >> 2;
 
@@ -104,6 +125,7 @@ impl RawMutex {
     /// A free mutex without type and id. It works, but nobody can recover it or see its figures before
     /// [`RawMutex::register`].
     #[must_use]
+    #[cfg(not(any(loom, shuttle)))]
     pub const fn new() -> Self {
         Self {
             word: AtomicU64::new(0),
@@ -115,6 +137,13 @@ impl RawMutex {
             drainer: AtomicU32::new(0),
             hints: AtomicU32::new(0),
         }
+    }
+
+    /// The same, in a model.
+    #[must_use]
+    #[cfg(any(loom, shuttle))]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Makes a mutex in memory of the user's own known to an instance. Every session that gets it must be of that instance.
@@ -315,7 +344,7 @@ impl RawMutex {
         }
         // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
         self.word.store(word.0, Ordering::Release);
-        compiler_fence(Ordering::SeqCst);
+        sys::barrier_here();
         fail::point();
         // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
         if self.waiters.load(Ordering::Relaxed) != 0 {
@@ -351,36 +380,43 @@ impl RawMutex {
                 return;
             }
         }
-        if left.has(Word::DRAINING) {
-            // Only the drainer can go on, and the queue does not know which one that is.
-            return self.wake_everybody();
-        }
         let hints = self.hints.load(Ordering::Relaxed);
-        if hints & (THROTTLED | ON_ITS_WAY) == THROTTLED | ON_ITS_WAY {
+        if hints & (THROTTLED | ON_ITS_WAY) == THROTTLED | ON_ITS_WAY && !left.has(Word::DRAINING) {
             return;
         }
-        self.wake_one();
+        self.wake_one(served(left));
     }
 
-    /// Wakes the session that parked first. Whether there was one.
-    fn wake_one(&self) -> bool {
+    /// Wakes the session that parked first among some kinds. Whether there was one.
+    fn wake_one(&self, kinds: u32) -> bool {
+        if kinds != ANYBODY {
+            // Releases go on waking the others.
+            return kinds != 0 && self.post(kinds);
+        }
         self.hints.fetch_or(ON_ITS_WAY, Ordering::Relaxed);
-        // Release: a session that parks and reads the new count has its look after our store.
         fail::point();
+        if self.post(ANYBODY) {
+            return true;
+        }
+        self.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        fail::point();
+        // Somebody may have fallen asleep since and somebody else released, who took our word for it that one is on its way.
+        self.parked() != 0 && self.post(ANYBODY)
+    }
+
+    /// Counts a wake-up and wakes the session that parked first among some kinds. Whether there was one.
+    fn post(&self, kinds: u32) -> bool {
+        // Release: a session that parks and reads the new count has its look after our store.
         self.wakes.fetch_add(1, Ordering::Release);
         fail::point();
-        let woken = sys::futex_wake(&raw const self.wakes, 1, false) > 0;
-        if !woken {
-            self.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
-        }
-        woken
+        sys::futex_wake_kinds(&raw const self.wakes, 1, kinds) > 0
     }
 
     /// Wakes all parked sessions in queue order.
     fn wake_everybody(&self) {
         self.wakes.fetch_add(1, Ordering::Release);
         fail::point();
-        sys::futex_wake(&raw const self.wakes, u32::MAX >> 1, false);
+        sys::futex_wake_kinds(&raw const self.wakes, u32::MAX >> 1, ANYBODY);
     }
 
     /// A release that lets only the session that parked first get the mutex.
@@ -400,13 +436,13 @@ impl RawMutex {
             if self.parked() != 0 {
                 self.wake(word);
             }
-        } else if !self.wake_one() {
+        } else if !self.wake_one(ANYBODY) {
             // Nobody was asleep: whoever comes may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
             fail::point();
             if self.parked() != 0 {
-                self.wake_one();
+                self.wake_one(ANYBODY);
             }
         }
     }
@@ -425,7 +461,7 @@ impl RawMutex {
             }
             rounds += 1;
             match rounds {
-                0..256 => std::hint::spin_loop(),
+                0..256 => sys::spin_loop(),
                 256..272 => sys::yield_now(),
                 _ => {
                     let getting = Getting { mutex: self, session, mode: Mode::Shared, aim: Aim::Get };

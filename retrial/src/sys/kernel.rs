@@ -1,71 +1,19 @@
-//! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere else, but for
-//! mappings, which are in `segment.rs`.
+//! What sessions do to each other through the kernel: give way, sleep, wait and wake, find out who is dead.
 
+use super::{Clock, Errno, Taken, Woken, errno};
 use crate::fail;
+pub(crate) use std::hint::spin_loop;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relies on robust futexes in glibc's format");
-
-use std::sync::atomic::AtomicBool;
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
-
-/// A clock of the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clock {
-    /// `CLOCK_MONOTONIC`.
-    Monotonic,
-    /// `CLOCK_REALTIME`.
-    Realtime,
+/// The atomics on which the protocols between sessions run, and their fence. All others are figures and tables.
+pub(crate) mod protocol {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 }
 
-/// A moment by one of the clocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Deadline {
-    /// The clock it is read from.
-    pub clock: Clock,
-    /// Nanoseconds since the clock's epoch.
-    pub at_ns: u64,
-}
-
-impl Deadline {
-    /// `timeout` from now, by the monotonic clock.
-    #[must_use]
-    pub fn after(timeout: Duration) -> Self {
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        Self { clock: Clock::Monotonic, at_ns: now_ns().saturating_add(timeout_ns) }
-    }
-
-    /// The time left, `None` when it has passed.
-    #[must_use]
-    pub fn left(self) -> Option<Duration> {
-        if DEADLINES_OVER.load(Ordering::Relaxed) {
-            return None;
-        }
-        match self.at_ns.checked_sub(clock_ns(self.clock)) {
-            None | Some(0) => None,
-            Some(left) => Some(Duration::from_nanos(left)),
-        }
-    }
-}
-
-/// Whether every deadline of this process has passed.
-static DEADLINES_OVER: AtomicBool = AtomicBool::new(false);
-
-/// Ends the waits of this process that have a deadline, now and later ones: each takes one more step and gives up.
-///
-/// Safe to call in a signal handler; for a command that is told to stop while it waits.
-pub fn end_deadlines() {
-    DEADLINES_OVER.store(true, Ordering::Relaxed);
-}
-
-/// Time of the monotonic clock, in ns.
-#[inline]
-#[must_use]
-pub fn now_ns() -> u64 {
-    clock_ns(Clock::Monotonic)
-}
+/// A word that sessions wait on.
+pub(crate) type Futex = AtomicU32;
 
 /// Time of a clock, in ns since its epoch.
 #[inline]
@@ -101,28 +49,6 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Keeps `errno` as it was: the lock calls of C leave it alone, and the interposer is called in their place.
-struct Errno(i32);
-
-impl Errno {
-    fn keep() -> Self {
-        Self(errno())
-    }
-}
-
-fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: always callable.
-        let location = unsafe { libc::__errno_location() };
-        // SAFETY: the location is this thread's own and always valid.
-        unsafe { *location = self.0 };
-    }
-}
-
 /// Gives the processor to whoever is ready to run.
 pub fn yield_now() {
     // SAFETY: has no preconditions and cannot fail on Linux.
@@ -136,15 +62,6 @@ pub fn sleep(duration: Duration) {
     let time: *const libc::timespec = &raw const time;
     // SAFETY: `time` is readable for the call, and no remainder is asked for.
     unsafe { libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, time, 0usize) };
-}
-
-/// Why a futex wait ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Woken {
-    /// Somebody woke us, or the word had changed, or a signal came.
-    Yes,
-    /// The time has passed.
-    TimedOut,
 }
 
 /// Waits while the futex word is `expected`, for `timeout` at most. `private` means that all waiters share one address space.
@@ -171,12 +88,32 @@ pub fn futex_wake(word: *const AtomicU32, count: u32, private: bool) -> u32 {
     u32::try_from(woken).unwrap_or(0)
 }
 
-/// Makes this process a target of [`barrier_everywhere`]. Whether the kernel can.
-#[must_use]
-pub fn register_for_barriers() -> bool {
+/// Waits while a shared futex word is `expected`, for `timeout` at most, as a waiter of some kinds.
+pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kinds: u32) -> Woken {
     let _errno = Errno::keep();
-    // SAFETY: takes no memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
+    // By its end on the monotonic clock: so this call has it.
+    let end = timespec(Duration::from_nanos(clock_ns(Clock::Monotonic)).saturating_add(timeout));
+    let (op, end): (_, *const libc::timespec) = (libc::FUTEX_WAIT_BITSET, &raw const end);
+    // SAFETY: `word` is a live aligned 32-bit word and `end` readable; the second address is not used.
+    let rc = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, end, 0usize, kinds) };
+    if rc == -1 && errno() == libc::ETIMEDOUT { Woken::TimedOut } else { Woken::Yes }
+}
+
+/// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which they queued.
+///
+/// Takes an address for the same reason as [`futex_wake`]. Returns how many there were.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // the kernel does not trust it either
+pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u32 {
+    let _errno = Errno::keep();
+    // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE_BITSET, count, 0usize, 0usize, kinds) };
+    u32::try_from(woken).unwrap_or(0)
+}
+
+/// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it before it.
+#[inline]
+pub(crate) fn barrier_here() {
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// A full memory barrier on every processor that runs a registered process. Whether the kernel did it.
@@ -185,69 +122,6 @@ pub fn barrier_everywhere() -> bool {
     let _errno = Errno::keep();
     // SAFETY: takes no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 }
-}
-
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// How often this process has come out of a fork: sessions of another generation are the parent's.
-#[inline]
-pub(crate) fn generation() -> u32 {
-    // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of fork: it has
-    // the memory of its sessions, but none of them.
-    FORKS.load(Ordering::Relaxed).wrapping_add(u32::from(fail::is_dead()))
-}
-
-/// Has forks counted in children, from the first call on.
-pub(crate) fn count_forks() {
-    extern "C" fn in_child() {
-        FORKS.fetch_add(1, Ordering::Relaxed);
-    }
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler only counts.
-        let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        assert_eq!(rc, 0, "a fork handler can be registered");
-    });
-}
-
-/// The calling thread's id in its own PID namespace.
-#[must_use]
-pub fn tid() -> u32 {
-    // SAFETY: cannot fail.
-    u32::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
-}
-
-/// The calling process's id in its own PID namespace.
-#[must_use]
-pub fn pid() -> u32 {
-    std::process::id()
-}
-
-/// The effective user.
-#[must_use]
-pub fn euid() -> u32 {
-    // SAFETY: cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// Whether the calling thread is scheduled by a real-time policy.
-#[must_use]
-pub fn is_real_time() -> bool {
-    // SAFETY: 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-    policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
-}
-
-/// Fills pages of a mapping with memory now. Whether there was enough; an older kernel fills them when they are touched.
-///
-/// # Safety
-///
-/// `address` and `len` are whole pages of a live mapping.
-pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
-    let _errno = Errno::keep();
-    // SAFETY: the caller's.
-    let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
-    rc == 0 || errno() == libc::EINVAL
 }
 
 /// The functions behind the session locks: libc's, or what an interposer found behind itself.
@@ -276,17 +150,6 @@ fn robust_calls() -> &'static RobustCalls {
     })
 }
 
-/// What an attempt to take a [`RobustLock`] found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
-    /// Taken.
-    Yes,
-    /// Taken from a thread that died with it.
-    FromDead,
-    /// A living thread has it.
-    No,
-}
-
 /// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever way, in
 /// whatever PID namespace, and whoever has its PID afterwards. Never waited for.
 #[repr(C, align(64))]
@@ -298,6 +161,8 @@ unsafe impl Sync for RobustLock {}
 impl RobustLock {
     const OWNER_DIED: u32 = 0x4000_0000;
     const TID: u32 = 0x3fff_ffff;
+    /// The kind of what `init` makes, in glibc's format: robust and process-shared.
+    pub(crate) const KIND: u32 = 16 | 128;
 
     /// Makes it usable, free.
     pub(crate) fn init(&self) {
@@ -312,10 +177,23 @@ impl RobustLock {
         // SAFETY: the memory is a mutex's and nobody uses it yet: the caller holds the lock that guards claims.
         let rc = unsafe { (robust_calls().init)(self.0.get(), attr.as_ptr()) };
         assert_eq!(rc, 0, "a robust process-shared mutex can be made");
+        assert_eq!(self.kind(), Self::KIND, "a robust process-shared mutex is in glibc's format");
+    }
+
+    /// Its kind, which glibc has at 16.
+    pub(crate) fn kind(&self) -> u32 {
+        let kind = self.0.get().cast::<AtomicU32>().wrapping_add(4);
+        // SAFETY: inside of the mutex and aligned; nobody changes it while the lock is in use.
+        unsafe { &*kind }.load(Ordering::Relaxed)
     }
 
     /// Takes it if it is free or its owner is dead.
     pub(crate) fn try_take(&self) -> Taken {
+        // What somebody else wrote here is not for libc: glibc goes by the kind, and for some kinds it ends the process over
+        // the other fields, or takes the mutex for the caller's.
+        if self.kind() != Self::KIND {
+            return Taken::No;
+        }
         // SAFETY: `init` was called before the lock could be reached.
         match unsafe { (robust_calls().trylock)(self.0.get()) } {
             0 => Taken::Yes,

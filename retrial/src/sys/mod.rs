@@ -1,0 +1,193 @@
+//! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere else, but for
+//! mappings, which are in `segment.rs`.
+//!
+//! What sessions do to each other through memory and the kernel is in `kernel.rs`; loom and shuttle explore the same with
+//! `model.rs` in its place.
+
+use crate::fail;
+use std::time::Duration;
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relies on robust futexes in glibc's format");
+
+#[cfg(not(any(loom, shuttle)))]
+mod kernel;
+#[cfg(any(loom, shuttle))]
+mod model;
+
+#[cfg(not(any(loom, shuttle)))]
+pub use kernel::*;
+#[cfg(any(loom, shuttle))]
+pub use model::*;
+
+use std::sync::atomic::AtomicBool;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+/// A clock of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// `CLOCK_MONOTONIC`.
+    Monotonic,
+    /// `CLOCK_REALTIME`.
+    Realtime,
+}
+
+/// A moment by one of the clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deadline {
+    /// The clock it is read from.
+    pub clock: Clock,
+    /// Nanoseconds since the clock's epoch.
+    pub at_ns: u64,
+}
+
+impl Deadline {
+    /// `timeout` from now, by the monotonic clock.
+    #[must_use]
+    pub fn after(timeout: Duration) -> Self {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        Self { clock: Clock::Monotonic, at_ns: now_ns().saturating_add(timeout_ns) }
+    }
+
+    /// The time left, `None` when it has passed.
+    #[must_use]
+    pub fn left(self) -> Option<Duration> {
+        if DEADLINES_OVER.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.at_ns.checked_sub(clock_ns(self.clock)) {
+            None | Some(0) => None,
+            Some(left) => Some(Duration::from_nanos(left)),
+        }
+    }
+}
+
+/// Whether every deadline of this process has passed.
+static DEADLINES_OVER: AtomicBool = AtomicBool::new(false);
+
+/// Ends the waits of this process that have a deadline, now and later ones: each takes one more step and gives up.
+///
+/// Safe to call in a signal handler; for a command that is told to stop while it waits.
+pub fn end_deadlines() {
+    DEADLINES_OVER.store(true, Ordering::Relaxed);
+}
+
+/// Time of the monotonic clock, in ns.
+#[inline]
+#[must_use]
+pub fn now_ns() -> u64 {
+    clock_ns(Clock::Monotonic)
+}
+
+/// Keeps `errno` as it was: the lock calls of C leave it alone, and the interposer is called in their place.
+struct Errno(i32);
+
+impl Errno {
+    fn keep() -> Self {
+        Self(errno())
+    }
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: always callable.
+        let location = unsafe { libc::__errno_location() };
+        // SAFETY: the location is this thread's own and always valid.
+        unsafe { *location = self.0 };
+    }
+}
+
+/// Why a futex wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// Somebody woke us, or the word had changed, or a signal came.
+    Yes,
+    /// The time has passed.
+    TimedOut,
+}
+
+/// Makes this process a target of [`barrier_everywhere`]. Whether the kernel can.
+#[must_use]
+pub fn register_for_barriers() -> bool {
+    let _errno = Errno::keep();
+    // SAFETY: takes no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How often this process has come out of a fork: sessions of another generation are the parent's.
+#[inline]
+pub(crate) fn generation() -> u32 {
+    // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of fork: it has
+    // the memory of its sessions, but none of them.
+    FORKS.load(Ordering::Relaxed).wrapping_add(u32::from(fail::is_dead()))
+}
+
+/// Has forks counted in children, from the first call on.
+pub(crate) fn count_forks() {
+    extern "C" fn in_child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler only counts.
+        let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        assert_eq!(rc, 0, "a fork handler can be registered");
+    });
+}
+
+/// The calling thread's id in its own PID namespace.
+#[must_use]
+pub fn tid() -> u32 {
+    // SAFETY: cannot fail.
+    u32::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
+}
+
+/// The calling process's id in its own PID namespace.
+#[must_use]
+pub fn pid() -> u32 {
+    std::process::id()
+}
+
+/// The effective user.
+#[must_use]
+pub fn euid() -> u32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether the calling thread is scheduled by a real-time policy.
+#[must_use]
+pub fn is_real_time() -> bool {
+    // SAFETY: 0 is the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
+}
+
+/// Fills pages of a mapping with memory now. Whether there was enough; an older kernel fills them when they are touched.
+///
+/// # Safety
+///
+/// `address` and `len` are whole pages of a live mapping.
+pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
+    let _errno = Errno::keep();
+    // SAFETY: the caller's.
+    let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
+    rc == 0 || errno() == libc::EINVAL
+}
+
+/// What an attempt to take a [`RobustLock`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// Taken.
+    Yes,
+    /// Taken from a thread that died with it.
+    FromDead,
+    /// A living thread has it.
+    No,
+}

@@ -1,0 +1,239 @@
+//! The same as `kernel.rs`, in a model: loom explores every interleaving and every value that a load may see, shuttle many
+//! random schedules. A lost wake-up is a deadlock here, since nobody's time runs out by itself.
+
+use super::{Clock, Ordering, Taken, Woken};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+#[cfg(loom)]
+use loom::{hint, sync, thread};
+#[cfg(shuttle)]
+use shuttle::{hint, sync, thread};
+
+pub(crate) use hint::spin_loop;
+use protocol::{AtomicU32, fence};
+pub(crate) use thread::yield_now;
+
+/// The atomics on which the protocols between sessions run, and their fence.
+pub(crate) mod protocol {
+    #[cfg(loom)]
+    pub(crate) use super::counted::{AtomicU32, AtomicU64};
+    pub(crate) use super::sync::atomic::fence;
+    #[cfg(shuttle)]
+    pub(crate) use super::sync::atomic::{AtomicU32, AtomicU64};
+}
+
+/// Atomics of loom, each behind a count of its accesses.
+///
+/// loom 0.7 remembers one access of each atomic only: a thread that loads and then stores hides that another one had loaded
+/// (its issues 166 and 392), and most interleavings of a load and an exchange are never run. Every access moves the count, so
+/// that all accesses of one atomic are tried in every order; the value itself is loaded as weakly as before.
+#[cfg(loom)]
+mod counted {
+    use super::Ordering;
+
+    macro_rules! counted {
+        ($name:ident $number:ty) => {
+            #[derive(Debug, Default)]
+            pub(crate) struct $name {
+                accesses: loom::sync::atomic::AtomicU32,
+                value: loom::sync::atomic::$name,
+            }
+
+            #[allow(dead_code)] // each has the whole set
+            impl $name {
+                fn value(&self) -> &loom::sync::atomic::$name {
+                    self.accesses.fetch_add(1, Ordering::Relaxed);
+                    &self.value
+                }
+
+                pub(crate) fn load(&self, order: Ordering) -> $number {
+                    self.value().load(order)
+                }
+
+                pub(crate) fn store(&self, new: $number, order: Ordering) {
+                    self.value().store(new, order);
+                }
+
+                pub(crate) fn fetch_add(&self, n: $number, order: Ordering) -> $number {
+                    self.value().fetch_add(n, order)
+                }
+
+                pub(crate) fn fetch_sub(&self, n: $number, order: Ordering) -> $number {
+                    self.value().fetch_sub(n, order)
+                }
+
+                pub(crate) fn fetch_and(&self, bits: $number, order: Ordering) -> $number {
+                    self.value().fetch_and(bits, order)
+                }
+
+                pub(crate) fn fetch_or(&self, bits: $number, order: Ordering) -> $number {
+                    self.value().fetch_or(bits, order)
+                }
+
+                pub(crate) fn compare_exchange(
+                    &self,
+                    old: $number,
+                    new: $number,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$number, $number> {
+                    self.value().compare_exchange(old, new, success, failure)
+                }
+
+                pub(crate) fn compare_exchange_weak(
+                    &self,
+                    old: $number,
+                    new: $number,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$number, $number> {
+                    self.value().compare_exchange(old, new, success, failure)
+                }
+            }
+        };
+    }
+
+    counted!(AtomicU32 u32);
+    counted!(AtomicU64 u64);
+}
+
+/// Whether the kernel of this model has a barrier everywhere.
+pub(crate) static HAS_BARRIER: AtomicBool = AtomicBool::new(true);
+
+/// Time of the model, in ns: it passes with sleeps alone, so that one schedule gives one run.
+pub(crate) static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// Time of the model.
+#[must_use]
+pub fn clock_ns(_: Clock) -> u64 {
+    1_000_000_000 + NOW.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The same.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(Clock::Monotonic)
+}
+
+/// Lets time pass.
+pub fn sleep(duration: Duration) {
+    NOW.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
+    yield_now();
+}
+
+/// A word that sessions wait on, and who does.
+#[derive(Debug, Default)]
+pub(crate) struct Futex {
+    value: AtomicU32,
+    queue: sync::Mutex<Queue>,
+    woken: sync::Condvar,
+}
+
+/// First in, first out: tickets of those who wait, with their kinds.
+#[derive(Debug, Default)]
+struct Queue {
+    given: u32,
+    waiting: Vec<(u32, u32)>,
+}
+
+impl std::ops::Deref for Futex {
+    type Target = AtomicU32;
+
+    fn deref(&self) -> &AtomicU32 {
+        &self.value
+    }
+}
+
+/// Longer waits are healed by their time-outs only, and are not timed here: who is not woken waits for ever.
+const HEALING: Duration = Duration::from_millis(5);
+
+/// Waits while the word is `expected`, as a waiter of some kinds.
+pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kinds: u32) -> Woken {
+    if timeout < HEALING {
+        sleep(timeout);
+        return Woken::TimedOut;
+    }
+    let mut queue = word.queue.lock().unwrap();
+    // Relaxed: ordered by the queue's lock, as in the kernel.
+    if word.load(Ordering::Relaxed) == expected {
+        let mine = queue.given;
+        queue.given += 1;
+        queue.waiting.push((mine, kinds));
+        while queue.waiting.iter().any(|(ticket, _)| *ticket == mine) {
+            queue = word.woken.wait(queue).unwrap();
+        }
+    }
+    Woken::Yes
+}
+
+/// Wakes up to `count` waiters of these kinds in the order in which they queued.
+#[allow(clippy::not_unsafe_ptr_arg_deref)] // in a model, nothing is unmapped
+pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u32 {
+    // SAFETY: mutexes outlive the sessions of a model.
+    let word = unsafe { &*word };
+    let mut queue = word.queue.lock().unwrap();
+    let mut woken = 0;
+    queue.waiting.retain(|(_, theirs)| {
+        let stays = woken == count || theirs & kinds == 0;
+        woken += u32::from(!stays);
+        stays
+    });
+    word.woken.notify_all();
+    woken
+}
+
+/// The light side of an asymmetric fence. Both sides are a fence in a model: what ISO P1202R5 says of the pair is what it says
+/// of two fences.
+pub(crate) fn barrier_here() {
+    if HAS_BARRIER.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The heavy side.
+#[allow(clippy::must_use_candidate)]
+pub fn barrier_everywhere() -> bool {
+    let has = HAS_BARRIER.load(Ordering::Relaxed);
+    if has {
+        fence(Ordering::SeqCst);
+    }
+    has
+}
+
+/// A lock that says when its owner is dead.
+#[derive(Debug, Default)]
+pub(crate) struct RobustLock(AtomicU32);
+
+impl RobustLock {
+    const FREE: u32 = 0;
+    const HELD: u32 = 1;
+    const OWNER_DIED: u32 = 2;
+
+    pub(crate) fn init(&self) {
+        self.0.store(Self::FREE, Ordering::Relaxed);
+    }
+
+    pub(crate) fn try_take(&self) -> Taken {
+        let take = |from| self.0.compare_exchange(from, Self::HELD, Ordering::AcqRel, Ordering::Acquire);
+        match take(Self::FREE) {
+            Ok(_) => Taken::Yes,
+            Err(Self::OWNER_DIED) if take(Self::OWNER_DIED).is_ok() => Taken::FromDead,
+            Err(_) => Taken::No,
+        }
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.0.store(Self::FREE, Ordering::Release);
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::HELD
+    }
+
+    /// What the kernel does when the owner's thread ends.
+    #[cfg(all(test, loom))]
+    pub(crate) fn owner_dies(&self) {
+        self.0.store(Self::OWNER_DIED, Ordering::Release);
+    }
+}
