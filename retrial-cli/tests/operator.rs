@@ -328,9 +328,11 @@ fn a_long_wait_is_written_to_the_alert_log() {
     waiter.until("Session 2 waits");
     let alert = follow.until("session 2 has waited");
     assert!(alert.contains("for X in m at retrial hold; held by session 1"), "{alert}");
+    let whereabouts = follow.until("session 1 has it in X from retrial hold; pid");
+    assert!(whereabouts.contains("asleep") || whereabouts.contains("running"), "{whereabouts}");
     let rows = scratch.rows(&["alerts"]);
-    assert_eq!((rows.len(), &rows[0]["number"]), (1, &1.into()));
-    assert!(scratch.rows(&["alerts", "--after", "1"]).is_empty());
+    assert_eq!((rows.len(), &rows[0]["number"]), (2, &1.into()));
+    assert!(scratch.rows(&["alerts", "--after", "2"]).is_empty());
     assert_eq!(follow.signal(libc::SIGINT).0, Some(0));
 }
 

@@ -12,6 +12,7 @@ use crate::text::Text;
 use crate::trace::Event;
 use crate::word::Sid;
 use std::cell::Cell;
+use std::fmt;
 use std::marker::PhantomData;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
@@ -51,6 +52,8 @@ pub(crate) struct Slot {
     pub(crate) pid: AtomicU32,
     pub(crate) tid: AtomicU32,
     class: AtomicU32,
+    /// In which the ids above mean something.
+    pid_namespace: AtomicU64,
     /// Id of the mutex whose waiters count this session; set after it is counted and cleared before it is not.
     pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
@@ -84,6 +87,24 @@ impl Slot {
             && !self.alive.is_held()
             && self.is_live()
             && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+    }
+
+    /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.
+    fn has(&self, mutex: MutexId, in_word: bool) -> Option<Record> {
+        let records = self.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire)));
+        let mut records = records.filter(|record| record.mutex == mutex && mutex.0 != 0 && self.is_live());
+        records.find(|record| in_word || matches!(record.phase, Phase::Granted | Phase::Held | Phase::Leaving))
+    }
+
+    /// Writes who is behind it and, when that can be known from here, what it is at.
+    pub(crate) fn describe(&self, to: &mut impl fmt::Write) -> fmt::Result {
+        let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
+        let here = sys::pid_namespace();
+        if here == 0 || self.pid_namespace.load(Ordering::Relaxed) != here {
+            return write!(to, "pid {pid}, tid {tid} of another PID namespace");
+        }
+        write!(to, "pid {pid}, tid {tid}, ")?;
+        sys::whereabouts(pid, tid, to)
     }
 
     pub(crate) fn free(&self) {
@@ -127,8 +148,8 @@ pub struct Session<'i> {
     thread: PhantomData<*mut ()>,
 }
 
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot").finish_non_exhaustive()
     }
 }
@@ -156,6 +177,7 @@ impl Instance {
         slot.pid.store(pid, Ordering::Relaxed);
         slot.tid.store(sys::tid(), Ordering::Relaxed);
         slot.class.store(u32::from(high_priority), Ordering::Relaxed);
+        slot.pid_namespace.store(sys::pid_namespace(), Ordering::Relaxed);
         slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -382,6 +404,26 @@ impl Tables {
             wait,
             first_run: slot.earlier_runs.load(Ordering::Relaxed).wrapping_add(1),
             last_run: slot.last_run.load(Ordering::Acquire),
+        })
+    }
+
+    /// Who keeps a mutex from being got: whoever is in its word, or the first session that has a reference to it by its log.
+    pub(crate) fn holder(&self, mutex: MutexId, in_word: Sid) -> Option<(Sid, &Slot)> {
+        let found = if in_word.is_none() {
+            self.sids().find(|sid| self.slot(*sid).is_some_and(|slot| slot.has(mutex, false).is_some()))?
+        } else {
+            in_word
+        };
+        Some((found, self.slot(found).filter(|slot| slot.is_live())?))
+    }
+
+    /// Where that session got the mutex and what it is at: `has it in LX from reload; pid 812, tid 812, stopped`.
+    pub(crate) fn holder_label<'a>(&'a self, mutex: MutexId, slot: &'a Slot, in_word: bool) -> impl fmt::Display {
+        fmt::from_fn(move |f| {
+            if let Some(record) = slot.has(mutex, in_word) {
+                write!(f, "has it in {} from {}; ", record.mode, self.location_label(record.location))?;
+            }
+            slot.describe(f)
         })
     }
 

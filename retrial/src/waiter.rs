@@ -12,6 +12,7 @@ use crate::tables::{AdaptionCells, TypeId};
 use crate::trace::{self, Note, What};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
+use std::fmt;
 use std::time::Duration;
 
 /// Something that can be waited for: a mutex in a mode, ours or in a foreign format.
@@ -507,17 +508,28 @@ impl Waiter<'_> {
         }
     }
 
+    /// Writes who waits for how long and for whom, then what the holder is at.
     fn alert(&self, recorder: &Recorder<'_>, waited_ns: u64) {
         let instance = self.instance;
+        let (mutex, in_word) = (recorder.key.mutex, recorder.blocker);
+        let holder = instance.holder(mutex, in_word);
         instance.alert_line(format_args!(
-            "session {} has waited {:.1} s for {} in {} at {}; held by session {}",
+            "session {} has waited {:.1} s for {} in {} at {}; held by {}",
             recorder.session.map_or(Sid::NONE, Session::sid),
             waited_ns as f64 / 1e9,
             recorder.key.event.mode,
-            instance.mutex_label(recorder.key.mutex),
+            instance.mutex_label(mutex),
             instance.location_label(recorder.key.location),
-            recorder.blocker,
+            fmt::from_fn(|f| match holder {
+                Some((holder, _)) => write!(f, "session {holder}"),
+                None if in_word.is_none() => f.write_str("nobody by now"),
+                None => write!(f, "{in_word}"),
+            }),
         ));
+        if let Some((holder, slot)) = holder {
+            let label = instance.holder_label(mutex, slot, !in_word.is_none());
+            instance.alert_line(format_args!("session {holder} {label}"));
+        }
     }
 
     /// Runs the controller of `adaptive`; the caller has just got the target.

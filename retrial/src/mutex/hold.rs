@@ -79,6 +79,11 @@ impl<'a> Hold<'a> {
             let word = Word(self.mutex.word.load(Ordering::Relaxed));
             self.mutex.word.store(word.without(Word::POISONED).0, Ordering::Relaxed);
             self.rest = self.rest.without(Word::POISONED);
+            if word.has(Word::POISONED) {
+                let instance = self.session.instance();
+                let name = instance.mutex_label(self.mutex.id());
+                instance.alert_line(format_args!("session {} declared {name} consistent", self.session.sid()));
+            }
         }
     }
 

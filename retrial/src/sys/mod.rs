@@ -14,11 +14,13 @@ compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relie
 mod kernel;
 #[cfg(any(loom, shuttle))]
 mod model;
+mod whereabouts;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use kernel::*;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
+pub(crate) use whereabouts::{pid_namespace, whereabouts};
 
 use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
