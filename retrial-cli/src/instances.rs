@@ -83,12 +83,9 @@ pub fn attach_error(error: AttachError) -> Report {
             );
         }
         AttachError::Name(name) => return name_error(name.clone()),
-        AttachError::Permission { path, .. } => {
-            ("permission", format!("run as the owner of the instance, or as root: ls -l {}", path.display()))
-        }
-        AttachError::FileKind { path, .. } | AttachError::Owner { path, .. } => {
-            ("file", format!("ls -ld {}", path.display()))
-        }
+        AttachError::Permission { owner, .. } => ("permission", as_owner(*owner)),
+        AttachError::Owner { found, .. } => ("owner", as_owner(*found)),
+        AttachError::FileKind { path, .. } => ("file", format!("ls -ld {}", path.display())),
         AttachError::Magic { path, .. } => ("magic", format!("file {}", path.display())),
         AttachError::Format { path, .. } => {
             let name = typed(path);
@@ -192,4 +189,9 @@ pub fn object_error(error: ObjectError) -> Report {
         }
     };
     miette!(code = format!("retrial::mutex::{code}"), help = help, "{error}; expected {expected}")
+}
+
+/// Taking part means to trust everybody who can write there, with one's own rights: so it is the owner's.
+fn as_owner(uid: u32) -> String {
+    format!("take part as its owner: sudo -u '#{uid}' retrial …")
 }

@@ -321,13 +321,18 @@ fn without_permission_nothing_is_opened_or_changed() {
     }
     let error = failed(&as_nobody(&directory, &["rm", &scratch.name, "--force"]).output().unwrap());
     assert!(error.contains("no permission"), "{error}");
-    // A third user's file is not trusted, however open it is.
+    // A third user's file is not trusted with a part in it, however open it is. To look is safe.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o666)).unwrap();
     chown(scratch.path(), Some(12_345), None).unwrap();
-    for arguments in BOTH {
+    let [look, change @ ..] = BOTH;
+    let look = [look, &["-i", &scratch.name]].concat();
+    assert!(as_nobody(&directory, &look).output().unwrap().status.success());
+    for arguments in change {
         let arguments = [arguments, &["-i", &scratch.name]].concat();
         let error = failed(&as_nobody(&directory, &arguments).output().unwrap());
-        assert_says(&error, &["belongs to user 12345", "user 65534 or root"]);
+        assert_says(&error, &["belongs to user 12345", "user 65534 or root", "sudo -u '#12345' retrial"]);
+        let error = failed(&command(&arguments).output().unwrap());
+        assert_says(&error, &["belongs to user 12345", "user 0 or root"]);
     }
     // Somebody who may not write in the directory creates nothing.
     let path = directory.file("new");

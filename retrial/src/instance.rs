@@ -40,6 +40,14 @@ impl Deref for Instance {
     }
 }
 
+/// Whether so much time has passed since the last time that the answer was yes.
+fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
+    let (now, last) = (sys::now_ns(), last_ns.load(Ordering::Relaxed));
+    // A monotonic clock that went back means another boot, or a container's clock.
+    let due = u128::from(now.abs_diff(last)) > interval.as_nanos();
+    due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
 /// Slots that a claim looks at before it takes one that was never used.
 const A_FEW: u32 = 64;
 
@@ -147,7 +155,7 @@ impl Instance {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // A process that cannot be reached by barriers has lost wake-ups healed by the parks' time-outs.
         let _ = sys::register_for_barriers();
-        sys::count_forks();
+        sys::tell_children();
         Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0) }
     }
 
@@ -363,13 +371,27 @@ impl Instance {
     /// Looks for dead sessions, at most once in 10 ms in the whole instance: somebody waits for references, and the word
     /// does not say whose they are.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
-        let header = self.segment.header();
-        let now = sys::now_ns();
-        let last = header.swept_ns.load(Ordering::Relaxed);
-        // A monotonic clock that went back means another boot, or a container's clock.
-        let due = now.abs_diff(last) > 10_000_000;
-        if due && header.swept_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if is_due(&self.segment.header().swept_ns, Duration::from_millis(10)) {
             self.recover_all(here);
+        }
+    }
+
+    /// Looks for sessions whose threads are gone although the kernel did not say so, at most once a second in the whole
+    /// instance: somebody has waited for as long.
+    pub(crate) fn search(&self) {
+        if is_due(&self.segment.header().searched_ns, Duration::from_secs(1)) {
+            self.look_for_threads();
+        }
+    }
+
+    /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next recovery: those
+    /// that replaced their process by `execve` without being its first thread, and all but 2,048 sessions of one thread.
+    ///
+    /// Asks the kernel for each session of this PID namespace. Who waits for longer than a second does it too.
+    pub fn look_for_threads(&self) {
+        let pid_namespace = sys::pid_namespace();
+        for slot in self.sids().filter_map(|sid| self.slot(sid)) {
+            slot.look_for_thread(pid_namespace);
         }
     }
 

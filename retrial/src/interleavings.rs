@@ -288,6 +288,27 @@ mod every {
     }
 
     #[test]
+    fn who_shares_lets_readers_in_while_it_reads() {
+        for (mode, preemptions) in [(Mode::Exclusive, 2), (Mode::Examine, 2)] {
+            explore(&format!("a reader beside {mode} that becomes S"), preemptions, move || {
+                let stage = Stage::new(LATCH, true);
+                let (mine, other) = (stage.session().take(), stage.session());
+                let mut hold = stage.get(&mine, mode);
+                let reader = thread::spawn(move || {
+                    let session = other.take();
+                    drop(stage.get(&session, Mode::Shared));
+                });
+                hold.share();
+                // The reader comes to its end while this one still has its reference.
+                reader.join().unwrap();
+                drop(hold);
+                drop(mine);
+                stage.end();
+            });
+        }
+    }
+
+    #[test]
     fn whoever_sees_a_holder_in_the_word_sees_its_log() {
         for mode in Mode::ALL {
             explore(&format!("the log of {mode}"), 3, move || {

@@ -71,7 +71,7 @@ pub use mode::{Masks, Mode};
 pub use mutex::{Get, Hold, Patience, RawMutex};
 pub use params::{Domain, Effect, P, PARAM_COUNT, PARAMS, Param, ParamError, Params};
 pub use recovery::{Recovery, Undo, undo};
-pub use segment::{Capacity, Layout};
+pub use segment::{Capacity, Layout, RUNS};
 pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
 pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};

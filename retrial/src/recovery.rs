@@ -144,6 +144,8 @@ impl Instance {
     }
 
     /// Recovers every dead session, as far as that can be done without waiting: how many, and how many still owe.
+    ///
+    /// Finds those whose lock the kernel has marked. [`Instance::look_for_threads`] finds the others.
     pub fn recover_all(&self, here: Option<&RawMutex>) -> (u32, u32) {
         let (mut done, mut owing) = (0, 0);
         for sid in self.sids() {

@@ -44,7 +44,7 @@ impl Default for Capacity {
 /// Rows of the parameter table: one for the instance, one for each mutex type.
 pub(crate) const TYPES: usize = 64;
 /// Runs of steps that each session remembers.
-pub(crate) const RUNS: usize = 64;
+pub const RUNS: usize = 64;
 pub(crate) const HISTORY: usize = 1024;
 pub(crate) const ALERTS: usize = 256;
 

@@ -89,6 +89,18 @@ impl Slot {
             && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
     }
 
+    /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
+    /// `execve` loses its id first unless it is the process's first, and no more than 2,048 locks of a thread are marked.
+    pub(crate) fn look_for_thread(&self, pid_namespace: u64) {
+        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
+        let is_here = pid_namespace != 0 && self.pid_namespace.load(Ordering::Relaxed) == pid_namespace;
+        if self.is_live() && is_here && sys::is_gone(pid, tid) && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+        {
+            self.alive.owner_is_gone(tid);
+        }
+    }
+
     /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.
     fn has(&self, mutex: MutexId, in_word: bool) -> Option<Record> {
         let records = self.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire)));
@@ -144,7 +156,7 @@ pub struct Session<'i> {
     pub(crate) high_priority: bool,
     pid: u32,
     /// Generation of the process that made it.
-    generation: u32,
+    generation: u64,
     thread: PhantomData<*mut ()>,
 }
 
@@ -195,7 +207,7 @@ impl Instance {
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
             pid,
-            generation: sys::generation(),
+            generation: sys::own_generation(),
             thread: PhantomData,
         })
     }

@@ -353,6 +353,9 @@ impl<'a> Wait<'a> {
             self.alerted = true;
             self.waiter.alert(&self.recorder, waited);
         }
+        if waited > 1_000_000_000 {
+            self.waiter.instance.search();
+        }
         deadline.map_or(Some(Duration::MAX), Deadline::left)
     }
 
@@ -565,7 +568,7 @@ impl Waiter<'_> {
         cells.last_ns.store(now, Ordering::Relaxed);
         let switched = after.pthread_in_use != before.pthread_in_use;
         if switched {
-            cells.switches.store(cells.switches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            cells.switches.store(cells.switches.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             target.set_attention(after.pthread_in_use);
         }
         fail::point();

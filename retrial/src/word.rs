@@ -190,7 +190,8 @@ impl Word {
         if self.has(Self::HANDOVER) && !handed {
             return None;
         }
-        if masks.add != 0 && self.references() == u32::MAX {
+        // Room for one more: the reference of S, and the one that E may turn into.
+        if self.references() == u32::MAX {
             return None;
         }
         Some(Self(((self.0 & !(Self::KIND | Self::HANDOVER)) + masks.add) | masks.kind | sid.bits()))

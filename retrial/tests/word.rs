@@ -27,7 +27,8 @@ fn a_mode_is_granted_exactly_when_the_rules_say_so() {
             for handed in [false, true] {
                 let nobody = word.sid().number() == 0;
                 let alone = matches!(mode, Mode::Exclusive | Mode::LongExclusive);
-                let room = mode != Mode::Shared || word.references() < u32::MAX;
+                // For the reference of S, and for the one that E may turn into.
+                let room = word.references() < u32::MAX;
                 let expected = nobody
                     && !word.has(Word::DRAINING)
                     && (!word.has(Word::HANDOVER) || handed)
@@ -53,7 +54,7 @@ fn a_mode_is_granted_exactly_when_the_rules_say_so() {
             }
         }
     }
-    assert!(granted > 500, "{granted}");
+    assert!(granted > 400, "{granted}");
 }
 
 #[test]

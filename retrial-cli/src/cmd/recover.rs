@@ -36,6 +36,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 }
 
 fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode, Report> {
+    instance.look_for_threads();
     let flag = args.which.flag();
     let mut dead: Vec<SessionInfo> = instance.sessions().into_iter().filter(|session| session.dead).collect();
     if let Some(number) = args.session {

@@ -160,7 +160,10 @@ impl Trace<'_> {
 
     /// Prints the runs that are complete.
     fn follow(&mut self, sid: Sid, followed: &mut Followed, last: u64) {
-        let mut lost = 0;
+        // What the ring has no room for is gone, however much a segment says that there was.
+        let oldest = last.saturating_sub(retrial::RUNS as u64);
+        let mut lost = oldest.saturating_sub(followed.printed);
+        followed.printed = followed.printed.max(oldest);
         while followed.printed < last {
             let number = followed.printed + 1;
             let Some(event) = self.observer.event(sid, number) else {

@@ -282,8 +282,8 @@ impl RawMutex {
 
     #[inline]
     fn count_get(&self) {
-        // No RMW: only whoever has the holder field counts.
-        self.gets.store(self.gets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // No RMW: only whoever has the holder field counts. Wraps: the count is in memory that others write too.
+        self.gets.store(self.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Completes a grant: S gives the holder field back, once the log says that the reference is counted.

@@ -194,6 +194,11 @@ impl RobustLock {
         if self.kind() != Self::KIND {
             return Taken::No;
         }
+        // Nor one that a living thread has: libc tells the kernel first that the lock is about to be ours, and a thread that
+        // is killed right then would leave the lock of its namesake in another PID namespace for a dead one's.
+        if self.is_held() {
+            return Taken::No;
+        }
         // SAFETY: `init` was called before the lock could be reached.
         match unsafe { (robust_calls().trylock)(self.0.get()) } {
             0 => Taken::Yes,
@@ -218,10 +223,24 @@ impl RobustLock {
     /// Whether a living thread holds it: one load. The futex word is the kernel's format for robust locks: the owner's
     /// thread id, and a bit that the kernel sets when the owner dies.
     pub(crate) fn is_held(&self) -> bool {
+        let word = self.futex_word().load(Ordering::Acquire);
+        word & Self::OWNER_DIED == 0 && word & Self::TID != 0
+    }
+
+    /// Does what the kernel should have done: marks it as left by the thread `tid`, which is known to be gone. Whether it was
+    /// that thread's.
+    pub(crate) fn owner_is_gone(&self, tid: u32) -> bool {
+        let word = self.futex_word().load(Ordering::Relaxed);
+        let marked = word & !Self::TID | Self::OWNER_DIED;
+        let is_its = word & Self::OWNER_DIED == 0 && word & Self::TID == tid;
+        // AcqRel: whoever takes it next has seen what the dead one did.
+        is_its && self.futex_word().compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn futex_word(&self) -> &AtomicU32 {
         let word: *const AtomicU32 = self.0.get().cast();
         // SAFETY: a pthread mutex of glibc and of the kernel's robust format starts with its futex word, which is
         // aligned and only changed atomically.
-        let word = unsafe { &*word }.load(Ordering::Acquire);
-        word & Self::OWNER_DIED == 0 && word & Self::TID != 0
+        unsafe { &*word }
     }
 }

@@ -66,9 +66,9 @@ impl Adaption {
         let speaks_for_switch = if self.pthread_in_use {
             load.misses / checks < params.get(P::PthreadThreshold)
         } else {
-            load.queue_sleeps / checks + load.queued > params.get(P::YdbThreshold)
+            (load.queue_sleeps / checks).saturating_add(load.queued) > params.get(P::YdbThreshold)
         };
-        let streak = if speaks_for_switch { self.streak + checks } else { 0 };
+        let streak = if speaks_for_switch { self.streak.saturating_add(checks) } else { 0 };
         Some(if streak >= params.get(P::Streak) {
             Self { pthread_in_use: !self.pthread_in_use, streak: 0 }
         } else {

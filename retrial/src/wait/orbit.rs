@@ -14,6 +14,9 @@ pub(super) struct Orbit;
 /// No park is shorter than this: below it a time-out races with the wake-ups that it only has to heal.
 const PARK_MIN: Duration = Duration::from_millis(10);
 
+/// Nor any longer, whatever the count of parked sessions says.
+const PARK_MAX: Duration = Duration::from_mins(1);
+
 /// Whoever was woken out of a condition's queue while the signaller still has the mutex parks at once. To spin for it would
 /// take it from the signaller at every turn: a convoy of the program's own, such as Python's interpreter lock, then changes
 /// hands at every step instead of now and then (16 threads on a queue: 5 times slower, measured).
@@ -41,7 +44,7 @@ impl Scheme for Orbit {
             return Step::Yield;
         }
         let share = Duration::from_secs(1) * attempt.parked.saturating_add(1) / super::clamp(params.get(P::OrbitRetryRate));
-        let mean = share.max(PARK_MIN);
+        let mean = share.clamp(PARK_MIN, PARK_MAX);
         // Uniform on 0.5 to 1.5 times the mean: jitter far wider than any holding time, so that losers do not meet again.
         let permille = 500 + u32::try_from(attempt.random % 1000).unwrap_or(0);
         Step::Park(mean / 1000 * permille)
