@@ -528,6 +528,48 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_debt_to_memory_elsewhere_is_paid_by_who_has_it_mapped() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let (mutex, other) = (RawMutex::new(), RawMutex::new());
+        let mutex_type = instance.register_type("mapped elsewhere").unwrap();
+        mutex.register(&instance, mutex_type, "elsewhere").unwrap();
+        other.register(&instance, mutex_type, "not it").unwrap();
+        assert_eq!((mutex.mutex_type(), other.mutex_type()), (mutex_type, mutex_type));
+        assert_ne!((mutex.id(), other.id()), (MutexId(0), mutex.id()));
+        let sid = die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
+        other.fake(Word(1), Sid::NONE);
+        assert_eq!(instance.recover(sid, None), Recovery::Owing);
+        assert_eq!(instance.recover(sid, Some(&other)), Recovery::Owing);
+        assert_eq!((mutex.load(), other.load()), (Word(1), Word(1)));
+        assert_eq!(instance.recover(sid, Some(&mutex)), Recovery::Done { mutexes: 1 });
+        assert_eq!((mutex.load(), other.load()), (Word::FREE, Word(1)));
+    }
+
+    #[test]
+    fn recoveries_are_counted_and_only_those_that_gave_something_back_are_alerts() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let elsewhere = RawMutex::new();
+        elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap();
+        let died = || instance.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
+        die(&instance, mutex.raw(), (Phase::Getting, Mode::Exclusive, Some(X), 0, 0));
+        assert_eq!((instance.recover_all(None), died()), ((1, 0), 1));
+        die(&instance, &elsewhere, (Phase::Held, Mode::Shared, None, 1, 0));
+        assert_eq!((instance.recover_all(None), died()), ((0, 1), 1));
+        assert_eq!((instance.recover_all(Some(&elsewhere)), died()), ((1, 0), 2));
+        // One that holds nothing, by a thread that ends.
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::mem::forget(instance.session("forgotten", Class::Normal).unwrap()));
+        });
+        while instance.recover_all(None) == (0, 0) {
+            // The kernel marks the lock when the thread is quite gone.
+            std::thread::yield_now();
+        }
+        assert_eq!(died(), 2, "nothing was given back");
+        assert!(instance.sessions().is_empty());
+    }
+
+    #[test]
     fn a_living_session_is_left_alone() {
         let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();

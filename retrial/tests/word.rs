@@ -112,3 +112,25 @@ fn the_sources_poked_word_reads_as_examine() {
     assert_eq!((word.sid().number(), word.references(), word.kind()), (1, 1, Some(Kind::Examine)));
     assert_eq!(word.to_string(), "sid 1 E, 1 references");
 }
+
+#[test]
+fn a_guest_is_told_from_a_session_by_its_sid() {
+    for tid in [1, 4711, Sid::MAX] {
+        let guest = Sid::guest(tid);
+        assert_eq!((guest.guest_tid(), guest.number()), (Some(tid), 1 << 23 | tid));
+        assert_eq!(guest.to_string(), format!("tid {tid}"));
+        assert_eq!((Sid::new(tid).guest_tid(), Sid::new(tid).number()), (None, tid));
+        assert_eq!(format!("{:?}", Sid::new(tid)), format!("Sid({tid})"));
+    }
+    assert_eq!(Sid::new(0x0100_0000), Sid::NONE, "24 bits");
+}
+
+#[test]
+fn who_cannot_be_passed_holds_exclusively() {
+    let modes = [Kind::Exclusive, Kind::Long, Kind::Examine, Kind::Moving].map(Kind::mode);
+    assert_eq!(modes, [Some(Mode::Exclusive), Some(Mode::LongExclusive), Some(Mode::Examine), None]);
+    for word in words() {
+        let expected = matches!(word.kind(), Some(Kind::Exclusive | Kind::Long));
+        assert_eq!(word.is_exclusive(), expected, "{word:?}");
+    }
+}

@@ -448,8 +448,9 @@ impl RawMutex {
     }
 
     /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions when that one
-    /// moves a reference, as long as it likes when it holds E.
-    fn take_field(&self, session: &Session<'_>) -> Word {
+    /// moves a reference, as long as it likes when it holds E. `None` when there is no reference: then somebody has dropped
+    /// ours who had no right to, and there is nothing to wait for.
+    fn take_field(&self, session: &Session<'_>) -> Option<Word> {
         let mut rounds = 0u32;
         loop {
             let word = Word(self.word.load(Ordering::Relaxed));
@@ -457,7 +458,10 @@ impl RawMutex {
                 // AcqRel: as in `exclusive`.
                 && self.word.compare_exchange_weak(word.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {
-                return taken;
+                return Some(taken);
+            }
+            if word.sid().is_none() && word.references() == 0 {
+                return None;
             }
             rounds += 1;
             match rounds {
@@ -474,7 +478,7 @@ impl RawMutex {
 
     fn leave(&self, session: &Session<'_>, record: usize) {
         session.relog(record, Phase::Leaving, Mode::Shared);
-        let taken = self.take_field(session);
+        let Some(taken) = self.take_field(session) else { return session.unlog(record) };
         fail::point();
         session.relog(record, Phase::Left, Mode::Shared);
         let left = taken.drop_reference().give_back();
