@@ -358,12 +358,16 @@ impl Instance {
         self.alert(text.as_str());
     }
 
-    pub(crate) fn note_death(&self, id: MutexId, sid: Sid, record: Record) {
-        self.segment.header().recoveries.fetch_add(1, Ordering::Relaxed);
+    /// Remembers who died with a mutex, for whoever gets it next.
+    pub(crate) fn remember_death(&self, id: MutexId, sid: Sid, record: Record) {
         if let Some(entry) = self.mutex_entry(id) {
             entry.death_sid.store(u64::from(sid.number()), Ordering::Relaxed);
             entry.death.store(record.pack(), Ordering::Release);
         }
+    }
+
+    pub(crate) fn note_death(&self, id: MutexId, sid: Sid, record: Record) {
+        self.segment.header().recoveries.fetch_add(1, Ordering::Relaxed);
         let (name, location) = (self.mutex_label(id), self.location_label(record.location));
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));
     }

@@ -174,6 +174,14 @@ impl RawMutex {
         let is_holder = word.sid() == sid && takes;
         let is_drainer = self.drainer() == sid && word.has(Word::DRAINING);
         let owed = undo(record.phase, record.mode, is_holder, is_drainer);
+        // A promotion that poisons has E already.
+        let mode = if record.phase == Phase::Promoting { Mode::Examine } else { record.mode };
+        let held = Record { mode, ..record };
+        if owed.poison {
+            // Before the field is given back: whoever gets the mutex then is told who died.
+            instance.remember_death(self.id(), sid, held);
+            fail::point();
+        }
         let paid = if owed.holder {
             // A record that owes the same while the field is taken and nothing once it is given back: another
             // recoverer may read it in between.
@@ -197,7 +205,7 @@ impl RawMutex {
         fail::point();
         if paid {
             if owed.poison {
-                instance.note_death(self.id(), sid, record);
+                instance.note_death(self.id(), sid, held);
             }
             cell.store(0, Ordering::Release);
             fail::point();

@@ -264,6 +264,7 @@ fn case(
     let context = || format!("{name} at {n}, recoverer at {m}, {scene:?}");
     let before = stage.word();
     let drained = before.has(Word::DRAINING) && scene.holder != Holder::Draining;
+    let drainer = stage.drainer();
     if drained {
         assert_ne!(stage.drainer(), living.holder.sid(), "{}", context());
     }
@@ -300,7 +301,12 @@ fn case(
     // The next holder is told, exactly then.
     match stage.mutex.try_get(&living.holder, Mode::Exclusive, location!("next")) {
         Ok(_) => assert!(!poisoned, "{}: not told", context()),
-        Err(GetError::OwnerDied(_)) => assert!(poisoned, "{}: told of no death", context()),
+        Err(GetError::OwnerDied(died)) => {
+            assert!(poisoned, "{}: told of no death", context());
+            let who = died.death.map(|death| (death.sid, death.mode != Mode::Shared));
+            let dead = if drained { drainer } else { before.sid() };
+            assert!(!changed || who == Some((dead, true)), "{}: told of {who:?}, not of {dead:?}", context());
+        }
         Err(error) => panic!("{}: {error}", context()),
     }
     tally.crashes += u64::from(died);

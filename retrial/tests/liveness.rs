@@ -1087,6 +1087,31 @@ fn an_exec_is_a_death() {
 }
 
 #[test]
+fn a_child_that_no_fork_handler_is_told_of_has_nothing_of_its_parents() {
+    let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = instance.session("parent", Class::Normal).unwrap();
+    let here = location!("no handler");
+    drop(mutex.exclusive(&session, here).unwrap());
+    let guard = mutex.exclusive(&session, here).unwrap();
+    // As fork, but libc knows nothing of it. SAFETY: a copy of this process on its own copy of the stack.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    if child == 0 {
+        let refused = matches!(mutex.try_get(&session, Mode::Shared, here), Err(GetError::Forked { .. }));
+        drop(guard);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child; `status` is writable.
+    let waited = unsafe { libc::waitpid(child as i32, &raw mut status, 0) };
+    assert_eq!((i64::from(waited), status), (child, 0), "refused");
+    assert_eq!(mutex.raw().load().sid(), session.sid(), "still the parent's");
+    drop(guard);
+    assert_eq!(mutex.raw().load(), Word::FREE);
+}
+
+#[test]
 fn an_exec_by_another_thread_than_the_first_is_a_death_too() {
     let scene = Scene::new("exec-thread");
     let mut holder = scene.actor(HERE);
