@@ -16,6 +16,8 @@
 mod board;
 #[path = "storm/crew.rs"]
 mod crew;
+#[path = "storm/outcome.rs"]
+mod outcome;
 #[path = "storm/random.rs"]
 mod random;
 #[path = "storm/soak.rs"]
@@ -23,7 +25,8 @@ mod soak;
 #[path = "storm/worker.rs"]
 mod worker;
 
-use crew::{Aim, Crew, Outcome, Plan, Stage};
+use crew::{Aim, Crew, Plan, Stage};
+use outcome::Outcome;
 use random::Random;
 use retrial::{P, wait};
 use std::time::{Duration, Instant};

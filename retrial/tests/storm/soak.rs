@@ -1,7 +1,8 @@
 //! A soak: many processes for a long time, one of them killed every 50 ms, with the gets per second before, meanwhile and
 //! after.
 
-use crate::crew::{Aim, Count, Crew, Plan, Stage, set_alarm};
+use crate::crew::{Aim, Crew, Plan, Stage, set_alarm};
+use crate::outcome::Count;
 use crate::{seed, setting};
 use retrial::{P, wait};
 use std::time::{Duration, Instant};

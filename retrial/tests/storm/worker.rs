@@ -144,7 +144,11 @@ impl Worker<'_> {
         };
         let got = match got {
             Ok(guard) => (guard, false),
-            Err(GetError::OwnerDied(died)) => (died.guard, true),
+            Err(GetError::OwnerDied(died)) => {
+                let known = died.death.is_some_and(|death| death.mode != Mode::Shared);
+                assert!(known, "told of {:?}, expected a death in X, LX or E", died.death);
+                (died.guard, true)
+            }
             Err(error) => {
                 self.refused(&error.map(drop), patience, again);
                 return None;
