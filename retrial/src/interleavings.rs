@@ -100,6 +100,8 @@ mod every {
             session.slot.alive.owner_dies();
             let sid = session.sid();
             std::mem::forget(session);
+            // No list of the kernel's runs through the memory of a model: it may go with the instance.
+            self.instance.sessions.fetch_sub(1, Ordering::Relaxed);
             sid
         }
     }
