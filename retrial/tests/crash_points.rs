@@ -446,7 +446,14 @@ where
     got(stage.mutex.get_within(session, mode, location!("dying"), Duration::from_millis(2)))
 }
 
-/// Whether as many sessions wait.
+/// Gives way until something is so.
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+/// How many sessions wait.
 fn waiting(instance: &Instance) -> usize {
     instance.sessions().iter().filter(|info| info.wait.is_some() && !info.dead).count()
 }
@@ -468,9 +475,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                 let died = std::thread::scope(|scope| {
                     let waiter = scope.spawn(|| {
                         let session = stage.session("waiter");
-                        while !held.load(Ordering::Acquire) {
-                            std::thread::yield_now();
-                        }
+                        until(|| held.load(Ordering::Acquire));
                         match stage.mutex.get(&session, wants, location!("waiter"), Patience::Endless) {
                             Ok(guard) => drop(guard),
                             Err(GetError::OwnerDied(mut died)) => {
@@ -491,9 +496,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                         |session| {
                             let guard = got(stage.mutex.try_get(&session, holds, location!("dying")));
                             held.store(true, Ordering::Release);
-                            while waiting(stage.instance) == 0 {
-                                std::thread::yield_now();
-                            }
+                            until(|| waiting(stage.instance) > 0);
                             drop(guard);
                         },
                     );
@@ -524,18 +527,14 @@ fn a_session_that_dies_between_waking_and_getting_strands_nobody() {
         for n in 1.. {
             let (held, dead) = (AtomicBool::new(false), AtomicBool::new(false));
             let is_held = || {
-                while !held.load(Ordering::Acquire) {
-                    std::thread::yield_now();
-                }
+                until(|| held.load(Ordering::Acquire));
             };
             let died = std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let session = stage.session("holder");
                     let guard = got(stage.mutex.exclusive(&session, location!("holder"))).unwrap();
                     held.store(true, Ordering::Release);
-                    while waiting(stage.instance) < 2 && !dead.load(Ordering::Acquire) {
-                        std::thread::yield_now();
-                    }
+                    until(|| waiting(stage.instance) >= 2 || dead.load(Ordering::Acquire));
                     drop(guard);
                 });
                 scope.spawn(|| {

@@ -88,7 +88,7 @@ mod counted {
                     success: Ordering,
                     failure: Ordering,
                 ) -> Result<$number, $number> {
-                    self.value().compare_exchange(old, new, success, failure)
+                    self.compare_exchange(old, new, success, failure)
                 }
             }
         };
