@@ -32,7 +32,7 @@ pub(crate) fn wait<T: Target>(
         mutex_type,
         location: caller::location(instance, caller),
         mode,
-        from_condition: thread.from_condition.get(),
+        queues: thread.from_condition.get(),
     };
     Waiter { instance, session: thread.session() }.wait(target, want, deadline)
 }
@@ -58,9 +58,7 @@ fn wait_plainly<T: Target>(target: &T, deadline: Option<Deadline>) -> Result<T::
         };
         if round < YIELDS {
             sys::yield_now();
-        } else if let Parked::Got(got) =
-            target.park(Park { timeout: left.min(PARK), throttle: false, woken: false, handed: false })
-        {
+        } else if let Parked::Got(got) = target.park(Park { timeout: left.min(PARK), ..Park::default() }) {
             return Ok(got);
         }
     }

@@ -8,6 +8,7 @@ use crate::mode::Mode;
 use crate::mutex::{Hold, Patience, RawMutex};
 use crate::session::Session;
 use crate::sys::{AtomicU64, Deadline, Ordering};
+use crate::word::Word;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -46,6 +47,7 @@ struct Shared<T> {
 #[derive(Clone, Copy)]
 pub struct Mutex<'i, T> {
     shared: &'i Shared<T>,
+    instance: &'i Instance,
     id: MutexId,
 }
 
@@ -100,7 +102,7 @@ impl Instance {
             }
             drop(hold);
         }
-        Ok(Mutex { shared, id })
+        Ok(Mutex { shared, instance: self, id })
     }
 }
 
@@ -111,7 +113,11 @@ impl Instance {
     /// # Errors
     ///
     /// [`ObjectError`]; also when the mutex exists with data of another size.
-    pub fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
+    ///
+    /// # Safety
+    ///
+    /// Only sessions of this instance get it: as for [`RawMutex::register`].
+    pub unsafe fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
         let mutex_type = self.register_type(mutex_type)?;
         let (_, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any bytes are a
@@ -128,10 +134,35 @@ impl<'i, T: Shareable> Mutex<'i, T> {
         self.id
     }
 
-    /// The record without the data.
+    /// Its word at this moment.
     #[must_use]
-    pub const fn raw(&self) -> &'i RawMutex {
+    pub fn word(&self) -> Word {
+        self.shared.raw.load()
+    }
+
+    /// Sessions that are parked on it at this moment, a hint.
+    #[must_use]
+    pub fn parked(&self) -> u32 {
+        self.shared.raw.parked()
+    }
+
+    /// Gets so far.
+    #[must_use]
+    pub fn gets(&self) -> u64 {
+        self.shared.raw.gets()
+    }
+
+    /// The record without the data.
+    #[cfg(test)]
+    pub(crate) const fn raw(&self) -> &'i RawMutex {
         &self.shared.raw
+    }
+
+    /// A session of another instance would have its mutex of the same number recovered after its death, and ours never.
+    #[inline(always)] // as `RawMutex::exclusive`
+    #[allow(clippy::inline_always)]
+    fn check(&self, session: &Session<'_>) {
+        assert!(std::ptr::eq(self.instance, session.instance()), "the session is of the instance that gave the mutex");
     }
 
     /// Gets it exclusively, however long that takes.
@@ -139,12 +170,17 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     /// # Errors
     ///
     /// [`GetError::OwnerDied`] carries the guard.
+    ///
+    /// # Panics
+    ///
+    /// Unless the session is of the instance that gave the mutex: of the same [`Instance`], so do the other gets.
     #[inline(always)] // as `RawMutex::exclusive`
     #[allow(clippy::inline_always)]
     pub fn exclusive<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
+        self.check(session);
         let shared: &'a Shared<T> = self.shared;
         match shared.raw.exclusive(session, at) {
             Ok(hold) => Ok(Guard { hold, shared }),
@@ -169,6 +205,7 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     where
         'i: 'a,
     {
+        self.check(session);
         let shared: &'a Shared<T> = self.shared;
         match shared.raw.get(session, mode, at, patience) {
             Ok(hold) => Ok(Guard { hold, shared }),

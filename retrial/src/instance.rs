@@ -5,6 +5,7 @@ use crate::aol::{LocationId, MutexId, Record};
 use crate::error::{AttachError, CreateError, ObjectError, SessionError, TableFull};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
+use crate::machine::Machine;
 use crate::mutex::RawMutex;
 use crate::params::P;
 use crate::segment::{Capacity, TYPES};
@@ -30,6 +31,8 @@ pub struct Instance {
     tag: u64,
     /// Sessions of this process that the kernel knows of.
     pub(crate) sessions: AtomicU32,
+    /// Processors that this process may use.
+    pub(crate) processors: u32,
 }
 
 impl Deref for Instance {
@@ -156,7 +159,8 @@ impl Instance {
         // A process that cannot be reached by barriers has lost wake-ups healed by the parks' time-outs.
         let _ = sys::register_for_barriers();
         sys::tell_children();
-        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0) }
+        let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0), processors }
     }
 
     /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain, as
@@ -168,6 +172,14 @@ impl Instance {
     /// Takes a setting back: a type then follows the instance, the instance has the default.
     pub fn unset(&self, p: P, mutex_type: Option<TypeId>) {
         self.param_row(mutex_type).0[p as usize].store(0, Ordering::Release);
+    }
+
+    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not measured stays as it
+    /// was. `orbit` takes its defaults from it, at the next step of every wait.
+    pub fn set_machine(&self, machine: &Machine) {
+        for (cell, ns) in self.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
+            cell.store(ns, Ordering::Relaxed);
+        }
     }
 
     /// The type of this name, registered if it is new.
@@ -332,8 +344,12 @@ impl Instance {
     }
 
     /// The record of a mutex in the arena.
+    ///
+    /// # Safety
+    ///
+    /// Only sessions of this instance get it: as for [`RawMutex::register`].
     #[must_use]
-    pub fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
+    pub unsafe fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
         self.record(id)
     }
 
@@ -477,7 +493,11 @@ impl Instance {
     /// Overwrites a word of the segment. Whether it is inside and aligned.
     ///
     /// Nothing protects what is overwritten: this fakes a busy mutex, or breaks the instance.
-    pub fn poke(&self, offset: u64, value: u64) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// Data of mutexes change under who holds them, and libc follows pointers that session locks have.
+    pub unsafe fn poke(&self, offset: u64, value: u64) -> bool {
         match self.segment.words(offset, 1) {
             Some(words) => {
                 words[0].store(value, Ordering::Release);

@@ -44,7 +44,8 @@ impl Stage {
         let capacity = Capacity { sessions: 5, mutexes: 2, locations: 8, rows: 2, arena: 0 };
         let instance = Box::leak(Box::new(Instance::anonymous(capacity).unwrap()));
         let mutex = Box::leak(Box::new(RawMutex::new()));
-        mutex.register(instance, TypeId(0), "m").unwrap();
+        // SAFETY: sessions of this instance only.
+        unsafe { mutex.register(instance, TypeId(0), "m").unwrap() };
         // As little as a wait can be: one look, then the queue.
         let params = [(P::Scheme, scheme as u64), (P::LatchSpinCount, 0), (P::HardSpinCount, 0), (P::SoftSpinCount, 0)];
         let orbit = [(P::OrbitSpinTime, 0), (P::OrbitYields, 0), (P::HandoverInterval, 1)];
@@ -220,6 +221,66 @@ mod every {
         drop(first);
         data.end();
         stage.end();
+    }
+
+    /// A reader leaves while its drainer and another session come to wait.
+    fn drainer_and_another(has_barrier: bool, mode: Mode) {
+        let stage = Stage::new(LATCH, has_barrier);
+        let (reader, drainer, other) = (stage.session().take(), stage.session().take(), stage.session());
+        let reads = stage.get(&reader, Mode::Shared);
+        let examines: Given<(Session<'static>,)> = Given((drainer,));
+        let drains = thread::spawn(move || {
+            let (session,) = examines.take();
+            let mut hold = stage.get(&session, Mode::Examine);
+            hold.upgrade(Patience::Endless).unwrap();
+            drop(hold);
+        });
+        let other = thread::spawn(move || {
+            let session = other.take();
+            drop(stage.get(&session, mode));
+        });
+        drop(reads);
+        drains.join().unwrap();
+        other.join().unwrap();
+        drop(reader);
+        stage.end();
+    }
+
+    /// E is released over a reference that stays, while X and E come to wait.
+    fn over_a_reference(has_barrier: bool, second: Mode) {
+        let stage = Stage::new(LATCH, has_barrier);
+        let (reader, holder) = (stage.session().take(), stage.session().take());
+        let (first, second_session) = (stage.session(), stage.session());
+        let reads = stage.get(&reader, Mode::Shared);
+        let holds = stage.get(&holder, Mode::Examine);
+        let first = thread::spawn(move || {
+            let session = first.take();
+            drop(stage.get(&session, Mode::Exclusive));
+        });
+        let second = thread::spawn(move || {
+            let session = second_session.take();
+            drop(stage.get(&session, second));
+        });
+        drop(holds);
+        // The second can have it beside the reference.
+        second.join().unwrap();
+        drop(reads);
+        first.join().unwrap();
+        drop(reader);
+        drop(holder);
+        stage.end();
+    }
+
+    #[test]
+    fn who_parks_beside_another_kind_is_not_left_asleep() {
+        for (has_barrier, how) in BOTH {
+            explore(&format!("drainer beside X, {how}"), 0, move || drainer_and_another(has_barrier, Mode::Exclusive));
+            for mode in [Mode::Examine, Mode::Shared] {
+                explore(&format!("X and {mode} over a reference, {how}"), 0, move || {
+                    over_a_reference(has_barrier, mode)
+                });
+            }
+        }
     }
 
     #[test]

@@ -133,10 +133,14 @@ params! {
         "Scheme orbit: yields before a session parks.";
     OrbitRetryRate "orbit_retry_rate" = 1000, Number(1, 1_000_000), "1/s",
         "Scheme orbit: retries per second of all parked sessions of a mutex together; sets the time-out of a park.";
+    OrbitTurn "orbit_turn" = 250, Number(1, 1_000_000), "us",
+        "Scheme orbit: shortest turn, after which a session that keeps coming back lets the next one have the mutex (fairness balanced and fifo).";
+    OrbitRound "orbit_round" = 25, Number(0, 1_000_000), "ms",
+        "Scheme orbit: turns last up to eight times longer as long as all parked sessions have theirs within this time.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",
-        "Scheme orbit: under contention the mutex is handed to the session that parked first this often (fairness balanced).";
+        "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced).";
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",
-        "Scheme orbit: never hand over, hand over every interval, hand over at every release.";
+        "Scheme orbit: turns without end; turns, and handovers to whoever was woken in vain; a handover at every release.";
     AlertThreshold "alert_threshold" = 15_000, Number(1, 86_400_000), "ms",
         "A wait longer than this is written to the alert log.";
 }

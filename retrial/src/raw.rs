@@ -103,7 +103,8 @@ impl RawLock {
     ///
     /// The calling thread holds the lock in this mode.
     unsafe fn release(&self, mode: Mode) {
-        with_session(|session| drop(self.hold(session, mode)));
+        // In a child of fork: not its own.
+        with_session(|session| drop(self.0.resume(session, mode)));
     }
 
     fn hold<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Hold<'a> {

@@ -9,7 +9,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
-use crate::session::Slot;
+use crate::session::{LOG_RECORDS, Slot};
 use crate::sys::protocol::AtomicU64;
 use crate::sys::{Ordering, Taken};
 use crate::tables::Place;
@@ -89,13 +89,20 @@ impl Instance {
             slot.alive.give_up();
             return Recovery::NotDead;
         }
+        slot.pid_namespace.store(0, Ordering::Release);
         fail::point();
         self.uncount_parked(slot, here);
         let (mut mutexes, mut owing) = (0, false);
         // Settled references last: one cannot leave before the field of the same mutex is given back.
-        let settled = |cell: &&AtomicU64| cell.load(Ordering::Relaxed) >> 48 == (Phase::Held as u64) << 8;
-        let (first, second) = (slot.log.iter().filter(|cell| !settled(cell)), slot.log.iter().filter(settled));
-        for cell in first.chain(second) {
+        // Before them those that are about to leave: a recoverer that died may have left one beside another that has the field.
+        let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
+            bits if bits == (Phase::Held as u64) << 8 => 2,
+            bits if bits == (Phase::Leaving as u64) << 8 => 1,
+            _ => 0,
+        };
+        let classes = std::array::from_fn::<_, LOG_RECORDS, _>(|n| class(&slot.log[n]));
+        let in_turn = (0..3).flat_map(|turn| slot.log.iter().zip(classes).filter(move |(_, class)| *class == turn));
+        for (cell, _) in in_turn {
             let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
                 continue;
@@ -522,6 +529,41 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn two_references_of_a_dead_session_are_dropped_in_whatever_state_a_recoverer_left_them() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        // The one has not been dropped yet: a recoverer may have relogged it before it found the field taken. The other is in any
+        // state that has to do with the field, or not.
+        let others = [
+            (Phase::Held, false),
+            (Phase::Leaving, false),
+            (Phase::Leaving, true),
+            (Phase::Left, true),
+            (Phase::Getting, true),
+            (Phase::Granted, true),
+            (Phase::Granted, false),
+        ];
+        for one in [Phase::Held, Phase::Leaving] {
+            for (other, has_field) in others {
+                for order in [[one, other], [other, one]] {
+                    let session = instance.session("dying", Class::Normal).unwrap();
+                    for phase in order {
+                        let location = crate::aol::LocationId(0);
+                        session.log(Record { phase, mode: Mode::Shared, location, mutex: mutex.id() }).unwrap();
+                    }
+                    // The third reference is a living session's.
+                    mutex.raw().fake(Word(3 | if has_field { MOVING | session.sid().bits() } else { 0 }), Sid::NONE);
+                    let sid = session.sid();
+                    drop(session);
+                    while instance.recover(sid, None) == Recovery::Owing {}
+                    assert_eq!(mutex.raw().load(), Word(1), "{order:?}, field {has_field}");
+                    mutex.raw().fake(Word::FREE, Sid::NONE);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_debt_to_a_busy_mutex_is_paid_later() {
         let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
@@ -540,8 +582,10 @@ pub(crate) mod tests {
         let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
         let (mutex, other) = (RawMutex::new(), RawMutex::new());
         let mutex_type = instance.register_type("mapped elsewhere").unwrap();
-        mutex.register(&instance, mutex_type, "elsewhere").unwrap();
-        other.register(&instance, mutex_type, "not it").unwrap();
+        // SAFETY: sessions of this instance only.
+        unsafe { mutex.register(&instance, mutex_type, "elsewhere").unwrap() };
+        // SAFETY: sessions of this instance only.
+        unsafe { other.register(&instance, mutex_type, "not it").unwrap() };
         assert_eq!((mutex.mutex_type(), other.mutex_type()), (mutex_type, mutex_type));
         assert_ne!((mutex.id(), other.id()), (MutexId(0), mutex.id()));
         let sid = die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
@@ -558,7 +602,8 @@ pub(crate) mod tests {
         let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let elsewhere = RawMutex::new();
-        elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap();
+        // SAFETY: sessions of this instance only.
+        unsafe { elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
         let died = || instance.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
         die(&instance, mutex.raw(), (Phase::Getting, Mode::Exclusive, Some(X), 0, 0));
         assert_eq!((instance.recover_all(None), died()), ((1, 0), 1));

@@ -10,6 +10,7 @@ use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fenc
 use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
+use crate::turn::Turn;
 use crate::word::Sid;
 use std::cell::Cell;
 use std::fmt;
@@ -53,7 +54,7 @@ pub(crate) struct Slot {
     pub(crate) tid: AtomicU32,
     class: AtomicU32,
     /// In which the ids above mean something.
-    pid_namespace: AtomicU64,
+    pub(crate) pid_namespace: AtomicU64,
     /// Id of the mutex whose waiters count this session; set after it is counted and cleared before it is not.
     pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
@@ -94,9 +95,10 @@ impl Slot {
     pub(crate) fn look_for_thread(&self, pid_namespace: u64) {
         let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
         let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
-        let is_here = pid_namespace != 0 && self.pid_namespace.load(Ordering::Relaxed) == pid_namespace;
-        if self.is_live() && is_here && sys::is_gone(pid, tid) && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
-        {
+        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
+        let is_here = || pid_namespace != 0 && self.pid_namespace.load(Ordering::Acquire) == pid_namespace;
+        let gone = self.is_live() && is_here() && sys::is_gone(pid, tid) && is_here();
+        if gone && self.claimed_ns.load(Ordering::Acquire) == claimed_ns {
             self.alive.owner_is_gone(tid);
         }
     }
@@ -154,6 +156,7 @@ pub struct Session<'i> {
     sid: Sid,
     random: Cell<u64>,
     pub(crate) high_priority: bool,
+    pub(crate) turn: Turn,
     pid: u32,
     /// Generation of the process that made it.
     generation: u64,
@@ -206,6 +209,7 @@ impl Instance {
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
+            turn: Turn::default(),
             pid,
             generation: sys::own_generation(),
             thread: PhantomData,
@@ -328,12 +332,12 @@ impl<'i> Session<'i> {
     /// Records of this session that name a mutex.
     pub(crate) fn held_beside(&self, id: MutexId) -> usize {
         let records = self.slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
-        records.filter(|record| id.0 != 0 && record.mutex == id).count()
+        records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
     /// The mode in which this session already has a mutex, if it has.
     pub(crate) fn held(&self, id: MutexId, but: usize) -> Option<Mode> {
-        if id.0 == 0 {
+        if id.0 == 0 || id == MutexId::OVERFLOW {
             return None;
         }
         let records = self.slot.log.iter().enumerate().filter(|(index, _)| *index != but);

@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::aol::{LocationId, MutexId, Record};
 use crate::error::Death;
+use crate::machine::{COSTS, Cost, Machine};
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
 use crate::params::{P, PARAM_COUNT, Params};
@@ -38,7 +39,7 @@ pub(crate) struct Header {
     pub(crate) creator: AtomicU64,
     /// 1 when releases rely on the waiters' barrier, 2 when they have a fence of their own.
     pub(crate) fence: AtomicU64,
-    pub(crate) poll_ns: AtomicU64,
+    pub(crate) recoveries: AtomicU64,
     /// Slots 1 to this have an initialised lock.
     pub(crate) slots_ready: AtomicU64,
     /// Where the search for a free slot starts.
@@ -52,10 +53,11 @@ pub(crate) struct Header {
     pub(crate) swept_ns: AtomicU64,
     /// Last time that somebody looked for threads that are gone without a mark.
     pub(crate) searched_ns: AtomicU64,
-    pub(crate) recoveries: AtomicU64,
     /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) admin: RobustLock,
+    /// What the steps of a wait cost here, in ns.
+    pub(crate) costs: [AtomicU64; COSTS],
 }
 
 /// A value per parameter, stored plus one; 0 is "not set", so that fresh memory means the defaults.
@@ -293,10 +295,16 @@ impl Tables {
         self.segment.header().fence.load(Ordering::Relaxed) == 1
     }
 
-    /// Time of one poll of the word on the machine that created the instance, in ns.
+    /// What the steps of a wait cost on this machine: a poll as the creator measured it, the others once somebody has said so by
+    /// [`Instance::set_machine`](crate::Instance::set_machine).
     #[must_use]
-    pub fn poll_ns(&self) -> u32 {
-        u32::try_from(self.segment.header().poll_ns.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+    pub fn machine(&self) -> Machine {
+        Machine(std::array::from_fn(|i| self.segment.header().costs[i].load(Ordering::Relaxed)))
+    }
+
+    /// A cost in ns, 0 when it is not known.
+    pub(crate) fn cost(&self, cost: Cost) -> u64 {
+        self.segment.header().costs[cost as usize].load(Ordering::Relaxed)
     }
 
     /// Owner deaths noted so far.
@@ -313,8 +321,22 @@ impl Tables {
         Params(std::array::from_fn(|i| {
             let set = |row: &ParamRow| row.0[i].load(Ordering::Acquire).checked_sub(1);
             let row = &crate::params::PARAMS[i];
-            row.clamped(own.and_then(set).or_else(|| set(&rows[0])).unwrap_or(row.default))
+            row.clamped(own.and_then(set).or_else(|| set(&rows[0])).unwrap_or_else(|| self.default_of(P::ALL[i])))
         }))
+    }
+
+    /// The value of a parameter that nobody has set: from what the machine's steps cost, where that is known and matters, else the
+    /// table's.
+    #[must_use]
+    pub fn default_of(&self, p: P) -> u64 {
+        let us = match p {
+            // To spin for longer than a wake-up takes is dearer than to park.
+            P::OrbitSpinTime => self.cost(Cost::WakeFar).div_ceil(1000),
+            // A turn costs a wake-up of the next session on the same processor: less than a hundredth.
+            P::OrbitTurn => self.cost(Cost::WakeNear).saturating_mul(150).div_ceil(1000),
+            _ => 0,
+        };
+        if us == 0 { p.row().default } else { p.row().clamped(us) }
     }
 
     /// The value set for exactly this row, `None` where it follows the instance or the default.

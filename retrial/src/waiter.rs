@@ -3,6 +3,7 @@
 use crate::aol::{LocationId, MutexId, Record};
 use crate::fail;
 use crate::instance::Instance;
+use crate::machine::Cost;
 use crate::mode::Mode;
 use crate::params::{P, Params};
 use crate::session::Session;
@@ -32,6 +33,19 @@ pub trait Target {
     /// Called when a session that was woken has got the target, and when it gave up (`got` is false): others may be woken.
     fn woken_is_done(&self, got: bool) {
         let _ = got;
+    }
+
+    /// Called when a session that was parked has got the target.
+    fn begin_turn(&self, now_ns: u64) {
+        let _ = now_ns;
+    }
+
+    /// Called when it gave up.
+    fn gave_up(&self) {}
+
+    /// Whether a session whose time has passed may take what was handed over.
+    fn may_take_handover_at_deadline(&self) -> bool {
+        true
     }
 
     /// Asks the next release to hand over to the session that parked first, unless one did so within `interval`.
@@ -66,7 +80,8 @@ pub trait Target {
 }
 
 /// How a session parks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each true or not by itself
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Park {
     /// For so long at most.
     pub timeout: Duration,
@@ -76,6 +91,10 @@ pub struct Park {
     pub woken: bool,
     /// Whether it may take what was handed over.
     pub handed: bool,
+    /// Whether it has parked before in the same wait: it has lost its place in the queue, and is woken before the others.
+    pub again: bool,
+    /// Whether it is to queue although the target may be open, beside others.
+    pub queues: bool,
 }
 
 /// How a park ended.
@@ -100,8 +119,9 @@ pub struct Want {
     pub location: LocationId,
     /// The mode.
     pub mode: Mode,
-    /// Whether the session comes out of a condition's queue: whoever signalled most likely has the mutex still.
-    pub from_condition: bool,
+    /// Whether the session is to queue at once: it comes out of a condition's queue, and whoever signalled most likely has the mutex
+    /// still; or its turn is over.
+    pub queues: bool,
 }
 
 /// Why a wait ended without the target.
@@ -120,27 +140,6 @@ pub struct Waiter<'a> {
     pub instance: &'a Instance,
     /// The session; without one nothing is recorded.
     pub session: Option<&'a Session<'a>>,
-}
-
-/// Time of a poll of the word, for schemes that spin by time. In ns, at least 1.
-pub(crate) fn measure_poll_ns() -> u64 {
-    const POLLS: u64 = 2000;
-    if cfg!(any(loom, shuttle)) {
-        return 30;
-    }
-    let word = sys::AtomicU64::new(1);
-    let round = || {
-        let start = sys::now_ns();
-        for _ in 0..POLLS {
-            if std::hint::black_box(&word).load(Ordering::Relaxed) == 0 {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        (sys::now_ns() - start) / POLLS
-    };
-    // The least of several: the others were interrupted.
-    (0..5).map(|_| round()).min().unwrap_or(1).max(1)
 }
 
 /// Polls without atomics, and tries the exchange when a poll finds the target open.
@@ -245,7 +244,7 @@ struct Wait<'a> {
     recorder: Recorder<'a>,
     adaption: Option<&'a AdaptionCells>,
     mutex_type: TypeId,
-    from_condition: bool,
+    queues: bool,
     /// Read afresh before every step.
     params: Params,
     failed: u32,
@@ -273,7 +272,7 @@ impl<'a> Wait<'a> {
             recorder: Recorder { session: waiter.session, row, key, blocker },
             adaption: instance.mutex_entry(want.mutex).map(|entry| &entry.adaption),
             mutex_type: want.mutex_type,
-            from_condition: want.from_condition,
+            queues: want.queues,
             params: instance.params(Some(want.mutex_type)),
             failed: 0,
             parks: 0,
@@ -305,8 +304,8 @@ impl<'a> Wait<'a> {
             high_priority: self.waiter.session.is_some_and(|session| session.high_priority),
             parked,
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
-            from_condition: self.from_condition,
-            poll_ns: self.waiter.instance.poll_ns(),
+            queues: self.queues,
+            poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
     }
@@ -362,7 +361,7 @@ impl<'a> Wait<'a> {
     /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by a handover to
     /// the dead.
     fn last_try<T: Target>(&self, target: &T) -> Option<T::Got> {
-        let got = target.try_get(true);
+        let got = target.try_get(target.may_take_handover_at_deadline());
         if got.is_some() {
             self.ended_with(target);
         } else {
@@ -375,6 +374,7 @@ impl<'a> Wait<'a> {
         if self.woken {
             target.woken_is_done(false);
         }
+        target.gave_up();
         self.recorder.add(Counter::GaveUp, 1);
         self.recorder.end(self.started, self.now, What::GaveUp);
     }
@@ -383,6 +383,9 @@ impl<'a> Wait<'a> {
     fn ended_with<T: Target>(&self, target: &T) {
         if self.woken {
             target.woken_is_done(true);
+        }
+        if self.parks > 0 {
+            target.begin_turn(self.now);
         }
         self.recorder.end(self.started, self.now, What::Got);
     }
@@ -430,9 +433,11 @@ impl<'a> Wait<'a> {
     fn park<T: Target>(&mut self, target: &T, limit: Duration, woken: bool) -> Option<T::Got> {
         let throttle = self.scheme().throttles_wakes();
         if throttle {
-            self.ask_for_handover(target);
+            self.ask_for_handover(target, woken);
         }
-        let parked = target.park(Park { timeout: limit, throttle, woken, handed: self.may_take_handover() });
+        let (again, handed) = (self.parks > 0, self.may_take_handover());
+        let parked =
+            target.park(Park { timeout: limit, throttle, woken, handed, again, queues: self.queues && !again });
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);
         self.recorder.add(Counter::Parks, 1);
@@ -459,13 +464,15 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// `fairness`: whoever has waited for longer than the interval asks for its turn, `fifo` at every park.
-    fn ask_for_handover<T: Target>(&self, target: &T) {
+    /// `fairness`: who was woken in vain, or waits for others than a holder of X, and has waited for longer than the interval asks for
+    /// its turn; with `fifo` everybody.
+    fn ask_for_handover<T: Target>(&self, target: &T, woken: bool) {
         let interval = Duration::from_micros(self.params.get(P::HandoverInterval));
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.started));
+        let in_vain = woken || self.parks > 0 && !target.blocker().1;
         match self.params.get(P::Fairness) {
-            0 => {}
-            1 if Duration::from_nanos(self.now.saturating_sub(self.started)) < interval => {}
-            1 => target.ask_for_handover(self.now, interval),
+            1 if in_vain && waited >= interval => target.ask_for_handover(self.now, interval),
+            0 | 1 => {}
             _ => target.ask_for_handover(self.now, Duration::ZERO),
         }
     }

@@ -94,7 +94,8 @@ impl Stage {
 
     /// Word 0: the word; 1: waiters and wakes; 4: drainer and hints.
     fn poke(&self, word: u64, value: u64) {
-        assert!(self.instance.poke(self.offset + 8 * word, value));
+        // SAFETY: the mutex protects a number that nobody reads here.
+        assert!(unsafe { self.instance.poke(self.offset + 8 * word, value) });
     }
 
     fn drainer(&self) -> Sid {
@@ -102,7 +103,7 @@ impl Stage {
     }
 
     fn word(&self) -> Word {
-        self.mutex.raw().load()
+        self.mutex.word()
     }
 
     fn set<'a>(&self, living: &'a Living, scene: Scene) -> Cast<'a> {
@@ -292,7 +293,7 @@ fn case(
     } else {
         assert_eq!(after.references(), scene.references, "{}: references", context());
     }
-    let parked = stage.mutex.raw().parked();
+    let parked = stage.mutex.parked();
     assert!(parked <= (scene.waiters & 0xff) + 2, "{}: {parked} parked", context());
     stage.clear(cast);
     let (_, owing) = stage.instance.recover_all(None);

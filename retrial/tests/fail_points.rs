@@ -145,7 +145,7 @@ fn check(instance: &Instance, mine: &Session<'_>, reader: &Session<'_>, referenc
     examined.unwrap().consistent();
     let (_, owing) = instance.recover_all(None);
     assert_eq!(owing, 0, "{context}: somebody still owes");
-    let word = mutex.raw().load();
+    let word = mutex.word();
     assert_eq!(word, Word(u64::from(references)), "{context}");
     let sids: Vec<_> = instance.sessions().iter().map(|info| info.sid).collect();
     assert_eq!(sids, [mine.sid(), reader.sid()], "{context}: a slot leaked");

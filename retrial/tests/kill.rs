@@ -112,7 +112,7 @@ fn a_dead_holder_is_replaced_and_the_next_one_told() {
                 drop(died);
                 assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}: told once");
             }
-            assert_eq!(mutex.raw().load(), Word::FREE, "{scheme}: {mode}");
+            assert_eq!(mutex.word(), Word::FREE, "{scheme}: {mode}");
             assert_eq!(instance.sessions().len(), 1, "{scheme}: {mode}: the slot is free again");
             std::fs::remove_file(name.0.path()).unwrap();
         }
@@ -141,7 +141,7 @@ fn a_dead_drainer_lets_the_readers_in_again() {
     let session = instance.session("parent", Class::Normal).unwrap();
     let reader = mutex.shared(&session, location!("parent")).unwrap();
     let drainer = child(&name, "drain E");
-    while !mutex.raw().load().has(Word::DRAINING) {
+    while !mutex.word().has(Word::DRAINING) {
         std::thread::yield_now();
     }
     kill(drainer);
@@ -149,7 +149,7 @@ fn a_dead_drainer_lets_the_readers_in_again() {
     let Err(GetError::OwnerDied(second)) = mutex.shared(&other, location!("parent")) else {
         panic!("told of the death")
     };
-    assert_eq!(mutex.raw().load().references(), 2);
+    assert_eq!(mutex.word().references(), 2);
     drop(second);
     drop(reader);
 }
@@ -172,7 +172,7 @@ fn parked_after_kills_of_waiters(scheme: &str) -> u32 {
     assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}");
     assert_eq!(instance.recover_all(None).0, 3, "{scheme}");
     assert_eq!(instance.sessions().len(), 1, "{scheme}");
-    mutex.raw().parked()
+    mutex.parked()
 }
 
 #[test]

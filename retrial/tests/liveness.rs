@@ -337,7 +337,7 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
     let mutex = part.mutex("m");
     let parent = session.sid();
     let holds = |instance: &Instance| {
-        let word = mutex.raw().load();
+        let word = mutex.word();
         let alive = instance.session_info(parent).is_some_and(|info| !info.dead && info.log.len() == 1);
         word.sid() == parent && alive && instance.recover(parent, None) == Recovery::NotDead
     };
@@ -711,7 +711,7 @@ impl Scene {
         let info = self.instance.session_info(sid);
         let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid, None) == Recovery::NotDead;
         let busy = matches!(self.mutex.try_get(self.session, Mode::Exclusive, location!("test")), Err(GetError::Busy));
-        lives && busy && self.mutex.raw().load().sid() == sid
+        lives && busy && self.mutex.word().sid() == sid
     }
 
     /// Gets the mutex after a death, which is told, and declares it consistent.
@@ -796,7 +796,7 @@ fn a_dead_holder_whose_ids_are_taken_again_is_dead() {
             } else {
                 assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
             }
-            assert_eq!(scene.mutex.raw().load(), Word::FREE, "{mode}");
+            assert_eq!(scene.mutex.word(), Word::FREE, "{mode}");
             assert!(is_there(CHOSEN), "nobody did anything to the process that has the ids now");
             cases += 1;
         }
@@ -1106,9 +1106,9 @@ fn a_child_that_no_fork_handler_is_told_of_has_nothing_of_its_parents() {
     // SAFETY: our own child; `status` is writable.
     let waited = unsafe { libc::waitpid(child as i32, &raw mut status, 0) };
     assert_eq!((i64::from(waited), status), (child, 0), "refused");
-    assert_eq!(mutex.raw().load().sid(), session.sid(), "still the parent's");
+    assert_eq!(mutex.word().sid(), session.sid(), "still the parent's");
     drop(guard);
-    assert_eq!(mutex.raw().load(), Word::FREE);
+    assert_eq!(mutex.word(), Word::FREE);
 }
 
 #[test]
@@ -1201,7 +1201,7 @@ fn a_waiter_that_is_cancelled_ends_after_its_wait_and_is_dead_then() {
         assert_eq!(actor.ask("thread join"), "cancelled", "{scheme}");
         // No step of a wait is a cancellation point: it ended at the first one after it.
         assert_eq!(scene.get_from_the_dead(scheme).mode, Mode::Exclusive, "{scheme}");
-        assert_eq!(scene.mutex.raw().parked(), 0, "{scheme}");
+        assert_eq!(scene.mutex.parked(), 0, "{scheme}");
     }
 }
 
@@ -1212,7 +1212,7 @@ fn a_forgotten_session_is_alive_as_long_as_its_thread() {
         let mut actor = scene.actor(HERE);
         assert_eq!(actor.ask(&format!("thread forgets {mode} m")), "forgotten");
         // Its instance is dropped, its thread goes on.
-        let sid = scene.mutex.raw().load().sid();
+        let sid = scene.mutex.word().sid();
         assert!(scene.holds(sid), "{mode}");
         actor.tell("go on");
         assert_eq!(actor.hear(), "ended", "{mode}: and nothing crashed");

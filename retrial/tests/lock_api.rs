@@ -63,3 +63,27 @@ fn locks_outlive_threads_that_ended() {
     }
     assert_eq!(*LOCK.lock(), 200);
 }
+
+#[test]
+fn locks_that_found_no_place_in_the_table_are_not_taken_for_each_other() {
+    // More than the instance behind them has room for: the last ones are told by nothing but their address.
+    let many: Vec<Mutex<u64>> = (0..17_000).map(|_| Mutex::new(0)).collect();
+    for mutex in &many {
+        *mutex.lock() += 1;
+    }
+    let [.., one, other] = many.as_slice() else { unreachable!() };
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let held = one.lock();
+        scope.spawn(move || {
+            let _held = other.lock();
+            tell.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        told.recv().unwrap();
+        // Waits, beside what it holds: neither is the other.
+        *other.lock() += 1;
+        drop(held);
+    });
+    assert_eq!((*one.lock(), *other.lock()), (1, 2));
+}

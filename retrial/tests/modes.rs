@@ -12,6 +12,20 @@ fn session(instance: &Instance) -> Session<'_> {
     instance.session("test", Class::Normal).unwrap()
 }
 
+/// What a child of fork finds.
+fn in_child(deed: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child only drops, looks and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child without what the harness would do at its end.
+        unsafe { libc::_exit(i32::from(!deed())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    status == 0
+}
+
 #[test]
 fn a_mode_excludes_what_the_ladder_says() {
     let instance = instance();
@@ -31,7 +45,7 @@ fn a_mode_excludes_what_the_ladder_says() {
             assert_eq!(got.is_ok(), granted, "{wanted} wanted, {held} held");
         }
         drop(guard);
-        assert_eq!(mutex.raw().load(), Word::FREE);
+        assert_eq!(mutex.word(), Word::FREE);
     }
 }
 
@@ -42,15 +56,15 @@ fn conversions_keep_the_mutex() {
     let (a, b) = (session(&instance), session(&instance));
     let mut guard = mutex.shared(&a, location!()).unwrap();
     guard.examine(Patience::None).unwrap();
-    assert_eq!(mutex.raw().load().references(), 0);
+    assert_eq!(mutex.word().references(), 0);
     assert!(matches!(mutex.try_get(&b, Mode::Shared, location!()), Err(GetError::Busy)));
     guard.upgrade(Patience::None).unwrap();
     *guard += 1;
     guard.share();
-    assert_eq!(mutex.raw().load().references(), 1);
+    assert_eq!(mutex.word().references(), 1);
     assert_eq!(*mutex.shared(&b, location!()).unwrap(), 1);
     drop(guard);
-    assert_eq!(mutex.raw().load(), Word::FREE);
+    assert_eq!(mutex.word(), Word::FREE);
 }
 
 #[test]
@@ -65,7 +79,7 @@ fn an_upgrade_waits_for_the_readers_and_gives_up_in_time() {
     assert_eq!(guard.hold().mode(), Mode::Examine);
     drop(guard);
     drop(reader);
-    assert_eq!(mutex.raw().load(), Word::FREE);
+    assert_eq!(mutex.word(), Word::FREE);
 }
 
 #[test]
@@ -92,7 +106,7 @@ fn examine_over_ones_own_reference_is_refused() {
     assert!(matches!(refused, Err(GetError::Deadlock { held: Mode::Shared })));
     drop(refused);
     drop(reader);
-    assert_eq!(mutex.raw().load(), Word::FREE);
+    assert_eq!(mutex.word(), Word::FREE);
 }
 
 #[test]
@@ -109,7 +123,7 @@ fn a_reader_that_wants_to_examine_is_handed_the_mutex() {
             let b = session(&instance);
             let mut guard = mutex.shared(&b, location!()).unwrap();
             shared.store(true, Ordering::Release);
-            while mutex.raw().load().sid().is_none() {
+            while mutex.word().sid().is_none() {
                 std::thread::yield_now();
             }
             guard.examine(Patience::Endless).unwrap();
@@ -118,12 +132,12 @@ fn a_reader_that_wants_to_examine_is_handed_the_mutex() {
             std::thread::yield_now();
         }
         let examined = mutex.get(&a, Mode::Examine, location!(), Patience::Endless).unwrap();
-        while mutex.raw().parked() == 0 {
+        while mutex.parked() == 0 {
             std::thread::yield_now();
         }
         drop(examined);
     });
-    assert_eq!(mutex.raw().load(), Word::FREE);
+    assert_eq!(mutex.word(), Word::FREE);
 }
 
 #[test]
@@ -140,7 +154,7 @@ fn two_that_would_both_wait_for_the_others_reference_are_told() {
             guard.upgrade(Patience::Endless).unwrap();
             drained.store(true, Ordering::Release);
         });
-        while !mutex.raw().load().has(Word::DRAINING) {
+        while !mutex.word().has(Word::DRAINING) {
             std::thread::yield_now();
         }
         assert!(matches!(reader.examine(Patience::Endless), Err(GetError::Deadlock { .. })));
@@ -171,7 +185,7 @@ fn readers_that_keep_coming_do_not_keep_a_writer_out() {
                     let mut guard = Some(mutex.shared(&session, location!()).unwrap());
                     both.wait();
                     while !written.load(Ordering::Acquire) {
-                        let closed = mutex.raw().load().has(Word::HANDOVER);
+                        let closed = mutex.word().has(Word::HANDOVER);
                         if closed || turn.load(Ordering::Acquire) == me {
                             guard = None;
                             let deadline = Patience::Until(retrial::sys::Deadline::after(Duration::from_micros(50)));
@@ -195,26 +209,124 @@ fn readers_that_keep_coming_do_not_keep_a_writer_out() {
 }
 
 #[test]
+fn readers_do_not_keep_each_other_out() {
+    for fairness in 1..=2 {
+        let instance = instance();
+        instance.set(P::Fairness, None, fairness);
+        // Who finds a reference being moved parks at once.
+        for (p, value) in [(P::OrbitSpinTime, 0), (P::OrbitYields, 0), (P::HandoverInterval, 1)] {
+            instance.set(p, None, value);
+        }
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let first = session(&instance);
+        // A reference that stays: the mutex is never free.
+        let long = mutex.shared(&first, location!()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let session = session(&instance);
+                    for _ in 0..2000 {
+                        drop(mutex.shared(&session, location!()).unwrap());
+                        assert!(!mutex.word().has(Word::HANDOVER), "nobody wants anything but S");
+                    }
+                });
+            }
+        });
+        drop(long);
+        assert_eq!(mutex.word(), Word::FREE);
+    }
+}
+
+#[test]
+fn a_writer_that_gives_up_lets_the_readers_in_again() {
+    let instance = instance();
+    instance.set(P::HandoverInterval, None, 1);
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let first = session(&instance);
+    let long = mutex.shared(&first, location!()).unwrap();
+    let seen = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let session = session(&instance);
+            let got = mutex.get_within(&session, Mode::Exclusive, location!(), Duration::from_millis(300));
+            assert!(matches!(got, Err(GetError::TimedOut)));
+        });
+        // References come and go until one of them leaves the mutex to the writer that starves.
+        let session = session(&instance);
+        let mut seen = false;
+        while !writer.is_finished() {
+            drop(mutex.try_get(&session, Mode::Shared, location!()));
+            seen |= mutex.word().has(Word::HANDOVER);
+            std::thread::yield_now();
+        }
+        writer.join().unwrap();
+        seen
+    });
+    assert!(seen, "the writer was to be let in");
+    assert_eq!(mutex.word(), Word(1));
+    drop(mutex.try_get(&first, Mode::Shared, location!()).expect("nobody else wants it"));
+    drop(long);
+}
+
+#[test]
+fn a_session_that_reads_twice_is_told_that_it_cannot_examine() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = session(&instance);
+    let other = mutex.shared(&session, location!()).unwrap();
+    let mut one = mutex.shared(&session, location!()).unwrap();
+    assert!(matches!(one.examine(Patience::Endless), Err(GetError::Deadlock { held: Mode::Shared })));
+    drop(other);
+    one.examine(Patience::Endless).unwrap();
+    one.upgrade(Patience::Endless).unwrap();
+    *one += 1;
+}
+
+#[test]
+#[should_panic(expected = "the session is of the instance that gave the mutex")]
+fn a_session_of_another_instance_is_refused() {
+    let (ours, others) = (instance(), instance());
+    let mutex = ours.mutex("m", "test", || 0u64).unwrap();
+    let session = session(&others);
+    let _ = mutex.shared(&session, location!());
+}
+
+#[test]
+fn a_child_of_fork_converts_nothing_that_its_parent_holds() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = session(&instance);
+    for mode in [Mode::Exclusive, Mode::Examine, Mode::Shared] {
+        let mut guard = mutex.get(&session, mode, location!(), Patience::Endless).unwrap();
+        let before = mutex.word();
+        let child = in_child(|| {
+            match mode {
+                Mode::Exclusive => guard.share(),
+                Mode::Examine => assert!(matches!(guard.upgrade(Patience::None), Err(GetError::Forked { .. }))),
+                _ => assert!(matches!(guard.examine(Patience::None), Err(GetError::Forked { .. }))),
+            }
+            guard.consistent();
+            mutex.word() == before
+        });
+        assert!(child, "{mode}");
+        assert_eq!(mutex.word(), before);
+        drop(guard);
+    }
+}
+
+#[test]
 fn a_child_of_fork_neither_owns_nor_releases_what_its_parent_holds() {
     let instance = instance();
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let a = session(&instance);
     let guard = mutex.exclusive(&a, location!()).unwrap();
-    // SAFETY: the child only drops, looks and exits.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        drop(guard);
-        let held = mutex.raw().load().sid() == a.sid();
-        let refused = matches!(mutex.exclusive(&a, location!()), Err(GetError::Forked { .. }));
-        drop(a);
-        // SAFETY: ends the child without what the harness would do at its end.
-        unsafe { libc::_exit(i32::from(!(held && refused))) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "the child found the mutex held by its parent, and its sessions refused");
-    assert_eq!(mutex.raw().load().sid(), a.sid());
+    let mut guard = Some(guard);
+    let right = in_child(|| {
+        drop(guard.take());
+        let held = mutex.word().sid() == a.sid();
+        held && matches!(mutex.exclusive(&a, location!()), Err(GetError::Forked { .. }))
+    });
+    assert!(right, "the child found the mutex held by its parent, and its sessions refused");
+    assert_eq!(mutex.word().sid(), a.sid());
     drop(guard);
     assert!(mutex.exclusive(&a, location!()).is_ok());
 }
@@ -276,7 +388,7 @@ fn every_scheme_excludes_in_every_mode() {
         let guard = mutex.shared(&session, location!()).unwrap();
         assert_eq!(*guard, [8 * 50 * 5; 2], "{scheme}");
         drop(guard);
-        assert_eq!(mutex.raw().load(), Word::FREE, "{scheme}");
-        assert_eq!(mutex.raw().parked(), 0, "{scheme}");
+        assert_eq!(mutex.word(), Word::FREE, "{scheme}");
+        assert_eq!(mutex.parked(), 0, "{scheme}");
     }
 }

@@ -652,7 +652,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
         call! { peek(offset, 1); }
     }
     call! {
-        capacity(); address(); len_bytes(); created_ns(); creator_pid(); has_barrier(); poll_ns(); recoveries();
+        capacity(); address(); len_bytes(); created_ns(); creator_pid(); has_barrier(); machine(); recoveries();
         type_named("a type"); types(); locations(); alerts_written(); arena_used(); mutex_named("m"); mutexes();
         last_mutex(); alerts(0); history(); peek(0, before.len() / 8); sessions(); figures(); session_gets(); calls();
     }

@@ -1,8 +1,8 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
 use super::{
-    ANYBODY, FENCED, FOR_E, FOR_S, FOR_X, ON_ITS_WAY, Patience, RawMutex, STAMP, STARVING, THROTTLED, TO_DRAIN,
-    WAITERS, served, stamp,
+    AGAIN, ANYBODY, FENCED, FLAGS, FOR_E, FOR_S, FOR_X, ON_ITS_WAY, PARKED_AGAIN, Patience, RawMutex, STAMP,
+    STAMP_SHIFT, STARVING, STARVING_FOR_X, THROTTLED, TO_DRAIN, WAITERS, WATCHED, served, stamp,
 };
 use crate::aol::LocationId;
 use crate::fail;
@@ -23,6 +23,9 @@ pub(super) enum Why {
     OwnerDied,
 }
 
+/// How often a parked session looks by itself, so that nobody sleeps for long beside a mutex that is free.
+const WATCH_EVERY: Duration = Duration::from_millis(1);
+
 pub(super) fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
     Waiter { instance: session.instance(), session: Some(session) }
 }
@@ -33,6 +36,8 @@ pub(super) struct Getting<'a> {
     pub(super) session: &'a Session<'a>,
     pub(super) mode: Mode,
     pub(super) aim: Aim,
+    /// Whether its turn is over.
+    pub(super) over: bool,
 }
 
 /// How the mode is to be reached.
@@ -92,13 +97,8 @@ impl Getting<'_> {
             Patience::Until(deadline) => Some(deadline),
             Patience::Endless => None,
         };
-        let want = Want {
-            mutex: mutex.id(),
-            mutex_type: mutex.mutex_type(),
-            location,
-            mode: self.mode,
-            from_condition: false,
-        };
+        let want =
+            Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode, queues: self.over };
         waiter(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,
@@ -140,13 +140,18 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<Word> {
         let mutex = self.mutex;
-        let hint = if how.throttle { THROTTLED } else { 0 };
         let hints = mutex.hints.load(Ordering::Relaxed);
-        let came_back = hints & ON_ITS_WAY != 0;
-        if hints & THROTTLED != hint || came_back {
-            // We may be the one on its way; if we are not, a wake too many is the price.
-            mutex.hints.fetch_and(!(THROTTLED | ON_ITS_WAY), Ordering::Relaxed);
-            mutex.hints.fetch_or(hint, Ordering::Relaxed);
+        let came_back = how.woken && hints & ON_ITS_WAY != 0;
+        if came_back {
+            mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        }
+        let throttled = if how.throttle { THROTTLED } else { 0 };
+        // One of those who are parked looks every millisecond, for what no release has seen to.
+        let watches = how.throttle && mutex.hints.fetch_or(WATCHED, Ordering::Relaxed) & WATCHED == 0;
+        let again = if how.again { AGAIN } else { 0 };
+        if hints & (THROTTLED | again) != throttled | again {
+            mutex.hints.fetch_and(!THROTTLED, Ordering::Relaxed);
+            mutex.hints.fetch_or(throttled | again, Ordering::Relaxed);
         }
         // Acquire: pairs with the Release of the count in `wake_one`.
         let seen = mutex.wakes.load(Ordering::Acquire);
@@ -156,31 +161,41 @@ impl Target for Getting<'_> {
         // A death in between leaves a count too many: releases then look for somebody to wake. Never one too few.
         self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
         fail::point();
+        let first = before & (FENCED | WAITERS) == 0;
         if before & FENCED != 0 {
             fence(Ordering::SeqCst);
-        } else if before & WAITERS == 0 || came_back {
+        } else if first || came_back {
             // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
-            sys::barrier_everywhere();
+            if !sys::barrier_everywhere() {
+                // The kernel has come to refuse it: releases have a fence of their own from now on.
+                mutex.waiters.fetch_or(FENCED, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
+            }
         }
         let word = Word(mutex.word.load(Ordering::Relaxed));
-        let parked = if self.grant(word, how.handed).is_some() || self.is_hopeless() {
+        // Its turn is over, and somebody was parked before: whoever that is leaves the queue, has its look and sees us after it.
+        let leaves = how.queues && before & WAITERS != 0;
+        let parked = if self.grant(word, how.handed).is_some() && !leaves || self.is_hopeless() {
             Parked::Woken
         } else {
             // A reference that is being moved wakes nobody when it is done.
             let moving = word.kind() == Some(Kind::Moving);
-            let timeout = if moving { how.timeout.min(Duration::from_millis(1)) } else { how.timeout };
+            let timeout = if moving || watches { how.timeout.min(WATCH_EVERY) } else { how.timeout };
             // What we were woken for is not for us any more, but it may be for another kind.
-            let others = if (how.woken || came_back) && word.sid().is_none() { served(word) } else { 0 };
+            // Who parked between our count and our barrier looked without one: what was released meanwhile is for us to pass on.
+            let answers = how.woken || came_back || first;
+            let others = if answers && word.sid().is_none() { served(word) } else { 0 };
             let passed_on = others != 0 && others != ANYBODY;
             if passed_on {
                 mutex.post(others);
             }
             // Our own wake-up does not count.
             let seen = seen.wrapping_add(u32::from(passed_on));
-            match sys::futex_wait_as(&mutex.wakes, seen, timeout, self.kind()) {
+            let kinds = self.kind() | if how.again { PARKED_AGAIN } else { 0 };
+            match sys::futex_wait_as(&mutex.wakes, seen, timeout, kinds) {
                 sys::Woken::Yes => Parked::Woken,
                 // What it was woken for is still to be looked at, or passed on.
-                sys::Woken::TimedOut if moving && how.woken => Parked::Woken,
+                sys::Woken::TimedOut if moving && answers => Parked::Woken,
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
@@ -189,15 +204,43 @@ impl Target for Getting<'_> {
         fail::point();
         mutex.waiters.fetch_sub(1, Ordering::Release);
         fail::point();
-        if parked == Parked::TimedOut {
-            // Whoever was on its way may be dead.
-            mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        if parked == Parked::TimedOut || watches {
+            // Whoever was on its way or watched may be dead.
+            let over = if parked == Parked::TimedOut { ON_ITS_WAY | WATCHED } else { WATCHED };
+            mutex.hints.fetch_and(!over, Ordering::Relaxed);
         }
         parked
     }
 
+    fn begin_turn(&self, now_ns: u64) {
+        self.session.turn.begin(self.mutex.address(), self.mutex.gets(), now_ns);
+    }
+
+    fn may_take_handover_at_deadline(&self) -> bool {
+        let word = self.mutex.load();
+        self.mode != Mode::Shared || word.references() == 0 || self.mutex.handover_is_stale()
+    }
+
+    fn gave_up(&self) {
+        if matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
+            self.mutex.waiters.fetch_and(!STARVING_FOR_X, Ordering::Relaxed);
+        }
+        let word = self.mutex.load();
+        let over_references = word.sid().is_none() && word.references() != 0 && word.has(Word::HANDOVER);
+        if over_references && matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
+            let open = word.without(Word::HANDOVER);
+            if self.mutex.word.compare_exchange(word.0, open.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                fence(Ordering::SeqCst);
+                if self.mutex.parked() != 0 {
+                    self.mutex.wake_one(served(open));
+                }
+            }
+        }
+    }
+
     fn woken_is_done(&self, got: bool) {
         self.mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        self.mutex.fence_without_barrier();
         let waiting = self.mutex.parked() != 0;
         // A woken reader lets the next one in as well; who gives up passes the wake-up on.
         if waiting && (self.mode == Mode::Shared || !got) {
@@ -209,13 +252,19 @@ impl Target for Getting<'_> {
         let mutex = self.mutex;
         let hints = mutex.hints.load(Ordering::Relaxed);
         let now = stamp(now_ns);
-        let since = now.wrapping_sub(hints >> 2) & STAMP;
+        let since = now.wrapping_sub(hints >> STAMP_SHIFT) & STAMP;
         if u128::from(since) << 14 >= interval.as_nanos() {
             // Not if the flags have changed since: set again, ON_ITS_WAY would keep releases from waking anybody.
-            let stamped =
-                mutex.hints.compare_exchange(hints, now << 2 | hints & 3, Ordering::Relaxed, Ordering::Relaxed);
+            let stamped = mutex.hints.compare_exchange(
+                hints,
+                now << STAMP_SHIFT | hints & FLAGS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
             if stamped.is_ok() {
-                mutex.waiters.fetch_or(STARVING, Ordering::Relaxed);
+                let keeps_readers_out = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
+                let asked = if keeps_readers_out { STARVING | STARVING_FOR_X } else { STARVING };
+                mutex.waiters.fetch_or(asked, Ordering::Relaxed);
             }
         }
     }
@@ -233,7 +282,8 @@ impl Target for Getting<'_> {
         let instance = self.session.instance();
         let word = self.mutex.load();
         if word.sid().is_none() {
-            let blocked = word.references() > 0 && self.mode != Mode::Shared || word.has(Word::DRAINING);
+            let kept_out = word.has(Word::DRAINING) || word.has(Word::HANDOVER);
+            let blocked = word.references() > 0 && (self.mode != Mode::Shared || kept_out) || word.has(Word::DRAINING);
             if blocked {
                 instance.sweep(Some(self.mutex));
             }

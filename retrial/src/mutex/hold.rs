@@ -75,7 +75,7 @@ impl<'a> Hold<'a> {
     ///
     /// S cannot: it may look, and somebody else may look at the same time.
     pub fn consistent(&mut self) {
-        if self.mode != Mode::Shared {
+        if self.mode != Mode::Shared && !self.session.is_parents() {
             let word = Word(self.mutex.word.load(Ordering::Relaxed));
             self.mutex.word.store(word.without(Word::POISONED).0, Ordering::Relaxed);
             self.rest = self.rest.without(Word::POISONED);
@@ -100,6 +100,12 @@ impl<'a> Hold<'a> {
     pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
         assert_eq!(self.mode, Mode::Shared, "only S becomes E");
         let session = self.session;
+        if session.is_parents() {
+            return Err(GetError::Forked { owner: session.pid() });
+        }
+        if session.held_beside(self.mutex.id()) > 1 {
+            return Err(GetError::Deadlock { held: Mode::Shared });
+        }
         session.relog(self.record as usize, Phase::Promoting, Mode::Shared);
         let result = self.convert(Aim::Promote, Mode::Examine, patience);
         fail::point();
@@ -129,6 +135,9 @@ impl<'a> Hold<'a> {
     pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
         assert_eq!(self.mode, Mode::Examine, "only E becomes X");
         let (mutex, session) = (self.mutex, self.session);
+        if session.is_parents() {
+            return Err(GetError::Forked { owner: session.pid() });
+        }
         session.relog(self.record as usize, Phase::Draining, Mode::Exclusive);
         mutex.drainer.store(session.sid().number(), Ordering::Relaxed);
         fail::point();
@@ -147,7 +156,7 @@ impl<'a> Hold<'a> {
             Mode::Exclusive
         } else {
             // Back to E: the drain is ours, so that only a reader that leaves can be in the way.
-            let back = Getting { mutex, session, mode: Mode::Examine, aim: Aim::TakeBack };
+            let back = Getting { mutex, session, mode: Mode::Examine, aim: Aim::TakeBack, over: false };
             while back.try_get(true).is_none() {
                 back.look_after_blocker();
                 sys::yield_now();
@@ -161,7 +170,7 @@ impl<'a> Hold<'a> {
     }
 
     fn convert(&self, aim: Aim, mode: Mode, patience: Patience) -> Result<Word, GetError<()>> {
-        let getting = Getting { mutex: self.mutex, session: self.session, mode, aim };
+        let getting = Getting { mutex: self.mutex, session: self.session, mode, aim, over: false };
         if let Some(got) = getting.try_get(false) {
             return Ok(got);
         }
@@ -182,6 +191,9 @@ impl<'a> Hold<'a> {
     pub fn share(&mut self) {
         assert_ne!(self.mode, Mode::Shared, "S is S already");
         let (mutex, session) = (self.mutex, self.session);
+        if session.is_parents() {
+            return;
+        }
         session.relog(self.record as usize, Phase::Demoting, self.mode);
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.give_back().add_reference().0, Ordering::Release);
@@ -206,7 +218,7 @@ impl Drop for Hold<'_> {
         if self.mode == Mode::Shared {
             return self.mutex.leave(self.session, self.record as usize);
         }
-        self.mutex.give_back(self.rest);
+        self.mutex.give_back(self.session, self.rest);
         self.session.unlog(self.record as usize);
     }
 }

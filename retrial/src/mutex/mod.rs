@@ -26,6 +26,8 @@ use crate::session::{LOG_RECORDS, Session};
 use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
 use crate::sys::{self, Deadline, Futex, Ordering};
 use crate::tables::{Place, TypeId};
+use crate::turn::Hurdle;
+use crate::wait::Release;
 use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
@@ -57,8 +59,7 @@ pub struct RawMutex {
     gets: AtomicU64,
     /// SID of the session that waits for the references to leave.
     drainer: AtomicU32,
-    /// Bits 2 to 31: time of the last handover in 16 µs; bit 1: a woken session is on its way; bit 0: such a session
-    /// keeps releases from waking another.
+    /// Bits 4 to 31: time of the last handover in 16 µs; the others are the flags below.
     hints: AtomicU32,
 }
 
@@ -69,16 +70,28 @@ const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= si
 const FENCED: u32 = 1 << 31;
 /// In `waiters`: the next release hands over.
 const STARVING: u32 = 1 << 30;
-const WAITERS: u32 = STARVING - 1;
+/// In `waiters`: who asked for that wants X or LX, and readers keep it out.
+const STARVING_FOR_X: u32 = 1 << 29;
+const WAITERS: u32 = STARVING_FOR_X - 1;
 
+/// In `hints`: a session that is on its way keeps releases from waking another.
 const THROTTLED: u32 = 1;
+/// In `hints`: a woken session is on its way.
 const ON_ITS_WAY: u32 = 2;
+/// In `hints`: one of the parked sessions looks by itself before long.
+const WATCHED: u32 = 4;
+/// In `hints`: somebody has parked again in the same wait.
+const AGAIN: u32 = 8;
+const FLAGS: u32 = 15;
+const STAMP_SHIFT: u32 = 4;
 
 /// Kinds of parked sessions, as bits of their futex wait: a release wakes the first that can have what it leaves.
 const FOR_X: u32 = 1;
 const FOR_E: u32 = 2;
 const FOR_S: u32 = 4;
 const TO_DRAIN: u32 = 8;
+/// Beside one of these: parked again in the same wait, to be woken before the others.
+const PARKED_AGAIN: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
 
 /// The kinds of sessions that can have a mutex once its word is this.
@@ -93,7 +106,7 @@ const fn served(left: Word) -> u32 {
     }
 }
 
-const STAMP: u32 = u32::MAX >> 2;
+const STAMP: u32 = u32::MAX >> STAMP_SHIFT;
 
 /// A time in 16 µs, as `hints` has it.
 const fn stamp(now_ns: u64) -> u32 {
@@ -109,6 +122,17 @@ pub enum Patience {
     Until(Deadline),
     /// For ever.
     Endless,
+}
+
+/// Whether a session whose turn is over is to queue: not while it holds something else, for which others would wait as long, and not
+/// when its time is short.
+fn may_queue(mode: Mode, record: usize, patience: Patience) -> bool {
+    let has_time = match patience {
+        Patience::None => false,
+        Patience::Until(deadline) => deadline.left().is_some_and(|left| left > Duration::from_millis(100)),
+        Patience::Endless => true,
+    };
+    has_time && record == 0 && mode != Mode::Shared
 }
 
 #[cold]
@@ -146,12 +170,17 @@ impl RawMutex {
         Self::default()
     }
 
-    /// Makes a mutex in memory of the user's own known to an instance. Every session that gets it must be of that instance.
+    /// Makes a mutex in memory of the user's own known to an instance.
     ///
     /// # Errors
     ///
     /// [`TableFull`].
-    pub fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
+    ///
+    /// # Safety
+    ///
+    /// Only sessions of this instance get the mutex, and it is registered once. After the death of a session its instance gives back
+    /// what its log names, by the mutex's number in that instance: the log of a session of another one would name somebody else's.
+    pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
         let id = instance.register_mutex(mutex_type, Place::Elsewhere, 0, name)?;
         self.adopt(instance, id, mutex_type);
         Ok(id)
@@ -177,7 +206,6 @@ impl RawMutex {
         self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    #[cfg(feature = "lock_api")]
     pub(crate) fn address(&self) -> u64 {
         std::ptr::from_ref(self).addr() as u64
     }
@@ -240,7 +268,8 @@ impl RawMutex {
         // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
         // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
-        if self.word.compare_exchange(0, sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // Expects a free word, or what no word is: then the slow path has to look at the session's turn.
+        if self.word.compare_exchange(session.turn.expected(), sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             let (rest, why) = self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
             let hold = Hold { mutex: self, session, record: record as u32, mode: Mode::Exclusive, rest };
             return if let Some(why) = why { hold.refuse(why) } else { Ok(hold) };
@@ -266,8 +295,8 @@ impl RawMutex {
         }
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
         let word = Word(self.word.load(Ordering::Relaxed));
-        // A word without flags only: with any, the slow path looks why.
-        if u32::try_from(word.0).is_ok()
+        // A word without flags only: with any, the slow path looks why, and at the session's turn.
+        if u32::try_from(word.0 | session.turn.expected()).is_ok()
             && let Some(granted) = word.grant(session.sid(), mode, false)
             // AcqRel: as in `exclusive`.
             && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -310,8 +339,13 @@ impl RawMutex {
         record: usize,
         patience: Patience,
     ) -> (Word, Option<Why>) {
-        let getting = Getting { mutex: self, session, mode, aim: Aim::Get };
-        let granted = getting.try_get(false).inspect(|granted| {
+        let hurdle = session.turn.take(self.address());
+        let over = hurdle == Some(Hurdle::Over) && may_queue(mode, record, patience);
+        let getting = Getting { mutex: self, session, mode, aim: Aim::Get, over };
+        let granted = if over { None } else { getting.try_get(false) }.inspect(|granted| {
+            if hurdle == Some(Hurdle::Timed) {
+                session.turn.time();
+            }
             if granted.has(Word::ATTENTION) {
                 let params = session.instance().params(Some(self.mutex_type()));
                 waiter(session).adapt(&getting, self.id(), &params);
@@ -338,9 +372,9 @@ impl RawMutex {
 
     /// Gives the holder field back: the caller has it, and `word` is what stays.
     #[inline]
-    fn give_back(&self, word: Word) {
+    fn give_back(&self, session: &Session<'_>, word: Word) {
         if self.waiters.load(Ordering::Relaxed) & STARVING != 0 {
-            return self.hand_over(word);
+            return self.hand_over(session, word);
         }
         // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
         self.word.store(word.0, Ordering::Release);
@@ -348,7 +382,7 @@ impl RawMutex {
         fail::point();
         // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
         if self.waiters.load(Ordering::Relaxed) != 0 {
-            self.wake(word);
+            self.wake(session, word);
         }
     }
 
@@ -356,8 +390,8 @@ impl RawMutex {
     /// not be got before, so that nobody is woken. But a starving session keeps further readers out.
     fn give_back_over_references(&self, word: Word) {
         let starving = self.waiters.load(Ordering::Relaxed);
-        let word = if starving & STARVING != 0 && starving & WAITERS != 0 && !word.has(Word::DRAINING) {
-            self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
+        let word = if starving & STARVING_FOR_X != 0 && starving & WAITERS != 0 && !word.has(Word::DRAINING) {
+            self.waiters.fetch_and(!(STARVING | STARVING_FOR_X), Ordering::Relaxed);
             fail::point();
             word.with(Word::HANDOVER)
         } else {
@@ -371,7 +405,7 @@ impl RawMutex {
     /// After the store of a release: wakes one session, unless one is on its way.
     #[cold]
     #[inline(never)]
-    fn wake(&self, left: Word) {
+    fn wake(&self, session: &Session<'_>, left: Word) {
         if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
             // SeqCst: without it the load below could be done before the release is visible, and a session that parks in
             // between would see the mutex held while we see nobody parked.
@@ -381,10 +415,28 @@ impl RawMutex {
             }
         }
         let hints = self.hints.load(Ordering::Relaxed);
-        if hints & (THROTTLED | ON_ITS_WAY) == THROTTLED | ON_ITS_WAY && !left.has(Word::DRAINING) {
-            return;
+        if hints & THROTTLED != 0 && !left.has(Word::DRAINING) {
+            let release = if left.references() == 0 { self.release_of(session) } else { Release::Wake };
+            if release == Release::Stay || hints & ON_ITS_WAY != 0 {
+                return;
+            }
         }
         self.wake_one(served(left));
+    }
+
+    /// Between a change that lets somebody in and a look at who is parked, where no barrier of theirs orders the two.
+    fn fence_without_barrier(&self) {
+        if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// What the scheme has the session do about those who are parked.
+    fn release_of(&self, session: &Session<'_>) -> Release {
+        let instance = session.instance();
+        session.turn.release(self.address(), self.gets(), self.parked(), || {
+            (instance.params(Some(self.mutex_type())), instance.processors)
+        })
     }
 
     /// Wakes the session that parked first among some kinds. Whether there was one.
@@ -399,6 +451,7 @@ impl RawMutex {
             return true;
         }
         self.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        self.fence_without_barrier();
         fail::point();
         // Somebody may have fallen asleep since and somebody else released, who took our word for it that one is on its way.
         self.parked() != 0 && self.post(ANYBODY)
@@ -409,6 +462,13 @@ impl RawMutex {
         // Release: a session that parks and reads the new count has its look after our store.
         self.wakes.fetch_add(1, Ordering::Release);
         fail::point();
+        if kinds == ANYBODY && self.hints.load(Ordering::Relaxed) & AGAIN != 0 {
+            if sys::futex_wake_kinds(&raw const self.wakes, 1, PARKED_AGAIN) > 0 {
+                return true;
+            }
+            self.hints.fetch_and(!AGAIN, Ordering::Relaxed);
+            fail::point();
+        }
         sys::futex_wake_kinds(&raw const self.wakes, 1, kinds) > 0
     }
 
@@ -422,9 +482,9 @@ impl RawMutex {
     /// A release that lets only the session that parked first get the mutex.
     #[cold]
     #[inline(never)]
-    fn hand_over(&self, word: Word) {
+    fn hand_over(&self, session: &Session<'_>, word: Word) {
         let word = word.without(Word::HANDOVER);
-        let asked = self.waiters.fetch_and(!STARVING, Ordering::Relaxed);
+        let asked = self.waiters.fetch_and(!(STARVING | STARVING_FOR_X), Ordering::Relaxed);
         // Over references the first in the queue may be one that cannot have it.
         let nobody = asked & WAITERS == 0 || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
@@ -434,12 +494,13 @@ impl RawMutex {
         fail::point();
         if handed == word {
             if self.parked() != 0 {
-                self.wake(word);
+                self.wake(session, word);
             }
         } else if !self.wake_one(ANYBODY) {
             // Nobody was asleep: whoever comes may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
+            self.fence_without_barrier();
             fail::point();
             if self.parked() != 0 {
                 self.wake_one(ANYBODY);
@@ -468,7 +529,7 @@ impl RawMutex {
                 0..256 => sys::spin_loop(),
                 256..272 => sys::yield_now(),
                 _ => {
-                    let getting = Getting { mutex: self, session, mode: Mode::Shared, aim: Aim::Get };
+                    let getting = Getting { mutex: self, session, mode: Mode::Shared, aim: Aim::Get, over: false };
                     getting.look_after_blocker();
                     sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
                 }
@@ -485,9 +546,9 @@ impl RawMutex {
         if left.references() == 0 {
             if left.has(Word::HANDOVER) {
                 // It kept readers out. Whoever asked for it may have gone since: nobody else would get the mutex then.
-                self.hand_over(left);
+                self.hand_over(session, left);
             } else {
-                self.give_back(left);
+                self.give_back(session, left);
             }
         } else {
             self.give_back_over_references(left);
@@ -548,7 +609,7 @@ impl RawMutex {
     /// Whether a handover was asked for so long ago that whoever it went to must be dead or stuck.
     fn handover_is_stale(&self) -> bool {
         const LONG: u32 = 10_000_000 >> 14;
-        let asked = self.hints.load(Ordering::Relaxed) >> 2;
+        let asked = self.hints.load(Ordering::Relaxed) >> STAMP_SHIFT;
         (stamp(sys::now_ns()).wrapping_sub(asked) & STAMP) > LONG
     }
 

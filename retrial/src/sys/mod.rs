@@ -122,7 +122,9 @@ pub fn register_for_barriers() -> bool {
 
 /// A page that the kernel empties in every child of this process, in whatever way it was made (`fork`, `_Fork`, `clone`).
 /// All 0 in the program, so that it is no part of a file and can be emptied.
-#[repr(C, align(4096))]
+/// Aligned to the largest page there is on the architecture.
+#[cfg_attr(target_arch = "x86_64", repr(C, align(4096)))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C, align(65536)))]
 struct ForkPage {
     /// The tables of a segment start at pages: a load at the same offset in its page as a store shortly before would wait for
     /// that store (a get and a release took 11.5 ns then, not 9.5).

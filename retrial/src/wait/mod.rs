@@ -37,12 +37,46 @@ pub struct Attempt<'a> {
     pub parked: u32,
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
-    /// Whether the session comes out of a condition's queue.
-    pub from_condition: bool,
+    /// Whether the session is to queue at once: it comes out of a condition's queue, or its turn is over.
+    pub queues: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
     pub random: u64,
+}
+
+/// What a scheme sees of a session that releases a mutex others are parked on.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage<'a> {
+    /// The values in force for the mutex's type.
+    pub params: &'a Params,
+    /// Mean time from one get of the session to its next, in ns.
+    pub gap_ns: u64,
+    /// Mean time that it holds the mutex, in ns; 0 when that is not known yet.
+    pub hold_ns: u64,
+    /// Time since its turn began: since it was parked last, or since it was first asked.
+    pub turn_ns: u64,
+    /// Time since this was looked at last, in ns.
+    pub took_ns: u64,
+    /// Gets in that time: its own, and everybody's.
+    pub own: u64,
+    /// See `own`.
+    pub all: u64,
+    /// Sessions parked on the mutex now, a hint.
+    pub parked: u32,
+    /// Processors that its process may use.
+    pub processors: u32,
+}
+
+/// What a release does about those who are parked, unless a woken session is on its way already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// Wakes one.
+    Wake,
+    /// Wakes nobody: whoever releases comes back at once.
+    Stay,
+    /// Wakes one, and the next get queues behind the others.
+    Leave,
 }
 
 /// A wait scheme.
@@ -54,6 +88,12 @@ pub trait Scheme: Sync {
 
     /// What to do after the spin of this attempt failed.
     fn step(&self, attempt: &Attempt<'_>) -> Step;
+
+    /// What a release does about those who are parked. Asked now and then, of schemes that throttle.
+    fn release(&self, usage: &Usage<'_>) -> Release {
+        let _ = usage;
+        Release::Wake
+    }
 
     /// Whether a release wakes no further session while a woken one is on its way.
     fn throttles_wakes(&self) -> bool {
@@ -153,7 +193,7 @@ mod tests {
                     high_priority,
                     parked: 0,
                     pthread_in_use: false,
-                    from_condition: false,
+                    queues: false,
                     poll_ns: 30,
                     random: 0x9e37_79b9_7f4a_7c15,
                 });

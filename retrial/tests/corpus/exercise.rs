@@ -93,7 +93,7 @@ fn brief() -> Patience {
 /// Reads everything that there is to be read.
 pub(crate) fn observe(tables: &Tables) {
     look((tables.capacity(), tables.address(), tables.len_bytes(), tables.created_ns(), tables.creator_pid()));
-    look((tables.has_barrier(), tables.poll_ns(), tables.recoveries(), tables.alerts_written(), tables.arena_used()));
+    look((tables.has_barrier(), tables.machine(), tables.recoveries(), tables.alerts_written(), tables.arena_used()));
     look((tables.last_mutex(), tables.session_gets(), tables.calls()));
     look((tables.types(), tables.locations(), tables.mutexes(), tables.sessions(), tables.history()));
     look((tables.alerts(0), tables.alerts(u64::MAX)));
@@ -198,7 +198,8 @@ fn sessions(scene: &Scene<'_>) {
 fn gets(scene: &Scene<'_>) {
     let Some(session) = scene.session("gets") else { return };
     for id in scene.ids() {
-        let Some(mutex) = scene.instance.mutex_in_arena(id) else { continue };
+        // SAFETY: sessions of this instance only.
+        let Some(mutex) = (unsafe { scene.instance.mutex_in_arena(id) }) else { continue };
         for (mode, patience) in Mode::ALL.into_iter().flat_map(|mode| [(mode, Patience::None), (mode, brief())]) {
             let got = mutex.get(&session, mode, location!("gets"), patience);
             with(got, |hold| {
@@ -254,7 +255,9 @@ fn object<T: Shareable + fmt::Debug>(scene: &Scene<'_>, name: &str, value: T) {
     if scene.stuck.get() {
         return;
     }
-    let Some(record) = scene.instance.mutex_record::<T>(name, "test").map_err(refused).ok() else { return };
+    // SAFETY: sessions of this instance only.
+    let record = unsafe { scene.instance.mutex_record::<T>(name, "test") };
+    let Some(record) = record.map_err(refused).ok() else { return };
     // `Instance::mutex` waits for whoever is about to write the first value, for ever if a hostile word says so.
     let mut free = false;
     if let Some(session) = scene.session("looks") {
@@ -280,7 +283,8 @@ fn object<T: Shareable + fmt::Debug>(scene: &Scene<'_>, name: &str, value: T) {
 fn waits(scene: &Scene<'_>) {
     let (Some(holder), Some(waiter)) = (scene.session("holds"), scene.session("waits")) else { return };
     for id in scene.ids() {
-        let Some(mutex) = scene.instance.mutex_in_arena(id) else { continue };
+        // SAFETY: sessions of this instance only.
+        let Some(mutex) = (unsafe { scene.instance.mutex_in_arena(id) }) else { continue };
         for scheme in 0..retrial::wait::NAMES.len() as u64 {
             scene.instance.set(P::Scheme, None, scheme);
             let modes =
@@ -315,7 +319,8 @@ fn marks(scene: &Scene<'_>) {
     instance.alert("an alert");
     instance.alert(&"a long alert ".repeat(40));
     let len = instance.len_bytes() as u64;
-    look((instance.poke(len - 8, 1), instance.poke(len, 1), instance.poke(4, 1), instance.poke(u64::MAX - 7, 1)));
+    // SAFETY: anything may be anywhere in these segments, and here nobody trusts it.
+    look([len - 8, len, 4, u64::MAX - 7].map(|at| unsafe { instance.poke(at, 1) }));
 }
 
 fn recoveries(scene: &Scene<'_>) {

@@ -114,7 +114,7 @@ impl<'a> Crew<'a> {
             address,
             board,
             instance,
-            gets_before: mutexes.iter().map(|mutex| mutex.raw().gets()).collect(),
+            gets_before: mutexes.iter().map(retrial::Mutex::gets).collect(),
             mutexes,
             session: instance.session("parent", Class::Normal).unwrap(),
             random: Random::of(plan.seed, plan.name, plan.workers as u64),
@@ -310,12 +310,12 @@ impl<'a> Crew<'a> {
     fn look_at_mutex(&mut self, number: usize) {
         let kills = self.kills();
         let mutex = self.mutexes[number];
-        let word = mutex.raw().load();
+        let word = mutex.word();
         let free = word.sid().is_none() && word.references() == 0 && !word.has(Word::DRAINING);
         self.check(free, || format!("mutex {number} is left as {word}"));
-        let parked = mutex.raw().parked();
+        let parked = mutex.parked();
         self.check(u64::from(parked) <= kills, || format!("{parked} sessions are parked after the last has gone"));
-        let gets = mutex.raw().gets() - self.gets_before[number];
+        let gets = mutex.gets() - self.gets_before[number];
         let counted = self.board.sum(|tally| &tally.gets[number]);
         let fits = (counted..=counted + kills).contains(&gets);
         self.check(fits, || format!("mutex {number} counts {gets} gets, its workers {counted}, {kills} were killed"));
@@ -329,7 +329,7 @@ impl<'a> Crew<'a> {
         self.check(told >= owed, || format!("of {owed} deaths in mutex {number}, {told} were told"));
         let repairs = self.board.sum(|tally| &tally.repairs[number]);
         self.check(repairs <= kills, || format!("mutex {number} was poisoned {repairs} times by {kills} kills"));
-        let left = mutex.raw().load().without(Word::ATTENTION);
+        let left = mutex.word().without(Word::ATTENTION);
         self.check(left == Word::FREE, || format!("mutex {number} is left as {left} by an ordinary release"));
         self.so_far.add(Count::Miscounted, parked.into());
         self.so_far.add(Count::InData, data[A]);
@@ -387,8 +387,7 @@ impl<'a> Crew<'a> {
         );
         if let Ok(observer) = Observer::open(self.address) {
             for mutex in &self.mutexes {
-                let raw = mutex.raw();
-                println!("{mutex:?}: {:?}, {} parked, {} gets", raw.load(), raw.parked(), raw.gets());
+                println!("{mutex:?}: {:?}, {} parked, {} gets", mutex.word(), mutex.parked(), mutex.gets());
             }
             for session in observer.sessions() {
                 println!("{session:?}");

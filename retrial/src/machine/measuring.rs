@@ -1,0 +1,249 @@
+//! How each cost is measured.
+
+use super::{Cost, Machine};
+use crate::sys;
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Rounds of a measurement, of which the median counts.
+const ROUNDS: usize = 101;
+
+impl Machine {
+    /// Measures everything, in about half a second; medians. Where the calling process may use one processor only, what needs two is
+    /// not measured. `next` is called before each step.
+    ///
+    /// Starts threads of its own and binds them to the first two processors that the calling thread may use.
+    pub fn measure(mut next: impl FnMut(Cost)) -> Self {
+        let cpus = processors();
+        let near = cpus.first().map(|cpu| (*cpu, *cpu));
+        let far = cpus.first().zip(cpus.get(1)).map(|(a, b)| (*a, *b));
+        let mut machine = Self::default();
+        for cost in Cost::ALL {
+            next(*cost);
+            let on_two = |measure: fn((usize, usize)) -> u64, pair| Option::map_or(pair, 0, measure);
+            machine.0[*cost as usize] = match cost {
+                Cost::Poll => super::measure_poll_ns(),
+                Cost::ClockRead => each(100, || {
+                    black_box(sys::now_ns());
+                }),
+                Cost::Exchange => exchange(),
+                Cost::Line => on_two(line, far),
+                Cost::YieldAlone => each(100, sys::yield_now),
+                Cost::YieldSwitch => on_two(yield_switch, near),
+                Cost::WakeCall => on_two(|pair| wakes(pair).0, far),
+                Cost::WakeFar => on_two(|pair| wakes(pair).1, far),
+                Cost::WakeNear => on_two(|pair| wakes(pair).1, near),
+                Cost::Barrier => on_two(barrier, far),
+                Cost::Sleep1us => slept(Duration::from_micros(1)),
+                Cost::Sleep100us => slept(Duration::from_micros(100)),
+                Cost::Sleep1ms => slept(Duration::from_millis(1)),
+                Cost::Sleep10ms => slept(Duration::from_millis(10)),
+            };
+        }
+        machine
+    }
+}
+
+fn median(mut times: Vec<u64>) -> u64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).map_or(0, |ns| (*ns).max(1))
+}
+
+/// Median over rounds of so many calls, per call.
+fn each(calls: u64, call: impl Fn()) -> u64 {
+    let round = |_| {
+        let start = sys::now_ns();
+        (0..calls).for_each(|_| call());
+        (sys::now_ns() - start) / calls
+    };
+    median((0..ROUNDS).map(round).collect())
+}
+
+fn slept(asked: Duration) -> u64 {
+    let round = |_| {
+        let start = sys::now_ns();
+        sys::sleep(asked);
+        sys::now_ns() - start
+    };
+    median((0..9).map(round).collect())
+}
+
+fn exchange() -> u64 {
+    let word = AtomicU64::new(0);
+    each(1000, || {
+        let _ = black_box(&word).compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed);
+    })
+}
+
+/// Runs the first on one processor and the second on another one, or on the same. Gives what the first gives; the second is told
+/// when that has come.
+fn beside<T: Send>(
+    (here, there): (usize, usize),
+    first: impl FnOnce() -> T + Send,
+    second: impl Fn(&AtomicBool) + Send,
+) -> T {
+    let (over, ready) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (over, ready) = (&over, &ready);
+        scope.spawn(move || {
+            run_on(there);
+            ready.store(true, Ordering::Release);
+            second(over);
+        });
+        let first = scope.spawn(move || {
+            run_on(here);
+            while !ready.load(Ordering::Acquire) {
+                sys::yield_now();
+            }
+            let value = first();
+            over.store(true, Ordering::Release);
+            value
+        });
+        first.join().expect("a measurement does not panic")
+    })
+}
+
+fn line(pair: (usize, usize)) -> u64 {
+    const TURNS: u64 = 200;
+    let ball = AtomicU64::new(0);
+    let play = || {
+        let round = |_| {
+            let start = sys::now_ns();
+            for _ in 0..TURNS {
+                let sent = ball.load(Ordering::Relaxed) + 1;
+                ball.store(sent, Ordering::Release);
+                while ball.load(Ordering::Acquire) == sent {
+                    std::hint::spin_loop();
+                }
+            }
+            (sys::now_ns() - start) / TURNS
+        };
+        median((0..ROUNDS).map(round).collect())
+    };
+    beside(pair, play, |over| {
+        while !over.load(Ordering::Acquire) {
+            let seen = ball.load(Ordering::Acquire);
+            if seen % 2 == 1 {
+                ball.store(seen + 1, Ordering::Release);
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    })
+}
+
+fn yield_switch(pair: (usize, usize)) -> u64 {
+    let (calls, others) = (1000, AtomicU64::new(0));
+    let play = || {
+        let round = |_| {
+            let (start, before) = (sys::now_ns(), others.load(Ordering::Relaxed));
+            (0..calls).for_each(|_| sys::yield_now());
+            // A yield that nobody else was ready for switched nowhere: what counts is who has run.
+            (sys::now_ns() - start) / (calls + others.load(Ordering::Relaxed) - before)
+        };
+        median((0..9).map(round).collect())
+    };
+    beside(pair, play, |over| {
+        while !over.load(Ordering::Acquire) {
+            sys::yield_now();
+            others.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
+/// The waker's call, and the time until the woken thread runs.
+fn wakes(pair: (usize, usize)) -> (u64, u64) {
+    let (call, reply) = (AtomicU32::new(0), AtomicU32::new(0));
+    let ran_ns = AtomicU64::new(0);
+    let wait = |word: &AtomicU32, seen: u32| {
+        while word.load(Ordering::Acquire) == seen {
+            sys::futex_wait(word, seen, None, true);
+        }
+    };
+    let play = || {
+        let round = |_| {
+            // Time for the other thread to fall asleep, and its processor with it.
+            sys::sleep(Duration::from_micros(300));
+            let seen = reply.load(Ordering::Relaxed);
+            let start = sys::now_ns();
+            call.fetch_add(1, Ordering::Release);
+            sys::futex_wake(&raw const call, 1, true);
+            let called = sys::now_ns() - start;
+            wait(&reply, seen);
+            (called, ran_ns.load(Ordering::Relaxed).saturating_sub(start))
+        };
+        let (calls, ways): (Vec<u64>, Vec<u64>) = (0..ROUNDS).map(round).unzip();
+        (median(calls), median(ways))
+    };
+    let answer = |_: &AtomicBool| {
+        for round in 0..ROUNDS as u32 {
+            wait(&call, round);
+            ran_ns.store(sys::now_ns(), Ordering::Relaxed);
+            reply.fetch_add(1, Ordering::Release);
+            sys::futex_wake(&raw const reply, 1, true);
+        }
+    };
+    beside(pair, play, answer)
+}
+
+fn barrier(pair: (usize, usize)) -> u64 {
+    if !sys::register_for_barriers() {
+        return 0;
+    }
+    let spin = |over: &AtomicBool| {
+        while !over.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+    };
+    beside(
+        pair,
+        || {
+            each(10, || {
+                black_box(sys::barrier_everywhere());
+            })
+        },
+        spin,
+    )
+}
+
+/// The processors that the calling thread may use, the first 1,024 of them.
+fn processors() -> Vec<usize> {
+    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: `set` is writable in this length.
+    let rc = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) };
+    // SAFETY: all 0 is an empty set.
+    let set = unsafe { set.assume_init() };
+    // SAFETY: in the range of the set.
+    let has = |cpu: &usize| rc == 0 && unsafe { libc::CPU_ISSET(*cpu, &set) };
+    (0..libc::CPU_SETSIZE as usize).filter(has).collect()
+}
+
+/// Binds the calling thread to a processor. A refusal leaves it free: the costs are then those of wherever it runs.
+fn run_on(cpu: usize) {
+    let set = MaybeUninit::<libc::cpu_set_t>::zeroed();
+    // SAFETY: all 0 is an empty set.
+    let mut set = unsafe { set.assume_init() };
+    // SAFETY: in the range of the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is readable in this length.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_measured_where_there_are_two_processors() {
+        let machine = Machine::measure(|_| {});
+        let is_alone = processors().len() < 2;
+        for cost in Cost::ALL {
+            let needs_two = matches!(cost, Cost::Line | Cost::WakeCall | Cost::WakeFar | Cost::Barrier);
+            assert!(machine.get(*cost).is_some() || needs_two && is_alone || *cost == Cost::Barrier, "{}", cost.name());
+        }
+        // A sleep is never shorter than was asked for.
+        assert!(machine.get(Cost::Sleep10ms) >= Some(10_000_000));
+    }
+}

@@ -1,0 +1,152 @@
+//! A session's turn: how long it may keep coming back to a mutex that others are parked on, and whom its releases wake meanwhile.
+//!
+//! Known to the session alone. Under schemes that throttle wake-ups a release asks here first; now and then it
+//! looks at the clock and has the scheme decide. What the next get is to know is put in its way: the value that the exchange of the
+//! fast path expects is not 0 then, so that the exchange fails by itself and the slow path looks why.
+//!
+//! Sources: a small set of active sessions beside many passive ones, D. Dice, *Malthusian Locks* (`EuroSys` 2017); slices of a lock,
+//! Y. Patel and others, *Avoiding Scheduler Subversion using Scheduler-Cooperative Locks* (`EuroSys` 2020).
+
+use crate::params::{P, Params};
+use crate::sys;
+use crate::wait::{Release, Usage};
+use std::cell::Cell;
+
+/// A look at the clock about this often, in ns: it costs a hundredth of that.
+const LOOK_NS: u64 = 50_000;
+
+/// Releases from one look to the next, at most.
+const LOOK_EVERY: u64 = 64;
+
+/// What the next get of the mutex is to know, as a word that no mutex has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hurdle {
+    /// Its turn is over: it queues.
+    Over,
+    /// It is to say when it began, so that the holding time can be known.
+    Timed,
+}
+
+/// See the module. The mutex is known by its address alone, which is not followed.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    mutex: Cell<u64>,
+    /// What the exchange of the next get expects: 0, or the complement of a [`Hurdle`]'s position.
+    expected: Cell<u64>,
+    /// Releases since the last look, and how many of them make the next one due.
+    releases: Cell<u32>,
+    due: Cell<u32>,
+    /// At the last look: the time, and the gets of the mutex.
+    looked_ns: Cell<u64>,
+    gets: Cell<u64>,
+    /// When the turn began.
+    since_ns: Cell<u64>,
+    /// When the hold under way began, where it is timed.
+    got_ns: Cell<u64>,
+    /// Running means of the time from one get to the next and of the holding time, in 1/8 ns.
+    gap: Cell<u64>,
+    hold: Cell<u64>,
+    /// What the last look decided.
+    stays: Cell<bool>,
+}
+
+/// Longest time that enters a running mean, in ns: whoever is away for longer is away.
+const AWAY_NS: u64 = 100_000;
+
+impl Turn {
+    /// What the exchange of a get expects.
+    #[inline]
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected.get()
+    }
+
+    /// What was put in the way of the get of this mutex; it is out of the way then.
+    pub(crate) fn take(&self, mutex: u64) -> Option<Hurdle> {
+        let hurdle = match !self.expected.replace(0) {
+            0 => Hurdle::Over,
+            1 => Hurdle::Timed,
+            _ => return None,
+        };
+        (self.mutex.get() == mutex).then_some(hurdle)
+    }
+
+    fn put(&self, hurdle: Hurdle) {
+        self.expected.set(!(hurdle as u64));
+    }
+
+    /// The hold that begins is timed.
+    pub(crate) fn time(&self) {
+        self.got_ns.set(sys::now_ns());
+    }
+
+    /// A session that was parked has got the mutex.
+    pub(crate) fn begin(&self, mutex: u64, gets: u64, now_ns: u64) {
+        if self.mutex.replace(mutex) != mutex {
+            self.gap.set(8 * AWAY_NS);
+            self.hold.set(0);
+            self.due.set(1);
+            self.stays.set(false);
+        }
+        self.looked_ns.set(now_ns);
+        self.gets.set(gets);
+        self.releases.set(0);
+        self.since_ns.set(now_ns);
+        self.expected.set(0);
+    }
+
+    /// What a release does about those who are parked. `gets` and `parked` are the mutex's.
+    #[inline]
+    pub(crate) fn release(&self, mutex: u64, gets: u64, parked: u32, params: impl Fn() -> (Params, u32)) -> Release {
+        let got_ns = self.got_ns.replace(0);
+        if got_ns != 0 {
+            mean(&self.hold, sys::now_ns().saturating_sub(got_ns));
+        }
+        let releases = self.releases.get() + 1;
+        self.releases.set(releases);
+        if releases < self.due.get() && self.mutex.get() == mutex {
+            return if self.stays.get() { Release::Stay } else { Release::Wake };
+        }
+        self.look(mutex, gets, parked, params)
+    }
+
+    #[cold]
+    fn look(&self, mutex: u64, gets: u64, parked: u32, params: impl Fn() -> (Params, u32)) -> Release {
+        let now = sys::now_ns();
+        if self.mutex.get() != mutex {
+            self.begin(mutex, gets, now);
+            return Release::Wake;
+        }
+        let own = u64::from(self.releases.replace(0));
+        let took = now.saturating_sub(self.looked_ns.replace(now));
+        let all = gets.wrapping_sub(self.gets.replace(gets));
+        if took > own * AWAY_NS {
+            // It was away, or its processor was: what it did before says nothing any more.
+            self.gap.set(8 * AWAY_NS);
+        } else {
+            mean(&self.gap, took / own);
+        }
+        self.due.set((8 * LOOK_NS / self.gap.get().max(1)).clamp(1, LOOK_EVERY) as u32);
+        let (params, processors) = params();
+        let usage = Usage {
+            params: &params,
+            gap_ns: self.gap.get() / 8,
+            hold_ns: self.hold.get() / 8,
+            turn_ns: now.saturating_sub(self.since_ns.get()),
+            took_ns: took,
+            own,
+            all,
+            parked,
+            processors,
+        };
+        let release = crate::wait::scheme(params.get(P::Scheme)).release(&usage);
+        self.stays.set(release == Release::Stay);
+        self.put(if release == Release::Leave { Hurdle::Over } else { Hurdle::Timed });
+        release
+    }
+}
+
+/// Takes a time into a running mean of about eight.
+fn mean(cell: &Cell<u64>, ns: u64) {
+    let (old, new) = (cell.get(), ns.min(AWAY_NS));
+    cell.set(if old == 0 { 8 * new } else { old - old / 8 + new });
+}
