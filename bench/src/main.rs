@@ -1,22 +1,27 @@
-//! Benchmarks of retrial against its peers: `cargo run --release -p bench`, and `-- contended`.
+//! Benchmarks of retrial against its peers: `cargo run --release -p bench -- contended`, and others, see `--help`.
 //!
-//! All peers in one binary behind one trait, in rounds that go through all of them, so that whatever else the machine does
-//! falls on each alike. A figure is a median over the rounds with its spread; a ratio is the median of the rounds' ratios.
+//! All peers in one binary, measured by the engine of `retrial bench`, in rounds that go through all of them, in an order that
+//! changes from round to round, so that whatever else the machine does falls on each alike. A figure is a median over the
+//! rounds with its spread; a ratio is the median of the rounds' ratios. Rows that we lose stay.
 
 #![allow(missing_docs, unreachable_pub)]
 
+mod all;
 mod contended;
-mod machine;
+mod page;
 mod peers;
+mod plan;
+mod readers;
 mod report;
+mod row;
+mod thinking;
 mod uncontended;
-#[path = "../../retrial-cli/src/bench/work.rs"]
-mod work;
 
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(about = "Benchmarks of retrial against its peers")]
+#[command(about = "Benchmarks of retrial against its peers", max_term_width = 110)]
 struct Cli {
     #[command(flatten)]
     output: report::Output,
@@ -26,22 +31,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// One thread gets and releases (the default)
     Uncontended(uncontended::Args),
-    /// Many threads and one mutex
     Contended(contended::Args),
+    Thinking(thinking::Args),
+    Readers(readers::Args),
+    All(all::Args),
 }
 
-fn main() {
+fn main() -> ExitCode {
+    // Commands to type are printed whole, to be copied.
+    let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
     let cli = Cli::parse();
-    // glibc takes a short cut while a process has a single thread; no program that needs a mutex has one.
-    std::thread::spawn(|| {
-        loop {
-            std::thread::park();
-        }
-    });
-    match cli.command.unwrap_or(Command::Uncontended(uncontended::Args::default())) {
-        Command::Uncontended(args) => uncontended::run(&args, cli.output),
-        Command::Contended(args) => contended::run(&args, cli.output),
-    }
+    let result = match cli.command.unwrap_or(Command::Uncontended(uncontended::Args::default())) {
+        Command::Uncontended(args) => uncontended::run(&args, &cli.output),
+        Command::Contended(args) => contended::run(&args, &cli.output),
+        Command::Thinking(args) => thinking::run(&args, &cli.output),
+        Command::Readers(args) => readers::run(&args, &cli.output),
+        Command::All(args) => all::run(&args, cli.output),
+    };
+    result.unwrap_or_else(|report| {
+        eprintln!("{report:?}");
+        ExitCode::from(2)
+    })
 }

@@ -1,103 +1,120 @@
 //! One thread that gets and releases: the price of a mutex that nobody else wants.
 
-use crate::peers::{
-    Bare, Exclusive, Peer, PthreadAdaptive, PthreadDefault, PthreadRobust, Shared, Timed, TwoExchanges,
-};
-use crate::report::{Output, print, rounded, spread};
-use retrial::sys;
-use serde_json::json;
-use std::hint::black_box;
+use crate::peers::{self, Round};
+use crate::report::{self, Output, header};
+use crate::{page, row};
+use miette::Report;
+use retrial_cli::bench::figures::{median, rounded};
+use retrial_cli::signals;
+use serde::Serialize;
+use std::process::ExitCode;
 use std::time::Duration;
 
+/// One thread gets and releases (the default)
 #[derive(clap::Args)]
 pub struct Args {
     /// Rounds through all peers
-    #[arg(long, default_value_t = 25)]
-    rounds: usize,
+    #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
     /// Time of a peer in a round, in ms
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = ROUND_MS)]
     round_ms: u64,
+    /// Only peers whose name contains one of these; those that others are compared with are always measured
+    #[arg(long, value_name = "PART,…", value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Three rounds of 5 ms
+    #[arg(long)]
+    quick: bool,
 }
+
+const ROUNDS: u32 = 25;
+const ROUND_MS: u64 = 20;
 
 impl Default for Args {
     fn default() -> Self {
-        Self { rounds: 25, round_ms: 20 }
+        Self { rounds: ROUNDS, round_ms: ROUND_MS, peers: Vec::new(), quick: false }
     }
 }
 
-/// A peer that does so many pairs and says how long that took.
-type Round = Box<dyn Fn(u64) -> Duration>;
+/// What everybody is compared with.
+const BARE: &str = "compare-exchange + store";
+const ROBUST: &str = "pthread process-shared robust";
 
-fn peer<P: Peer + 'static>() -> (&'static str, Round) {
-    let peer: &'static P = Box::leak(Box::new(P::new(1)));
-    let session: &'static P::Session = Box::leak(Box::new(peer.session()));
-    (P::NAME, Box::new(move |pairs| pairs_of(black_box(peer), black_box(session), pairs)))
+const COLUMNS: [&str; 6] = ["peer", "ns", "ns_min", "ns_max", "to_bare_pair", "to_robust"];
+
+/// Processor time of a pair: median, least and greatest of the rounds; medians of the ratios within each round.
+#[derive(Serialize)]
+struct Row {
+    peer: String,
+    ns: f64,
+    ns_min: f64,
+    ns_max: f64,
+    to_bare_pair: f64,
+    to_robust: f64,
 }
 
-/// The loop: monomorphic, so that each peer is inlined into its own. By the thread's own clock, which stands still while
-/// others have the processor.
-#[inline(never)]
-fn pairs_of<P: Peer>(peer: &'static P, session: &P::Session, pairs: u64) -> Duration {
-    let start = sys::thread_cpu_ns();
-    for _ in 0..pairs {
-        peer.with(session, |value| *value = value.wrapping_add(1));
-    }
-    Duration::from_nanos(sys::thread_cpu_ns() - start)
-}
-
-pub fn run(args: &Args, output: Output) {
-    let peers = [
-        peer::<Bare>(),
-        peer::<TwoExchanges>(),
-        peer::<Exclusive>(),
-        peer::<Timed>(),
-        peer::<Shared>(),
-        peer::<std::sync::Mutex<u64>>(),
-        peer::<parking_lot::Mutex<u64>>(),
-        peer::<PthreadDefault>(),
-        peer::<PthreadAdaptive>(),
-        peer::<PthreadRobust>(),
-    ];
-    let (bare, robust) = (0, peers.len() - 1);
-    let pairs: Vec<u64> = peers.iter().map(|(_, round)| pairs_in(round, args.round_ms)).collect();
+pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
+    // glibc takes a short cut while a process has a single thread; no program that needs a mutex has one.
+    std::thread::spawn(|| {
+        loop {
+            std::thread::park();
+        }
+    });
+    let (rounds, round_ms) = if args.quick { (3, 5) } else { (args.rounds, args.round_ms) };
+    let (bare_pairs, all) = peers::uncontended();
+    let chosen: Vec<&str> = peers::chosen(all.clone(), &args.peers)?.iter().map(|entry| entry.name).collect();
+    let wanted = |name: &str| chosen.contains(&name) || name == BARE || name == ROBUST;
+    // The bare pairs are no mutexes: they cannot wait, count or be recovered.
+    let mutexes: Vec<&str> = all[bare_pairs..].iter().map(|entry| entry.name).collect();
+    let peers: Vec<_> = all.into_iter().filter(|entry| wanted(entry.name)).collect();
+    let loops: Vec<Round> = peers.iter().map(peers::Entry::round).collect::<Result<_, _>>()?;
+    let pairs: Vec<u64> = loops.iter().map(|round| pairs_in(round, round_ms)).collect();
     let mut ns = vec![Vec::new(); peers.len()];
-    for _ in 0..args.rounds.max(1) {
-        for (i, (_, round)) in peers.iter().enumerate() {
-            ns[i].push(round(pairs[i]).as_nanos() as f64 / pairs[i] as f64);
+    signals::catch();
+    for _ in 0..rounds {
+        for i in 0..peers.len() {
+            ns[i].push(loops[i](pairs[i]).as_nanos() as f64 / pairs[i] as f64);
+        }
+        if signals::received().is_some() {
+            break;
         }
     }
+    let position = |name: &str| peers.iter().position(|entry| entry.name == name).unwrap_or_default();
+    let (bare, robust) = (position(BARE), position(ROBUST));
     let ratio = |i: usize, to: usize| {
-        let mut ratios: Vec<f64> = ns[i].iter().zip(&ns[to]).map(|(own, other)| own / other).collect();
-        rounded(spread(&mut ratios).0, 2)
+        let ratios = ns[i].iter().zip(&ns[to]).map(|(own, other)| own / other);
+        rounded(median(ratios.collect()).unwrap_or(0.0), 2)
     };
-    let spreads: Vec<(f64, f64, f64)> = ns.iter().map(|values| spread(&mut values.clone())).collect();
-    // The bare pairs are no mutexes: they cannot wait, count or be recovered.
-    let best = spreads[2..].iter().map(|s| s.0).fold(f64::INFINITY, f64::min);
-    let rows: Vec<_> = (0..peers.len())
-        .map(|i| {
-            let (median, least, most) = spreads[i];
-            let mark = if i >= 2 && median <= best { " *" } else { "" };
-            vec![
-                json!(format!("{}{}", peers[i].0, if output.is_text() { mark } else { "" })),
-                json!(rounded(median, 2)),
-                json!(rounded(least, 2)),
-                json!(rounded(most, 2)),
-                json!(ratio(i, bare)),
-                json!(ratio(i, robust)),
-            ]
-        })
-        .collect();
-    if output.is_text() {
-        println!("{}", crate::machine::line());
-        println!(
-            "get + increment + release by one thread of two, processor time; {} rounds of {} ms\n",
-            args.rounds, args.round_ms
-        );
+    let middle = |i: usize| rounded(median(ns[i].clone()).unwrap_or(0.0), 2);
+    let is_mutex = |i: usize| mutexes.contains(&peers[i].name);
+    let best = (0..peers.len()).filter(|i| is_mutex(*i)).map(middle).fold(f64::INFINITY, f64::min);
+    let row = |i: usize| Row {
+        peer: format!("{}{}", peers[i].name, if !output.json && is_mutex(i) && middle(i) <= best { " *" } else { "" }),
+        ns: middle(i),
+        ns_min: rounded(ns[i].iter().copied().fold(f64::INFINITY, f64::min), 2),
+        ns_max: rounded(ns[i].iter().copied().fold(0.0, f64::max), 2),
+        to_bare_pair: ratio(i, bare),
+        to_robust: ratio(i, robust),
+    };
+    let rows: Vec<Row> = (0..peers.len()).map(row).collect();
+    let mut lines = header();
+    let done = ns[0].len();
+    lines.push(format!(
+        "get + increment + release by one thread of two, processor time; {done} rounds of {round_ms} ms; * best of the mutexes"
+    ));
+    let table = row::table(&rows, &COLUMNS);
+    if output.json {
+        retrial_cli::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
+    } else {
+        output.say(&format!("{}\n\n{}", lines.join("\n"), table.text()));
     }
-    print(&["peer", "ns", "ns_min", "ns_max", "to_bare_pair", "to_robust"], &rows, output);
-    if output.is_text() {
-        println!("\n* best of the mutexes; ns: median of the rounds; ratios: median of the ratios within each round");
+    if let Some(path) = &output.csv {
+        report::write(path, &row::csv(&rows, true)?)?;
     }
+    if let Some(path) = &output.html {
+        report::write(path, page::of_table(&lines, &table).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Pairs that take about so long.

@@ -319,6 +319,49 @@ fn every_view_is_text_json_and_csv() {
 }
 
 #[test]
+fn what_calibrate_measures_is_kept_and_given_to_later_instances() {
+    let home = std::env::temp_dir().join(format!("retrial-calibrate-{}", std::process::id()));
+    let with = |arguments: &[&str]| command(arguments).env("XDG_CACHE_HOME", &home).output().unwrap();
+    let cost = |scratch: &Scratch, name: &str| {
+        let rows = scratch.rows(&["show", "machine"]);
+        rows.iter().find(|row| row["name"] == name).unwrap()["value"].clone()
+    };
+    let before = Scratch::new();
+    assert_eq!(cost(&before, "sleep_1ms"), Value::Null);
+    assert!(before.run(&["show", "machine"]).contains(&format!("Next: retrial calibrate -i {}", before.name)));
+    let output = with(&["calibrate", "-i", &before.name, "--json"]);
+    assert!(output.status.success(), "{}", both(&output));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), retrial::COSTS);
+    for row in &rows {
+        assert_eq!(row["value"], cost(&before, row["name"].as_str().unwrap()));
+    }
+    // A sleep takes what was asked for, at the least.
+    assert!(cost(&before, "sleep_1ms").as_u64() >= Some(1_000_000));
+    let after = Scratch::unborn();
+    assert!(with(&["create", &after.name, "--sessions", "4"]).status.success());
+    assert_eq!(cost(&after, "sleep_1ms"), cost(&before, "sleep_1ms"));
+    // Of another machine, or damaged: as if there were none.
+    let file = home.join("retrial").join("machine");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for bad in [text.replacen("Linux", "Linus", 1), text.replacen("poll", "pool", 1), String::new()] {
+        assert_ne!(bad, text);
+        std::fs::write(&file, bad).unwrap();
+        let other = Scratch::unborn();
+        assert!(with(&["create", &other.name, "--sessions", "4"]).status.success());
+        assert_eq!(cost(&other, "sleep_1ms"), Value::Null);
+    }
+    // Nothing is measured for an instance that is not there, and nothing is lost when it cannot be kept.
+    assert!(kit::failed(&with(&["calibrate", "-i", "no-such-instance"])).contains("retrial create no-such-instance"));
+    std::fs::remove_dir_all(&home).unwrap();
+    std::fs::write(&home, "a file").unwrap();
+    let said = kit::failed(&with(&["calibrate"]));
+    assert!(said.contains("cannot write") && said.contains("XDG_CACHE_HOME"), "{said}");
+    assert_eq!(std::fs::read_to_string(&home).unwrap(), "a file");
+    std::fs::remove_file(&home).unwrap();
+}
+
+#[test]
 fn a_long_wait_is_written_to_the_alert_log() {
     let scratch = Scratch::new();
     scratch.run(&["set", "alert_threshold=1", "mutex_wait_scheme=1"]);

@@ -1,25 +1,95 @@
-//! What the sessions of a cell and their parent share beside the instance: the start, the stop and the results.
+//! What the sessions of a cell and their parent share beside the mutex: the start, the end and the results.
+//!
+//! Results are there at any moment, so that a cell ends in time whatever its sessions still wait for.
 
-use super::check::Guarded;
-use super::histogram::Total;
-use super::process::Shared;
+use super::clock::Clock;
+use super::histogram::Histogram;
+use super::process::{Shared, Zeroed};
 use retrial::sys;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a session says at its end.
+/// Parts of the time of a cell that are counted apart, at most.
+pub const WINDOWS: usize = 64;
+
+/// What a session has done so far. Written by nobody else.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Result {
-    /// Sections done.
-    pub ops: AtomicU64,
-    /// Of these, those that nobody else may be in.
-    pub alone: AtomicU64,
+pub struct Ledger {
+    /// Ticks of the request that it waits for, 0 while it does not.
+    asked: AtomicU64,
     /// Sections in which somebody else was.
-    pub violations: AtomicU64,
+    violations: AtomicU64,
     /// Gets that ended with an error.
-    pub failures: AtomicU64,
+    failures: AtomicU64,
+    /// Sections that nobody else may be in, also after the end. There once it has come to its own end.
+    alone: AtomicU64,
+    /// Gets granted in time, by window.
+    granted: [AtomicU64; WINDOWS],
+    /// In ticks.
+    pub waits: Histogram,
+}
+
+/// Adds one to what only we write.
+#[inline]
+fn bump(cell: &AtomicU64) {
+    cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Ledger {
+    #[inline]
+    pub fn ask(&self, asked: u64) {
+        self.asked.store(asked, Ordering::Relaxed);
+    }
+
+    /// The wait has ended.
+    #[inline]
+    pub fn answer(&self, waited: u64) {
+        self.asked.store(0, Ordering::Relaxed);
+        self.waits.record(waited);
+    }
+
+    #[inline]
+    pub fn grant(&self, window: usize) {
+        bump(&self.granted[window.min(WINDOWS - 1)]);
+    }
+
+    #[cold]
+    pub fn violation(&self) {
+        bump(&self.violations);
+    }
+
+    #[cold]
+    pub fn failure(&self) {
+        bump(&self.failures);
+    }
+
+    pub fn asked(&self) -> Option<u64> {
+        Some(self.asked.load(Ordering::Relaxed)).filter(|asked| *asked != 0)
+    }
+
+    pub fn violations(&self) -> u64 {
+        self.violations.load(Ordering::Relaxed)
+    }
+
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub fn alone(&self) -> u64 {
+        self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Gets granted in this window.
+    pub fn granted(&self, window: usize) -> u64 {
+        self.granted[window].load(Ordering::Relaxed)
+    }
+
+    /// Gets granted in time.
+    pub fn ops(&self) -> u64 {
+        (0..WINDOWS).map(|window| self.granted(window)).sum()
+    }
 }
 
 /// Written while the sessions gather and when they leave.
@@ -37,69 +107,69 @@ struct Gate {
     no_session: AtomicU32,
 }
 
-/// Read by all in every round, written once.
+/// Written once, before the sessions may go.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Times {
-    /// By the monotonic clock, in ns, as the others.
+    /// By the monotonic clock, in ns.
     start: AtomicU64,
-    deadline: AtomicU64,
-    /// 0 until it is over.
-    stopped: AtomicU64,
+    end: AtomicU64,
+    /// By the counter.
+    start_ticks: AtomicU64,
+    end_ticks: AtomicU64,
 }
 
 #[repr(C)]
 #[derive(Debug)]
-pub struct Common {
+struct Common {
     gate: Gate,
     times: Times,
-    guarded: Guarded,
-    waits: Total,
 }
 
-// SAFETY: atomics and a mutex record, of which any bytes are a value and 0 is a fresh one.
-unsafe impl super::process::Zeroed for Common {}
 // SAFETY: atomics.
-unsafe impl super::process::Zeroed for Result {}
+unsafe impl Zeroed for Common {}
+// SAFETY: atomics.
+unsafe impl Zeroed for Ledger {}
 
 /// Why a session did not come about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missing {
     /// The system made no thread: how many there were, and `errno`.
     Thread(u32, i32),
-    /// The instance gave no session.
+    /// The peer gave no session.
     Session,
+}
+
+/// When a cell begins and ends, for its sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub deadline: sys::Deadline,
+    pub start_ticks: u64,
+    pub end_ticks: u64,
 }
 
 #[derive(Debug)]
 pub struct Board {
     common: Shared<Common>,
-    results: Shared<Result>,
+    ledgers: Shared<Ledger>,
 }
 
 impl Board {
     pub fn new(sessions: u32) -> io::Result<Self> {
-        Ok(Self { common: Shared::new(1)?, results: Shared::new(sessions as usize)? })
+        Ok(Self { common: Shared::zeroed(1)?, ledgers: Shared::zeroed(sessions as usize)? })
     }
 
     fn common(&self) -> &Common {
         &self.common[0]
     }
 
-    pub fn guarded(&self) -> &Guarded {
-        &self.common().guarded
+    /// By the number of the session.
+    pub fn ledgers(&self) -> &[Ledger] {
+        &self.ledgers
     }
 
-    pub fn waits(&self) -> &Total {
-        &self.common().waits
-    }
-
-    pub fn results(&self) -> &[Result] {
-        &self.results
-    }
-
-    /// Called by a session that is ready: waits for the start, and gives the deadline.
-    pub fn gather(&self) -> sys::Deadline {
+    /// Called by a session that is ready: waits for the start.
+    pub fn gather(&self) -> Span {
         let (gate, times) = (&self.common().gate, &self.common().times);
         gate.ready.fetch_add(1, Ordering::AcqRel);
         // Acquire: pairs with the Release in `start`, so that the times are there.
@@ -110,7 +180,11 @@ impl Board {
         while let Some(left) = start.left() {
             sys::sleep(left);
         }
-        sys::Deadline { at_ns: times.deadline.load(Ordering::Relaxed), ..start }
+        Span {
+            deadline: sys::Deadline { at_ns: times.end.load(Ordering::Relaxed), ..start },
+            start_ticks: times.start_ticks.load(Ordering::Relaxed),
+            end_ticks: times.end_ticks.load(Ordering::Relaxed),
+        }
     }
 
     pub fn ready(&self) -> u32 {
@@ -118,35 +192,29 @@ impl Board {
     }
 
     /// Lets the sessions begin together after `delay`, for `duration`. Gives the time of the end.
-    pub fn start(&self, delay: Duration, duration: Duration) -> sys::Deadline {
+    pub fn start(&self, delay: Duration, duration: Duration, clock: Clock) -> sys::Deadline {
         let (gate, times) = (&self.common().gate, &self.common().times);
-        let (start, end) = (sys::Deadline::after(delay), sys::Deadline::after(delay + duration));
+        let start = sys::Deadline::after(delay);
+        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let end = sys::Deadline { at_ns: start.at_ns.saturating_add(duration_ns), ..start };
+        let start_ticks = clock.at(start);
         times.start.store(start.at_ns, Ordering::Relaxed);
-        times.deadline.store(end.at_ns, Ordering::Relaxed);
+        times.end.store(end.at_ns, Ordering::Relaxed);
+        times.start_ticks.store(start_ticks, Ordering::Relaxed);
+        times.end_ticks.store(start_ticks + clock.ticks_in(duration), Ordering::Relaxed);
         gate.go.store(1, Ordering::Release);
         sys::futex_wake(&raw const gate.go, u32::MAX >> 1, false);
         end
     }
 
-    #[inline]
-    pub fn is_over(&self) -> bool {
-        self.common().times.stopped.load(Ordering::Relaxed) != 0
+    pub fn end_ticks(&self) -> u64 {
+        self.common().times.end_ticks.load(Ordering::Relaxed)
     }
 
-    /// Ends it; the first to do so says when that was.
-    pub fn stop(&self) {
-        let stopped = &self.common().times.stopped;
-        let _ = stopped.compare_exchange(0, sys::now_ns(), Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Seconds from start to stop.
-    pub fn interval_s(&self) -> f64 {
-        let times = &self.common().times;
-        let stopped = times.stopped.load(Ordering::Relaxed);
-        stopped.saturating_sub(times.start.load(Ordering::Relaxed)) as f64 / 1e9
-    }
-
-    pub fn finish(&self) {
+    /// Called last by a session: so many sections were to be alone.
+    pub fn finish(&self, index: u32, alone: u64) {
+        self.ledgers[index as usize].alone.store(alone, Ordering::Relaxed);
+        // Release: the parent looks at the ledgers once all have come here.
         self.common().gate.finished.fetch_add(1, Ordering::AcqRel);
     }
 

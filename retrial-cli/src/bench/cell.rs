@@ -1,45 +1,62 @@
-//! One cell: the parent's side. Makes an instance, forks the sessions, starts and stops them, and adds up.
+//! One cell: the parent's side. Forks the sessions, starts and ends them, and adds up.
 
-use super::board::{Board, Missing};
+use super::board::{Board, Ledger, Missing};
+use super::clock::Clock;
 use super::figures::{Kind, Measured, Outcome, jain};
+use super::histogram::Total;
 use super::limits;
-use super::load::{Distribution, Think, Times};
+use super::load::{Distribution, Start, Think, Times};
+use super::ours::no_memory;
+use super::peer::Peer;
 use super::process::Crew;
-use super::work::Work;
-use super::worker::{Task, time_every};
-use crate::instances::create_error;
+use super::work::{self, Work};
+use super::worker::Task;
 use crate::signals;
 use miette::{Report, miette};
-use retrial::{Capacity, Counter, Instance, Mode, P, sys};
-use std::sync::atomic::Ordering;
+use retrial::sys;
 use std::time::Duration;
 
 /// Processes that may be on their way to a session at a time.
 const THRONG: u32 = 64;
 
-/// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What sessions there are and what they do.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cell {
-    /// Position in [`retrial::wait::NAMES`].
-    pub scheme: usize,
     pub sessions: u32,
     pub kind: Kind,
     pub cs: Duration,
     pub think: Duration,
+    /// Gets alone where others are beside each other, out of 10,000.
+    pub writes: u64,
+    /// Processes beside them that only compute.
+    pub hogs: u32,
+    pub start: Start,
 }
 
 /// What is the same in all cells.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    pub mode: Mode,
-    /// Gets in X instead, out of 10,000.
-    pub writes: u64,
-    pub distribution: Distribution,
+    /// Gets are beside each other, but for those that write.
+    pub reads: bool,
+    pub section: Distribution,
+    pub think: Distribution,
     pub duration: Duration,
-    pub settings: Vec<(P, String)>,
+    /// Part of the duration that is counted apart; at most [`super::board::WINDOWS`] of them.
+    pub window: Duration,
     /// How long nothing may happen that should.
     pub stuck_after: Option<Duration>,
+    pub ending: Ending,
     pub work: Work,
+    pub clock: Clock,
+}
+
+/// What becomes of sessions that still wait after the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// They have a deadline: one that does not come is an error, and the cell has no figures.
+    Proper,
+    /// They have none: after this time they are killed, and counted.
+    Within(Duration),
 }
 
 /// Why a cell gave no row.
@@ -58,58 +75,77 @@ impl From<Report> for Stopped {
 }
 
 impl Cell {
-    /// Measures it. `tick` is called now and then with the time since the start.
-    pub fn measure(&self, conditions: &Conditions, tick: &dyn Fn(Duration)) -> Result<Outcome, Stopped> {
+    /// Measures a peer, which has no sessions yet. `tick` is called now and then with the time since the start.
+    pub fn measure<P: Peer>(
+        &self,
+        name: &str,
+        peer: &P,
+        conditions: &Conditions,
+        tick: &dyn Fn(Duration),
+    ) -> Result<Outcome, Stopped> {
         let board = Board::new(self.sessions).map_err(|e| no_memory(&e))?;
-        let instance = self.instance(conditions)?;
-        let mutex_type = instance.register_type("bench").map_err(|e| internal(&e))?;
-        board.guarded().mutex.register(&instance, mutex_type, "bench").map_err(|e| internal(&e))?;
         let task = Task {
-            instance: &instance,
+            peer,
             board: &board,
-            mode: conditions.mode,
-            writes: conditions.writes,
-            section: Times::new(conditions.work.rounds(self.cs), conditions.distribution),
-            think: Think::new(self.think, conditions.distribution, conditions.work),
-            time_every: time_every(self.cs),
+            reads: conditions.reads,
+            writes: self.writes,
+            section: Times::new(conditions.work.rounds(self.cs), conditions.section),
+            think: Think::new(self.think, conditions.think, conditions.work),
+            start: self.start,
+            window: conditions.clock.ticks_in(conditions.window).max(1),
         };
         let mut crew = Crew::default();
         if !self.gather(&task, &mut crew, conditions)? {
-            return Ok(self.stuck(board.ready(), "came to the start"));
+            return Ok(self.stuck(name, board.ready(), "came to the start"));
         }
+        let hogs = self.hogs()?;
         // Time to wake everybody, so that they begin together.
-        let delay = Duration::from_millis(1) + Duration::from_micros(10) * self.sessions;
-        let (cpu_before, end) = (crew.cpu(), board.start(delay, conditions.duration));
+        let delay = Duration::from_millis(1) + Duration::from_micros(20) * self.sessions;
+        let (cpu_before, end) = (crew.cpu(), board.start(delay, conditions.duration, conditions.clock));
+        let mut stall = Duration::ZERO;
         while let Some(left) = end.left() {
             tick(conditions.duration.saturating_sub(left));
-            sys::sleep(left.min(Duration::from_millis(100)));
+            let wanted = sys::Deadline::after(left.min(Duration::from_millis(100)));
+            while let Some(left) = wanted.left() {
+                sys::sleep(left);
+            }
+            stall = stall.max(late(wanted));
             if signals::received().is_some() {
                 return Err(Stopped::Interrupted);
             }
         }
-        board.stop();
         let cpu = crew.cpu().saturating_sub(cpu_before);
-        // Beside many that compute, we may come late: the time is that of our look, not that of the stop.
-        let cpu_s_per_s = cpu.as_secs_f64() / (conditions.duration + late(end)).as_secs_f64();
-        if !self.wait(conditions, (&board, &mut crew), || board.finished(), self.sessions)? {
-            return Ok(self.stuck(board.finished(), "came to the end"));
+        // Beside many that compute, we may come late: the time is that of our look, for those that go on until they are told.
+        let over = if board.finished() < self.sessions { late(end) } else { Duration::ZERO };
+        let cpu_s_per_s = cpu.as_secs_f64() / (conditions.duration + over).as_secs_f64();
+        drop(hogs);
+        let came = self.wait(conditions, (&board, &mut crew), || board.finished(), self.sessions, conditions.ending)?;
+        if !came && conditions.ending == Ending::Proper {
+            return Ok(self.stuck(name, board.finished(), "came to the end"));
         }
-        Ok(self.add_up(&board, &instance, cpu_s_per_s))
+        let waiting = self.sessions.saturating_sub(board.finished());
+        // Their ledgers stand still then.
+        drop(crew);
+        let outcome = self.add_up(name, (peer, &board), conditions, cpu_s_per_s, waiting);
+        Ok(Outcome { stall, ..outcome })
     }
 
-    fn instance(&self, conditions: &Conditions) -> Result<Instance, Report> {
-        let capacity = Capacity { sessions: self.sessions + 2, mutexes: 8, locations: 16, rows: 8, arena: 0 };
-        let instance = Instance::anonymous(capacity).map_err(create_error)?;
-        instance.set(P::Scheme, None, self.scheme as u64);
-        for (p, text) in &conditions.settings {
-            let value = p.parse(text, self.scheme).map_err(|e| crate::instances::param_error(&e))?;
-            instance.set(*p, None, value);
+    /// Processes that compute until they are dropped.
+    fn hogs(&self) -> Result<Crew, Report> {
+        let mut hogs = Crew::default();
+        for index in 0..self.hogs {
+            hogs.fork(|| {
+                loop {
+                    work::spin(1 << 20);
+                }
+            })
+            .map_err(|e| self.no_more(index, &e))?;
         }
-        Ok(instance)
+        Ok(hogs)
     }
 
     /// Forks the sessions and waits until they are ready. Whether they are.
-    fn gather(&self, task: &Task<'_>, crew: &mut Crew, conditions: &Conditions) -> Result<bool, Stopped> {
+    fn gather<P: Peer>(&self, task: &Task<'_, P>, crew: &mut Crew, conditions: &Conditions) -> Result<bool, Stopped> {
         let board = task.board;
         let mut on_the_way = true;
         if self.kind == Kind::Threads {
@@ -118,15 +154,20 @@ impl Cell {
             }
             crew.fork(|| task.threads(self.sessions)).map_err(|e| self.no_more(0, &e))?;
         } else {
+            if !limits::memory_for(self.sessions) {
+                return Err(self.no_more(0, &std::io::Error::from_raw_os_error(libc::ENOMEM)).into());
+            }
             for index in 0..self.sessions {
-                if !self.wait(conditions, (board, crew), || board.ready(), index.saturating_sub(THRONG))? {
+                let first = index.saturating_sub(THRONG);
+                if !self.wait(conditions, (board, crew), || board.ready(), first, Ending::Proper)? {
                     on_the_way = false;
                     break;
                 }
                 crew.fork(|| task.session(index)).map_err(|e| self.no_more(index, &e))?;
             }
         }
-        let gathered = on_the_way && self.wait(conditions, (board, crew), || board.ready(), self.sessions)?;
+        let gathered =
+            on_the_way && self.wait(conditions, (board, crew), || board.ready(), self.sessions, Ending::Proper)?;
         match board.missing() {
             Some(Missing::Thread(threads, errno)) => {
                 Err(self.no_more(threads, &std::io::Error::from_raw_os_error(errno)).into())
@@ -136,16 +177,22 @@ impl Cell {
         }
     }
 
-    /// Waits until a count has come to `target`. Whether it has: not when it stands still, or cannot rise any more.
+    /// Waits until a count has come to `target`. Whether it has: not when it stands still, or cannot rise any more, or not
+    /// in the time there is.
     fn wait(
         &self,
         conditions: &Conditions,
         (board, crew): (&Board, &mut Crew),
         count: impl Fn() -> u32,
         target: u32,
+        ending: Ending,
     ) -> Result<bool, Stopped> {
         let patience = conditions.stuck_after.unwrap_or(Duration::from_secs(20) + 20 * (self.cs + self.think));
         let (mut last, mut limit) = (count(), sys::Deadline::after(patience));
+        let last_moment = match ending {
+            Ending::Proper => None,
+            Ending::Within(time) => Some(sys::Deadline::after(time)),
+        };
         let mut rounds = 0u32;
         loop {
             let now = count();
@@ -155,7 +202,7 @@ impl Cell {
             if signals::received().is_some() {
                 return Err(Stopped::Interrupted);
             }
-            if board.missing().is_some() {
+            if board.missing().is_some() || last_moment.is_some_and(|moment| moment.left().is_none()) {
                 return Ok(false);
             }
             if now != last {
@@ -163,7 +210,7 @@ impl Cell {
             }
             rounds += 1;
             // All ended, and looked at once more: they count before they end.
-            let deserted = rounds.is_multiple_of(64) && { crew.reap() > 0 || crew.len() == 0 } && count() < target;
+            let deserted = rounds.is_multiple_of(64) && { crew.reap() > 0 || crew.is_empty() } && count() < target;
             if deserted || limit.left().is_none() {
                 return Ok(false);
             }
@@ -171,52 +218,69 @@ impl Cell {
         }
     }
 
-    fn add_up(&self, board: &Board, instance: &Instance, cpu_s_per_s: f64) -> Outcome {
-        let results = board.results();
-        let sum = |of: fn(&super::board::Result) -> &std::sync::atomic::AtomicU64| -> u64 {
-            results.iter().map(|result| of(result).load(Ordering::Relaxed)).sum()
-        };
-        let ops: Vec<u64> = results.iter().map(|result| result.ops.load(Ordering::Relaxed)).collect();
-        let (violations, failures) = (sum(|r| &r.violations), sum(|r| &r.failures));
-        let lost = board.guarded().lost(sum(|r| &r.alone));
-        let mut complaints = Vec::new();
-        let name = self.name();
-        if violations > 0 {
-            complaints
-                .push(format!("MUTUAL EXCLUSION BROKEN: {violations} sections of {name} had somebody else inside"));
+    fn add_up<P: Peer>(
+        &self,
+        name: &str,
+        (peer, board): (&P, &Board),
+        conditions: &Conditions,
+        cpu_s_per_s: f64,
+        waiting: u32,
+    ) -> Outcome {
+        let (ledgers, clock) = (board.ledgers(), conditions.clock);
+        let ops: Vec<u64> = ledgers.iter().map(Ledger::ops).collect();
+        let violations: u64 = ledgers.iter().map(Ledger::violations).sum();
+        let failures: u64 = ledgers.iter().map(Ledger::failures).sum();
+        // Who was killed has counted sections that it cannot tell of.
+        let lost = if waiting > 0 { 0 } else { peer.protected().lost(ledgers.iter().map(Ledger::alone).sum()) };
+        let mut waits = Total::default();
+        for ledger in ledgers {
+            waits.add(&ledger.waits);
+            if let Some(asked) = ledger.asked() {
+                waits.record(board.end_ticks().saturating_sub(asked));
+            }
         }
-        if lost > 0 {
-            complaints
-                .push(format!("MUTUAL EXCLUSION BROKEN: {lost} sections of {name} were lost from the protected count"));
-        }
-        if failures > 0 {
-            complaints.push(format!("{failures} gets of {name} failed"));
-        }
-        let interval_s = board.interval_s().max(1e-9);
-        // Not every get is timed, but the library times every wait that is worth it.
-        let longest = instance.figures().iter().map(|(_, _, figures)| figures.get(Counter::MaxNs)).max().unwrap_or(0);
-        let us = |share: f64| board.waits().quantile(share).unwrap_or(0) as f64 / 1e3;
+        let who = self.name(name);
+        let complaints = [
+            (violations, "MUTUAL EXCLUSION BROKEN: ", format!("sections of {who} had somebody else inside")),
+            (lost, "MUTUAL EXCLUSION BROKEN: ", format!("sections of {who} were lost from the protected count")),
+            (failures, "", format!("gets of {who} failed")),
+        ];
+        let complaints = complaints.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, of)| format!("{what}{n} {of}"));
+        let us = |share: f64| clock.ns(waits.quantile(share).unwrap_or(0)) / 1e3;
         let measured = Measured {
-            ops_per_s: ops.iter().sum::<u64>() as f64 / interval_s,
+            ops_per_s: ops.iter().sum::<u64>() as f64 / conditions.duration.as_secs_f64(),
             cpu_s_per_s,
             jain: jain(&ops),
             wait_p50_us: us(0.5),
             wait_p99_us: us(0.99),
             wait_p999_us: us(0.999),
-            wait_max_us: board.waits().max_ns().max(longest) as f64 / 1e3,
+            wait_max_us: clock.ns(waits.max()) / 1e3,
         };
-        Outcome { measured: Some(measured), errors: violations + lost + failures, complaints }
+        let window_rate = |window: usize| {
+            let length = conditions.window.min(conditions.duration.saturating_sub(conditions.window * window as u32));
+            let granted: u64 = ledgers.iter().map(|ledger| ledger.granted(window)).sum();
+            granted as f64 / length.as_secs_f64()
+        };
+        let windows = conditions.duration.as_nanos().div_ceil(conditions.window.as_nanos().max(1)) as usize;
+        Outcome {
+            measured: Some(measured),
+            windows: (0..windows.min(super::board::WINDOWS)).map(window_rate).collect(),
+            waiting,
+            errors: violations + lost + failures,
+            complaints: complaints.collect(),
+            ..Outcome::default()
+        }
     }
 
-    fn stuck(&self, arrived: u32, what: &str) -> Outcome {
+    fn stuck(&self, name: &str, arrived: u32, what: &str) -> Outcome {
         let missing = self.sessions.saturating_sub(arrived);
         let complaint =
-            format!("{}: only {arrived} of {} sessions {what}; they were killed", self.name(), self.sessions);
-        Outcome { measured: None, errors: u64::from(missing.max(1)), complaints: vec![complaint] }
+            format!("{}: only {arrived} of {} sessions {what}; they were killed", self.name(name), self.sessions);
+        Outcome { errors: u64::from(missing.max(1)), complaints: vec![complaint], ..Outcome::default() }
     }
 
-    fn name(&self) -> String {
-        format!("{} with {} {}", retrial::wait::NAMES[self.scheme], self.sessions, self.kind.name())
+    fn name(&self, peer: &str) -> String {
+        format!("{peer} with {} {}", self.sessions, self.kind.name())
     }
 
     fn no_more(&self, made: u32, error: &std::io::Error) -> Report {
@@ -233,12 +297,4 @@ impl Cell {
 /// Time since a deadline.
 fn late(deadline: sys::Deadline) -> Duration {
     Duration::from_nanos(sys::now_ns().saturating_sub(deadline.at_ns))
-}
-
-fn no_memory(error: &std::io::Error) -> Report {
-    miette!(code = "retrial::bench::memory", help = "fewer --sessions", "no shared memory for the sessions: {error}")
-}
-
-fn internal(error: &dyn std::error::Error) -> Report {
-    miette!(code = "retrial::bench::instance", "{error}")
 }

@@ -1,16 +1,28 @@
 //! The mutex that a cell is about, with the data that tell whether it excludes.
 
-use retrial::{Mode, RawMutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The mutex and what it protects, in one cache line.
+/// A mutex and what it protects: one cache line, if the mutex takes 40 bytes at most.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Guarded<L> {
+    pub mutex: L,
+    pub data: Protected,
+}
+
+impl<L> Guarded<L> {
+    pub fn new(mutex: L) -> Self {
+        Self { mutex, data: Protected::default() }
+    }
+}
+
+/// What sessions change and look at in their sections.
 ///
 /// The cells are atomics, so that a broken mutex is a wrong figure and not undefined behaviour; but they are only loaded
 /// and stored, never exchanged, so two sessions inside at a time lose an increment or find the other's stamp.
-#[repr(C, align(64))]
+#[repr(C)]
 #[derive(Debug, Default)]
-pub struct Guarded {
-    pub mutex: RawMutex,
+pub struct Protected {
     /// Counts sections at their start.
     first: AtomicU64,
     /// Counts sections at their end.
@@ -19,7 +31,7 @@ pub struct Guarded {
     stamp: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Guarded>() == 64);
+const _: () = assert!(size_of::<Guarded<retrial::RawMutex>>() == 64);
 
 /// What a session found on its way in.
 #[derive(Debug)]
@@ -29,13 +41,19 @@ pub struct Seen {
     stamp: u64,
 }
 
-impl Guarded {
-    /// Called first in a section: counts and signs, unless the mode is S.
+impl Protected {
+    /// The least section that there is.
     #[inline]
-    pub fn enter(&self, mode: Mode, stamp: u64) -> Seen {
+    pub fn count(&self) {
+        self.first.store(self.first.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Called first in a section: counts and signs, unless others may be inside (`shared`).
+    #[inline]
+    pub fn enter(&self, shared: bool, stamp: u64) -> Seen {
         let first = self.first.load(Ordering::Relaxed);
         let second = self.second.load(Ordering::Relaxed);
-        if mode == Mode::Shared {
+        if shared {
             return Seen { first, second, stamp: self.stamp.load(Ordering::Relaxed) };
         }
         self.stamp.store(stamp, Ordering::Relaxed);
@@ -45,12 +63,12 @@ impl Guarded {
 
     /// Called last in a section: whether nobody else was in there who should not have been.
     #[inline]
-    pub fn leave(&self, mode: Mode, seen: &Seen) -> bool {
-        let grown = u64::from(mode != Mode::Shared);
+    pub fn leave(&self, shared: bool, seen: &Seen) -> bool {
+        let grown = u64::from(!shared);
         let first = self.first.load(Ordering::Relaxed);
         let second = self.second.load(Ordering::Relaxed);
         let stamp = self.stamp.load(Ordering::Relaxed);
-        if mode != Mode::Shared {
+        if !shared {
             // From what was seen on the way in: whoever counted meanwhile is lost, and the sum tells.
             self.second.store(seen.second + 1, Ordering::Relaxed);
         }
@@ -70,62 +88,62 @@ mod tests {
 
     #[test]
     fn sections_one_after_the_other_are_in_order() {
-        let guarded = Guarded::default();
+        let protected = Protected::default();
         for stamp in 1..=3 {
-            let seen = guarded.enter(Mode::Exclusive, stamp);
-            assert!(guarded.leave(Mode::Exclusive, &seen));
-            let seen = guarded.enter(Mode::Shared, stamp);
-            assert!(guarded.leave(Mode::Shared, &seen));
+            let seen = protected.enter(false, stamp);
+            assert!(protected.leave(false, &seen));
+            let seen = protected.enter(true, stamp);
+            assert!(protected.leave(true, &seen));
         }
-        assert_eq!(guarded.lost(3), 0);
+        assert_eq!(protected.lost(3), 0);
     }
 
     #[test]
     fn two_writers_inside_are_found() {
-        let guarded = Guarded::default();
-        let one = guarded.enter(Mode::Exclusive, 1);
-        let two = guarded.enter(Mode::Examine, 2);
-        assert!(!guarded.leave(Mode::Exclusive, &one));
-        assert!(!guarded.leave(Mode::Examine, &two));
+        let protected = Protected::default();
+        let one = protected.enter(false, 1);
+        let two = protected.enter(false, 2);
+        assert!(!protected.leave(false, &one));
+        assert!(!protected.leave(false, &two));
     }
 
     #[test]
     fn a_section_inside_another_is_found() {
-        let guarded = Guarded::default();
-        let outer = guarded.enter(Mode::Exclusive, 1);
-        let inner = guarded.enter(Mode::Exclusive, 2);
-        let _ = guarded.leave(Mode::Exclusive, &inner);
-        assert!(!guarded.leave(Mode::Exclusive, &outer));
+        let protected = Protected::default();
+        let outer = protected.enter(false, 1);
+        let inner = protected.enter(false, 2);
+        let _ = protected.leave(false, &inner);
+        assert!(!protected.leave(false, &outer));
     }
 
     #[test]
     fn a_writer_beside_a_reader_is_found() {
-        let guarded = Guarded::default();
-        let reader = guarded.enter(Mode::Shared, 1);
-        let writer = guarded.enter(Mode::Exclusive, 2);
-        assert!(!guarded.leave(Mode::Shared, &reader));
-        let late = guarded.enter(Mode::Shared, 1);
-        assert!(guarded.leave(Mode::Exclusive, &writer));
-        assert!(!guarded.leave(Mode::Shared, &late));
+        let protected = Protected::default();
+        let reader = protected.enter(true, 1);
+        let writer = protected.enter(false, 2);
+        assert!(!protected.leave(true, &reader));
+        let late = protected.enter(true, 1);
+        assert!(protected.leave(false, &writer));
+        assert!(!protected.leave(true, &late));
     }
 
     #[test]
     fn threads_without_a_mutex_lose_sections() {
         const EACH: u64 = 50_000;
-        let guarded = Guarded::default();
+        let protected = Protected::default();
         let inside = std::sync::Barrier::new(2);
         let violations: u64 = std::thread::scope(|scope| {
             let workers = [1, 2].map(|stamp| {
-                let (guarded, inside) = (&guarded, &inside);
+                let (protected, inside) = (&protected, &inside);
                 scope.spawn(move || {
                     (0..EACH)
                         .filter(|i| {
-                            let seen = guarded.enter(Mode::Exclusive, stamp);
+                            let seen = protected.enter(false, stamp);
                             if i % 1000 == 0 {
                                 // Both are inside now, whatever the scheduler does.
                                 inside.wait();
                             }
-                            !guarded.leave(Mode::Exclusive, &seen)
+                            !protected.leave(false, &seen)
                         })
                         .count() as u64
                 })
@@ -133,14 +151,14 @@ mod tests {
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
         assert!(violations >= EACH / 1000, "{violations} violations");
-        assert!(guarded.lost(2 * EACH) > 0);
+        assert!(protected.lost(2 * EACH) > 0);
     }
 
     #[test]
     fn a_lost_section_is_counted() {
-        let guarded = Guarded::default();
-        let seen = guarded.enter(Mode::Exclusive, 1);
-        assert!(guarded.leave(Mode::Exclusive, &seen));
-        assert_eq!(guarded.lost(2), 1);
+        let protected = Protected::default();
+        let seen = protected.enter(false, 1);
+        assert!(protected.leave(false, &seen));
+        assert_eq!(protected.lost(2), 1);
     }
 }

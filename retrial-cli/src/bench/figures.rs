@@ -1,6 +1,7 @@
 //! The figures of a cell, and their columns.
 
 use serde_json::{Value, json};
+use std::time::Duration;
 
 pub const COLUMNS: [&str; 13] = [
     "scheme",
@@ -78,6 +79,12 @@ impl Measured {
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub measured: Option<Measured>,
+    /// Gets per second in each window.
+    pub windows: Vec<f64>,
+    /// Sessions that still waited when the cell was given up after its end.
+    pub waiting: u32,
+    /// The most by which the parent, which sleeps meanwhile, woke up late: the machine was away, or too many computed.
+    pub stall: Duration,
     pub errors: u64,
     pub complaints: Vec<String>,
 }
@@ -114,7 +121,7 @@ pub fn row(scheme: &str, sessions: u32, kind: Kind, cs_ns: u64, think_ns: u64, r
     cells
 }
 
-fn rounded(value: f64, digits: i32) -> f64 {
+pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
@@ -139,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_for_each_column() {
-        let stuck = Outcome { measured: None, errors: 3, complaints: Vec::new() };
+        let stuck = Outcome { errors: 3, ..Outcome::default() };
         let cells = row("orbit", 2, Kind::Threads, 100, 0, &[stuck.clone(), stuck]);
         assert_eq!(cells.len(), COLUMNS.len());
         assert_eq!(cells[12], json!(6));

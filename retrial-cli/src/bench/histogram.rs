@@ -1,22 +1,22 @@
-//! Histograms of times: each session has one of its own, and adds it at the end to the one in shared memory.
+//! Histograms of times, in any unit: each session has one of its own in shared memory, and the parent adds them up.
 //!
 //! Buckets are 1/32 of a power of two wide, so a quantile is at most 3 % too high.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
-/// Times from 2^41 ns (37 min) on are in the last bucket.
-const TOP_BIT: u32 = 40;
+/// Times from 2^44 on are in the last bucket: an hour and more, by a counter of 3 GHz.
+const TOP_BIT: u32 = 43;
 pub const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
 
-fn bucket(ns: u64) -> usize {
-    let top = ns.max(1).ilog2();
+fn bucket(time: u64) -> usize {
+    let top = time.max(1).ilog2();
     if top < SUB_BITS {
-        return ns as usize;
+        return time as usize;
     }
     let shift = top - SUB_BITS;
-    (((shift as usize) << SUB_BITS) + (ns >> shift) as usize).min(BUCKETS - 1)
+    (((shift as usize) << SUB_BITS) + (time >> shift) as usize).min(BUCKETS - 1)
 }
 
 /// The longest time that falls into a bucket.
@@ -28,62 +28,68 @@ const fn longest(bucket: usize) -> u64 {
     (((bucket % SUB + SUB + 1) as u64) << shift) - 1
 }
 
-/// Times of one session.
+/// Times of one session, in memory that outlives it. Zeroed bytes are an empty one.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Histogram {
-    buckets: Box<[u32; BUCKETS]>,
-    max_ns: u64,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { buckets: Box::new([0; BUCKETS]), max_ns: 0 }
-    }
+    buckets: [AtomicU32; BUCKETS],
+    max: AtomicU64,
 }
 
 impl Histogram {
+    /// Called by the session only.
     #[inline]
-    pub fn record(&mut self, ns: u64) {
-        let bucket = &mut self.buckets[bucket(ns)];
-        *bucket = bucket.saturating_add(1);
-        self.max_ns = self.max_ns.max(ns);
+    pub fn record(&self, time: u64) {
+        let bucket = &self.buckets[bucket(time)];
+        bucket.store(bucket.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        if time > self.max.load(Ordering::Relaxed) {
+            self.max.store(time, Ordering::Relaxed);
+        }
     }
 }
 
-/// Times of all sessions, in shared memory.
-#[repr(C)]
-#[derive(Debug)]
+/// Times of all sessions.
+#[derive(Clone, Debug)]
 pub struct Total {
-    buckets: [AtomicU64; BUCKETS],
-    max_ns: AtomicU64,
+    buckets: Vec<u64>,
+    max: u64,
+}
+
+impl Default for Total {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS], max: 0 }
+    }
 }
 
 impl Total {
-    pub fn add(&self, histogram: &Histogram) {
-        for (total, own) in self.buckets.iter().zip(&*histogram.buckets) {
-            if *own > 0 {
-                total.fetch_add(u64::from(*own), Ordering::Relaxed);
-            }
+    pub fn add(&mut self, histogram: &Histogram) {
+        for (total, own) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            *total += u64::from(own.load(Ordering::Relaxed));
         }
-        self.max_ns.fetch_max(histogram.max_ns, Ordering::Relaxed);
+        self.max = self.max.max(histogram.max.load(Ordering::Relaxed));
     }
 
-    pub fn max_ns(&self) -> u64 {
-        self.max_ns.load(Ordering::Relaxed)
+    /// Adds a single one.
+    pub fn record(&mut self, time: u64) {
+        self.buckets[bucket(time)] += 1;
+        self.max = self.max.max(time);
+    }
+
+    pub const fn max(&self) -> u64 {
+        self.max
     }
 
     /// The time that this share of all times does not exceed; `None` without any.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of a count
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        let counts = || self.buckets.iter().map(|cell| cell.load(Ordering::Relaxed));
-        let count: u64 = counts().sum();
+        let count: u64 = self.buckets.iter().sum();
         let rank = (share * count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
-        let position = counts().position(|n| {
+        let position = self.buckets.iter().position(|n| {
             seen += n;
             seen >= rank
         })?;
-        Some(longest(position).min(self.max_ns()))
+        Some(longest(position).min(self.max))
     }
 }
 
@@ -91,34 +97,31 @@ impl Total {
 mod tests {
     use super::*;
 
-    fn total() -> Total {
-        Total { buckets: [const { AtomicU64::new(0) }; BUCKETS], max_ns: AtomicU64::new(0) }
-    }
-
     #[test]
     fn every_time_is_in_a_bucket_that_ends_at_most_a_32nd_later() {
         let times =
-            (0..200).chain((8..41).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + (1 << (bit - 1)) + 1]));
-        for ns in times {
-            let end = longest(bucket(ns));
-            assert!(end >= ns && end - ns <= ns / 32, "{ns} ends at {end}");
+            (0..200).chain((8..44).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + (1 << (bit - 1)) + 1]));
+        for time in times {
+            let end = longest(bucket(time));
+            assert!(end >= time && end - time <= time / 32, "{time} ends at {end}");
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
 
     #[test]
     fn quantiles_of_two_sessions_are_those_of_all_times() {
-        let all = total();
+        let mut all = Total::default();
         assert_eq!(all.quantile(0.5), None);
         for start in [1, 2] {
-            let mut own = Histogram::default();
-            (start..=1000).step_by(2).for_each(|ns| own.record(ns));
+            let own = Histogram { buckets: [const { AtomicU32::new(0) }; BUCKETS], max: AtomicU64::new(0) };
+            (start..1000).step_by(2).for_each(|time| own.record(time));
             all.add(&own);
         }
+        all.record(1000);
         for (share, exact) in [(0.5, 500), (0.99, 990), (1.0, 1000)] {
             let found = all.quantile(share).unwrap();
             assert!((exact..=exact + exact / 32 + 1).contains(&found), "{share}: {found}");
         }
-        assert_eq!(all.max_ns(), 1000);
+        assert_eq!(all.max(), 1000);
     }
 }

@@ -12,6 +12,21 @@ pub fn threads() -> Option<u64> {
     Some(number("/proc/sys/vm/max_map_count")?.saturating_sub(500) / 4)
 }
 
+/// What a process with a session takes, its share of the kernel's memory included.
+const PROCESS_BYTES: u64 = 256 << 10;
+
+/// Memory that is there, in bytes.
+fn memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
+}
+
+/// Whether so many processes have room.
+pub fn memory_for(processes: u32) -> bool {
+    memory().is_none_or(|bytes| bytes / PROCESS_BYTES >= u64::from(processes))
+}
+
 /// The limits that there are, with their names, the lowest first.
 fn all() -> Vec<(String, u64)> {
     let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -27,6 +42,7 @@ fn all() -> Vec<(String, u64)> {
         user.lines().find_map(|line| line.strip_prefix("Max processes")?.split_whitespace().next()?.parse().ok());
     limits.extend(user.map(|limit| ("ulimit -u".to_owned(), limit)));
     limits.extend(threads().map(|threads| ("threads of a process by vm.max_map_count".to_owned(), threads)));
+    limits.extend(memory().map(|bytes| ("processes by available memory".to_owned(), bytes / PROCESS_BYTES)));
     limits.sort_by_key(|(_, limit)| *limit);
     limits
 }

@@ -14,6 +14,16 @@ pub enum Distribution {
     Exponential,
 }
 
+/// What sessions do first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Start {
+    /// All ask at once
+    #[default]
+    Together,
+    /// They think, as between two gets
+    Spread,
+}
+
 const STEPS: usize = 1024;
 
 /// Times of a given mean and distribution, in any unit, drawn in a few instructions.

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Only atomics and arrays and `repr(C)` structs of these; nothing to drop.
 pub unsafe trait Zeroed: Sync {}
 
-/// Zeroed memory that this process shares with the processes it forks.
+/// Memory that this process shares with the processes it forks.
 #[derive(Debug)]
 pub struct Shared<T> {
     base: *mut T,
@@ -20,15 +20,32 @@ pub struct Shared<T> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: it gives `&T` only, and `Zeroed` types are `Sync`.
-unsafe impl<T: Zeroed> Send for Shared<T> {}
+// SAFETY: it gives `&T` only, and drops none.
+unsafe impl<T: Sync> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl<T: Zeroed> Sync for Shared<T> {}
+unsafe impl<T: Sync> Sync for Shared<T> {}
 
 impl<T: Zeroed> Shared<T> {
-    pub fn new(count: usize) -> io::Result<Self> {
+    pub fn zeroed(count: usize) -> io::Result<Self> {
+        Self::map(count)
+    }
+}
+
+impl<T: Sync> Shared<T> {
+    /// One value, moved there. It is not dropped.
+    pub fn of(value: T) -> io::Result<Self> {
+        let shared = Self::map(1)?;
+        // SAFETY: mapped, page-aligned, and nobody else has it yet.
+        unsafe { shared.base.write(value) };
+        Ok(shared)
+    }
+}
+
+impl<T> Shared<T> {
+    /// Zeroed memory for so many, which need not be values yet.
+    fn map(count: usize) -> io::Result<Self> {
         let (len, protection) = (count * size_of::<T>(), libc::PROT_READ | libc::PROT_WRITE);
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
@@ -42,14 +59,14 @@ impl<T> Deref for Shared<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` mapped that many zeroed ones, page-aligned, and `drop` unmaps them.
+        // SAFETY: that many were mapped, page-aligned, zeroed or written, and `drop` unmaps them.
         unsafe { std::slice::from_raw_parts(self.base, self.count) }
     }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: our mapping, in the length that `new` gave it; borrows of it borrow `self`.
+        // SAFETY: our mapping, in the length that `map` gave it; borrows of it borrow `self`.
         unsafe { libc::munmap(self.base.cast(), self.count * size_of::<T>()) };
     }
 }
@@ -61,8 +78,9 @@ pub struct Crew {
 }
 
 impl Crew {
-    pub fn len(&self) -> usize {
-        self.pids.len()
+    /// Whether all have been reaped.
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty()
     }
 
     /// Forks a process that does `task` and ends. The caller has one thread only.
@@ -106,6 +124,14 @@ impl Crew {
         });
         before - self.pids.len() - well
     }
+}
+
+/// Gives this process, but none that it forks, precedence over all normal ones, so that it is not late beside a thousand that
+/// compute. Where that is not permitted it stays as it is: figures take into account how late it is.
+pub fn take_precedence() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `priority` is readable.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) };
 }
 
 /// Processor time that a child has used so far, in all its threads.

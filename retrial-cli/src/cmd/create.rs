@@ -43,6 +43,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     };
     let permissions = permissions(&args.mode)?;
     let instance = Instance::create(&at, capacity, permissions).map_err(create_error)?;
+    crate::calibration::apply(&instance);
     let mut table =
         Table::new(&["name", "path", "sessions", "mutexes", "locations", "rows", "arena_bytes", "mode", "bytes"]);
     table.row(vec![

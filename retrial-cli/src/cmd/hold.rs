@@ -128,10 +128,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 /// The mutex asked for, made if need be.
 fn find<'i>(instance: &'i Instance, args: &Args, known: bool) -> Result<&'i RawMutex, Report> {
     if !known && args.create && !args.mutex.starts_with('#') {
-        return instance.mutex_record::<u64>(&args.mutex, &args.mutex_type).map_err(object_error);
+        // SAFETY: our session is of this instance.
+        return unsafe { instance.mutex_record::<u64>(&args.mutex, &args.mutex_type) }.map_err(object_error);
     }
     let id = mutex(instance, &args.mutex)?;
-    instance.mutex_in_arena(id).ok_or_else(|| {
+    // SAFETY: our session is of this instance.
+    unsafe { instance.mutex_in_arena(id) }.ok_or_else(|| {
         miette!(
             code = "retrial::mutex::elsewhere",
             help = "retrial show mutexes",

@@ -2,6 +2,7 @@
 
 pub mod alerts;
 pub mod bench;
+pub mod calibrate;
 pub mod completions;
 pub mod create;
 pub mod demo;

@@ -83,7 +83,7 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
         poisoned.extend(
             held.into_iter()
                 .map(|record| record.mutex)
-                .filter(|id| instance.mutex_in_arena(*id).is_some_and(|mutex| mutex.load().has(Word::POISONED))),
+                .filter(|id| instance.mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))),
         );
     }
     table.print(format);
@@ -107,7 +107,8 @@ fn clear(
 ) -> Result<ExitCode, Report> {
     let flag = which.flag();
     let id = mutex(instance, name)?;
-    let Some(record) = instance.mutex_in_arena(id) else {
+    // SAFETY: our session is of this instance.
+    let Some(record) = (unsafe { instance.mutex_in_arena(id) }) else {
         return Err(miette!(
             code = "retrial::mutex::elsewhere",
             help = format!("retrial show mutexes{flag}"),

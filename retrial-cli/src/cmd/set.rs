@@ -93,7 +93,7 @@ fn scheme_of(value: u64) -> usize {
 
 /// The value after the setting for `row` is taken back.
 fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
-    row.and_then(|_| instance.param_set(p, None)).unwrap_or(p.row().default)
+    row.and_then(|_| instance.param_set(p, None)).unwrap_or_else(|| instance.default_of(p))
 }
 
 /// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.

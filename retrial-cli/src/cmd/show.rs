@@ -7,7 +7,7 @@ mod params;
 use crate::instances::{Which, mutex, mutex_type};
 use crate::output::Format;
 use miette::{Report, miette};
-use retrial::{MutexId, Observer, TypeId};
+use retrial::{Cost, MutexId, Observer, TypeId};
 use std::process::ExitCode;
 
 /// Show what is in an instance: parameters, mutexes, wait events, sleeps
@@ -48,7 +48,7 @@ enum View {
     Sleeps,
     /// Mutex sleep history: the last sleep behind each blocker
     History,
-    /// The machine: processors, kernel, how long sleeps really take
+    /// The machine: processors, kernel, what the steps of a wait cost
     Machine,
 }
 
@@ -114,6 +114,10 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
         }
         View::Mutexes if table.is_empty() => format.say(&format!("Next: retrial hold m{flag} --create --for 50s")),
         View::Mutexes => format.say(&format!("Next: retrial show sleeps{flag}, retrial peek{flag} MUTEX")),
+        View::Machine if observer.machine().get(Cost::WakeFar).is_none() => {
+            let name = observer.address().map_or_else(String::new, |at| format!(" -i {at}"));
+            format.say(&format!("Costs without a value were not measured. Next: retrial calibrate{name}"));
+        }
         View::Events => format.say(&format!("Next: retrial show sleeps{flag}, retrial trace{flag}")),
         _ => {}
     }

@@ -129,7 +129,10 @@ impl Named {
             };
             let address = address(&name)?;
             match Instance::create(&address, capacity, 0o600) {
-                Ok(instance) => return Ok(Self { instance, address, keep: options.keep }),
+                Ok(instance) => {
+                    crate::calibration::apply(&instance);
+                    return Ok(Self { instance, address, keep: options.keep });
+                }
                 Err(CreateError::Exists(_)) if options.instance.is_none() && attempt < 100 => {}
                 Err(error) => return Err(create_error(error)),
             }

@@ -100,7 +100,7 @@ impl Drop for Scratch {
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(RETRIAL);
     // One line per message, however long; no colours.
-    command.args(arguments).env("NO_COLOR", "1").stdin(Stdio::null());
+    command.args(arguments).env("NO_COLOR", "1").env("XDG_CACHE_HOME", "/nonexistent").stdin(Stdio::null());
     command
 }
 

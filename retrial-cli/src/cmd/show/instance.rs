@@ -2,11 +2,10 @@
 
 use crate::cmd::alerts::time;
 use crate::output::Table;
-use retrial::sys::{Clock, clock_ns, now_ns};
-use retrial::{Layout, Observer, P, Tables};
+use retrial::sys::{Clock, clock_ns};
+use retrial::{Cost, Layout, Observer, P, Tables};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 struct Rows(Table);
 
@@ -52,7 +51,6 @@ pub fn instance(observer: &Observer) -> Table {
     rows.add("owner_deaths", observer.recoveries(), "");
     rows.add("alerts", observer.alerts_written(), "");
     rows.add("release", release(observer), "");
-    rows.add("poll", observer.poll_ns(), "ns");
     rows.0
 }
 
@@ -92,36 +90,10 @@ pub fn machine(observer: &Observer) -> Table {
     rows.add("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "");
     rows.add("kernel", read("/proc/sys/kernel/osrelease"), "");
     rows.add("load_1min", read("/proc/loadavg").split(' ').next().and_then(|load| load.parse::<f64>().ok()), "");
-    rows.add("poll", observer.poll_ns(), "ns, at creation");
     rows.add("release", release(observer), "");
-    rows.add(
-        "clock_read",
-        each(1000, || {
-            std::hint::black_box(now_ns());
-        }),
-        "us",
-    );
-    rows.add("yield", each(100, retrial::sys::yield_now), "us");
-    for (name, asked) in [
-        ("sleep_1us", Duration::from_micros(1)),
-        ("sleep_100us", Duration::from_micros(100)),
-        ("sleep_1ms", Duration::from_millis(1)),
-        ("sleep_10ms", Duration::from_millis(10)),
-    ] {
-        rows.add(name, each(5, || retrial::sys::sleep(asked)), "us");
+    let machine = observer.machine();
+    for cost in Cost::ALL {
+        rows.add(cost.name(), machine.get(*cost), "ns");
     }
     rows.0
-}
-
-/// Median time of a call, in us.
-fn each(times: usize, call: impl Fn()) -> f64 {
-    let mut took: Vec<u64> = (0..times)
-        .map(|_| {
-            let start = now_ns();
-            call();
-            now_ns() - start
-        })
-        .collect();
-    took.sort_unstable();
-    took[times / 2] as f64 / 1e3
 }

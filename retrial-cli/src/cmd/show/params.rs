@@ -44,7 +44,7 @@ fn row(table: &mut Table, observer: &Observer, p: P, of: Option<(TypeId, &str)>)
     table.row(vec![
         p.row().name.into(),
         p.format(params.get(p)).into(),
-        p.format(p.row().default).into(),
+        p.format(observer.default_of(p)).into(),
         range.into(),
         p.unit(scheme).into(),
         p.row().effect.name().into(),

@@ -1,0 +1,95 @@
+//! The whole grid, for one file of figures and one page.
+
+use crate::contended::{self, think};
+use crate::peers;
+use crate::plan::{Group, Load};
+use crate::readers;
+use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions};
+use crate::thinking;
+use miette::Report;
+use retrial_cli::bench::cell::{Cell, Conditions};
+use retrial_cli::bench::figures::Kind;
+use retrial_cli::bench::load::Start;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Everything that we aim at: closed loops, beside hogs too, sessions that sleep, readers; one CSV file and one page
+///
+/// Closed loops of threads and processes, sections of 0, 100 ns and 1 us, up to 1,024 sessions and 16,384 processes; closed
+/// loops beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with 0, 1 and 10 % writers. How
+/// long that takes is said first. Figures are written group by group: after an interruption go on with --resume.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    options: Options,
+}
+
+const FILE: &str = "bench.csv";
+const PAGE: &str = "bench.html";
+
+const SECTIONS: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(100), Duration::from_micros(1)];
+const SESSIONS: [u32; 7] = [1, 2, 4, 8, 64, 256, 1024];
+/// Of processes, beyond these; measured in fewer and longer rounds, since they take long to make.
+const CROWDS: [u32; 2] = [4096, 16_384];
+const CROWD_ROUNDS: u32 = 2;
+const CROWD_DURATION: Duration = Duration::from_secs(2);
+const BESIDE_HOGS: [u32; 2] = [8, 64];
+const WRITERS: [u64; 3] = [0, 100, 1000];
+const KINDS: [Kind; 2] = [Kind::Threads, Kind::Processes];
+
+/// What `--quick` has of these.
+const FEW_SESSIONS: [u32; 2] = [2, 16];
+
+pub fn run(args: &Args, mut output: Output) -> Result<ExitCode, Report> {
+    let options = &args.options;
+    output.csv.get_or_insert_with(|| FILE.into());
+    output.html.get_or_insert_with(|| PAGE.into());
+    report::measure(&groups(options)?, options, &output)
+}
+
+fn groups(options: &Options) -> Result<Vec<Group>, Report> {
+    let mutexes = options.chosen(peers::mutexes())?;
+    let locks = peers::read_write_locks();
+    let usual = conditions(Load::Contended, options.duration(DURATION));
+    let rounds = options.rounds(ROUNDS);
+    let closed = |sessions: u32, kind: Kind, cs: Duration, hogs: u32| Cell {
+        sessions,
+        kind,
+        cs,
+        think: think(cs),
+        writes: 0,
+        hogs,
+        start: Start::Together,
+    };
+    let sections = if options.quick { &SECTIONS[1..2] } else { &SECTIONS };
+    let sessions = if options.quick { &FEW_SESSIONS[..] } else { &SESSIONS };
+    let mut groups = Vec::new();
+    for kind in KINDS {
+        for &cs in sections {
+            for &sessions in sessions {
+                groups.push(contended::group(&mutexes, closed(sessions, kind, cs, 0), rounds, &usual));
+            }
+        }
+    }
+    if !options.quick {
+        let crowd = Conditions { duration: CROWD_DURATION, window: CROWD_DURATION, ..usual.clone() };
+        for sessions in CROWDS {
+            let cell = closed(sessions, Kind::Processes, SECTIONS[1], 0);
+            groups.push(contended::group(&mutexes, cell, rounds.min(CROWD_ROUNDS), &crowd));
+        }
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let hogs = u32::try_from(2 * processors).unwrap_or(u32::MAX);
+    for kind in KINDS {
+        for &cs in &sections[sections.len() / 2..] {
+            for sessions in if options.quick { &FEW_SESSIONS[..] } else { &BESIDE_HOGS } {
+                groups.push(contended::group(&mutexes, closed(*sessions, kind, cs, hogs), rounds, &usual));
+            }
+        }
+    }
+    groups.extend(thinking::usual(&mutexes, options, if options.quick { 64 } else { 1024 }));
+    let sessions = if options.quick { &FEW_SESSIONS[..] } else { &readers::SESSIONS };
+    let times = (SECTIONS[1], think(SECTIONS[1]));
+    groups.extend(readers::groups(&locks, options, Kind::Threads, (&WRITERS, sessions), times));
+    Ok(groups)
+}

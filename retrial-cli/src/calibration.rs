@@ -1,0 +1,40 @@
+//! What `retrial calibrate` found out, kept in the user's cache directory for every instance that is made later.
+
+use crate::run::machine::Machine as Here;
+use retrial::{Instance, Machine};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where it is kept: `retrial/machine` in `$XDG_CACHE_HOME`, or in `~/.cache`.
+pub fn path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    Some(cache.join("retrial").join("machine"))
+}
+
+/// The first line of the file: a home directory may be seen by many machines, and a machine gets other kernels.
+fn title() -> String {
+    format!("# {}", Here::here().text())
+}
+
+/// What was measured on this very machine.
+pub fn load() -> Option<Machine> {
+    let text = std::fs::read_to_string(path()?).ok()?;
+    text.strip_prefix(&title())?.strip_prefix('\n')?.parse().ok()
+}
+
+/// Keeps it: the file is complete or as it was.
+pub fn store(path: &Path, machine: &Machine) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(directory)?;
+    let beside = directory.join(format!("machine.{}", std::process::id()));
+    std::fs::write(&beside, format!("{}\n{machine}", title()))?;
+    std::fs::rename(&beside, path)
+}
+
+/// Tells a new instance.
+pub fn apply(instance: &Instance) {
+    if let Some(machine) = load() {
+        instance.set_machine(&machine);
+    }
+}

@@ -1,0 +1,81 @@
+//! `retrial calibrate`.
+
+use crate::calibration;
+use crate::instances::Which;
+use crate::output::{Format, Table};
+use miette::{Report, miette};
+use retrial::{Cost, Machine};
+use std::process::ExitCode;
+
+/// Measure what the steps of a wait cost on this machine: polls, yields, wake-ups, sleeps, barriers
+///
+/// Takes half a second; nothing else should run meanwhile. The costs are kept in the user's cache directory, from where every
+/// instance made later takes them, and with --instance in that instance. The scheme `orbit` takes its defaults from them.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial calibrate
+  retrial calibrate -i demo
+  retrial calibrate --json")]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Keep it nowhere but in the instance named
+    #[arg(long, requires = "instance")]
+    no_cache: bool,
+}
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    // Whatever can fail, before the measurement.
+    let instance = args.which.instance.is_some().then(|| args.which.attach()).transpose()?;
+    let path = if args.no_cache { None } else { Some(calibration::path().ok_or_else(no_home)?) };
+    let before =
+        instance.as_ref().map_or_else(|| calibration::load().unwrap_or_default(), |instance| instance.machine());
+    let machine = Machine::measure(|_| {});
+    if let Some(path) = &path {
+        calibration::store(path, &machine).map_err(|error| {
+            miette!(
+                code = "retrial::calibrate::store",
+                help = "retrial calibrate --instance NAME --no-cache, or set XDG_CACHE_HOME to a directory of yours",
+                "cannot write {}: {error}; expected a directory that can be written",
+                path.display()
+            )
+        })?;
+    }
+    if let Some(instance) = &instance {
+        instance.set_machine(&machine);
+    }
+    table(&machine, Some(&before)).print(format);
+    if let Some(path) = path {
+        format.say(&format!("Kept in {}, for instances that are made from now on.", path.display()));
+    }
+    match &args.which.instance {
+        Some(_) => format.say(&format!("Next: retrial show machine{}", args.which.flag())),
+        None => format.say("Next: retrial create demo && retrial show machine -i demo"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One row for each cost.
+pub fn table(machine: &Machine, before: Option<&Machine>) -> Table {
+    let mut table = Table::new(if before.is_some() {
+        &["name", "value", "before", "unit", "description"]
+    } else {
+        &["name", "value", "unit", "description"]
+    });
+    for cost in Cost::ALL {
+        let mut row = vec![cost.name().into(), machine.get(*cost).into(), "ns".into(), cost.description().into()];
+        if let Some(before) = before {
+            row.insert(2, before.get(*cost).into());
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn no_home() -> Report {
+    miette!(
+        code = "retrial::calibrate::home",
+        help = "XDG_CACHE_HOME=/var/cache/me retrial calibrate",
+        "neither XDG_CACHE_HOME nor HOME is set, expected the directory of one's own files"
+    )
+}

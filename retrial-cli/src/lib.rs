@@ -1,0 +1,91 @@
+//! The command `retrial`: parses, calls one function per subcommand, prints.
+//!
+//! A library so that the benchmarks against peers measure with the engine of `retrial bench`. For nobody else.
+
+#![allow(missing_docs, unreachable_pub)] // nobody else links it
+#![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)] // as above
+#![allow(clippy::must_use_candidate, clippy::return_self_not_must_use)] // as above
+#![allow(clippy::needless_pass_by_value)] // a command takes what was typed, an error what it is about
+
+pub mod bench;
+mod calibration;
+mod cmd;
+pub mod duration;
+mod holders;
+pub mod instances;
+pub mod output;
+mod run;
+pub mod signals;
+
+use clap::{Parser, Subcommand};
+use output::Format;
+use std::process::ExitCode;
+
+/// Mutexes that database engines should have had: under your program, measured, watched.
+///
+/// Exit codes: 0 done, 1 found something, 2 failed. `run` exits as its program does.
+#[derive(Parser)]
+#[command(name = "retrial", version, arg_required_else_help = true, max_term_width = 110)]
+struct Cli {
+    #[command(flatten)]
+    format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(cmd::run::Args),
+    Demo(cmd::demo::Args),
+    Bench(cmd::bench::Args),
+    Create(cmd::create::Args),
+    List(cmd::list::Args),
+    Show(cmd::show::Args),
+    Calibrate(cmd::calibrate::Args),
+    Ps(cmd::ps::Args),
+    Set(cmd::set::Args),
+    Hold(cmd::hold::Args),
+    Trace(cmd::trace::Args),
+    Peek(cmd::peek::Args),
+    Poke(cmd::poke::Args),
+    Alerts(cmd::alerts::Args),
+    Recover(cmd::recover::Args),
+    Rm(cmd::rm::Args),
+    Man(cmd::man::Args),
+    Completions(cmd::completions::Args),
+}
+
+/// What the command does. Gives its exit code.
+pub fn main() -> ExitCode {
+    // Commands to type are printed whole, to be copied.
+    let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
+    let cli = Cli::parse();
+    let format = cli.format;
+    let result = match cli.command {
+        Command::Run(args) => cmd::run::run(args, format),
+        Command::Demo(args) => cmd::demo::run(args, format),
+        Command::Bench(args) => cmd::bench::run(args, format),
+        Command::Create(args) => cmd::create::run(args, format),
+        Command::List(args) => cmd::list::run(args, format),
+        Command::Show(args) => cmd::show::run(args, format),
+        Command::Calibrate(args) => cmd::calibrate::run(args, format),
+        Command::Ps(args) => cmd::ps::run(args, format),
+        Command::Set(args) => cmd::set::run(args, format),
+        Command::Hold(args) => cmd::hold::run(args, format),
+        Command::Trace(args) => cmd::trace::run(args, format),
+        Command::Peek(args) => cmd::peek::run(args, format),
+        Command::Poke(args) => cmd::poke::run(args, format),
+        Command::Alerts(args) => cmd::alerts::run(args, format),
+        Command::Recover(args) => cmd::recover::run(args, format),
+        Command::Rm(args) => cmd::rm::run(args, format),
+        Command::Man(args) => cmd::man::run(args, format),
+        Command::Completions(args) => cmd::completions::run(args, format),
+    };
+    match result {
+        Ok(code) => code,
+        Err(report) => {
+            eprintln!("{report:?}");
+            ExitCode::from(2)
+        }
+    }
+}
