@@ -136,7 +136,7 @@ params! {
     OrbitTurn "orbit_turn" = 250, Number(1, 1_000_000), "us",
         "Scheme orbit: shortest turn, after which a session that keeps coming back lets the next one have the mutex (fairness balanced and fifo).";
     OrbitRound "orbit_round" = 25, Number(0, 1_000_000), "ms",
-        "Scheme orbit: turns last up to eight times longer as long as all parked sessions have theirs within this time.";
+        "Scheme orbit: turns last up to 32 times longer as long as all parked sessions have theirs within this time.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",
         "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced).";
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",

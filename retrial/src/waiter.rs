@@ -500,7 +500,9 @@ impl Waiter<'_> {
         let mut wait = Wait::begin(*self, target, want);
         loop {
             if let Some(got) = wait.spin(target) {
-                self.adapt(target, want.mutex, &wait.params);
+                if wait.adaptive().is_some() {
+                    self.adapt(target, want.mutex, &wait.params);
+                }
                 return Ok(got);
             }
             let left = match wait.failed(deadline) {

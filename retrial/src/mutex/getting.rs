@@ -85,6 +85,15 @@ impl Getting<'_> {
         }
     }
 
+    /// Whether the session has the mutex already, in a way that keeps it from getting it: its `record` is of this get.
+    pub(super) fn waits_for_itself(&self, record: usize) -> bool {
+        let word = self.mutex.load();
+        // What it had would show in the word.
+        let may_have = word.references() != 0 || word.sid() == self.session.sid();
+        let held = if may_have { self.session.held(self.mutex.id(), record) } else { None };
+        held.is_some_and(|held| held != Mode::Shared || self.mode != Mode::Shared)
+    }
+
     /// The slow path after a first try has failed.
     pub(super) fn wait(&self, location: LocationId, patience: Patience) -> Result<Word, Why> {
         let mutex = self.mutex;

@@ -351,10 +351,10 @@ impl RawMutex {
                 waiter(session).adapt(&getting, self.id(), &params);
             }
         });
-        let granted = match (granted, session.held(self.id(), record)) {
-            (Some(granted), _) => Ok(granted),
-            (None, Some(held)) if held != Mode::Shared || mode != Mode::Shared => Err(Why::Deadlock),
-            (None, _) => getting.wait(location, patience),
+        let granted = match granted {
+            Some(granted) => Ok(granted),
+            None if getting.waits_for_itself(record) => Err(Why::Deadlock),
+            None => getting.wait(location, patience),
         };
         let granted = match granted {
             Ok(granted) => granted,

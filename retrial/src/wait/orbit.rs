@@ -32,7 +32,7 @@ const fn queues(attempt: &Attempt<'_>) -> bool {
 fn turn_ns(usage: &Usage<'_>) -> u64 {
     let shortest = usage.params.get(P::OrbitTurn) * 1000;
     let round_ns = usage.params.get(P::OrbitRound) * 1_000_000 * u64::from(usage.processors);
-    (round_ns / u64::from(usage.parked.max(1))).clamp(shortest, 8 * shortest)
+    (round_ns / u64::from(usage.parked.max(1))).clamp(shortest, 32 * shortest)
 }
 
 impl Scheme for Orbit {
