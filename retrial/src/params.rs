@@ -128,7 +128,7 @@ params! {
     Streak "adaptive_streak" = 16, Number(1, 1 << 20), "checks",
         "Scheme adaptive: checks in a row that switch the type.";
     OrbitSpinTime "orbit_spin_time" = 8, Number(0, 100_000), "us",
-        "Scheme orbit: longest spin before the first yield.";
+        "Scheme orbit: longest spin before the first yield; or twice the mean holding time, where that is known and at most 8 times this.";
     OrbitYields "orbit_yields" = 8, Number(0, 1_000_000), "yields",
         "Scheme orbit: yields before a session parks.";
     OrbitRetryRate "orbit_retry_rate" = 1000, Number(1, 1_000_000), "1/s",

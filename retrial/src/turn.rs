@@ -43,7 +43,7 @@ pub(crate) struct Turn {
     since_ns: Cell<u64>,
     /// When the hold under way began, where it is timed.
     got_ns: Cell<u64>,
-    /// Running means of the time from one get to the next and of the holding time, in 1/8 ns.
+    /// Running means of the time from one get to the next and of the holding time, in 1/8 ns; 0 when not known.
     gap: Cell<u64>,
     hold: Cell<u64>,
     /// What the last look decided.
@@ -82,7 +82,7 @@ impl Turn {
     /// A session that was parked has got the mutex.
     pub(crate) fn begin(&self, mutex: u64, gets: u64, now_ns: u64) {
         if self.mutex.replace(mutex) != mutex {
-            self.gap.set(8 * AWAY_NS);
+            self.gap.set(0);
             self.hold.set(0);
             self.due.set(1);
             self.stays.set(false);
@@ -92,6 +92,11 @@ impl Turn {
         self.releases.set(0);
         self.since_ns.set(now_ns);
         self.expected.set(0);
+    }
+
+    /// Mean time that the session holds a mutex, in ns; 0 when that is not known.
+    pub(crate) fn hold_ns(&self, mutex: u64) -> u64 {
+        if self.mutex.get() == mutex { self.hold.get() / 8 } else { 0 }
     }
 
     /// What a release does about those who are parked. `gets` and `parked` are the mutex's.
@@ -121,11 +126,12 @@ impl Turn {
         let all = gets.wrapping_sub(self.gets.replace(gets));
         if took > own * AWAY_NS {
             // It was away, or its processor was: what it did before says nothing any more.
-            self.gap.set(8 * AWAY_NS);
+            self.gap.set(0);
         } else {
             mean(&self.gap, took / own);
         }
-        self.due.set((8 * LOOK_NS / self.gap.get().max(1)).clamp(1, LOOK_EVERY) as u32);
+        let due = (8 * LOOK_NS).checked_div(self.gap.get()).unwrap_or(1);
+        self.due.set(due.clamp(1, LOOK_EVERY) as u32);
         let (params, processors) = params();
         let usage = Usage {
             params: &params,

@@ -56,6 +56,11 @@ pub trait Target {
     /// Sessions parked now.
     fn parked(&self) -> u32;
 
+    /// Mean time that the session holds it, in ns; 0 when that is not known.
+    fn hold_ns(&self) -> u64 {
+        0
+    }
+
     /// Who holds it, and whether nobody can pass it in any mode.
     fn blocker(&self) -> (Sid, bool);
 
@@ -295,16 +300,17 @@ impl<'a> Wait<'a> {
         self.adaption.filter(|_| self.params.get(P::Scheme) == ADAPTIVE as u64)
     }
 
-    fn attempt(&self, parked: u32) -> Attempt<'_> {
+    fn attempt<T: Target>(&self, target: &T) -> Attempt<'_> {
         Attempt {
             params: &self.params,
             failed: self.failed,
             parks: self.parks,
             woken: self.woken,
             high_priority: self.waiter.session.is_some_and(|session| session.high_priority),
-            parked,
+            parked: target.parked(),
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
             queues: self.queues,
+            hold_ns: target.hold_ns(),
             poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
@@ -316,7 +322,7 @@ impl<'a> Wait<'a> {
 
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
-        let polls = self.scheme().spins(&self.attempt(target.parked()));
+        let polls = self.scheme().spins(&self.attempt(target));
         let handed = self.woken || self.may_take_handover() || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
         if self.failed > 0 && !target.is_open(handed) {
             self.recorder.add(Counter::Busy, 1);
@@ -394,7 +400,7 @@ impl<'a> Wait<'a> {
     fn step<T: Target>(&mut self, target: &T, left: Duration) -> Option<T::Got> {
         // Read afresh: a change takes effect at the very next step.
         self.params = self.waiter.instance.params(Some(self.mutex_type));
-        let step = self.scheme().step(&self.attempt(target.parked()));
+        let step = self.scheme().step(&self.attempt(target));
         self.recorder.blocker = target.blocker().0;
         if step != Step::Yield || self.failed == 0 {
             self.recorder.remember(self.waiter.instance, self.now, target.gets(), self.failed + 1);

@@ -282,6 +282,10 @@ impl Target for Getting<'_> {
         self.mutex.parked()
     }
 
+    fn hold_ns(&self) -> u64 {
+        self.session.turn.hold_ns(self.mutex.address())
+    }
+
     fn blocker(&self) -> (Sid, bool) {
         let word = self.mutex.load();
         (word.sid(), word.is_exclusive())

@@ -39,6 +39,8 @@ pub struct Attempt<'a> {
     pub pthread_in_use: bool,
     /// Whether the session is to queue at once: it comes out of a condition's queue, or its turn is over.
     pub queues: bool,
+    /// Mean time that the session holds the mutex, in ns; 0 when that is not known.
+    pub hold_ns: u64,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
@@ -50,7 +52,7 @@ pub struct Attempt<'a> {
 pub struct Usage<'a> {
     /// The values in force for the mutex's type.
     pub params: &'a Params,
-    /// Mean time from one get of the session to its next, in ns.
+    /// Mean time from one get of the session to its next, in ns; 0 when that is not known yet.
     pub gap_ns: u64,
     /// Mean time that it holds the mutex, in ns; 0 when that is not known yet.
     pub hold_ns: u64,
@@ -194,6 +196,7 @@ mod tests {
                     parked: 0,
                     pthread_in_use: false,
                     queues: false,
+                    hold_ns: 0,
                     poll_ns: 30,
                     random: 0x9e37_79b9_7f4a_7c15,
                 });

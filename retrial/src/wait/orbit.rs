@@ -1,4 +1,5 @@
-//! `orbit`, the default: spin by time, a few yields, then park with a long jittered time-out and one look after it.
+//! `orbit`, the default: spin by time, twice the mean holding time where that is known and not too long; a few yields; then park
+//! with a long jittered time-out and one look after it.
 //!
 //! Few sessions are active, the others are parked. Whoever keeps coming back to the mutex wakes nobody as long as the active ones
 //! fill the mutex or the processors; when its turn is over it wakes the next one and queues. So sessions change at the price of a
@@ -6,11 +7,11 @@
 //!
 //! The time-outs are such that all parked sessions of a mutex together retry at most `orbit_retry_rate` times a second,
 //! whatever their number, and a release wakes nobody while a woken session is on its way. So waiting costs what the
-//! holder can spare, from 1 to 16,384 sessions. Loses to pure spinning while every waiter has a processor of its own
-//! and holding times are longer than `orbit_spin_time`.
+//! holder can spare, from 1 to 16,384 sessions. Loses to schemes that never sleep while holding times are longer than eight times
+//! `orbit_spin_time` and every waiter has a processor of its own.
 
 use super::{Attempt, Release, Scheme, Step, Usage};
-use crate::params::P;
+use crate::params::{P, Params};
 use std::time::Duration;
 
 pub(super) struct Orbit;
@@ -35,12 +36,22 @@ fn turn_ns(usage: &Usage<'_>) -> u64 {
     (round_ns / u64::from(usage.parked.max(1))).clamp(shortest, 32 * shortest)
 }
 
+/// Holds of up to so many times `orbit_spin_time` are waited for to their end, in most cases. With sections of 20 and 50 us on two
+/// processors that gets 1.4 and 1.3 times the throughput of parking, for as much processor time a get (measured).
+const WORTH_SPINNING: u64 = 8;
+
+/// Longest spin.
+fn spin_ns(params: &Params, hold_ns: u64) -> u64 {
+    let wake_up = params.get(P::OrbitSpinTime) * 1000;
+    if hold_ns > WORTH_SPINNING * wake_up { wake_up } else { wake_up.max(2 * hold_ns) }
+}
+
 impl Scheme for Orbit {
     fn spins(&self, attempt: &Attempt<'_>) -> u32 {
         if queues(attempt) {
             return 0;
         }
-        let limit = super::clamp(attempt.params.get(P::OrbitSpinTime) * 1000 / u64::from(attempt.poll_ns.max(1)));
+        let limit = super::clamp(spin_ns(attempt.params, attempt.hold_ns) / u64::from(attempt.poll_ns.max(1)));
         match (attempt.parks, attempt.woken) {
             (0, _) if attempt.failed == 0 => limit,
             (_, true) => limit,
@@ -66,8 +77,7 @@ impl Scheme for Orbit {
 
     fn release(&self, usage: &Usage<'_>) -> Release {
         let params = usage.params;
-        let spin_ns = params.get(P::OrbitSpinTime) * 1000;
-        if usage.gap_ns >= 2 * spin_ns {
+        if usage.gap_ns == 0 || usage.gap_ns >= 2 * spin_ns(params, usage.hold_ns) {
             return Release::Wake;
         }
         if params.get(P::Fairness) != 0 && usage.turn_ns > turn_ns(usage) {
@@ -85,5 +95,53 @@ impl Scheme for Orbit {
 
     fn takes_jitter(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(params: &Params) -> Usage<'_> {
+        Usage {
+            params,
+            gap_ns: 1200,
+            hold_ns: 1000,
+            turn_ns: 0,
+            took_ns: 50_000,
+            own: 25,
+            all: 50,
+            parked: 62,
+            processors: 2,
+        }
+    }
+
+    #[test]
+    fn a_known_holding_time_is_spun_for_as_long_as_a_wake_up_costs_about_that() {
+        let params = Params::default();
+        let spin = |hold_us: u64| spin_ns(&params, hold_us * 1000) / 1000;
+        assert_eq!([0, 1, 4, 5, 20, 64, 65, 1000].map(spin), [8, 8, 8, 10, 40, 128, 8, 8]);
+    }
+
+    #[test]
+    fn who_fills_the_mutex_or_the_processors_stays_until_its_turn_is_over() {
+        let params = Params::default();
+        let stays = usage(&params);
+        assert_eq!(Orbit.release(&stays), Release::Stay);
+        // Alone, and the mutex is free for half of the time.
+        let alone = Usage { all: 25, ..stays };
+        assert_eq!(Orbit.release(&alone), Release::Wake);
+        assert_eq!(Orbit.release(&Usage { hold_ns: 1990, ..alone }), Release::Stay);
+        // Nobody can wait for who is away for longer than a spin.
+        assert_eq!(Orbit.release(&Usage { gap_ns: 16_000, ..stays }), Release::Wake);
+        assert_eq!(Orbit.release(&Usage { gap_ns: 16_000, hold_ns: 7000, ..stays }), Release::Stay);
+        assert_eq!(Orbit.release(&Usage { gap_ns: 0, ..stays }), Release::Wake, "not known yet");
+        // A round of 25 ms for 62 on 2 processors.
+        assert_eq!(Orbit.release(&Usage { turn_ns: 806_000, ..stays }), Release::Stay);
+        assert_eq!(Orbit.release(&Usage { turn_ns: 807_000, ..stays }), Release::Leave);
+        assert_eq!(Orbit.release(&Usage { turn_ns: 8_000_001, parked: 1, ..stays }), Release::Leave);
+        assert_eq!(Orbit.release(&Usage { turn_ns: 250_001, parked: 1000, ..stays }), Release::Leave);
+        let throughput = params.with(P::Fairness, 0);
+        assert_eq!(Orbit.release(&Usage { params: &throughput, turn_ns: 1 << 40, ..stays }), Release::Stay);
     }
 }
