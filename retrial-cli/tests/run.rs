@@ -328,6 +328,32 @@ fn a_program_without_pthread_locks_is_told_apart() {
 }
 
 #[test]
+fn a_program_with_thread_sanitizer_is_refused() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.compile(UNCONTENDED, &["-fsanitize=thread"]) else {
+        eprintln!("skipped: the compiler has no ThreadSanitizer");
+        return;
+    };
+    let script = scratch.path("script");
+    fs::write(&script, format!("#!{program}\n")).unwrap();
+    assert!(Command::new("chmod").args(["+x", &script]).status().unwrap().success());
+    for started in [&program, &script] {
+        let output = run(&["--", started]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(flat(&output).contains("has ThreadSanitizer in it"), "{}", stderr(&output));
+        assert!(flat(&output).contains("help: "), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_a_program_left_behind_starts_is_told_nothing() {
+    let late = r#"(while [ -e "$RETRIAL_INSTANCE" ]; do :; done; /bin/echo late) & exit 0"#;
+    let output = run(&["--", "sh", "-c", late]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "late\n");
+    assert!(!stderr(&output).contains("left to libc"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_report_has_the_form_that_its_file_asks_for() {
     let scratch = Scratch::new();
     let program = scratch.compile(UNCONTENDED, &[]).unwrap();

@@ -1,13 +1,14 @@
 //! Conditions of one process: our own, in the bytes of the `pthread_cond_t`, for mutexes of every kind.
 //!
 //! ```text
-//!  0          4        8       12              36        40     48
-//! +----------+--------+-------+---------------+---------+------+
-//! | sequence | inside | epoch |               |  flags  |      |
-//! +----------+--------+-------+---------------+---------+------+
+//!  0          4        8       12                       48
+//! +----------+--------+-------+------------------------+
+//! | sequence | inside | epoch |   libc's flags, zeros  |
+//! +----------+--------+-------+------------------------+
 //! ```
 //!
-//! `flags` are libc's and where libc has them; all zeros is a condition without waiters.
+//! The flags are where libc has them: at 36 for long, at 28 since it needs no count of references (2.41). So that is looked
+//! up in a condition that libc has made. All zeros is a condition without waiters.
 //!
 //! A wait counts itself in, notes the sequence, gives the mutex back and waits on the futex `sequence` while that is what
 //! it noted. A signal adds one to the sequence and wakes one. So whoever waited when the signal came either sleeps on
@@ -27,10 +28,12 @@ use crate::real::{self, Errno};
 use crate::thread::Thread;
 use libc::{EINTR, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 use retrial::sys::{self, Clock, Deadline};
+use std::mem::MaybeUninit;
 use std::ptr::null;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[derive(Default)]
 #[repr(C)]
 struct Condition {
     sequence: AtomicU32,
@@ -38,12 +41,14 @@ struct Condition {
     inside: AtomicU32,
     /// The [`process::epoch`] of the process whose threads `inside` counts.
     epoch: AtomicU32,
-    none: [AtomicU32; 6],
-    flags: AtomicU32,
+    rest: [AtomicU32; 9],
 }
 
-const _: () = assert!(size_of::<Condition>() <= size_of::<pthread_cond_t>());
-const _: () = assert!(std::mem::offset_of!(Condition, flags) == 36);
+const _: () = assert!(size_of::<Condition>() == size_of::<pthread_cond_t>());
+
+/// Which word of `rest` has the flags; [`UNKNOWN`] before the first look, and in a libc that has them in none.
+static FLAGS: AtomicUsize = AtomicUsize::new(UNKNOWN);
+const UNKNOWN: usize = usize::MAX;
 
 /// In libc's flags.
 const SHARED: u32 = 1;
@@ -101,7 +106,16 @@ impl Condition {
     }
 
     fn has(&self, flag: u32) -> bool {
-        self.flags.load(Ordering::Relaxed) & flag != 0
+        let flags = self.rest.get(FLAGS.load(Ordering::Relaxed));
+        flags.map_or_else(|| self.flags_by_looking(), |flags| flags.load(Ordering::Relaxed)) & flag != 0
+    }
+
+    #[cold]
+    fn flags_by_looking(&self) -> u32 {
+        let word = |at: usize| self.rest[at].load(Ordering::Relaxed);
+        // Looked at first: an allocator's condition may be signalled while libc's functions are looked up.
+        let all_zeros = (0..self.rest.len()).all(|at| word(at) == 0);
+        if all_zeros || !find_flags() { 0 } else { word(FLAGS.load(Ordering::Relaxed)) }
     }
 
     /// Counts a waiter in: the sequence that it waits to see changed.
@@ -231,6 +245,31 @@ impl Wait {
         }
         if result == 0 { self.outcome } else { result }
     }
+}
+
+/// Finds out where libc has the flags. Whether it has them as expected.
+pub(crate) fn find_flags() -> bool {
+    let mut attr = MaybeUninit::<pthread_condattr_t>::uninit();
+    let attr = attr.as_mut_ptr();
+    // SAFETY: writable.
+    unsafe { libc::pthread_condattr_init(attr) };
+    // SAFETY: made above.
+    unsafe { libc::pthread_condattr_setpshared(attr, libc::PTHREAD_PROCESS_SHARED) };
+    // SAFETY: as above.
+    unsafe { libc::pthread_condattr_setclock(attr, libc::CLOCK_MONOTONIC) };
+    let made = Condition::default();
+    // SAFETY: large enough, as asserted above, and nobody uses it.
+    let result = unsafe { real::cond_init((&raw const made).cast_mut().cast(), attr) };
+    // SAFETY: as above.
+    unsafe { libc::pthread_condattr_destroy(attr) };
+    let words = made.rest.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let ours = [&made.sequence, &made.inside, &made.epoch].map(|word| word.load(Ordering::Relaxed));
+    let Some(found) = words.iter().position(|word| *word == SHARED | MONOTONIC) else { return false };
+    let is_known = result == 0 && ours == [0; 3] && words.iter().filter(|word| **word != 0).count() == 1;
+    if is_known {
+        FLAGS.store(found, Ordering::Relaxed);
+    }
+    is_known
 }
 
 /// Begins a wait: 0 when it has begun, `PASS_ON` when it is libc's, otherwise an error.

@@ -3,10 +3,10 @@
 use crate::private::PrivateMutex;
 use crate::process::{self, Type};
 use crate::thread::Thread;
-use crate::{caller, real};
+use crate::{caller, condition, real};
 use retrial::sys::{self, RobustCalls};
 use retrial::wait::DEFAULT;
-use retrial::{Address, Capacity, Instance, MutexId, P};
+use retrial::{Address, AttachError, Capacity, Instance, MutexId, P};
 use std::env;
 
 #[used]
@@ -26,6 +26,12 @@ extern "C" fn construct() {
     // An allocator that locks comes back to us from here: as somebody without an instance.
     let thread = Thread::current();
     let _inside = thread.enter();
+    if real::finds_thread_sanitizer() {
+        return give_up(Some("ThreadSanitizer takes the calls itself"));
+    }
+    if !condition::find_flags() {
+        return give_up(Some("conditions of this libc have an unknown format"));
+    }
     sys::set_robust_calls(RobustCalls {
         init: real::mutex_init,
         trylock: real::mutex_trylock,
@@ -34,23 +40,33 @@ extern "C" fn construct() {
     });
     let instance = match take_part() {
         Ok(instance) => Box::leak(Box::new(instance)),
-        Err(error) => {
-            process::turn_off();
-            complain(&error);
-            return;
-        }
+        Err(error) => return give_up(error.as_deref()),
     };
     Type::register_all(instance);
     caller::note_executable();
     process::publish(instance);
 }
 
-/// Takes part in the instance that the environment names, or makes one for this process and what it forks.
-fn take_part() -> Result<Instance, String> {
-    if let Some(name) = env::var("RETRIAL_INSTANCE").ok().filter(|name| !name.is_empty()) {
-        let address = Address::new(&name).map_err(|error| error.to_string())?;
-        return Instance::attach(&address).map_err(|error| error.to_string());
+/// Takes part in the instance that the environment names, or makes one for this process and what it forks. The error is what
+/// there is to say, if anything.
+fn take_part() -> Result<Instance, Option<String>> {
+    match env::var("RETRIAL_INSTANCE") {
+        Ok(name) if !name.is_empty() => attach(&name),
+        _ => make().map_err(Some),
     }
+}
+
+fn attach(name: &str) -> Result<Instance, Option<String>> {
+    let address = Address::new(name).map_err(|error| Some(error.to_string()))?;
+    Instance::attach(&address).map_err(|error| {
+        let file = address.path().file_name().unwrap_or_default().as_encoded_bytes();
+        let is_over = matches!(error, AttachError::NotFound(_)) && file.starts_with(b"retrial.run-");
+        // What `retrial run` started may start programs long after it has ended.
+        (!is_over).then(|| error.to_string())
+    })
+}
+
+fn make() -> Result<Instance, String> {
     let capacity = Capacity { sessions: 16_384, mutexes: 65_536, locations: 4096, rows: 64, arena: 0 };
     let instance = Instance::anonymous(capacity).map_err(|error| error.to_string())?;
     if let Ok(scheme) = env::var("RETRIAL_SCHEME") {
@@ -60,9 +76,11 @@ fn take_part() -> Result<Instance, String> {
     Ok(instance)
 }
 
-/// One line, written whole.
-fn complain(error: &str) {
-    let line = format!("retrial: locks are left to libc: {error}\n");
+/// Leaves all calls to libc, or goes on without an instance when locks have been taken already: in one line, written whole.
+fn give_up(error: Option<&str>) {
+    let kept = if process::turn_off() { "locks are left to libc" } else { "locks wait without an instance" };
+    let Some(error) = error else { return };
+    let line = format!("retrial: {kept}: {error}\n");
     // SAFETY: the text is readable in this length.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }

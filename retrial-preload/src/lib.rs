@@ -22,8 +22,9 @@
 //! | condition, shared, mutex of our format   | none                 | by polling, at most 5 ms         |
 //! | rwlock, spin lock                        | libc's               | by the scheme, parked in libc    |
 //!
-//! On the path of a lock nothing is allocated, printed or looked up by name. Not caught are libraries loaded with
-//! `RTLD_DEEPBIND`, whose private mutexes are libc's as long as nobody else uses them.
+//! On the path of a lock nothing is allocated, printed or looked up by name. `dlopen` loses the flag `RTLD_DEEPBIND`, with
+//! which a library would find libc's calls. Not caught is who asks for libc's by `dlvsym`, or loads another libc by `dlmopen`:
+//! what such calls share with the program's breaks. `ThreadSanitizer` does so; beside its library all is left to libc.
 
 mod c11;
 mod caller;
@@ -32,6 +33,7 @@ mod constructor;
 pub mod exports;
 mod foreign;
 mod limit;
+pub mod loading;
 mod mutex;
 mod private;
 mod process;

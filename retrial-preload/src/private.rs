@@ -1,17 +1,17 @@
 //! Mutexes of one process that are not robust: our own record, in the bytes of the `pthread_mutex_t`.
 //!
 //! ```text
-//!  0        8      12     16     20   24     32      36
-//! +--------+------+------+------+----+------+-------+-------+
-//! |  word  | seen | none | kind | id | gets | depth | epoch |
-//! +--------+------+------+------+----+------+-------+-------+
+//!  0        8        12      16     20   24     32      36
+//! +--------+--------+-------+------+----+------+-------+-------+
+//! |  word  | missed | owner | kind | id | gets | depth | epoch |
+//! +--------+--------+-------+------+----+------+-------+-------+
 //! ```
 //!
 //! The word is [`retrial::Word`]; its upper half, the holder field, is the futex. `kind` is libc's and where libc has it.
 //! All zeros, as the static initialisers make it but for `kind`, is a free mutex, and a free mutex of ours is a free one
 //! of libc's.
 //!
-//! Only the holder changes the word, `gets` and `depth`. The store that releases the word is the last touch.
+//! Only the holder changes the word, `owner`, `gets` and `depth`. The store that releases the word is the last touch.
 
 use crate::foreign;
 use crate::limit::Limit;
@@ -31,7 +31,9 @@ pub(crate) struct PrivateMutex {
     word: AtomicU64,
     /// Whether a get has missed it: then its figures outlive it.
     missed: AtomicU32,
-    none: AtomicU32,
+    /// The holder's thread id, of sorts that know their owner; otherwise 0. A SID alone may be that of a thread that died
+    /// with the mutex and be used again.
+    owner: AtomicU32,
     kind: AtomicU32,
     /// Its number in the instance, [`registry::NO_PLACE`] when the table was full, 0 before the first get.
     id: AtomicU32,
@@ -114,6 +116,7 @@ impl PrivateMutex {
         if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
+        self.own(sort, thread);
         if self.count_get() == 0 {
             self.first_get(thread);
         }
@@ -133,6 +136,20 @@ impl PrivateMutex {
         self.lock_slow(sort, thread, caller, limit)
     }
 
+    /// Notes whose it is.
+    #[inline]
+    fn own(&self, sort: Sort, thread: &Thread) {
+        if sort.knows_owner() {
+            self.owner.store(thread.tid(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is the thread's, of a sort that knows its owner.
+    #[inline]
+    fn is_own(&self, thread: &Thread) -> bool {
+        thread.is(self.holder()) && self.owner.load(Ordering::Relaxed) == thread.tid()
+    }
+
     /// Counts a get: how many there were before.
     #[inline]
     fn count_get(&self) -> u64 {
@@ -143,6 +160,7 @@ impl PrivateMutex {
     }
 
     fn got(&self, sort: Sort, thread: &Thread) {
+        self.own(sort, thread);
         if self.count_get() == 0 {
             self.first_get(thread);
         }
@@ -174,7 +192,7 @@ impl PrivateMutex {
     #[inline(never)]
     fn lock_slow(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
         let _errno = Errno::keep();
-        if sort.knows_owner() && thread.is(self.holder()) {
+        if sort.knows_owner() && self.is_own(thread) {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
         let getting = Getting { mutex: self, me: thread.me() };
@@ -245,7 +263,7 @@ impl PrivateMutex {
     #[inline(never)]
     fn trylock_slow(&self, sort: Sort, thread: &Thread) -> c_int {
         let _errno = Errno::keep();
-        if sort == Sort::Recursive && thread.is(self.holder()) {
+        if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
         if self.get_open(thread, &Getting { mutex: self, me: thread.me() }) {
@@ -260,7 +278,7 @@ impl PrivateMutex {
     #[inline]
     pub(crate) fn unlock(&self, sort: Sort, thread: &Thread) -> c_int {
         if sort.knows_owner() {
-            if !thread.is(self.holder()) {
+            if !self.is_own(thread) {
                 return EPERM;
             }
             let depth = self.depth.load(Ordering::Relaxed);
@@ -268,6 +286,7 @@ impl PrivateMutex {
                 self.depth.store(depth - 1, Ordering::Relaxed);
                 return 0;
             }
+            self.owner.store(0, Ordering::Relaxed);
         }
         self.release();
         0
@@ -293,11 +312,12 @@ impl PrivateMutex {
     ///
     /// `EPERM` when it is not the caller's, and it would be noticed.
     pub(crate) fn release_all(&self, sort: Sort, thread: &Thread) -> Result<u32, c_int> {
-        if sort.knows_owner() && !thread.is(self.holder()) {
+        if sort.knows_owner() && !self.is_own(thread) {
             return Err(EPERM);
         }
         let depth = self.depth.load(Ordering::Relaxed);
         self.depth.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
         self.release();
         Ok(depth)
     }

@@ -7,8 +7,10 @@
 use crate::spots;
 use retrial::{Instance, TypeId, sys};
 use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 const UNDECIDED: u8 = 0;
 const ON: u8 = 1;
@@ -59,13 +61,21 @@ fn decide() -> bool {
         // SAFETY: as above.
         entry = unsafe { entry.add(1) };
     }
+    if epoch() != 0 {
+        // It was on before libc had started: as in `turn_off`.
+        mode = ON;
+    }
     MODE.store(mode, Ordering::Relaxed);
     mode == ON
 }
 
-/// Passes every further call to libc. A free mutex of ours is a free one of libc's, so this is right as long as none is held.
-pub(crate) fn turn_off() {
-    MODE.store(OFF, Ordering::Relaxed);
+/// Passes every further call to libc, unless a thread has come by: what it holds or waits for has our format. Whether it does.
+pub(crate) fn turn_off() -> bool {
+    let unused = epoch() == 0;
+    if unused {
+        MODE.store(OFF, Ordering::Relaxed);
+    }
+    unused
 }
 
 /// The instance, once the constructor has run.
@@ -78,8 +88,9 @@ pub(crate) fn instance() -> Option<&'static Instance> {
 /// Makes the instance known: threads get their sessions when they next come by.
 pub(crate) fn publish(instance: &'static Instance) {
     INSTANCE.store(from_ref(instance).cast_mut(), Ordering::SeqCst);
-    // SeqCst: whoever enters the process at this moment either finds the instance or has its cookie changed here.
-    page().fetch_or(READY, Ordering::SeqCst);
+    // SeqCst: whoever enters the process at this moment either finds the instance or has its cookie changed here. A page
+    // that nobody has entered by stays such.
+    let _ = page().try_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
 }
 
 /// The types of what is waited for, in the instance.
@@ -118,6 +129,8 @@ const EPOCH_SHIFT: u32 = 2;
 
 /// What the cookie is before there is a page: no thread has cached anything.
 static UNSET: AtomicU64 = AtomicU64::new(0);
+/// And where there will be none, since the kernel cannot wipe pages (before 4.14): nothing can be cached.
+static NONE: AtomicU64 = AtomicU64::new(0);
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(from_ref(&UNSET).cast_mut());
 /// Forks between the first process and this one, plus one.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
@@ -134,19 +147,19 @@ fn page() -> &'static AtomicU64 {
     unsafe { &*PAGE.load(Ordering::Acquire) }
 }
 
-/// The cookie of this process, which is entered if it is a new one. 0 where the kernel cannot wipe pages: then nothing can
-/// be cached.
+/// The cookie of this process, which is entered if it is a new one. 0 where nothing can be cached.
 pub(crate) fn enter() -> u64 {
-    if std::ptr::eq(page(), &raw const UNSET) && !make_page() {
+    if std::ptr::eq(page(), &raw const UNSET) {
+        set_page();
+    }
+    if std::ptr::eq(page(), &raw const NONE) {
+        EPOCH.store(1, Ordering::Relaxed);
         return 0;
     }
-    let cookie = page().load(Ordering::Acquire);
-    if cookie != 0 {
-        return cookie;
-    }
+    let _without_signals = Masked::new();
     // AcqRel: one thread enters; the others see its cookie when it has.
     if page().compare_exchange(0, ENTERING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-        return ENTERING;
+        return entered();
     }
     let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
     if epoch > 1 {
@@ -165,27 +178,78 @@ pub(crate) fn enter() -> u64 {
     cookie | READY
 }
 
+/// The cookie, once whoever enters the process has: until then the epoch and the spots are its parent's.
+fn entered() -> u64 {
+    loop {
+        let cookie = page().load(Ordering::Acquire);
+        if cookie & ENTERING == 0 {
+            return cookie;
+        }
+        // No yield: the other one may have a lower priority.
+        sys::sleep(Duration::from_micros(10));
+    }
+}
+
 /// Which process this is among its ancestors; never 0 once a thread has come by.
 pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-fn make_page() -> bool {
-    const LEN: usize = 4096;
+/// Without signals until dropped: all others wait for who enters, which a handler may delay, or jump out of.
+struct Masked(libc::sigset_t);
+
+impl Masked {
+    fn new() -> Self {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: writable.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // The answer to a system call that the program has forbidden; blocked, it kills.
+        // SAFETY: filled above.
+        unsafe { libc::sigdelset(all.as_mut_ptr(), libc::SIGSYS) };
+        // SAFETY: one is filled, the other one writable.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: written by the call, which cannot fail.
+        Self(unsafe { before.assume_init() })
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        // SAFETY: readable; what was there before is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
+    }
+}
+
+fn set_page() {
+    let (unset, none) = (from_ref(&UNSET).cast_mut(), from_ref(&NONE).cast_mut());
+    let page = wiped_page().unwrap_or(none);
+    if page == none {
+        // Nobody registers for barriers then.
+        spots::fence_all();
+    }
+    // AcqRel: of two threads that come first together one has its page used.
+    let lost = PAGE.compare_exchange(unset, page, Ordering::AcqRel, Ordering::Acquire).is_err();
+    if lost && page != none {
+        // SAFETY: nobody else knows the page.
+        unsafe { libc::munmap(page.cast(), PAGE_LEN) };
+    }
+}
+
+const PAGE_LEN: usize = 4096;
+
+/// A page of zeros, in every child of a fork anew.
+fn wiped_page() -> Option<*mut AtomicU64> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-    let page = unsafe { libc::mmap(null_mut(), LEN, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+    let page = unsafe { libc::mmap(null_mut(), PAGE_LEN, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
     if page == libc::MAP_FAILED {
-        return false;
+        return None;
     }
     // SAFETY: the page was just mapped.
-    let wiped = unsafe { libc::madvise(page, LEN, libc::MADV_WIPEONFORK) } == 0;
-    let unset = from_ref(&UNSET).cast_mut();
-    // AcqRel: of two threads that come first together one has its page used.
-    let won = wiped && PAGE.compare_exchange(unset, page.cast(), Ordering::AcqRel, Ordering::Acquire).is_ok();
-    if !won {
-        // SAFETY: nobody else knows the page.
-        unsafe { libc::munmap(page, LEN) };
+    if unsafe { libc::madvise(page, PAGE_LEN, libc::MADV_WIPEONFORK) } != 0 {
+        // SAFETY: as above.
+        unsafe { libc::munmap(page, PAGE_LEN) };
+        return None;
     }
-    wiped
+    Some(page.cast())
 }

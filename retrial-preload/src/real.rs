@@ -96,6 +96,9 @@ unsafe extern "C" {
     static retrial_real_cond_clockwait: AtomicPtr<c_void>;
 }
 
+/// Never null: who finds us has found the loader's functions, where this is.
+static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
 /// Whether what is not found now is not there.
 static RESOLVED: AtomicBool = AtomicBool::new(false);
 
@@ -118,13 +121,19 @@ pub(crate) fn resolve() {
         // Stored one by one: should the loader come back to us, what it needs may be there already.
         found.store(look_up(name), Ordering::Release);
     }
+    DLOPEN.store(look_up(c"dlopen"), Ordering::Release);
+    tell_shim();
+    RESOLVED.store(true, Ordering::Release);
+}
+
+/// Gives the shim its pointers.
+fn tell_shim() {
     // SAFETY: defined in condition.c, as a pointer.
     let (wait, timedwait, clockwait) =
         unsafe { (&retrial_real_cond_wait, &retrial_real_cond_timedwait, &retrial_real_cond_clockwait) };
     wait.store(find_now(At::cond_wait), Ordering::Release);
     timedwait.store(find_now(At::cond_timedwait), Ordering::Release);
     clockwait.store(find_now(At::cond_clockwait), Ordering::Release);
-    RESOLVED.store(true, Ordering::Release);
 }
 
 fn find_now(at: At) -> *mut c_void {
@@ -134,6 +143,33 @@ fn find_now(at: At) -> *mut c_void {
 /// For the shim, which has the pointers only.
 pub(crate) fn resolve_if_needed() {
     find(At::cond_wait);
+}
+
+/// The address of libc's `dlopen`.
+pub(crate) fn dlopen() -> *mut c_void {
+    if DLOPEN.load(Ordering::Acquire).is_null() {
+        resolve();
+    }
+    DLOPEN.load(Ordering::Acquire)
+}
+
+/// Whether `ThreadSanitizer` is in this process, as a library. If so, what is passed on is passed to it.
+pub(crate) fn finds_thread_sanitizer() -> bool {
+    // SAFETY: a string with its 0.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr()) };
+    if found.is_null() {
+        // The program is not to find our error.
+        // SAFETY: has no preconditions.
+        unsafe { libc::dlerror() };
+        return false;
+    }
+    for (name, found) in NAMES.iter().zip(&FOUND) {
+        // Its own functions have no versions.
+        // SAFETY: a string with its 0.
+        found.store(unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }, Ordering::Release);
+    }
+    tell_shim();
+    true
 }
 
 /// Whether this libc has the look-up of objects by address that takes no lock, of 2.35.

@@ -136,12 +136,12 @@ impl Spot {
         // Acquire: who finds it open finds what its holder did.
         let seen = futex.load(Ordering::Acquire);
         let ended = !is_busy(seen) || sys::futex_wait(futex, seen, Some(timeout), true) == sys::Woken::Yes;
-        let left = self.parked.fetch_sub(1, Ordering::Relaxed) - 1;
-        if left & COUNT == 0 {
-            // Nobody has come since: the next one announces itself anew.
-            let free = left & FENCED;
-            let _ = self.parked.compare_exchange(left, free, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        // In one step: were it free and announced for a moment, a release in it would wake nobody, and who parks next would
+        // take itself for announced.
+        self.parked.update(Ordering::Relaxed, Ordering::Relaxed, |parked| match parked - 1 {
+            left if left & COUNT == 0 => left & FENCED,
+            left => left,
+        });
         if !ended {
             // Whoever was on its way may never arrive.
             self.nobody_is_on_its_way(address);

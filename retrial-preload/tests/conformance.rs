@@ -13,12 +13,15 @@ use std::sync::OnceLock;
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 16] = [
+    "before_all",
     "c11",
     "cancel",
     "cond",
     "early",
     "fork",
+    "fork_first",
+    "left_locked",
     "mutex_exclusion",
     "mutex_kinds",
     "mutex_timed",
@@ -28,7 +31,7 @@ const PROGRAMS: [&str; 13] = [
     "spin",
     "thread_churn",
 ];
-const ONCE: [&str; 3] = ["early", "mutex_kinds", "pi"];
+const ONCE: [&str; 6] = ["before_all", "early", "fork_first", "left_locked", "mutex_kinds", "pi"];
 const SLEEPY: [&str; 3] = ["sleep", "backoff", "patch6904068"];
 const SLOW: [&str; 5] = ["c11", "cancel", "cond", "mutex_exclusion", "mutex_timed"];
 
@@ -191,6 +194,7 @@ fn every_symbol_is_exported_unversioned() {
         ("pthread_spin_", "init destroy lock trylock unlock"),
         ("mtx_", "init destroy lock trylock timedlock unlock"),
         ("cnd_", "init destroy wait timedwait signal broadcast"),
+        ("dl", "open"),
     ] {
         for call in calls.split(' ') {
             let name = format!("{family}{call}");
@@ -248,6 +252,68 @@ fn an_allocator_that_locks_may_be_preloaded_before_or_after() {
             check(preloaded(program(name), "orbit").env("LD_PRELOAD", &list));
         }
     }
+}
+
+#[test]
+fn conditions_are_ours_where_libc_has_their_flags_elsewhere() {
+    // Without libraries of its own it has no versions, and is found by those of libc's calls.
+    let newer = compiled("newer_conditions", &["-shared", "-fPIC", "-nostdlib"]);
+    let list = format!("{}:{}", library().display(), newer.display());
+    for name in ["c11", "cancel", "cond"] {
+        let output = check(preloaded(program(name), "orbit").env("LD_PRELOAD", &list));
+        assert!(output.stderr.is_empty(), "nothing on standard error");
+    }
+}
+
+#[test]
+fn programs_pass_where_the_kernel_has_no_barriers() {
+    let old_kernel = program("old_kernel");
+    for name in ["cancel", "cond", "left_locked", "mutex_exclusion", "mutex_kinds", "mutex_timed", "thread_churn"] {
+        check(preloaded(&old_kernel, "orbit").arg(program(name)));
+    }
+}
+
+#[test]
+fn locks_from_before_stay_ours_when_the_instance_is_not_there() {
+    let (old_kernel, before_all) = (program("old_kernel"), program("before_all"));
+    let run = |mut command: Command| {
+        let output = check(command.env("RETRIAL_INSTANCE", "/nonexistent/instance"));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains("retrial: locks wait without an instance: "), "{text}");
+    };
+    run(preloaded(&before_all, "orbit"));
+    let mut command = preloaded(&old_kernel, "orbit");
+    command.arg(&before_all);
+    run(command);
+}
+
+#[test]
+fn a_library_loaded_with_deepbind_shares_locks_with_the_program() {
+    let library = compiled("deep_library", &["-shared", "-fPIC"]);
+    let name = library.file_name().expect("it is a file");
+    // Found by the program's own search path, as long as libc sees who calls.
+    let program = compiled("deep", &["-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+    check(Command::new(&program).arg(name));
+    check(preloaded(&program, "orbit").arg(name));
+    check(preloaded(&program, "orbit").arg(name).env("RETRIAL_PRELOAD", "off"));
+}
+
+#[test]
+fn thread_sanitizer_keeps_the_calls() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/no_race.c");
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c/sanitized");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    std::fs::create_dir_all(binary.parent().expect("it has one")).expect("a directory can be made");
+    let mut compile = Command::new(compiler);
+    compile.args(["-O2", "-pthread", "-fsanitize=thread", "-o"]).arg(&binary).arg(&source);
+    if !compile.stderr(Stdio::null()).status().expect("a C compiler is there").success() {
+        eprintln!("skipped: the compiler has no ThreadSanitizer");
+        return;
+    }
+    check(&mut Command::new(&binary));
+    let text = check(&mut preloaded(&binary, "orbit")).stderr;
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(text, "retrial: locks are left to libc: ThreadSanitizer takes the calls itself\n");
 }
 
 #[test]

@@ -44,6 +44,16 @@ fn is_executable(metadata: &fs::Metadata) -> bool {
     metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
 }
 
+/// The file with `ThreadSanitizer` in it, the program itself or the interpreter of the script that it is.
+pub fn sanitized(path: &Path) -> Option<PathBuf> {
+    let file = interpreter(path).map_or_else(|| path.to_owned(), PathBuf::from);
+    let data = fs::read(&file).ok()?;
+    let elf = object::File::parse(&*data).ok()?;
+    // Asked for by code that was compiled so, defined where its library is part of the program.
+    let mut symbols = elf.dynamic_symbols().chain(elf.symbols());
+    symbols.any(|symbol| symbol.name() == Ok("__tsan_init")).then_some(file)
+}
+
 /// Why none of the program's locks was handled, as far as the file says.
 pub fn why_nothing(path: &Path) -> String {
     let file = path.display();

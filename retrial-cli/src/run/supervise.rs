@@ -48,6 +48,9 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let (name, arguments) = options.program.split_first().ok_or_else(|| miette!("no program to run"))?;
     let path = program::find(name).map_err(|missing| not_started(name, &missing))?;
     let settings = settings(options.scheme.as_deref(), &options.settings).map_err(|error| param_error(&error))?;
+    if let Some(file) = program::sanitized(&path) {
+        return Err(sanitized(&file, &options.program).into());
+    }
     let library = preload::find()?;
     let named = Named::create(&options)?;
     for (p, value) in settings {
@@ -230,6 +233,15 @@ fn not_executed(path: &Path, error: &std::io::Error) -> Failure {
         }
         _ => not_executable(path, &error.to_string()),
     }
+}
+
+fn sanitized(file: &Path, program: &[OsString]) -> Report {
+    miette!(
+        code = "retrial::run::sanitized",
+        help = format!("{}  (as it is), or build it without -fsanitize=thread", shown(program)),
+        "{} has ThreadSanitizer in it, which takes the pthread calls itself",
+        file.display()
+    )
 }
 
 /// The command as one can type it again.

@@ -76,6 +76,33 @@ static void *releases_in_child(void *arg) {
     return NULL;
 }
 
+/* Kinds that know their owner know that it is not the child. */
+static void *is_not_the_owner(void *arg) {
+    pthread_mutex_t *m = arg;
+    pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+    RETURNS(pthread_mutex_trylock(m), EBUSY);
+    RETURNS(pthread_mutex_timedlock(m, &PAST), ETIMEDOUT);
+    RETURNS(pthread_cond_timedwait(&cond, m, &PAST), EPERM);
+    RETURNS(pthread_mutex_unlock(m), EPERM);
+    CHECK_EQ(elsewhere(pthread_mutex_trylock, m), EBUSY);
+    CHECK_EQ(elsewhere(pthread_mutex_unlock, m), EPERM);
+    return NULL;
+}
+
+static void owned_at_fork(void) {
+    for (int type = PTHREAD_MUTEX_RECURSIVE; type <= PTHREAD_MUTEX_ERRORCHECK; type++) {
+        pthread_mutex_t m;
+        init_kind(&m, (struct kind){.type = type});
+        RETURNS(pthread_mutex_lock(&m), 0);
+        reap(spawn(is_not_the_owner, &m));
+        RETURNS(pthread_mutex_lock(&m), type == PTHREAD_MUTEX_RECURSIVE ? 0 : EDEADLK);
+        RETURNS(pthread_mutex_unlock(&m), 0);
+        RETURNS(pthread_mutex_unlock(&m), type == PTHREAD_MUTEX_RECURSIVE ? 0 : EPERM);
+        RETURNS(pthread_mutex_destroy(&m), 0);
+    }
+    about[0] = 0;
+}
+
 static void held_at_fork(void) {
     for (int round = 0; round < 10; round++)
         for (int type = PTHREAD_MUTEX_NORMAL; type <= PTHREAD_MUTEX_ADAPTIVE_NP; type += 3) {
@@ -247,6 +274,7 @@ static void handlers(void) {
 
 int main(void) {
     held_at_fork();
+    owned_at_fork();
     held_in_shared_memory();
     fork_under_load();
     fork_by_raw_call();

@@ -52,6 +52,7 @@ static const struct {
     NAME(cnd_timedwait),
     NAME(cnd_signal),
     NAME(cnd_broadcast),
+    NAME(dlopen),
 };
 
 int main(int argc, char **argv) {
