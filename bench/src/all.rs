@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// Everything that we aim at: closed loops, beside hogs too, sessions that sleep, readers; one CSV file and one page
 ///
-/// Closed loops of threads and processes, sections of 0, 100 ns and 1 us, up to 1,024 sessions and 16,384 processes; closed
-/// loops beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with 0, 1 and 10 % writers. How
+/// Closed loops of threads and processes, sections from 0 to 20 us, up to 1,024 threads and 16,384 processes; closed loops
+/// beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with 0, 1 and 10 % writers. How
 /// long that takes is said first. Figures are written group by group: after an interruption go on with --resume.
 #[derive(clap::Args)]
 pub struct Args {
@@ -27,8 +27,16 @@ pub struct Args {
 const FILE: &str = "bench.csv";
 const PAGE: &str = "bench.html";
 
-const SECTIONS: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(100), Duration::from_micros(1)];
-const SESSIONS: [u32; 7] = [1, 2, 4, 8, 64, 256, 1024];
+const SECTIONS: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_nanos(100),
+    Duration::from_micros(1),
+    Duration::from_micros(10),
+    Duration::from_micros(20),
+];
+/// Those measured beside other loads than threads alone.
+const USUAL: std::ops::Range<usize> = 1..4;
+const SESSIONS: [u32; 6] = [1, 2, 8, 64, 256, 1024];
 /// Of processes, beyond these; measured in fewer and longer rounds, since they take long to make.
 const CROWDS: [u32; 2] = [4096, 16_384];
 const CROWD_ROUNDS: u32 = 2;
@@ -61,11 +69,11 @@ fn groups(options: &Options) -> Result<Vec<Group>, Report> {
         hogs,
         start: Start::Together,
     };
-    let sections = if options.quick { &SECTIONS[1..2] } else { &SECTIONS };
+    let usual_sections = if options.quick { &SECTIONS[1..2] } else { &SECTIONS[USUAL] };
     let sessions = if options.quick { &FEW_SESSIONS[..] } else { &SESSIONS };
     let mut groups = Vec::new();
     for kind in KINDS {
-        for &cs in sections {
+        for &cs in if options.quick || kind == Kind::Processes { usual_sections } else { &SECTIONS } {
             for &sessions in sessions {
                 groups.push(contended::group(&mutexes, closed(sessions, kind, cs, 0), rounds, &usual));
             }
@@ -74,14 +82,16 @@ fn groups(options: &Options) -> Result<Vec<Group>, Report> {
     if !options.quick {
         let crowd = Conditions { duration: CROWD_DURATION, window: CROWD_DURATION, ..usual.clone() };
         for sessions in CROWDS {
-            let cell = closed(sessions, Kind::Processes, SECTIONS[1], 0);
-            groups.push(contended::group(&mutexes, cell, rounds.min(CROWD_ROUNDS), &crowd));
+            for &cs in usual_sections {
+                let cell = closed(sessions, Kind::Processes, cs, 0);
+                groups.push(contended::group(&mutexes, cell, rounds.min(CROWD_ROUNDS), &crowd));
+            }
         }
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let hogs = u32::try_from(2 * processors).unwrap_or(u32::MAX);
     for kind in KINDS {
-        for &cs in &sections[sections.len() / 2..] {
+        for &cs in usual_sections {
             for sessions in if options.quick { &FEW_SESSIONS[..] } else { &BESIDE_HOGS } {
                 groups.push(contended::group(&mutexes, closed(*sessions, kind, cs, hogs), rounds, &usual));
             }
