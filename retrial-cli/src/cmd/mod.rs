@@ -9,6 +9,7 @@ pub mod demo;
 pub mod hold;
 pub mod list;
 pub mod man;
+pub mod model;
 pub mod peek;
 pub mod poke;
 pub mod ps;

@@ -1,0 +1,142 @@
+//! The simulator, called as the formulas are.
+
+use super::{DIST, Results, field, optional};
+use crate::error::ModelError;
+use crate::function::{Field, Function, Inputs, Unit};
+use crate::sim::{Machine, Measure, Workload, replicate};
+use serde_json::{Map, Value, json};
+
+/// That half the width of an interval covers.
+const CONFIDENCE: f64 = 0.95;
+
+macro_rules! results {
+    ($( $id:ident $interval:literal; )*) => {
+        const RESULTS: &[Field] = &[ $(
+            field(Measure::$id.name(), unit(Measure::$id), Measure::$id.description()),
+            field($interval, unit(Measure::$id), "half the width of its 95 % interval"),
+        )* ];
+        const MEASURES: &[Measure] = &[ $( Measure::$id ),* ];
+    };
+}
+
+results! {
+    Throughput "throughput_interval";
+    Utilization "utilization_interval";
+    MissRatio "miss_ratio_interval";
+    SpinInefficiency "spin_inefficiency_interval";
+    SpinTime "spin_time_interval";
+    SleepsPerGet "sleeps_per_get_interval";
+    Wait "wait_interval";
+    WaitP99 "wait_p99_interval";
+    WaitMax "wait_max_interval";
+    Waiting "waiting_interval";
+    BusyProcessors "busy_processors_interval";
+    WaitingProcessors "waiting_processors_interval";
+    Fairness "fairness_interval";
+}
+
+const _: () = assert!(MEASURES.len() == Measure::ALL.len());
+
+const fn unit(measure: Measure) -> &'static str {
+    if measure.unit().is_empty() { "1" } else { measure.unit() }
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[Function {
+    name: "simulate",
+    summary: "what the wait schemes of the library themselves do, on a virtual clock",
+    formula: "discrete events: sessions, the mutex, processors with run queues",
+    domain: "any load; mode X, one mutex; costs of the machine as given, caches and interrupts left out",
+    source: "the library's code",
+    parameters: &[
+        DIST,
+        optional("sessions", Unit::Number, "", "sessions that think between two gets, N; or rate"),
+        optional("think", Unit::Distribution, "exponential:mean=1us", "think time of such sessions, Z"),
+        optional("away", Unit::Number, "0", "1: a thinking session does not use its processor"),
+        optional("rate", Unit::PerSecond, "", "sessions that come from outside, Poisson, each for one get"),
+        optional("scheme", Unit::Text, "orbit", "wait scheme"),
+        optional("set", Unit::Text, "", "other parameters, as mutex_spin_count=100,fairness=fifo"),
+        optional(
+            "machine",
+            Unit::Text,
+            "usual",
+            "usual: costs of a small virtual machine; ideal: nothing costs anything",
+        ),
+        optional("processors", Unit::Number, "2", "0: one for each session"),
+        optional("sleeps", Unit::Text, "timed", "timed, or exponential with the time asked for as the mean"),
+        optional("warm_up", Unit::Seconds, "20ms", "virtual time before anything is counted"),
+        optional("duration", Unit::Seconds, "200ms", "virtual time that is counted, in each replication"),
+        optional("replications", Unit::Number, "4", "independent runs, from 2"),
+        optional("seed", Unit::Number, "1", "of the first; the same seed gives the same numbers"),
+    ],
+    results: RESULTS,
+    run: simulate,
+}];
+
+fn simulate(i: &Inputs) -> Results {
+    let workload = workload(i)?;
+    let first = whole("seed", i.number("seed"), 0.0)?;
+    let seeds = first..first + whole("replications", i.number("replications"), 2.0)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let estimates = replicate(&workload, seeds, threads)?;
+    let both = |measure: &Measure| {
+        let estimate = estimates.get(*measure);
+        [Some(estimate.mean), Some(estimate.half_width(CONFIDENCE))]
+    };
+    Ok(MEASURES.iter().flat_map(both).collect())
+}
+
+fn workload(i: &Inputs) -> Result<Workload, ModelError> {
+    let arrivals = match (i.optional("sessions"), i.optional("rate")) {
+        (Some(sessions), None) => json!({
+            "type": "closed",
+            "sessions": whole("sessions", sessions, 1.0)?,
+            "think": i.optional_distribution("think"),
+            "on_processor": i.number("away") == 0.0,
+        }),
+        (None, Some(rate)) => json!({ "type": "open", "rate": rate }),
+        (sessions, _) => {
+            let found = if sessions.is_some() { "both sessions and rate" } else { "neither sessions nor rate" };
+            return Err(refused(format!("{found}, expected one of the two")));
+        }
+    };
+    let processors = match whole("processors", i.number("processors"), 0.0)? {
+        0 => None,
+        count => Some(count as u32),
+    };
+    let machine = match i.text("machine") {
+        "usual" => Machine { processors, ..Machine::default() },
+        "ideal" => Machine { processors, ..Machine::ideal() },
+        found => return Err(refused(format!("machine `{found}`, expected usual or ideal"))),
+    };
+    let workload = json!({
+        "arrivals": arrivals,
+        "hold": i.distribution("dist"),
+        "params": params(i)?,
+        "machine": machine,
+        "sleeps": i.text("sleeps"),
+        "warm_up": i.number("warm_up"),
+        "duration": i.number("duration"),
+    });
+    serde_json::from_value(workload).map_err(|error| refused(error.to_string()))
+}
+
+fn params(i: &Inputs) -> Result<Map<String, Value>, ModelError> {
+    let mut params = Map::new();
+    params.insert("mutex_wait_scheme".into(), i.text("scheme").into());
+    for word in i.text("set").split(',').filter(|word| !word.is_empty()) {
+        let (name, value) = word.split_once('=').ok_or_else(|| refused(format!("`{word}`, expected NAME=VALUE")))?;
+        params.insert(name.trim().into(), value.trim().into());
+    }
+    Ok(params)
+}
+
+fn whole(name: &'static str, value: f64, from: f64) -> Result<u64, ModelError> {
+    if value >= from && value.fract() == 0.0 && value < 4e9 {
+        return Ok(value as u64);
+    }
+    Err(refused(format!("{name} {value}, expected a whole number from {from}")))
+}
+
+fn refused(message: String) -> ModelError {
+    ModelError::Workload { message }
+}

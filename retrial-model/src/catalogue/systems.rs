@@ -1,0 +1,189 @@
+//! Exact chains and closed systems.
+
+use super::{DIST, LIMIT, RATE, Results, SLEEP, WAIT, field, optional, required};
+use crate::chain::{self, Steady};
+use crate::closed::{self, Branch, Closed, Population};
+use crate::error::ModelError;
+use crate::function::{Field, Function, Inputs, Parameter, Unit};
+
+const SESSIONS: Parameter = required("sessions", Unit::Number, "sessions, N");
+const THINK: Parameter = required("think", Unit::Seconds, "mean time between a release and the next request, Z");
+
+const YIELD: Parameter = optional("yield_time", Unit::Seconds, "0.7us", "duration of a yield, y");
+const WAKE: Parameter = required("wake", Unit::Seconds, "from the release to the run of a parked session, L_w");
+const PROCESSORS: Parameter = optional("processors", Unit::Number, "", "processors, C; one for each session if absent");
+
+const CLOSED: &[Field] = &[
+    field("throughput", "1/s", "gets, X"),
+    field("utilization", "1", "share of time that the mutex is held"),
+    WAIT,
+    field("misses", "1", "share of gets that find the mutex busy"),
+    field("sleeps", "1", "sleeps or parks per get"),
+    field("yields", "1", "yields per get"),
+    field("runnable", "1", "mean number of sessions that run or want to"),
+];
+const SLOWED: &[Field] = &[
+    CLOSED_THROUGHPUT,
+    field("utilization", "1", "share of time that the mutex is held"),
+    WAIT,
+    field("misses", "1", "share of gets that find the mutex busy"),
+    field("sleeps", "1", "sleeps or parks per get"),
+    field("yields", "1", "yields per get"),
+    field("runnable", "1", "mean number of sessions that run or want to"),
+    field("slowdown", "1", "by what the processors are too few, g; 1 if they are not"),
+];
+const IN_TURNS: &[Field] = &[
+    CLOSED_THROUGHPUT,
+    field("utilization", "1", "share of time that the mutex is held"),
+    WAIT,
+    field("misses", "1", "share of gets that find the mutex busy"),
+    field("sleeps", "1", "sleeps or parks per get"),
+    field("yields", "1", "yields per get"),
+    field("runnable", "1", "mean number of sessions that run or want to"),
+    field("active", "1", "sessions that take part while the others wait for a processor"),
+];
+const CLOSED_THROUGHPUT: Field = field("throughput", "1/s", "gets, X");
+
+const CHAIN: &[Field] = &[
+    field("throughput", "1/s", "gets"),
+    field("k", "1", "failed spins by attempts that found the mutex busy; 0 if none did"),
+    field("spin_time", "s", "mean time of a spin, Γ; 0 if there is none"),
+    WAIT,
+    field("spinning", "s", "spin part of the wait, W_s"),
+    field("misses", "1", "attempts per get that found the mutex busy, M"),
+    field("sleeps", "1", "sleeps per get"),
+    field("idle_wait", "s", "part of the wait while the mutex is free, W_idle"),
+    field("sleepers", "1", "mean number of sleepers at an acquisition"),
+];
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    Function {
+        name: "chain-open",
+        summary: "the open system with exponential sleeps, exactly",
+        formula: "Markov chain of the sleepers at acquisitions",
+        domain: "ρ below 1, E X² finite, losers of a release sleep; up to 50000 sleepers",
+        source: "theorem; MODEL.md, Exact chain",
+        parameters: &[DIST, LIMIT, RATE, SLEEP],
+        results: CHAIN,
+        run: |i| {
+            let (limit, rate) = (i.number("limit"), i.number("rate"));
+            chain(chain::open(i.distribution("dist"), limit, rate, i.number("sleep"))?)
+        },
+    },
+    Function {
+        name: "chain-closed",
+        summary: "sessions that think and sleep for exponential times, exactly",
+        formula: "Markov chain of the sleepers at acquisitions",
+        domain: "a processor for each session, losers of a release sleep; up to 1000 sessions",
+        source: "theorem; MODEL.md, Exact chain",
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, SLEEP],
+        results: CHAIN,
+        run: |i| {
+            let (limit, sessions, think) = (i.number("limit"), i.number("sessions"), i.number("think"));
+            chain(chain::closed(i.distribution("dist"), limit, sessions, think, i.number("sleep"))?)
+        },
+    },
+    Function {
+        name: "closed-spin",
+        summary: "sessions that spin and yield for ever (10g, scheme 0)",
+        formula: "W_n = U_(n-1) S_r + S L_(n-1), X_n = n/(Z + S + W_n); processors shared equally: Z, S, ∆, y times g, g = R/C",
+        domain: "E X² finite; X up to 8 % too high from 2 to 32 sessions. Fewer processors than runnable sessions: pure spin collapses",
+        source: "mean value analysis of M/G/1//N",
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, YIELD, PROCESSORS],
+        results: SLOWED,
+        run: |i| {
+            let (limit, pause) = (i.number("limit"), i.number("yield_time"));
+            slowed(i, |_| closed::spinning(i.distribution("dist"), limit, population(i), pause))
+        },
+    },
+    Function {
+        name: "closed-spin-turns",
+        summary: "the same on processors that take turns much longer than S, yields honoured",
+        formula: "the population n with R(n) = C takes part",
+        domain: "as closed-spin; throughput does not collapse",
+        source: "MODEL.md, Closed systems",
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, YIELD, TURNS],
+        results: IN_TURNS,
+        run: |i| {
+            let (limit, pause) = (i.number("limit"), i.number("yield_time"));
+            in_turns(i, |population| closed::spinning(i.distribution("dist"), limit, population, pause))
+        },
+    },
+    Function {
+        name: "closed-sleep",
+        summary: "many sessions that sleep after every failed spin",
+        formula: "N = X(Z + S) + ΛU(Γ + kT), X = 1/(S + φ/Λ), U = XS",
+        domain: "large N; chain-closed is exact. Processors shared equally if there are fewer than runnable sessions",
+        source: "mean field of the exact chain",
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, SLEEP, PROCESSORS],
+        results: SLOWED,
+        run: |i| {
+            let (limit, sleep) = (i.number("limit"), i.number("sleep"));
+            slowed(i, |g| closed::sleeping(i.distribution("dist"), limit, population(i), sleep / g))
+        },
+    },
+    Function {
+        name: "closed-fifo",
+        summary: "a FIFO queue that spins, parks and hands over",
+        formula: "M/G/1//N with the service S + p L_w, p: the share of holders that were parked",
+        domain: "two stable solutions: the lock convoy, or spinning=1 from a queue that spins; X within 2.5 % from 2 to 32 sessions",
+        source: "MODEL.md, Closed systems",
+        parameters: &[
+            DIST,
+            LIMIT,
+            SESSIONS,
+            THINK,
+            WAKE,
+            optional("spinning", Unit::Number, "0", "1: the solution without a convoy"),
+        ],
+        results: CLOSED,
+        run: |i| {
+            let branch = if i.number("spinning") == 0.0 { Branch::Convoy } else { Branch::Spinning };
+            plain(closed::fifo(i.distribution("dist"), i.number("limit"), population(i), i.number("wake"), branch)?)
+        },
+    },
+    Function {
+        name: "closed-barge",
+        summary: "a park queue that lets others in before the one woken, one wake-up at a time",
+        formula: "parks/s = 1/(L_w + 1/X) with the X of those awake",
+        domain: "E X² finite; X within 5 % from 2 to 32 sessions",
+        source: "MODEL.md, Closed systems",
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, WAKE],
+        results: CLOSED,
+        run: |i| plain(closed::barging(i.distribution("dist"), i.number("limit"), population(i), i.number("wake"))?),
+    },
+];
+
+const TURNS: Parameter = required("processors", Unit::Number, "processors, C");
+
+fn population(i: &Inputs) -> Population {
+    Population { sessions: i.number("sessions"), think: i.number("think") }
+}
+
+fn plain(closed: Closed) -> Results {
+    let Closed { throughput, utilization, wait, misses, sleeps, yields, runnable } = closed;
+    Ok([throughput, utilization, wait, misses, sleeps, yields, runnable].map(Some).into())
+}
+
+fn slowed(i: &Inputs, system: impl Fn(f64) -> Result<Closed, ModelError>) -> Results {
+    let (closed, slow) = match i.optional("processors") {
+        Some(processors) => closed::shared(processors, i.number("sessions"), system)?,
+        None => (system(1.0)?, 1.0),
+    };
+    let mut results = plain(closed)?;
+    results.push(Some(slow));
+    Ok(results)
+}
+
+fn in_turns(i: &Inputs, system: impl Fn(Population) -> Result<Closed, ModelError>) -> Results {
+    let mean = i.distribution("dist").mean();
+    let (closed, active) = closed::in_turns(i.number("processors"), population(i), mean, system)?;
+    let mut results = plain(closed)?;
+    results.push(Some(active));
+    Ok(results)
+}
+
+fn chain(steady: Steady) -> Results {
+    let Steady { inefficiency, spin_time, misses, sleeps, wait, spinning, idle_wait, sleepers, throughput } = steady;
+    Ok([throughput, inefficiency, spin_time, wait, spinning, misses, sleeps, idle_wait, sleepers].map(Some).into())
+}

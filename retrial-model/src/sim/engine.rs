@@ -1,0 +1,347 @@
+//! The engine: pops events, and takes each session from one thing that it does to the next.
+
+use super::mutex::Mutex;
+use super::outcome::{End, Outcome};
+use super::processors::{NONE, Processors};
+use super::session::{At, Doing, Session};
+use super::tally::Tally;
+use super::timers::Timers;
+use super::trace::Trace;
+use super::workload::{Arrivals, SimulationError, Workload};
+use super::{NS, Time, seconds, time};
+use crate::distribution::Distribution;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, SeedableRng};
+use retrial::P;
+use retrial::wait::{ADAPTIVE, Adaption, Scheme};
+
+/// Slots of the timers: the next arrival, when those who spin see a release, the begin of the time that is counted, then a
+/// quantum for each processor, then the sessions.
+const ARRIVAL: u32 = 0;
+pub(super) const RELEASE_SEEN: u32 = 1;
+const COUNTING: u32 = 2;
+pub(super) const FIRST_PROCESSOR: u32 = 3;
+
+/// The costs of the machine, in ps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    pub(super) quantum: Time,
+    pub(super) preempt_after: Option<Time>,
+    pub(super) poll: Time,
+    pub(super) exchange: Time,
+    pub(super) line: Time,
+    pub(super) yield_alone: Time,
+    pub(super) switch: Time,
+    pub(super) call_far: Time,
+    pub(super) call_near: Time,
+    pub(super) wake_far: Time,
+    pub(super) barrier: Time,
+}
+
+/// Random numbers, each kind from a stream of its own: two schemes see the same arrivals and holding times.
+#[derive(Debug)]
+pub(super) struct Streams {
+    arrivals: Xoshiro256PlusPlus,
+    pub(super) holds: Xoshiro256PlusPlus,
+    thinks: Xoshiro256PlusPlus,
+    pub(super) waits: Xoshiro256PlusPlus,
+    races: Xoshiro256PlusPlus,
+}
+
+impl Streams {
+    fn new(seed: u64) -> Self {
+        let mut first = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut next = || Xoshiro256PlusPlus::from_rng(&mut first);
+        Self { arrivals: next(), holds: next(), thinks: next(), waits: next(), races: next() }
+    }
+
+    /// One of `0..below`, all equally likely.
+    pub(super) fn race(&mut self, below: usize) -> usize {
+        ((u128::from(self.races.next_u64()) * below as u128) >> 64) as usize
+    }
+}
+
+/// State of the controller of `adaptive`, and what it saw at its last check.
+#[derive(Debug, Default)]
+pub(super) struct Controller {
+    pub(super) state: Adaption,
+    pub(super) misses: u64,
+    pub(super) queue_sleeps: u64,
+    pub(super) last_gets: u64,
+    pub(super) last_misses: u64,
+    pub(super) last_queue_sleeps: u64,
+    pub(super) last_ns: u64,
+}
+
+pub(super) struct Engine<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) costs: Costs,
+    pub(super) scheme: &'static dyn Scheme,
+    /// Whether the losers of a race take their next step at once.
+    pub(super) losers_step: bool,
+    pub(super) is_adaptive: bool,
+    pub(super) now: Time,
+    pub(super) timers: Timers,
+    pub(super) sessions: Vec<Session>,
+    /// Sessions that have left, to be used again.
+    pub(super) absent: Vec<u32>,
+    pub(super) processors: Processors,
+    /// Slot of the first session.
+    first: u32,
+    pub(super) mutex: Mutex,
+    /// Sessions that spin on a processor.
+    pub(super) spinning: Vec<u32>,
+    pub(super) losers: Vec<u32>,
+    /// Processor time of calls made during this event, which the session pays with what it does next.
+    pub(super) owed: Time,
+    pub(super) streams: Streams,
+    pub(super) controller: Controller,
+    pub(super) held_since: Time,
+    pub(super) tally: Tally,
+    traces: Vec<Trace>,
+}
+
+/// Simulates a workload. The same seed gives the same events.
+///
+/// # Errors
+///
+/// [`SimulationError`]: the workload is wrong, has no steady state, or makes more events than allowed.
+pub fn run(workload: &Workload, seed: u64) -> Result<Outcome, SimulationError> {
+    workload.check()?;
+    let mut engine = Engine::new(workload, seed);
+    let end = time(workload.warm_up) + time(workload.duration);
+    let mut events = 0u64;
+    engine.begin();
+    while let Some((at, slot)) = engine.timers.pop(end) {
+        engine.now = at;
+        events += 1;
+        if events > workload.events_max {
+            return Err(SimulationError::Events { events: workload.events_max, after: seconds(at.into()) });
+        }
+        engine.due(slot)?;
+    }
+    engine.now = end;
+    Ok(engine.end(events))
+}
+
+impl<'a> Engine<'a> {
+    fn new(workload: &'a Workload, seed: u64) -> Self {
+        let machine = &workload.machine;
+        let processors = machine.processors.unwrap_or(0);
+        let costs = Costs {
+            quantum: machine.quantum_ns * NS,
+            preempt_after: machine.preempt_after_ns.map(|ns| ns * NS),
+            poll: machine.poll_ns * NS,
+            exchange: machine.exchange_ns * NS,
+            line: machine.line_ns * NS,
+            yield_alone: machine.yield_alone_ns * NS,
+            switch: machine.yield_switch_ns * NS,
+            call_far: machine.wake_call_ns * NS,
+            // The switch is paid by whoever runs next.
+            call_near: machine.wake_near_ns.saturating_sub(machine.yield_switch_ns) * NS,
+            wake_far: machine.wake_far_ns * NS,
+            barrier: machine.barrier_ns * NS,
+        };
+        let scheme = workload.params.get(P::Scheme);
+        Self {
+            workload,
+            costs,
+            scheme: retrial::wait::scheme(scheme),
+            losers_step: workload.params.get(P::OnLostRace) != 0,
+            is_adaptive: scheme == ADAPTIVE as u64,
+            now: 0,
+            timers: Timers::default(),
+            sessions: Vec::new(),
+            absent: Vec::new(),
+            processors: Processors::new(processors),
+            first: FIRST_PROCESSOR + processors,
+            mutex: Mutex::new(),
+            spinning: Vec::new(),
+            losers: Vec::new(),
+            owed: 0,
+            streams: Streams::new(seed),
+            controller: Controller::default(),
+            held_since: 0,
+            tally: Tally::new(0, 0),
+            traces: Vec::new(),
+        }
+    }
+
+    /// Whether every session has a processor of its own.
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.workload.machine.processors.is_none()
+    }
+
+    /// Processors that sessions may use.
+    pub(super) fn processors(&self) -> u32 {
+        self.processors.count()
+    }
+
+    fn begin(&mut self) {
+        match self.workload.arrivals {
+            Arrivals::Open { .. } => self.next_arrival(),
+            Arrivals::Closed { sessions, .. } => {
+                for _ in 0..sessions {
+                    let session = self.add_session();
+                    // Each comes with a think time of its own, from wherever it is.
+                    self.sessions[session as usize].doing = Doing::Away;
+                    let think = self.think();
+                    self.timers.set(self.slot(session), think);
+                }
+            }
+        }
+        if self.workload.warm_up > 0.0 {
+            self.timers.set(COUNTING, time(self.workload.warm_up));
+        }
+    }
+
+    pub(super) fn slot(&self, session: u32) -> u32 {
+        self.first + session
+    }
+
+    fn due(&mut self, slot: u32) -> Result<(), SimulationError> {
+        match slot {
+            ARRIVAL => return self.arrive(),
+            RELEASE_SEEN => self.offer(),
+            COUNTING => self.begin_counting(),
+            slot if slot < self.first => self.quantum_over(slot - FIRST_PROCESSOR),
+            slot => self.session_due(slot - self.first),
+        }
+        Ok(())
+    }
+
+    fn begin_counting(&mut self) {
+        self.tally = self.tally.again(self.now);
+        self.sessions.iter_mut().for_each(|session| session.gets = 0);
+    }
+
+    fn session_due(&mut self, s: u32) {
+        let Session { at, doing, .. } = self.sessions[s as usize];
+        if matches!(at, At::Starting | At::Running) {
+            self.charge(s);
+        }
+        match (at, doing) {
+            (At::Starting, _) => {
+                self.sessions[s as usize].at = At::Running;
+                self.go_on(s);
+            }
+            (At::Running, Doing::Thinking) => self.request(s),
+            (At::Running, Doing::Spinning) => {
+                self.leave_spinning(s);
+                self.spin_failed(s);
+            }
+            (At::Running, Doing::Yielding) => self.yielded(s),
+            (At::Running, Doing::Announcing) => self.last_look(s),
+            (At::Running, Doing::Holding) => self.release(s),
+            (At::Running, Doing::Calling) => self.end_cycle(s),
+            (At::Nowhere, Doing::Away) => self.comes_back(s, Doing::Arriving),
+            (At::Nowhere, Doing::Sleeping) => self.comes_back(s, Doing::Slept),
+            (At::Nowhere, Doing::Parked) => {
+                self.mutex.leave(s);
+                self.comes_back(s, Doing::TimedOut);
+            }
+            (at, doing) => unreachable!("session {s} has no timer when it is {at:?}, {doing:?}"),
+        }
+    }
+
+    fn comes_back(&mut self, s: u32, doing: Doing) {
+        self.sessions[s as usize].doing = doing;
+        self.ready(s, None);
+    }
+
+    /// A session has its processor, or has it again.
+    pub(super) fn go_on(&mut self, s: u32) {
+        match self.sessions[s as usize].doing {
+            Doing::Arriving => self.request(s),
+            Doing::Yielded => self.yielded(s),
+            Doing::Slept => self.slept(s),
+            Doing::Woken => self.unparked(s, true),
+            Doing::TimedOut => self.unparked(s, false),
+            Doing::Spinning => self.spin_on(s),
+            _ => self.run(s),
+        }
+    }
+
+    fn add_session(&mut self) -> u32 {
+        let s = self.sessions.len() as u32;
+        if self.is_unlimited() {
+            self.processors.add();
+        }
+        self.sessions.push(Session::new(s % self.processors.count()));
+        if s < self.workload.traced {
+            self.traces.push(Trace::default());
+        }
+        s
+    }
+
+    fn next_arrival(&mut self) {
+        if let Arrivals::Open { rate } = self.workload.arrivals {
+            let uniform = ((self.streams.arrivals.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
+            self.timers.set(ARRIVAL, self.now.saturating_add(time(-uniform.ln() / rate)));
+        }
+    }
+
+    fn arrive(&mut self) -> Result<(), SimulationError> {
+        self.next_arrival();
+        let s = self.absent.pop().unwrap_or_else(|| self.add_session());
+        let limit = self.workload.sessions_max;
+        if s >= limit {
+            let (after, gets) = (seconds(self.now.into()), self.mutex.gets);
+            return Err(SimulationError::Population { sessions: s + 1, limit, after, gets });
+        }
+        self.comes_back(s, Doing::Arriving);
+        Ok(())
+    }
+
+    pub(super) fn think(&mut self) -> Time {
+        match &self.workload.arrivals {
+            Arrivals::Closed { think, .. } => draw(think, &mut self.streams.thinks),
+            Arrivals::Open { .. } => 0,
+        }
+    }
+
+    /// A wake-up of a parked session by another one, which pays for the call.
+    pub(super) fn awaken(&mut self, s: u32, waker: u32) {
+        self.timers.clear(self.slot(s));
+        self.sessions[s as usize].doing = Doing::Woken;
+        let is_far = self.ready(s, Some(waker));
+        self.owed += if is_far { self.costs.call_far } else { self.costs.call_near };
+    }
+
+    pub(super) fn note(&mut self, s: u32, what: retrial::What, asked: Time, took: Time) {
+        if let Some(trace) = self.traces.get_mut(s as usize) {
+            trace.note(self.now, what, asked, took, self.mutex.holder);
+        }
+    }
+
+    fn end(mut self, events: u64) -> Outcome {
+        for s in 0..self.sessions.len() as u32 {
+            let Session { at, doing, .. } = self.sessions[s as usize];
+            if matches!(at, At::Starting | At::Running) {
+                self.charge(s);
+            }
+            let goes_on = at == At::Ready || doing == Doing::Absent || self.timers.is_set(self.slot(s));
+            assert!(goes_on, "session {s} is stuck: {at:?}, {doing:?}");
+        }
+        if self.mutex.holder != NONE {
+            self.tally.busy += self.tally.part(self.held_since, self.now);
+        }
+        self.tally.settle(self.now);
+        let processors = self.workload.machine.processors;
+        let is_open = matches!(self.workload.arrivals, Arrivals::Open { .. });
+        Outcome::new(End {
+            tally: self.tally,
+            now: self.now,
+            events,
+            processors: processors.unwrap_or(self.sessions.len() as u32),
+            sessions: self.sessions.len() as u32,
+            gets: if is_open { Vec::new() } else { self.sessions.iter().map(|session| session.gets).collect() },
+            pthread_in_use: self.controller.state.pthread_in_use,
+            traces: self.traces.into_iter().map(Trace::into_events).collect(),
+        })
+    }
+}
+
+pub(super) fn draw(distribution: &Distribution, random: &mut Xoshiro256PlusPlus) -> Time {
+    time(distribution.sample(random))
+}

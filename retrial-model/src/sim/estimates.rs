@@ -1,0 +1,140 @@
+//! Replications of a run with other seeds, in parallel, and what they say together.
+
+use super::outcome::{Measure, Outcome};
+use super::workload::{SimulationError, Workload};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Mean of a measure over independent replications.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Standard deviation of one replication.
+    pub deviation: f64,
+    /// Replications, from 2.
+    pub replications: usize,
+}
+
+impl Estimate {
+    fn new(values: &[f64]) -> Self {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self { mean, deviation: (squares / (n - 1.0)).sqrt(), replications: values.len() }
+    }
+
+    /// Half the width of the interval around the mean that covers the true value with this probability (0.95, 0.99): Student's t.
+    #[must_use]
+    pub fn half_width(&self, confidence: f64) -> f64 {
+        let n = self.replications;
+        student(confidence, n as u32 - 1) * self.deviation / (n as f64).sqrt()
+    }
+
+    /// Whether the value lies within that interval.
+    #[must_use]
+    pub fn covers(&self, value: f64, confidence: f64) -> bool {
+        (value - self.mean).abs() <= self.half_width(confidence)
+    }
+}
+
+/// What replications of a workload say together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimates {
+    /// Events of all replications.
+    pub events: u64,
+    by_measure: Vec<Estimate>,
+}
+
+impl Estimates {
+    /// The estimate of a measure.
+    #[must_use]
+    pub fn get(&self, measure: Measure) -> Estimate {
+        self.by_measure[measure as usize]
+    }
+}
+
+/// Simulates a workload once for each seed, on so many threads. The estimates do not depend on the number of threads.
+///
+/// # Errors
+///
+/// [`SimulationError`] of the first seed that fails; `Parameter` when there are less than two seeds.
+///
+/// # Panics
+///
+/// When a simulation does: a broken invariant of the simulator.
+pub fn replicate(workload: &Workload, seeds: Range<u64>, threads: usize) -> Result<Estimates, SimulationError> {
+    let count = seeds.end.saturating_sub(seeds.start);
+    if count < 2 {
+        return Err(SimulationError::Parameter { name: "seeds", found: count as f64, expected: "at least 2" });
+    }
+    let next = AtomicU64::new(seeds.start);
+    let results = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            // Relaxed: the counter alone says who takes which seed.
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let result = super::run(workload, seed).map(|outcome| summary(&outcome));
+            results.lock().expect("no thread has panicked with it").push((seed, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = threads.clamp(1, usize::try_from(count).unwrap_or(usize::MAX));
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+    let mut results = results.into_inner().expect("no thread has panicked with it");
+    results.sort_unstable_by_key(|(seed, _)| *seed);
+    let runs = results.into_iter().map(|(_, result)| result).collect::<Result<Vec<_>, _>>()?;
+    let estimate = |measure: &Measure| {
+        let values: Vec<f64> = runs.iter().map(|(_, values)| values[*measure as usize]).collect();
+        Estimate::new(&values)
+    };
+    Ok(Estimates {
+        events: runs.iter().map(|(events, _)| events).sum(),
+        by_measure: Measure::ALL.iter().map(estimate).collect(),
+    })
+}
+
+fn summary(outcome: &Outcome) -> (u64, Vec<f64>) {
+    (outcome.events, Measure::ALL.iter().map(|measure| outcome.get(*measure)).collect())
+}
+
+/// The t with P(|T| ≤ t) = confidence, for Student's distribution.
+fn student(confidence: f64, freedom: u32) -> f64 {
+    let distribution = StudentsT::new(0.0, 1.0, freedom.into()).expect("there is a degree of freedom");
+    distribution.inverse_cdf(f64::midpoint(1.0, confidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (confidence, freedom, expected) in [
+            (0.95, 1, 12.706),
+            (0.95, 2, 4.303),
+            (0.95, 5, 2.571),
+            (0.99, 10, 3.169),
+            (0.99, 29, 2.756),
+            (0.95, 120, 1.980),
+        ] {
+            let found = student(confidence, freedom);
+            assert!((found - expected).abs() < 5e-4, "{confidence} {freedom}: {found}, expected {expected}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_that_of_the_textbook() {
+        let estimate = Estimate::new(&[1.0, 2.0, 3.0, 4.0]);
+        // 3.182 * 1.2910 / 2.
+        assert!((estimate.half_width(0.95) - 2.0542).abs() < 1e-3);
+        assert!(estimate.covers(4.5, 0.95) && !estimate.covers(4.6, 0.95));
+    }
+}

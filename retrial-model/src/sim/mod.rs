@@ -1,0 +1,70 @@
+//! The simulator: discrete events on a virtual clock, with the wait schemes of the library itself.
+//!
+//! A [`Workload`] says who comes, how long they hold, by which parameters they wait and on which [`Machine`]; [`run`] gives
+//! an [`Outcome`], [`replicate`] the means of many with their confidence intervals. The same seed gives the same events.
+//!
+//! ```
+//! use retrial::P;
+//! use retrial_model::sim::{Arrivals, Measure, Workload, run};
+//!
+//! let think = "exponential:mean=5us".parse()?;
+//! let arrivals = Arrivals::Closed { sessions: 16, think, on_processor: true };
+//! let mut workload = Workload::new(arrivals, "exponential:mean=1us".parse()?, 0.01);
+//! workload.params = workload.params.with(P::Scheme, retrial::wait::named("ydb").unwrap() as u64);
+//! let outcome = run(&workload, 1)?;
+//! println!("{:.0} gets/s, {:.2} busy", outcome.get(Measure::Throughput), outcome.get(Measure::Utilization));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The model
+//!
+//! * **Waiting** is what [`retrial::wait`] says: its schemes decide on spins, steps and releases, its controller on the
+//!   type that `adaptive` uses. The protocol between sessions (announcements, hints, the futex queue, handovers, turns) is
+//!   that of the library for mode X, done again on the virtual clock.
+//! * **A spin** is one interval, which its limit or a release ends, not a row of polls. Of those that spin on a processor at a release
+//!   one gets the mutex, all equally likely. The others spin on, or take their next step at once with
+//!   `on_lost_race = sleep`. They see the release half a cache line's round trip late, so that whoever comes back to the mutex
+//!   at once may get it before them.
+//! * **Processors** have a run queue each. A session that spins occupies its processor. Whoever runs while others of its
+//!   processor are ready goes to the end of the queue after a quantum, also while it holds the mutex. A yield goes to the end of the
+//!   queue; sleeps and parks leave it. Whoever wakes up goes to an idle processor if there is one, its last one first. Else it comes
+//!   before those who have run in the queue, and preempts whoever has run for a while ([`Machine::preempt_after_ns`]); those passed
+//!   over have their turn after a quantum. A processor without work takes from the longest queue.
+//! * **Not modelled**: priorities, processors of unequal speed, interrupts, the traffic that many spinning processors cause,
+//!   modes other than X, deadlines, deaths, changes of parameters during a run.
+
+mod engine;
+mod estimates;
+mod holding;
+mod mutex;
+mod outcome;
+mod processors;
+mod scheduling;
+mod session;
+mod tally;
+mod timers;
+mod trace;
+mod turn;
+mod waiting;
+mod workload;
+
+pub use engine::run;
+pub use estimates::{Estimate, Estimates, replicate};
+pub use outcome::{Measure, Outcome, ProcessorTime};
+pub use workload::{Arrivals, Machine, SimulationError, Sleeps, Workload};
+
+/// A time of the virtual clock, in ps: fine enough for holding times of a few ns, and without rounding that adds up.
+type Time = u64;
+
+/// A nanosecond.
+const NS: Time = 1000;
+
+/// A time in s.
+fn seconds(time: u128) -> f64 {
+    time as f64 * 1e-12
+}
+
+/// The time nearest to so many seconds.
+fn time(seconds: f64) -> Time {
+    (seconds * 1e12).round() as Time
+}

@@ -1,0 +1,149 @@
+//! Who runs where: gives processors to sessions, and takes them away.
+
+use super::Time;
+use super::engine::{Engine, FIRST_PROCESSOR};
+use super::processors::Part;
+use super::session::{At, Doing};
+use super::tally::Use;
+
+impl Engine<'_> {
+    /// Runs until the rest of what the session does is over.
+    pub(super) fn run(&mut self, s: u32) {
+        let slot = self.slot(s);
+        let session = &mut self.sessions[s as usize];
+        session.at = At::Running;
+        session.since = self.now;
+        session.rest = session.rest.saturating_add(std::mem::take(&mut self.owed));
+        self.timers.set(slot, self.now.saturating_add(session.rest));
+    }
+
+    /// Does something else on its processor.
+    pub(super) fn run_as(&mut self, s: u32, doing: Doing, rest: Time) {
+        let session = &mut self.sessions[s as usize];
+        session.doing = doing;
+        session.rest = rest;
+        self.run(s);
+    }
+
+    /// Counts the processor time since the session runs.
+    pub(super) fn charge(&mut self, s: u32) {
+        let session = &self.sessions[s as usize];
+        let used = if session.at == At::Starting { Use::Switch } else { session.doing.uses() };
+        self.tally.used(used, session.since, self.now);
+    }
+
+    /// Gives its processor to whoever comes next.
+    pub(super) fn leave(&mut self, s: u32) {
+        self.owed = 0;
+        let session = &mut self.sessions[s as usize];
+        session.at = At::Nowhere;
+        let processor = session.processor;
+        self.next(processor);
+    }
+
+    fn next(&mut self, processor: u32) {
+        if let Some(next) = self.processors.pop(processor, self.now, self.costs.quantum) {
+            self.start(processor, next, self.costs.switch);
+        } else {
+            self.processors.stop(processor);
+            if !self.is_unlimited() {
+                self.timers.clear(FIRST_PROCESSOR + processor);
+            }
+        }
+    }
+
+    /// Has a session run on a processor after a delay.
+    fn start(&mut self, processor: u32, s: u32, delay: Time) {
+        let (slot, begin) = (self.slot(s), self.now + delay);
+        let session = &mut self.sessions[s as usize];
+        session.processor = processor;
+        session.at = At::Starting;
+        session.since = self.now;
+        self.timers.set(slot, begin);
+        self.tally.switches += 1;
+        self.processors.start(processor, s, begin);
+        if self.is_unlimited() {
+            return;
+        }
+        let quantum = FIRST_PROCESSOR + processor;
+        if self.processors.get(processor).ready > 0 {
+            self.timers.set(quantum, begin + self.costs.quantum);
+        } else {
+            self.timers.clear(quantum);
+        }
+    }
+
+    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether a processor was idle.
+    pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
+        let last = self.sessions[s as usize].processor;
+        if let Some(idle) = self.processors.idle(last) {
+            if waker.is_some() {
+                self.start(idle, s, self.costs.wake_far);
+            } else {
+                // The delay of a timer is in its lateness.
+                let session = &mut self.sessions[s as usize];
+                session.processor = idle;
+                session.at = At::Running;
+                self.tally.switches += 1;
+                self.processors.start(idle, s, self.now);
+                self.go_on(s);
+            }
+            return true;
+        }
+        let wakers = waker.map_or(last, |waker| self.sessions[waker as usize].processor);
+        let shorter = self.processors.get(wakers).ready < self.processors.get(last).ready;
+        self.queue(s, if shorter { wakers } else { last });
+        false
+    }
+
+    /// Puts a session that woke up into the queue of a processor that is busy, and sees to it that it runs in time.
+    fn queue(&mut self, s: u32, processor: u32) {
+        self.sessions[s as usize].at = At::Ready;
+        self.sessions[s as usize].processor = processor;
+        let part = if self.costs.preempt_after.is_some() { Part::First } else { Part::Last };
+        self.processors.push(processor, s, part);
+        let slot = FIRST_PROCESSOR + processor;
+        let (since, quantum) = (self.processors.get(processor).since, self.costs.quantum);
+        if let Some(after) = self.costs.preempt_after {
+            self.timers.set(slot, self.now.max(since + after));
+        } else if !self.timers.is_set(slot) {
+            // Whoever ran alone has had whole quanta before this one.
+            let quanta = self.now.saturating_sub(since) / quantum + 1;
+            self.timers.set(slot, since + quanta * quantum);
+        }
+    }
+
+    /// The quantum of whoever runs is over, or somebody preempts it.
+    pub(super) fn quantum_over(&mut self, processor: u32) {
+        if self.processors.get(processor).ready == 0 {
+            return;
+        }
+        let s = self.processors.get(processor).running;
+        self.charge(s);
+        self.timers.clear(self.slot(s));
+        let session = &mut self.sessions[s as usize];
+        if session.at == At::Running {
+            session.rest -= self.now - session.since;
+            if session.doing == Doing::Spinning {
+                self.leave_spinning(s);
+            }
+        }
+        self.sessions[s as usize].at = At::Ready;
+        self.processors.push(processor, s, Part::Last);
+        self.next(processor);
+    }
+
+    /// Lets the others of its processor run, if there are any.
+    pub(super) fn give_way(&mut self, s: u32) {
+        let processor = self.sessions[s as usize].processor;
+        if self.processors.get(processor).ready == 0 {
+            return self.run_as(s, Doing::Yielding, self.costs.yield_alone);
+        }
+        let session = &mut self.sessions[s as usize];
+        session.doing = Doing::Yielded;
+        session.at = At::Ready;
+        self.owed = 0;
+        self.processors.push(processor, s, Part::Last);
+        self.next(processor);
+    }
+}

@@ -1,0 +1,125 @@
+//! A session of a simulation: where it is, what it does there, and how far its wait is.
+
+use super::Time;
+use super::tally::Use;
+use super::turn::Turn;
+
+/// What a session does, or did until it became ready to run again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Doing {
+    /// Nothing: it has left, or has not come yet.
+    Absent,
+    /// Thinks on its processor.
+    Thinking,
+    /// Thinks elsewhere.
+    Away,
+    /// Is about to ask for the mutex.
+    Arriving,
+    Spinning,
+    /// A yield with nobody else ready to run.
+    Yielding,
+    /// Has given its processor to others.
+    Yielded,
+    /// Has announced that it parks, and waits for the barrier.
+    Announcing,
+    Sleeping,
+    Slept,
+    Parked,
+    Woken,
+    TimedOut,
+    Holding,
+    /// Wakes others after a release.
+    Calling,
+}
+
+impl Doing {
+    /// What the processor is used for meanwhile.
+    pub(super) const fn uses(self) -> Use {
+        match self {
+            Self::Thinking => Use::Think,
+            Self::Holding => Use::Hold,
+            Self::Spinning => Use::Spin,
+            Self::Yielding => Use::Yield,
+            _ => Use::Call,
+        }
+    }
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    /// Off the processors; a timer or a wake-up brings it back.
+    Nowhere,
+    /// In a run queue.
+    Ready,
+    /// On a processor that switches to it.
+    Starting,
+    /// On a processor.
+    Running,
+}
+
+#[allow(clippy::struct_excessive_bools)] // each true or not by itself
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) doing: Doing,
+    pub(super) at: At,
+    /// Where it runs, or ran last.
+    pub(super) processor: u32,
+    /// Processor time left of what it does, and since when it runs.
+    pub(super) rest: Time,
+    pub(super) since: Time,
+    pub(super) gets: u64,
+    pub(super) requested: Time,
+    pub(super) turn: Turn,
+
+    // The wait under way, as in the library's waiter.
+    pub(super) failed: u32,
+    pub(super) parks: u32,
+    pub(super) woken: bool,
+    pub(super) queues: bool,
+    /// Whether it may take a mutex that was handed over.
+    pub(super) handed: bool,
+    /// End of the first failed spin, of the last failed spin, and of the last step.
+    pub(super) started: Time,
+    pub(super) stepped: Time,
+    pub(super) last: Time,
+    /// What the last sleep or park was asked for.
+    pub(super) asked: Time,
+    /// Place among those who spin.
+    pub(super) place: u32,
+
+    // The park under way.
+    pub(super) timeout: Time,
+    pub(super) seen: u32,
+    pub(super) leaves: bool,
+    pub(super) watches: bool,
+}
+
+impl Session {
+    pub(super) fn new(processor: u32) -> Self {
+        Self {
+            doing: Doing::Absent,
+            at: At::Nowhere,
+            processor,
+            rest: 0,
+            since: 0,
+            gets: 0,
+            requested: 0,
+            turn: Turn::default(),
+            failed: 0,
+            parks: 0,
+            woken: false,
+            queues: false,
+            handed: false,
+            started: 0,
+            stepped: 0,
+            last: 0,
+            asked: 0,
+            place: 0,
+            timeout: 0,
+            seen: 0,
+            leaves: false,
+            watches: false,
+        }
+    }
+}

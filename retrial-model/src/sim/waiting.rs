@@ -1,0 +1,352 @@
+//! A wait: spin, step, spin, step… by the scheme in force; what the library's `waiter.rs` and `mutex/getting.rs` do, on the
+//! virtual clock and for mode X.
+
+use super::engine::Engine;
+use super::session::Doing;
+use super::turn::{Hurdle, Seen};
+use super::workload::Sleeps;
+use super::{NS, Time};
+use rand::Rng;
+use retrial::wait::{Adaption, Attempt, Load, Release, Step};
+use retrial::{Counter, P, What};
+use std::time::Duration;
+
+/// A wait that has not parked may take a handed-over mutex after so many steps.
+const HEAL_EVERY: u32 = 64;
+
+/// How often one of the parked sessions looks by itself.
+const WATCH_EVERY: Time = 1_000_000 * NS;
+
+fn picoseconds(duration: Duration) -> Time {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
+}
+
+impl Engine<'_> {
+    /// A session asks for the mutex.
+    pub(super) fn request(&mut self, s: u32) {
+        self.tally.requested(self.now);
+        let (now, now_ns) = (self.now, self.now_ns());
+        let session = &mut self.sessions[s as usize];
+        session.requested = now;
+        let hurdle = session.turn.hurdle.take();
+        let queues = hurdle == Some(Hurdle::Over);
+        if !queues && self.mutex.is_open(false) {
+            if hurdle == Some(Hurdle::Timed) {
+                session.turn.time(now_ns);
+            }
+            return self.acquire(s, false);
+        }
+        session.failed = 0;
+        session.parks = 0;
+        session.woken = false;
+        session.queues = queues;
+        self.tally.count(Counter::Misses);
+        self.tally.count(Counter::Busy);
+        self.controller.misses += 1;
+        self.try_again(s);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now / NS
+    }
+
+    fn attempt(&mut self, s: u32) -> Attempt<'_> {
+        let random = self.streams.waits.next_u64();
+        let session = &self.sessions[s as usize];
+        Attempt {
+            params: &self.workload.params,
+            failed: session.failed,
+            parks: session.parks,
+            woken: session.woken,
+            high_priority: false,
+            parked: self.mutex.waiters,
+            pthread_in_use: self.controller.state.pthread_in_use,
+            queues: session.queues,
+            hold_ns: session.turn.hold_ns(),
+            poll_ns: u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX),
+            random,
+        }
+    }
+
+    /// The spin after a miss or a step; its first look may find the mutex open.
+    fn try_again(&mut self, s: u32) {
+        let scheme = self.scheme;
+        let polls = scheme.spins(&self.attempt(s));
+        let session = &mut self.sessions[s as usize];
+        let heals = session.failed % HEAL_EVERY == HEAL_EVERY - 1;
+        session.handed = session.woken || session.parks > 0 || heals;
+        if self.mutex.is_open(session.handed) {
+            return self.acquire(s, true);
+        }
+        if session.failed > 0 {
+            self.tally.count(Counter::Busy);
+        }
+        session.doing = Doing::Spinning;
+        session.rest = u64::from(polls) * self.costs.poll;
+        if session.rest == 0 { self.spin_failed(s) } else { self.spin(s) }
+    }
+
+    /// A wait has ended with the mutex.
+    pub(super) fn wait_over(&mut self, s: u32) {
+        let now_ns = self.now_ns();
+        let session = &mut self.sessions[s as usize];
+        if session.failed == 0 {
+            return self.tally.count(Counter::SpinGets);
+        }
+        self.tally.spin += u128::from(self.now - session.last);
+        if session.woken {
+            self.mutex.hints.on_its_way = false;
+        }
+        if session.parks > 0 {
+            session.turn.begin(self.mutex.gets, now_ns);
+        }
+        let took = self.now - session.started;
+        self.tally.longest = self.tally.longest.max(took);
+        self.note(s, What::Got, 0, took);
+    }
+
+    /// The spin has come to its limit, or has lost a race: the next step.
+    pub(super) fn spin_failed(&mut self, s: u32) {
+        let session = &mut self.sessions[s as usize];
+        session.stepped = self.now;
+        if session.failed == 0 {
+            session.started = self.now;
+            self.tally.count(Counter::Waits);
+            self.note(s, What::Began, 0, 0);
+        } else {
+            self.tally.spin += u128::from(self.now - session.last);
+        }
+        let scheme = self.scheme;
+        let step = scheme.step(&self.attempt(s));
+        let session = &mut self.sessions[s as usize];
+        session.failed = session.failed.saturating_add(1);
+        let woken = std::mem::take(&mut session.woken);
+        let parks = matches!(step, Step::Park(_));
+        if woken && !parks {
+            // What it was woken for is for somebody else.
+            self.mutex.hints.on_its_way = false;
+            if self.mutex.waiters != 0 {
+                self.wake_one(s);
+            }
+        }
+        match step {
+            Step::Yield => self.give_way(s),
+            Step::Sleep(asked) => self.sleep(s, asked),
+            Step::Overflow(asked) => {
+                self.tally.count(Counter::QueueFull);
+                self.sleep(s, asked);
+            }
+            Step::Park(limit) => self.park(s, limit, woken),
+        }
+    }
+
+    /// The session has its processor again after a yield.
+    pub(super) fn yielded(&mut self, s: u32) {
+        let session = &mut self.sessions[s as usize];
+        session.last = self.now;
+        let took = self.now - session.stepped;
+        self.tally.count(Counter::Yields);
+        self.tally.yields += u128::from(took);
+        self.note(s, What::Yield, 0, took);
+        self.try_again(s);
+    }
+
+    fn sleep(&mut self, s: u32, asked: Duration) {
+        let asked = self.jittered(asked);
+        let takes = match self.workload.sleeps {
+            Sleeps::Timed => self.lasts(asked),
+            Sleeps::Exponential => {
+                let uniform = ((self.streams.waits.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
+                (-uniform.ln() * asked as f64) as Time
+            }
+        };
+        let session = &mut self.sessions[s as usize];
+        session.asked = asked;
+        session.doing = Doing::Sleeping;
+        self.timers.set(self.slot(s), self.now.saturating_add(takes));
+        self.leave(s);
+    }
+
+    /// The published sleeps are exact unless `sleep_jitter` is set.
+    fn jittered(&mut self, asked: Duration) -> Time {
+        let half_width = self.workload.params.get(P::SleepJitter) * 1000;
+        let asked_ns = picoseconds(asked) / NS;
+        let jittered = if half_width != 0 && self.scheme.takes_jitter() {
+            (asked_ns + self.streams.waits.next_u64() % (2 * half_width)).saturating_sub(half_width)
+        } else {
+            asked_ns
+        };
+        jittered * NS
+    }
+
+    /// What a timer of this length takes.
+    fn lasts(&self, asked: Time) -> Time {
+        self.workload.machine.slept_ns(asked / NS).saturating_mul(NS)
+    }
+
+    pub(super) fn slept(&mut self, s: u32) {
+        self.tally.count(Counter::Sleeps);
+        self.split(s, What::Sleep);
+        self.try_again(s);
+    }
+
+    /// Splits the time of a sleep or park into what was asked for and the rest.
+    fn split(&mut self, s: u32, what: What) {
+        let session = &mut self.sessions[s as usize];
+        session.last = self.now;
+        let (took, asked) = (self.now - session.stepped, session.asked);
+        self.tally.slept += u128::from(took.min(asked));
+        self.tally.over += u128::from(took.saturating_sub(asked));
+        self.note(s, what, asked, took);
+    }
+
+    /// Announces that the session parks. `woken`: it comes back from a park without the mutex.
+    fn park(&mut self, s: u32, limit: Duration, woken: bool) {
+        let throttle = self.scheme.throttles_wakes();
+        if throttle {
+            self.ask_for_handover(s, woken);
+        }
+        let session = &mut self.sessions[s as usize];
+        let again = session.parks > 0;
+        let hints = &mut self.mutex.hints;
+        let came_back = woken && hints.on_its_way;
+        hints.on_its_way &= !came_back;
+        session.watches = throttle && !hints.watched;
+        hints.watched |= throttle;
+        hints.throttled = throttle;
+        hints.again |= again;
+        session.seen = self.mutex.wakes;
+        let first = self.mutex.waiters == 0;
+        self.mutex.waiters += 1;
+        session.leaves = session.queues && !again && !first;
+        session.handed = again;
+        session.asked = picoseconds(limit);
+        session.timeout = if session.watches { session.asked.min(WATCH_EVERY) } else { session.asked };
+        let barrier = if first || came_back { self.costs.barrier } else { 0 };
+        if barrier > 0 { self.run_as(s, Doing::Announcing, barrier) } else { self.last_look(s) }
+    }
+
+    /// The look between the announcement and the sleep.
+    pub(super) fn last_look(&mut self, s: u32) {
+        let session = &mut self.sessions[s as usize];
+        let may_have_it = self.mutex.is_open(session.handed) && !session.leaves;
+        if may_have_it || self.mutex.wakes != session.seen {
+            return self.unparked(s, true);
+        }
+        session.doing = Doing::Parked;
+        let (again, timeout) = (session.parks > 0, session.timeout);
+        self.mutex.sleep(s, again);
+        let lasts = self.lasts(timeout);
+        self.timers.set(self.slot(s), self.now.saturating_add(lasts));
+        self.leave(s);
+    }
+
+    /// A park has ended, and the session has its processor.
+    pub(super) fn unparked(&mut self, s: u32, woken: bool) {
+        let session = &mut self.sessions[s as usize];
+        self.mutex.waiters -= 1;
+        if !woken {
+            // Whoever was on its way may be dead.
+            self.mutex.hints.on_its_way = false;
+        }
+        if !woken || session.watches {
+            self.mutex.hints.watched = false;
+        }
+        session.parks = session.parks.saturating_add(1);
+        session.woken = woken;
+        self.controller.queue_sleeps += 1;
+        self.tally.count(Counter::Parks);
+        if woken {
+            self.tally.count(Counter::Wakes);
+        }
+        self.split(s, if woken { What::Woken } else { What::TimedOut });
+        self.try_again(s);
+    }
+
+    /// Who was woken in vain, or waits for others than a holder, and has waited for longer than the interval, asks for its turn; with
+    /// `fairness = fifo` everybody.
+    fn ask_for_handover(&mut self, s: u32, woken: bool) {
+        let params = &self.workload.params;
+        let interval = params.get(P::HandoverInterval) * 1000 * NS;
+        let session = &self.sessions[s as usize];
+        let is_held = self.mutex.holder != super::processors::NONE;
+        let in_vain = woken || session.parks > 0 && !is_held;
+        let interval = match params.get(P::Fairness) {
+            1 if in_vain && self.now - session.started >= interval => interval,
+            0 | 1 => return,
+            _ => 0,
+        };
+        if self.now - self.mutex.handover_asked >= interval {
+            self.mutex.handover_asked = self.now;
+            self.mutex.hints.starving = true;
+        }
+    }
+
+    /// After a release that lets only who has been parked get the mutex.
+    pub(super) fn hand_over(&mut self, s: u32) {
+        if !self.wake_one(s) {
+            // Nobody was asleep: whoever comes may have it.
+            self.mutex.handover = false;
+        }
+    }
+
+    /// After a release: wakes one session, unless one is on its way or the scheme says otherwise.
+    pub(super) fn wake(&mut self, s: u32) {
+        let hints = self.mutex.hints;
+        if hints.throttled {
+            let seen = Seen {
+                params: &self.workload.params,
+                scheme: self.scheme,
+                gets: self.mutex.gets,
+                parked: self.mutex.waiters,
+                processors: self.processors(),
+            };
+            let now_ns = self.now_ns();
+            let release = self.sessions[s as usize].turn.release(now_ns, seen);
+            if release == Release::Stay || hints.on_its_way {
+                return;
+            }
+        }
+        self.wake_one(s);
+    }
+
+    /// Wakes the session that parked first. Whether there was one.
+    fn wake_one(&mut self, waker: u32) -> bool {
+        let woken = self.mutex.post();
+        self.mutex.hints.on_its_way = woken.is_some();
+        if let Some(woken) = woken {
+            self.awaken(woken, waker);
+        }
+        woken.is_some()
+    }
+
+    /// Runs the controller of `adaptive`; the session has just got the mutex.
+    pub(super) fn adapt(&mut self, s: u32) {
+        if !self.is_adaptive {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let controller = &mut self.controller;
+        let load = Load {
+            gets: self.mutex.gets - controller.last_gets,
+            misses: controller.misses - controller.last_misses,
+            queue_sleeps: controller.queue_sleeps - controller.last_queue_sleeps,
+            queued: u64::from(self.mutex.waiters),
+            elapsed_ns: now_ns - controller.last_ns,
+        };
+        let before: Adaption = controller.state;
+        let Some(after) = before.check(load, &self.workload.params) else { return };
+        controller.last_gets = self.mutex.gets;
+        controller.last_misses = controller.misses;
+        controller.last_queue_sleeps = controller.queue_sleeps;
+        controller.last_ns = now_ns;
+        controller.state = after;
+        if after.pthread_in_use != before.pthread_in_use {
+            self.tally.type_switches += 1;
+            self.mutex.wakes += 1;
+            while let Some(sleeper) = self.mutex.first() {
+                self.awaken(sleeper, s);
+            }
+        }
+    }
+}

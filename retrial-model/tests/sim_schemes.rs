@@ -1,0 +1,298 @@
+//! Every wait scheme of the library in the simulator: nobody stays behind, nothing is lost, and the steps are the published ones.
+
+use retrial::wait::NAMES;
+use retrial::{Counter, Event, P, Params, What};
+use retrial_model::Distribution;
+use retrial_model::sim::{Arrivals, Machine, Measure, Outcome, SimulationError, Sleeps, Workload, replicate, run};
+use std::time::Duration;
+
+fn deterministic(mean: f64) -> Distribution {
+    Distribution::deterministic(mean).unwrap()
+}
+
+fn exponential(mean: f64) -> Distribution {
+    Distribution::exponential(mean).unwrap()
+}
+
+fn scheme(name: &str) -> Params {
+    Params::default().with(P::Scheme, retrial::wait::named(name).unwrap() as u64)
+}
+
+/// Sections of 20 us and as much thinking, on four processors with the costs of a real machine.
+fn busy(params: Params, sessions: u32, duration: f64) -> Workload {
+    let arrivals = Arrivals::Closed { sessions, think: exponential(20e-6), on_processor: true };
+    let mut workload = Workload::new(arrivals, exponential(20e-6), duration);
+    workload.params = params;
+    workload.machine =
+        Machine { quantum_ns: 300_000, preempt_after_ns: Some(100_000), ..Machine::default().with_processors(4) };
+    workload
+}
+
+fn nothing_is_lost(case: &str, outcome: &Outcome) {
+    assert!(
+        outcome.gets.abs_diff(outcome.releases) <= 1,
+        "{case}: {} gets, {} releases",
+        outcome.gets,
+        outcome.releases
+    );
+    assert_eq!(outcome.gets_by_session.iter().sum::<u64>(), outcome.gets, "{case}");
+    let (used, there) = (outcome.processor_time.total(), f64::from(outcome.processors) * outcome.time);
+    assert!(used <= there * (1.0 + 1e-9), "{case}: {used} s of processor time within {there} s");
+    let count = |counter| outcome.figures.get(counter);
+    let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs].map(count);
+    assert_eq!(parts.iter().sum::<u64>(), count(Counter::WaitNs), "{case}");
+    let (busy, held) = (outcome.get(Measure::Utilization), outcome.processor_time.hold / outcome.time);
+    // A preempted holder holds on without running.
+    assert!(held <= busy + 1e-9 && busy <= 1.0 + 1e-9, "{case}: busy {busy}, holders running {held}");
+}
+
+#[test]
+fn no_session_stays_behind_whatever_the_scheme() {
+    for name in NAMES {
+        for (sessions, duration) in [(1, 0.01), (2, 0.1), (64, 0.5), (1000, 1.5)] {
+            let case = format!("{name}, {sessions} sessions");
+            // The spin of latch, 600 us, would have a thousand sessions wait for seconds on four processors.
+            let params = scheme(name).with(P::LatchSpinCount, 500);
+            let outcome = run(&busy(params, sessions, duration), 7).unwrap();
+            nothing_is_lost(&case, &outcome);
+            let least = outcome.gets_by_session.iter().min().unwrap();
+            println!(
+                "{case}: {} gets, at least {least}, longest wait {:.3} s, fairness {:.2}, {} events",
+                outcome.gets,
+                outcome.get(Measure::WaitMax),
+                outcome.get(Measure::Fairness),
+                outcome.events
+            );
+            assert!(*least > 0, "{case}: a session never got the mutex");
+        }
+    }
+}
+
+#[test]
+fn settings_of_orbit_and_of_races_lose_nothing() {
+    for fairness in 0..3 {
+        for lost_race in 0..2 {
+            let params = scheme("orbit").with(P::Fairness, fairness).with(P::OnLostRace, lost_race);
+            let case = format!("orbit, fairness {fairness}, on_lost_race {lost_race}");
+            let mut workload = busy(params, 50, 0.2);
+            nothing_is_lost(&case, &run(&workload, 3).unwrap());
+            workload.machine = Machine::ideal();
+            nothing_is_lost(&case, &run(&workload, 3).unwrap());
+        }
+    }
+}
+
+#[test]
+fn as_many_processors_as_there_are_work_while_sessions_are_ready() {
+    let mut workload = busy(scheme("10g"), 16, 0.2);
+    // They come within their first think time.
+    workload.warm_up = 0.01;
+    let outcome = run(&workload, 1).unwrap();
+    let (used, there) = (outcome.processor_time.total(), 4.0 * outcome.time);
+    assert!((used / there - 1.0).abs() < 1e-9, "16 sessions that never sleep use all of {there} s, not {used} s");
+}
+
+#[test]
+fn a_preempted_holder_keeps_the_mutex() {
+    // One processor, quanta of a tenth of a section: the mutex is held for longer than its holders run.
+    let arrivals = Arrivals::Closed { sessions: 4, think: deterministic(1e-3), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(1e-3), 1.0);
+    workload.params = scheme("10g").with(P::SpinCount, 100_000);
+    workload.machine = Machine { quantum_ns: 100_000, preempt_after_ns: None, ..Machine::default().with_processors(1) };
+    let outcome = run(&workload, 1).unwrap();
+    let running = outcome.processor_time.hold / outcome.time;
+    let held = outcome.get(Measure::Utilization);
+    assert!(held > 1.5 * running, "held {held} of the time, holders ran {running} of it");
+}
+
+#[test]
+fn wake_ups_that_preempt_cost_a_full_machine_its_throughput() {
+    // 400 sleepers of 1 ms wake up more often than two processors can have them spin.
+    let arrivals = Arrivals::Closed { sessions: 400, think: deterministic(300e-9), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(1e-6), 0.3);
+    workload.params = scheme("sleep");
+    let with = run(&workload, 1).unwrap().get(Measure::Throughput);
+    workload.machine.preempt_after_ns = None;
+    let without = run(&workload, 1).unwrap().get(Measure::Throughput);
+    assert!(without > 3.0 * with, "{without} gets/s without preemption, {with} with it");
+}
+
+#[test]
+fn a_session_that_thinks_elsewhere_uses_no_processor() {
+    let mut workload = busy(scheme("pthread"), 1, 0.1);
+    let Arrivals::Closed { on_processor, .. } = &mut workload.arrivals else { unreachable!() };
+    *on_processor = false;
+    let outcome = run(&workload, 1).unwrap();
+    assert!(outcome.processor_time.think == 0.0 && outcome.processor_time.hold > 0.0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for name in NAMES {
+        let mut workload = busy(scheme(name), 24, 0.05);
+        workload.traced = 24;
+        let first = run(&workload, 42).unwrap();
+        assert_eq!(first, run(&workload, 42).unwrap(), "{name}");
+        let other = run(&workload, 43).unwrap();
+        assert_ne!((&first.figures, &first.traces), (&other.figures, &other.traces), "{name}");
+    }
+}
+
+#[test]
+fn estimates_do_not_depend_on_the_number_of_threads() {
+    let workload = busy(scheme("ydb"), 8, 0.02);
+    let alone = replicate(&workload, 1..8, 1).unwrap();
+    assert_eq!(alone, replicate(&workload, 1..8, 3).unwrap());
+    assert!(alone.get(Measure::Throughput).deviation > 0.0);
+}
+
+/// The steps of a session that waits while another one holds for so many seconds.
+fn steps(params: Params, hold: f64) -> Vec<Event> {
+    let arrivals = Arrivals::Closed { sessions: 2, think: deterministic(1e-6), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(hold), hold);
+    workload.params = params;
+    workload.machine = Machine { yield_alone_ns: 25_000, ..Machine::ideal() };
+    workload.traced = 2;
+    let mut traces = run(&workload, 1).unwrap().traces;
+    let waits = traces.pop().unwrap();
+    assert!(traces.pop().unwrap().is_empty(), "the session that holds has not waited");
+    assert_eq!(waits[0].what, What::Began);
+    assert_eq!(waits[0].blocker.number(), 1);
+    waits
+}
+
+/// What happened, how often in a row, and what was asked for in ms.
+type Run = (What, u64, u64);
+
+/// The runs after the begin of the wait.
+fn runs(params: Params, hold: f64) -> Vec<Run> {
+    let runs = steps(params, hold);
+    runs[1..].iter().map(|run| (run.what, run.count, run.asked.as_millis() as u64)).collect()
+}
+
+#[test]
+fn the_published_steps_of_one_waiting_session_are_seen() {
+    use What::{Sleep, TimedOut, Yield};
+    let published: [(&str, Params, &[Run]); 8] = [
+        ("patch", scheme("patch6904068"), &[(Sleep, 0, 10)]),
+        ("0", scheme("yield"), &[(Yield, 99, 0), (Sleep, 1, 1), (Yield, 99, 0), (Sleep, 1, 1)]),
+        (
+            "0, every third sleeps 2 ms",
+            scheme("yield").with(P::YieldSleepTime, 2).with(P::YieldSleepFreq, 3),
+            &[(Yield, 2, 0), (Sleep, 1, 2), (Yield, 2, 0), (Sleep, 1, 2)],
+        ),
+        (
+            "0, mode sleep",
+            scheme("yield").with(P::YieldMode, 1),
+            &[(Sleep, 19, 1), (Yield, 1, 0), (Sleep, 19, 1), (Yield, 1, 0)],
+        ),
+        ("1", scheme("sleep"), &[(Yield, 1, 0), (Sleep, 0, 1)]),
+        ("2", scheme("backoff"), &[(Yield, 2, 0), (Sleep, 0, 10)]),
+        (
+            "2, at most 300 ms",
+            scheme("backoff").with(P::WaitTime, 30),
+            &[(Yield, 2, 0), (Sleep, 2, 10), (Sleep, 2, 30), (Sleep, 2, 70), (Sleep, 2, 150), (Sleep, 0, 300)],
+        ),
+        ("ydb", scheme("ydb"), &[(Yield, 128, 0), (TimedOut, 0, 100)]),
+    ];
+    for (name, params, expected) in published {
+        let found = runs(params, 4.9);
+        for (i, (what, count, asked)) in expected.iter().enumerate() {
+            let run = found[i];
+            // A count of 0: until the end.
+            let until_end = *count == 0 && i + 1 == found.len();
+            assert!(until_end || run.1 == *count, "scheme {name}: run {i} is {run:?}, expected {count}");
+            assert_eq!((run.0, run.2), (*what, *asked), "scheme {name}: run {i}");
+        }
+    }
+}
+
+#[test]
+fn a_scheme_without_sleeps_yields_to_the_end() {
+    let found = runs(scheme("10g"), 1.0);
+    let spin_and_yield_ns = 255 + 25_000;
+    assert_eq!(found, [(What::Yield, 1_000_000_000 / spin_and_yield_ns, 0)]);
+}
+
+#[test]
+fn what_was_asked_and_what_it_took_are_both_recorded() {
+    let arrivals = Arrivals::Closed { sessions: 2, think: deterministic(1e-6), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(1.0), 1.0);
+    workload.params = scheme("patch6904068");
+    workload.traced = 2;
+    let sleeps = run(&workload, 1).unwrap().traces[1][1];
+    let late = Machine::default().sleep_ns[3] - 10_000_000;
+    assert_eq!(sleeps.asked, Duration::from_millis(10));
+    assert_eq!(sleeps.actual, Duration::from_nanos((10_000_000 + late) * sleeps.count));
+}
+
+#[test]
+fn jitter_changes_the_published_sleeps_only_when_it_is_set() {
+    let jittered = steps(scheme("patch6904068").with(P::SleepJitter, 2000), 1.0);
+    let asked: Vec<u128> = jittered[1..].iter().map(|run| run.asked.as_micros()).collect();
+    assert!(asked.len() > 50 && asked.iter().all(|us| (8_000..12_000).contains(us)), "{asked:?}");
+    assert_eq!(steps(scheme("patch6904068"), 1.0).len(), 2);
+}
+
+#[test]
+fn adaptive_goes_to_pthread_under_load_and_back() {
+    // It yields so long by default that the queue, which the controller looks at, stays empty.
+    let params = scheme("adaptive").with(P::SoftSpinCount, 0).with(P::CheckEvery, 64).with(P::YdbThreshold, 100);
+    let params = params.with(P::PthreadThreshold, 10);
+    let outcome = run(&busy(params, 200, 2.0), 5).unwrap();
+    assert!(outcome.pthread_in_use && outcome.type_switches == 1, "{} switches", outcome.type_switches);
+    let idle = params.with(P::YdbThreshold, 0).with(P::PthreadThreshold, 64).with(P::Streak, 1);
+    let outcome = run(&busy(idle, 8, 2.0), 5).unwrap();
+    assert!(outcome.type_switches > 1, "{} switches", outcome.type_switches);
+}
+
+#[test]
+fn what_has_no_steady_state_is_an_error() {
+    let mut workload = Workload::new(Arrivals::Open { rate: 1100.0 }, exponential(1e-3), 1e5);
+    assert!(matches!(run(&workload, 1), Err(SimulationError::Utilization { utilization }) if utilization > 1.0));
+    // Sleeps of equal length synchronise: the orbit grows without bound although the mutex has time to spare.
+    workload.arrivals = Arrivals::Open { rate: 850.0 };
+    workload.params = scheme("patch6904068").with(P::SpinCount, 0).with(P::FirstSpare, 100);
+    workload.machine = Machine { poll_ns: 1_000_000, ..Machine::ideal().with_processors(1) };
+    workload.params = workload.params.with(P::SpinCount, 5);
+    workload.sessions_max = 500;
+    let Err(error) = run(&workload, 1) else { panic!("it has no steady state") };
+    assert!(matches!(error, SimulationError::Population { sessions: 501, limit: 500, .. }), "{error}");
+    workload.events_max = 100;
+    assert!(matches!(run(&workload, 1), Err(SimulationError::Events { events: 100, .. })));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    let good = busy(scheme("orbit"), 2, 0.01);
+    let refused = |change: fn(&mut Workload)| {
+        let mut workload = good.clone();
+        change(&mut workload);
+        match run(&workload, 1) {
+            Err(SimulationError::Parameter { name, .. }) => name,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(|w| w.duration = f64::NAN), "duration");
+    assert_eq!(refused(|w| w.duration = 0.0), "duration");
+    assert_eq!(refused(|w| w.warm_up = -1.0), "warm_up");
+    assert_eq!(refused(|w| w.machine.poll_ns = 0), "poll_ns");
+    assert_eq!(refused(|w| w.machine.yield_alone_ns = 0), "yield_alone_ns");
+    assert_eq!(refused(|w| w.machine.processors = Some(0)), "processors");
+    assert_eq!(refused(|w| w.machine.preempt_after_ns = Some(1 << 40)), "preempt_after_ns");
+    assert_eq!(refused(|w| w.arrivals = Arrivals::Open { rate: f64::INFINITY }), "rate");
+    assert_eq!(
+        refused(|w| w.arrivals = Arrivals::Closed { sessions: 0, think: exponential(1.0), on_processor: true }),
+        "sessions"
+    );
+    assert!(matches!(replicate(&good, 1..2, 1), Err(SimulationError::Parameter { name: "seeds", .. })));
+}
+
+#[test]
+fn exponential_sleeps_have_the_asked_mean() {
+    let mut workload = busy(scheme("patch6904068").with(P::SpinCount, 0), 40, 20.0);
+    workload.sleeps = Sleeps::Exponential;
+    let figures = run(&workload, 1).unwrap().figures;
+    let mean_ns = (figures.get(Counter::SleptNs) + figures.get(Counter::OverNs)) / figures.get(Counter::Sleeps);
+    assert!((9_800_000..10_300_000).contains(&mean_ns), "{mean_ns}");
+}
