@@ -290,8 +290,9 @@ fn is_root() -> bool {
 fn as_nobody(directory: &Directory, arguments: &[&str]) -> Command {
     let copy = directory.file("retrial");
     if !Path::new(&copy).exists() {
-        fs::copy(kit::RETRIAL, &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: a child that another test makes meanwhile would have the file open for writing, and nobody could run it.
+        let copied = Command::new("install").args(["-m", "755", kit::RETRIAL, &copy]).status().unwrap();
+        assert!(copied.success());
     }
     let mut command = Command::new(copy);
     command.args(arguments).current_dir("/").uid(65_534).gid(65_534);
