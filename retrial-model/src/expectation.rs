@@ -71,6 +71,15 @@ impl Distribution {
         found.retain(|(x, weight)| weight * (1.0 + x / self.mean()) > NOTHING);
         found
     }
+
+    /// Where the density jumps or single values have a probability; in seconds.
+    pub(crate) fn kinks(&self) -> Vec<f64> {
+        match &self.form {
+            Form::Bins(bins) => bins.iter().flat_map(|bin| [bin.low, bin.high]).collect(),
+            Form::Pareto { minimum, .. } => vec![*minimum],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Halves down from `top`, for what changes quickly near 0.

@@ -17,6 +17,7 @@
 //! | T_r | [`Distribution::remaining`] | what is left at the limit, 0 for spins that did not fail |
 //! | T | `sleep` | mean sleep |
 //! | M, κ, ω | `misses`, `sleep_ratio`, `sleep_rate` | busy attempts per get, sleeps per fresh miss, sleeps per second |
+//! | ℓ | `leftover` | spinners left after an acquisition, where losers spin on |
 //! | W, W_s, W_orb, W_o | `wait`, `spinning`, `sleeping`, `registered` | mean wait, its parts |
 //! | N, Z | `sessions`, `think` | closed system |
 //!
@@ -35,6 +36,7 @@ pub mod distribution;
 mod error;
 mod expectation;
 pub mod function;
+pub mod leftover;
 mod quadrature;
 pub mod quantity;
 mod residual;
@@ -44,6 +46,7 @@ pub mod sim;
 pub mod special;
 pub mod spin;
 pub mod statistics;
+pub mod tagged;
 pub mod tuning;
 pub mod wait;
 

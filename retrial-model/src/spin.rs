@@ -1,7 +1,7 @@
 //! Spins against others: form factors, k at a rate of attempts, k of an open system (MODEL.md, Concurrency).
 
 use crate::distribution::Distribution;
-use crate::error::{ModelError, from_zero, positive, steady};
+use crate::error::{ModelError, allowed, from_zero, positive, share, steady};
 use crate::root::root;
 use crate::special::{form_factor, form_factor_paper, ramp};
 
@@ -92,4 +92,35 @@ pub fn open(holding: &Distribution, limit: f64, rate: f64) -> Result<Attempts, M
         sleep_ratio: inefficiency / (1.0 - inefficiency * utilization),
         unattended: attempt_rate * idle / rate,
     })
+}
+
+/// Spins of one miss at a multiple of a spin limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaled {
+    /// k₀ at the multiple.
+    pub inefficiency: f64,
+    /// What Γ grows by; seconds.
+    pub more_time: f64,
+    /// τ of the tail; seconds.
+    pub tail: f64,
+}
+
+/// The scaling rule: `k₀(n∆) = C (k₀/C)ⁿ` and `Γ(n∆) - Γ(∆) = τ(k₀ - k₀(n∆))`, where the tail of X is exponential from ∆ on.
+///
+/// With `k₀ = C e^(-∆/τ)` measured at `limit` (seconds); C = 1 for an exponential time: a double limit squares k₀. Nobody competes:
+/// under competition k does not fall below its [`floor`].
+///
+/// # Errors
+/// A limit or k₀ that is not positive, C not above k₀, a factor below 1.
+pub fn scaled(inefficiency: f64, limit: f64, factor: f64, constant: f64) -> Result<Scaled, ModelError> {
+    positive("limit", limit)?;
+    positive("k0", inefficiency)?;
+    share("k0", inefficiency)?;
+    allowed("constant", constant, "a number above k0", constant > inefficiency)?;
+    allowed("factor", factor, "a number from 1", factor >= 1.0)?;
+    let falls = (constant / inefficiency).ln();
+    let tail = limit / falls;
+    let lost = -(falls * (1.0 - factor)).exp_m1();
+    let scaled = inefficiency * (falls * (1.0 - factor)).exp();
+    Ok(Scaled { inefficiency: scaled, more_time: tail * inefficiency * lost, tail })
 }

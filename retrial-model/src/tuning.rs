@@ -182,6 +182,51 @@ pub fn shared(
     })
 }
 
+/// What a mutex with copies of unequal shares does, all copies together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unequal {
+    /// ρ of the busiest copy.
+    pub utilization: f64,
+    /// Sleeps per second of all copies.
+    pub sleep_rate: f64,
+    /// Mean wait of a get in seconds.
+    pub wait: f64,
+    /// Mean number of waiting sessions of all copies.
+    pub waiting: f64,
+    /// 1/Σ w²: as many equal copies would do the same at low load.
+    pub copies: f64,
+}
+
+/// The open system with copies that take the `shares` of the requests (scaled to a sum of 1): `Σ λ w W(ρ w)`.
+///
+/// # Errors
+/// No steady state of a copy, an infinite S_r, no positive share, a parameter out of range.
+pub fn unequal(
+    holding: &Distribution,
+    limit: f64,
+    rate: f64,
+    sleep: f64,
+    shares: &[f64],
+) -> Result<Unequal, ModelError> {
+    positive("rate", rate)?;
+    shares.iter().try_for_each(|share| from_zero("share", *share))?;
+    let sum: f64 = shares.iter().sum();
+    positive("sum of the shares", sum)?;
+    let mut all = Unequal { utilization: 0.0, sleep_rate: 0.0, wait: 0.0, waiting: 0.0, copies: 0.0 };
+    let mut squares = 0.0;
+    for share in shares.iter().map(|share| share / sum).filter(|share| *share > 0.0) {
+        let orbit = Orbit::new(holding, limit, rate * share, sleep)?;
+        let waits = orbit.waits()?;
+        all.utilization = all.utilization.max(orbit.utilization);
+        all.sleep_rate += rate * share * waits.sleeps;
+        all.wait += share * waits.wait;
+        squares += share * share;
+    }
+    all.waiting = rate * all.wait;
+    all.copies = 1.0 / squares;
+    Ok(all)
+}
+
 /// The number of copies with the least cost `λW + c m`, with the k that each number of copies has.
 ///
 /// `copy_cost` in waiting sessions per copy.

@@ -4,9 +4,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use retrial_model::chain;
 use retrial_model::closed::{self, Branch, Population};
+use retrial_model::scheme::Prefix;
 use retrial_model::tuning;
 use retrial_model::wait::Orbit;
-use retrial_model::{CallError, Distribution, Function, ModelError, functions, spin, statistics};
+use retrial_model::{CallError, Distribution, Function, ModelError, functions, leftover, spin, statistics, tagged};
 use serde_json::{Map, Value, json};
 
 const FAMILIES: [&str; 15] = [
@@ -82,6 +83,69 @@ fn k_falls_from_one_to_its_floor_and_without_competition_to_k0() {
         let limit = before * (1.0 + 1e-13);
         assert!(floor <= limit && (dist.residual_mean().is_none() || before < floor * 1.001 + 1e-9), "{place}");
     }
+}
+
+#[test]
+fn losers_that_spin_on_fail_less_than_those_that_sleep_and_more_than_one_alone() {
+    for dist in families() {
+        let (mean, place) = (dist.mean(), format!("{:?}", dist.family()));
+        for (limit, utilization) in [(0.3, 0.1), (1.6, 0.8)] {
+            let (limit, rate) = (limit * mean, utilization / mean);
+            let found = leftover::open(&dist, limit, rate).unwrap();
+            let sleeping = spin::open(&dist, limit, rate).unwrap().inefficiency;
+            let (k, alone) = (found.inefficiency, dist.inefficiency(limit));
+            assert!(alone < k && k < sleeping * (1.0 + 1e-6), "{place} {limit:e}: {alone} {k} {sleeping}");
+            assert!(found.spin_time > dist.spin_time(limit) * 0.999 && found.leftover > 0.0, "{place}: {found:?}");
+            // Little's law of attempts.
+            close(found.attempt_rate, rate / (1.0 - k * utilization), 1e-9, &place);
+        }
+        // With few requests both say the same.
+        let few = leftover::open(&dist, 0.8 * mean, 1e-4 / mean).unwrap();
+        let linear = leftover::linear(&dist, 0.8 * mean, few.attempt_rate).unwrap();
+        assert!((few.inefficiency - linear).abs() < 1e-7, "{place}: {few:?} {linear}");
+    }
+    // A time that is always the same and longer than the limit: a loser has no second release.
+    let dist: Distribution = "deterministic:mean=1us".parse().unwrap();
+    let (on, off) = (leftover::open(&dist, 0.8e-6, 5e5).unwrap(), spin::open(&dist, 0.8e-6, 5e5).unwrap());
+    close(on.inefficiency, off.inefficiency, 1e-8, "deterministic");
+    // Where it fails it says so.
+    let dist: Distribution = "erlang:stages=4,mean=1us".parse().unwrap();
+    assert!(matches!(leftover::open(&dist, 5e-6, 1e5), Err(ModelError::Domain { name: "limit", .. })));
+}
+
+#[test]
+fn yields_under_competition_are_between_none_and_those_at_low_load() {
+    for dist in families().filter(|dist| dist.residual_mean().is_some()) {
+        let (mean, place) = (dist.mean(), format!("{:?}", dist.family()));
+        let with = |limit: f64, utilization: f64, yields: f64| {
+            tagged::open(&dist, limit * mean, utilization / mean, 1e4 * mean, yields, 0.5 * mean).unwrap()
+        };
+        // Without yields it is the open system; alone it is the low-load form. Both up to the cells of ages.
+        let (none, open) = (with(0.8, 0.5, 0.0), spin::open(&dist, 0.8 * mean, 0.5 / mean).unwrap());
+        close(none.prefix.all_fail, open.inefficiency, 0.03, &place);
+        assert_eq!((none.yields, none.idle), (0.0, 0.0));
+        let few = with(0.8, 1e-6, 1.0);
+        let alone = Prefix::new(&dist, 0.8 * mean, 1e-6 / mean, 1e4 * mean, 1.0, 0.5 * mean).unwrap();
+        assert!((few.prefix.all_fail - alone.all_fail).abs() < 0.03, "{place}: {few:?} {alone:?}");
+        // Competition costs, a yield spares sleeps.
+        let (one, two) = (with(0.8, 0.5, 1.0), with(0.8, 0.5, 2.0));
+        assert!(one.prefix.all_fail > alone.all_fail && one.prefix.all_fail < none.prefix.all_fail, "{place}");
+        assert!(two.wait().unwrap() < one.wait().unwrap() && one.wait().unwrap() < none.wait().unwrap(), "{place}");
+        assert!(one.idle < 0.5 * mean && one.prefix.duration < 2.1 * mean, "{place}: {one:?}");
+    }
+}
+
+#[test]
+fn unequal_copies_cost_more_than_equal_ones_and_as_much_when_they_are_equal() {
+    let dist: Distribution = "erlang:stages=4,mean=1us".parse().unwrap();
+    let equal = tuning::shared(&dist, 2e-6, 1e6, 1e-3, 4.0, 0.0).unwrap();
+    let shares = |shares: &[f64]| tuning::unequal(&dist, 2e-6, 1e6, 1e-3, shares);
+    let same = shares(&[3.0; 4]).unwrap();
+    close(same.waiting, equal.waiting, 1e-12, "equal");
+    close(same.sleep_rate, equal.sleep_rate, 1e-12, "equal");
+    close(same.copies, 4.0, 1e-12, "equal");
+    assert!(shares(&[4.0, 3.0, 3.0, 2.0]).unwrap().waiting > equal.waiting);
+    assert!(matches!(shares(&[1.0, 0.0]), Err(ModelError::NoSteadyState { .. })));
 }
 
 #[test]

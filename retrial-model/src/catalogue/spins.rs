@@ -3,8 +3,10 @@
 use super::{ATTEMPTS, DIST, GAMMA, K, LIMIT, RATE, Results, UTILIZATION, field, optional, required};
 use crate::error::from_zero;
 use crate::function::{Function, Inputs, Unit};
+use crate::leftover::{self, SpinningOn};
 use crate::special;
 use crate::spin::{self, Attempts};
+use crate::statistics;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     Function {
@@ -40,6 +42,29 @@ pub(super) static FUNCTIONS: &[Function] = &[
             field("minimum_squared", "s²", "E min(X,∆)²"),
         ],
         run: residual,
+    },
+    Function {
+        name: "spin-scaling",
+        summary: "k₀ at a multiple of a spin limit at which it is known",
+        formula: "k₀(n∆) = C (k₀/C)ⁿ, Γ(n∆) - Γ(∆) = τ(k₀ - k₀(n∆)), τ = ∆/ln(C/k₀)",
+        domain: "holding times with an exponential tail from ∆ on, C = 1 if they are exponential; nobody competes",
+        source: "paper, scaling rule; its one C in Q and in k is two, which differ by τ/S",
+        parameters: &[
+            required("k0", Unit::Number, "failed spins by misses at ∆, without competition"),
+            LIMIT,
+            optional("factor", Unit::Number, "2", "n, from 1"),
+            optional("constant", Unit::Number, "1", "C: k₀ = C e^(-∆/τ)"),
+        ],
+        results: &[
+            field("k0", "1", "at n∆"),
+            field("more_time", "s", "what the mean time of a spin grows by"),
+            field("tail", "s", "τ"),
+        ],
+        run: |i| {
+            let (k, limit) = (i.number("k0"), i.number("limit"));
+            let scaled = spin::scaled(k, limit, i.number("factor"), i.number("constant"))?;
+            Ok([scaled.inefficiency, scaled.more_time, scaled.tail].map(Some).into())
+        },
     },
     Function {
         name: "transform",
@@ -119,6 +144,36 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         run: spin_open,
     },
+    Function {
+        name: "spin-on-linear",
+        summary: "k when losers of a release spin on, to the first order in the rate of attempts",
+        formula: "k = k₀ + Λ/2S E[Y ∫ Q from ∆ - Y to ∆], Y = min(X,∆)",
+        domain: "within 1 % where k₀ dominates (ρ up to 0.1, ∆ up to S); of no use where k₀ goes to 0",
+        source: "MODEL.md, Spins against others",
+        parameters: &[DIST, LIMIT, ATTEMPTS],
+        results: &[K],
+        run: |i| {
+            let (limit, attempt_rate) = (i.number("limit"), i.number("attempt_rate"));
+            Ok(vec![Some(leftover::linear(i.distribution("dist"), limit, attempt_rate)?)])
+        },
+    },
+    Function {
+        name: "spin-on-open",
+        summary: "k, Γ and the rate of attempts of an open system whose losers spin on",
+        formula: "mean field: Poisson(ℓ s(x) + Λ min(x,∆)) competitors at a release after x; Λ = λ/(1 - kρ)",
+        domain: "ρ below 1, long sleeps: k off by 1.4 % (Γ 0.5 %) for ∆ up to S, 4.6 % (2.2 %) up to 2 S, 8 % (4.7 %) up to 5 S; for times more regular than exponential ∆ up to 2 S only",
+        source: "MODEL.md, Spins against others",
+        parameters: &[DIST, LIMIT, RATE],
+        results: &[
+            field("utilization", "1", "ρ = λS"),
+            K,
+            field("sleep_ratio", "1", "sleeps by fresh misses, κ"),
+            field("attempt_rate", "1/s", "Λ"),
+            GAMMA,
+            field("leftover", "1", "mean number of spinners left after an acquisition, ℓ"),
+        ],
+        run: spin_on_open,
+    },
 ];
 
 fn holding(i: &Inputs) -> Results {
@@ -167,4 +222,12 @@ fn spin_open(i: &Inputs) -> Results {
     let Attempts { attempt_rate, inefficiency, sleep_ratio, unattended } = spin::open(dist, limit, rate)?;
     let values = [rate * dist.mean(), inefficiency, sleep_ratio, attempt_rate, unattended, dist.spin_time(limit)];
     Ok(values.map(Some).into())
+}
+
+fn spin_on_open(i: &Inputs) -> Results {
+    let (dist, limit, rate) = (i.distribution("dist"), i.number("limit"), i.number("rate"));
+    let SpinningOn { attempt_rate, inefficiency, spin_time, leftover } = leftover::open(dist, limit, rate)?;
+    let utilization = rate * dist.mean();
+    let sleep_ratio = statistics::sleep_ratio(inefficiency, utilization)?;
+    Ok([utilization, inefficiency, sleep_ratio, attempt_rate, spin_time, leftover].map(Some).into())
 }

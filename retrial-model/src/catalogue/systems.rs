@@ -110,6 +110,19 @@ pub(super) static FUNCTIONS: &[Function] = &[
         },
     },
     Function {
+        name: "closed-spin-preempted",
+        summary: "the same without yields, in turns on too few processors: a preempted holder keeps everybody waiting",
+        formula: "X = X_C/(1 + U_C (N - C)/C), X_C that of C sessions",
+        domain: "E X² finite, X S simulated 0.50 for 0.64 at N/C = 1.5, 0.33 for 0.33 at 3",
+        source: "MODEL.md, Closed systems",
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, TURNS],
+        results: CLOSED,
+        run: |i| {
+            let (limit, processors) = (i.number("limit"), i.number("processors"));
+            plain(closed::preempted(i.distribution("dist"), limit, population(i), processors)?)
+        },
+    },
+    Function {
         name: "closed-sleep",
         summary: "many sessions that sleep after every failed spin",
         formula: "N = X(Z + S) + ΛU(Γ + kT), X = 1/(S + φ/Λ), U = XS",

@@ -3,8 +3,10 @@
 use super::{DIST, GAMMA, INEFFICIENCY, K, LIMIT, RATE, Results, SLEEP, UTILIZATION, WAIT, field, optional, required};
 use crate::error::{ModelError, from_zero, positive};
 use crate::function::{Field, Function, Inputs, Parameter, Unit};
+use crate::quantity;
 use crate::scheme::{self, Prefix};
-use crate::tuning::{self, Copies, Optimum, Shared};
+use crate::tagged;
+use crate::tuning::{self, Copies, Optimum, Shared, Unequal};
 
 const YIELDS: Parameter = optional("yields", Unit::Number, "0", "yields before the first sleep, c");
 const ALL_FAIL: Parameter =
@@ -49,6 +51,33 @@ pub(super) static FUNCTIONS: &[Function] = &[
             GAMMA,
         ],
         run: prefix,
+    },
+    Function {
+        name: "scheme-open",
+        summary: "wait with yields before the first sleep, under competition",
+        formula: "as scheme-at, with k_c and Γ_c of a tagged session: age of the holding time, rivals that lost with it; Λ = λ(1 + failed spins)",
+        domain: "exponential sleeps much longer than S, losers of a release yield or sleep: W up to 18 % off with one yield, 44 % with two (most within 20 %)",
+        source: "MODEL.md, Schemes",
+        parameters: &[
+            DIST,
+            LIMIT,
+            RATE,
+            SLEEP,
+            YIELDS,
+            optional("yield_time", Unit::Seconds, "0.7us", "duration of a yield, y"),
+        ],
+        results: &[
+            WAIT,
+            field("sleeps", "1", "sleeps per get"),
+            field("yields", "1", "yields per get"),
+            field("k_first", "1", "probability that all spins up to the first sleep fail, k_c"),
+            field("time_first", "s", "mean duration of the spins up to the first sleep, Γ_c"),
+            field("idle", "s", "part of it, in yields, while the mutex is free"),
+            K,
+            GAMMA,
+            field("attempt_rate", "1/s", "Λ"),
+        ],
+        run: yielding,
     },
     Function {
         name: "scheme-at",
@@ -197,6 +226,28 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         run: shared,
     },
+    Function {
+        name: "copies-unequal",
+        summary: "a mutex with copies that take unequal shares of the requests",
+        formula: "Σ λ w W(ρ w) with the k of each copy; 1/Σ w² equal copies would do the same at low load",
+        domain: "as wait, for each copy; n sessions that are assigned at random to m copies: E Σ w² = 1/m + (1 - 1/m)/n",
+        source: "MODEL.md, Hot copies",
+        parameters: &[
+            DIST,
+            LIMIT,
+            RATE,
+            SLEEP,
+            required("shares", Unit::Text, "of the copies, as 3/2/1; scaled to a sum of 1"),
+        ],
+        results: &[
+            field("utilization", "1", "of the busiest copy"),
+            field("sleep_rate", "1/s", "sleeps of all copies, ω"),
+            WAIT,
+            field("waiting", "1", "mean number of waiting sessions of all copies"),
+            field("copies", "1", "equal copies that would do the same at low load"),
+        ],
+        run: unequal,
+    },
 ];
 
 const UTILIZATION_OF_ONE: Parameter =
@@ -208,6 +259,16 @@ fn prefix(i: &Inputs) -> Results {
     let prefix = Prefix::new(i.distribution("dist"), limit, rate, sleep, yields, yield_time)?;
     let values = [prefix.wait()?, prefix.sleeps(), prefix.all_fail, prefix.inefficiency, prefix.spin_time];
     Ok(values.map(Some).into())
+}
+
+fn yielding(i: &Inputs) -> Results {
+    let (limit, rate, sleep) = (i.number("limit"), i.number("rate"), i.number("sleep"));
+    let (yields, yield_time) = (i.number("yields"), i.number("yield_time"));
+    let found = tagged::open(i.distribution("dist"), limit, rate, sleep, yields, yield_time)?;
+    let Prefix { all_fail, duration, inefficiency, spin_time, .. } = found.prefix;
+    let (wait, sleeps) = (found.wait()?, found.prefix.sleeps());
+    let spins = [all_fail, duration, found.idle, inefficiency, spin_time, found.attempt_rate];
+    Ok([wait, sleeps, found.yields].into_iter().chain(spins).map(Some).collect())
 }
 
 fn prefix_at(i: &Inputs) -> Results {
@@ -249,4 +310,13 @@ fn shared(i: &Inputs) -> Results {
     let shared: Result<Shared, ModelError> = tuning::shared(i.distribution("dist"), limit, rate, sleep, copies, all);
     let Shared { utilization, inefficiency, sleep_rate, wait, waiting } = shared?;
     Ok([utilization, inefficiency, sleep_rate, wait, waiting].map(Some).into())
+}
+
+fn unequal(i: &Inputs) -> Results {
+    let (limit, rate, sleep) = (i.number("limit"), i.number("rate"), i.number("sleep"));
+    let shares = i.text("shares").split('/').map(quantity::number).collect::<Result<Vec<f64>, _>>();
+    let shares = shares.map_err(|message| ModelError::Workload { message })?;
+    let unequal: Unequal = tuning::unequal(i.distribution("dist"), limit, rate, sleep, &shares)?;
+    let Unequal { utilization, sleep_rate, wait, waiting, copies } = unequal;
+    Ok([utilization, sleep_rate, wait, waiting, copies].map(Some).into())
 }
