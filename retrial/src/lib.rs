@@ -55,7 +55,7 @@ pub mod sys;
 mod tables;
 mod text;
 mod trace;
-mod turn;
+pub mod turn;
 pub mod wait;
 mod waiter;
 mod word;

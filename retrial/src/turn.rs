@@ -1,6 +1,6 @@
 //! A session's turn: how long it may keep coming back to a mutex that others are parked on, and whom its releases wake meanwhile.
 //!
-//! Known to the session alone. Under schemes that throttle wake-ups a release asks here first; now and then it
+//! Known to the session alone; the clock is the caller's, the real one or a simulator's. Under schemes that throttle wake-ups a release asks here first; now and then it
 //! looks at the clock and has the scheme decide. What the next get is to know is put in its way: the value that the exchange of the
 //! fast path expects is not 0 then, so that the exchange fails by itself and the slow path looks why.
 //!
@@ -8,7 +8,6 @@
 //! Y. Patel and others, *Avoiding Scheduler Subversion using Scheduler-Cooperative Locks* (`EuroSys` 2020).
 
 use crate::params::{P, Params};
-use crate::sys;
 use crate::wait::{Release, Usage};
 use std::cell::Cell;
 
@@ -20,7 +19,7 @@ const LOOK_EVERY: u64 = 64;
 
 /// What the next get of the mutex is to know, as a word that no mutex has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hurdle {
+pub enum Hurdle {
     /// Its turn is over: it queues.
     Over,
     /// It is to say when it began, so that the holding time can be known.
@@ -28,8 +27,8 @@ pub(crate) enum Hurdle {
 }
 
 /// See the module. The mutex is known by its address alone, which is not followed.
-#[derive(Debug, Default)]
-pub(crate) struct Turn {
+#[derive(Clone, Debug, Default)]
+pub struct Turn {
     mutex: Cell<u64>,
     /// What the exchange of the next get expects: 0, or the complement of a [`Hurdle`]'s position.
     expected: Cell<u64>,
@@ -56,12 +55,14 @@ const AWAY_NS: u64 = 100_000;
 impl Turn {
     /// What the exchange of a get expects.
     #[inline]
-    pub(crate) fn expected(&self) -> u64 {
+    #[must_use]
+    pub fn expected(&self) -> u64 {
         self.expected.get()
     }
 
     /// What was put in the way of the get of this mutex; it is out of the way then.
-    pub(crate) fn take(&self, mutex: u64) -> Option<Hurdle> {
+    #[must_use]
+    pub fn take(&self, mutex: u64) -> Option<Hurdle> {
         let hurdle = match !self.expected.replace(0) {
             0 => Hurdle::Over,
             1 => Hurdle::Timed,
@@ -75,12 +76,12 @@ impl Turn {
     }
 
     /// The hold that begins is timed.
-    pub(crate) fn time(&self) {
-        self.got_ns.set(sys::now_ns());
+    pub fn time(&self, now_ns: u64) {
+        self.got_ns.set(now_ns);
     }
 
     /// A session that was parked has got the mutex.
-    pub(crate) fn begin(&self, mutex: u64, gets: u64, now_ns: u64) {
+    pub fn begin(&self, mutex: u64, gets: u64, now_ns: u64) {
         if self.mutex.replace(mutex) != mutex {
             self.gap.set(0);
             self.hold.set(0);
@@ -95,28 +96,36 @@ impl Turn {
     }
 
     /// Mean time that the session holds a mutex, in ns; 0 when that is not known.
-    pub(crate) fn hold_ns(&self, mutex: u64) -> u64 {
+    #[must_use]
+    pub fn hold_ns(&self, mutex: u64) -> u64 {
         if self.mutex.get() == mutex { self.hold.get() / 8 } else { 0 }
     }
 
-    /// What a release does about those who are parked. `gets` and `parked` are the mutex's.
+    /// What a release does about those who are parked. `gets` and `parked` are the mutex's; `clock` gives the time in ns and `params`
+    /// the parameters and the number of processors, both asked now and then.
     #[inline]
-    pub(crate) fn release(&self, mutex: u64, gets: u64, parked: u32, params: impl Fn() -> (Params, u32)) -> Release {
+    pub fn release(
+        &self,
+        mutex: u64,
+        gets: u64,
+        parked: u32,
+        clock: impl Fn() -> u64,
+        params: impl Fn() -> (Params, u32),
+    ) -> Release {
         let got_ns = self.got_ns.replace(0);
         if got_ns != 0 {
-            mean(&self.hold, sys::now_ns().saturating_sub(got_ns));
+            mean(&self.hold, clock().saturating_sub(got_ns));
         }
         let releases = self.releases.get() + 1;
         self.releases.set(releases);
         if releases < self.due.get() && self.mutex.get() == mutex {
             return if self.stays.get() { Release::Stay } else { Release::Wake };
         }
-        self.look(mutex, gets, parked, params)
+        self.look(mutex, gets, parked, clock(), params)
     }
 
     #[cold]
-    fn look(&self, mutex: u64, gets: u64, parked: u32, params: impl Fn() -> (Params, u32)) -> Release {
-        let now = sys::now_ns();
+    fn look(&self, mutex: u64, gets: u64, parked: u32, now: u64, params: impl Fn() -> (Params, u32)) -> Release {
         if self.mutex.get() != mutex {
             self.begin(mutex, gets, now);
             return Release::Wake;

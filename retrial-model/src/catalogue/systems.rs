@@ -13,36 +13,34 @@ const YIELD: Parameter = optional("yield_time", Unit::Seconds, "0.7us", "duratio
 const WAKE: Parameter = required("wake", Unit::Seconds, "from the release to the run of a parked session, L_w");
 const PROCESSORS: Parameter = optional("processors", Unit::Number, "", "processors, C; one for each session if absent");
 
-const CLOSED: &[Field] = &[
-    field("throughput", "1/s", "gets, X"),
-    field("utilization", "1", "share of time that the mutex is held"),
-    WAIT,
-    field("misses", "1", "share of gets that find the mutex busy"),
-    field("sleeps", "1", "sleeps or parks per get"),
-    field("yields", "1", "yields per get"),
-    field("runnable", "1", "mean number of sessions that run or want to"),
-];
+const THROUGHPUT: Field = field("throughput", "1/s", "gets, X");
+const HELD: Field = field("utilization", "1", "share of time that the mutex is held");
+const MISSES: Field = field("misses", "1", "share of gets that find the mutex busy");
+const SLEEPS: Field = field("sleeps", "1", "sleeps or parks per get");
+const YIELDS: Field = field("yields", "1", "yields per get");
+const RUNNABLE: Field = field("runnable", "1", "mean number of sessions that run or want to");
+
+const CLOSED: &[Field] = &[THROUGHPUT, HELD, WAIT, MISSES, SLEEPS, YIELDS, RUNNABLE];
 const SLOWED: &[Field] = &[
-    CLOSED_THROUGHPUT,
-    field("utilization", "1", "share of time that the mutex is held"),
+    THROUGHPUT,
+    HELD,
     WAIT,
-    field("misses", "1", "share of gets that find the mutex busy"),
-    field("sleeps", "1", "sleeps or parks per get"),
-    field("yields", "1", "yields per get"),
-    field("runnable", "1", "mean number of sessions that run or want to"),
+    MISSES,
+    SLEEPS,
+    YIELDS,
+    RUNNABLE,
     field("slowdown", "1", "by what the processors are too few, g; 1 if they are not"),
 ];
 const IN_TURNS: &[Field] = &[
-    CLOSED_THROUGHPUT,
-    field("utilization", "1", "share of time that the mutex is held"),
+    THROUGHPUT,
+    HELD,
     WAIT,
-    field("misses", "1", "share of gets that find the mutex busy"),
-    field("sleeps", "1", "sleeps or parks per get"),
-    field("yields", "1", "yields per get"),
-    field("runnable", "1", "mean number of sessions that run or want to"),
+    MISSES,
+    SLEEPS,
+    YIELDS,
+    RUNNABLE,
     field("active", "1", "sessions that take part while the others wait for a processor"),
 ];
-const CLOSED_THROUGHPUT: Field = field("throughput", "1/s", "gets, X");
 
 const CHAIN: &[Field] = &[
     field("throughput", "1/s", "gets"),

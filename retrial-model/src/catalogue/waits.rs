@@ -2,7 +2,7 @@
 
 use super::{DIST, GAMMA, INEFFICIENCY, K, LIMIT, RATE, Results, SLEEP, UTILIZATION, WAIT, field, optional, required};
 use crate::error::ModelError;
-use crate::function::{Field, Function, Inputs, Unit};
+use crate::function::{Field, Function, Inputs, Parameter, Unit};
 use crate::statistics::{self, Figures};
 use crate::wait::{self, Orbit, Waits};
 
@@ -17,6 +17,12 @@ const WAITS: &[Field] = &[
     field("registered", "s", "wait per get without first spins, W_o"),
     field("per_registered", "s", "the same per registered wait, w_o; null if there are none"),
 ];
+
+const RESIDUAL: Parameter = required("residual_mean", Unit::Seconds, "mean residual holding time, S_r");
+
+/// What stands for the holding time and the rate where k and Γ are known.
+const KNOWN: &[Parameter] =
+    &[UTILIZATION, INEFFICIENCY, required("spin_time", Unit::Seconds, "mean time of a spin, Γ"), RESIDUAL, SLEEP];
 
 pub(super) static FUNCTIONS: &[Function] = &[
     Function {
@@ -78,13 +84,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         formula: "M = ρ(T + S_r)/(T(1 - kρ) + (1 - ρ)Γ), W = (kT + Γ)M",
         domain: "ρ below 1; exact for exponential sleeps with the true k and Γ",
         source: "busy-time identity and flow of retries",
-        parameters: &[
-            UTILIZATION,
-            INEFFICIENCY,
-            required("spin_time", Unit::Seconds, "mean time of a spin, Γ"),
-            required("residual_mean", Unit::Seconds, "mean residual holding time, S_r"),
-            SLEEP,
-        ],
+        parameters: KNOWN,
         results: WAITS,
         run: |i| waits(&orbit_at(i), Orbit::waits),
     },
@@ -104,13 +104,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         formula: "W = ρ/(1 - kρ) [(1 - k²ρ)/(1 - kρ) Γ + k(T + S_r - Γ)]",
         domain: "as wait-paper",
         source: "eqs. 11 to 14",
-        parameters: &[
-            UTILIZATION,
-            INEFFICIENCY,
-            required("spin_time", Unit::Seconds, "mean time of a spin, Γ"),
-            required("residual_mean", Unit::Seconds, "mean residual holding time, S_r"),
-            SLEEP,
-        ],
+        parameters: KNOWN,
         results: WAITS,
         run: |i| waits(&orbit_at(i), Orbit::waits_paper),
     },
@@ -122,7 +116,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         source: "eq. 13, for every scheme and discipline",
         parameters: &[
             UTILIZATION,
-            required("residual_mean", Unit::Seconds, "mean residual holding time, S_r"),
+            RESIDUAL,
             optional("idle_wait", Unit::Seconds, "0", "mean wait per get while the mutex is free"),
         ],
         results: &[WAIT],

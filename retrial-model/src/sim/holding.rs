@@ -4,6 +4,7 @@ use super::engine::{Engine, RELEASE_SEEN, draw};
 use super::processors::NONE;
 use super::session::{Doing, Session};
 use super::workload::Arrivals;
+use retrial::turn::Turn;
 
 impl Engine<'_> {
     /// Joins those who spin on a processor.
@@ -124,7 +125,7 @@ impl Engine<'_> {
             Arrivals::Open { .. } => {
                 let session = &mut self.sessions[s as usize];
                 session.doing = Doing::Absent;
-                session.turn = super::turn::Turn::default();
+                session.turn = Turn::default();
                 self.absent.push(s);
                 self.leave(s);
             }

@@ -2,7 +2,7 @@
 
 use super::Time;
 use super::tally::Use;
-use super::turn::Turn;
+use retrial::turn::Turn;
 
 /// What a session does, or did until it became ready to run again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

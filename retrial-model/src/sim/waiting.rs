@@ -3,10 +3,10 @@
 
 use super::engine::Engine;
 use super::session::Doing;
-use super::turn::{Hurdle, Seen};
 use super::workload::Sleeps;
 use super::{NS, Time};
 use rand::Rng;
+use retrial::turn::Hurdle;
 use retrial::wait::{Adaption, Attempt, Load, Release, Step};
 use retrial::{Counter, P, What};
 use std::time::Duration;
@@ -21,6 +21,9 @@ fn picoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
 }
 
+/// The mutex, as a session's turn knows it.
+const MUTEX: u64 = 1;
+
 impl Engine<'_> {
     /// A session asks for the mutex.
     pub(super) fn request(&mut self, s: u32) {
@@ -28,7 +31,7 @@ impl Engine<'_> {
         let (now, now_ns) = (self.now, self.now_ns());
         let session = &mut self.sessions[s as usize];
         session.requested = now;
-        let hurdle = session.turn.hurdle.take();
+        let hurdle = session.turn.take(MUTEX);
         let queues = hurdle == Some(Hurdle::Over);
         if !queues && self.mutex.is_open(false) {
             if hurdle == Some(Hurdle::Timed) {
@@ -62,7 +65,7 @@ impl Engine<'_> {
             parked: self.mutex.waiters,
             pthread_in_use: self.controller.state.pthread_in_use,
             queues: session.queues,
-            hold_ns: session.turn.hold_ns(),
+            hold_ns: session.turn.hold_ns(MUTEX),
             poll_ns: u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX),
             random,
         }
@@ -98,7 +101,7 @@ impl Engine<'_> {
             self.mutex.hints.on_its_way = false;
         }
         if session.parks > 0 {
-            session.turn.begin(self.mutex.gets, now_ns);
+            session.turn.begin(MUTEX, self.mutex.gets, now_ns);
         }
         let took = self.now - session.started;
         self.tally.longest = self.tally.longest.max(took);
@@ -294,15 +297,9 @@ impl Engine<'_> {
     pub(super) fn wake(&mut self, s: u32) {
         let hints = self.mutex.hints;
         if hints.throttled {
-            let seen = Seen {
-                params: &self.workload.params,
-                scheme: self.scheme,
-                gets: self.mutex.gets,
-                parked: self.mutex.waiters,
-                processors: self.processors(),
-            };
-            let now_ns = self.now_ns();
-            let release = self.sessions[s as usize].turn.release(now_ns, seen);
+            let (now_ns, params) = (self.now_ns(), (self.workload.params, self.processors()));
+            let turn = &self.sessions[s as usize].turn;
+            let release = turn.release(MUTEX, self.mutex.gets, self.mutex.waiters, || now_ns, || params);
             if release == Release::Stay || hints.on_its_way {
                 return;
             }

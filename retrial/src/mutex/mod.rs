@@ -344,7 +344,7 @@ impl RawMutex {
         let getting = Getting { mutex: self, session, mode, aim: Aim::Get, over };
         let granted = if over { None } else { getting.try_get(false) }.inspect(|granted| {
             if hurdle == Some(Hurdle::Timed) {
-                session.turn.time();
+                session.turn.time(sys::now_ns());
             }
             if granted.has(Word::ATTENTION) {
                 let params = session.instance().params(Some(self.mutex_type()));
@@ -434,7 +434,7 @@ impl RawMutex {
     /// What the scheme has the session do about those who are parked.
     fn release_of(&self, session: &Session<'_>) -> Release {
         let instance = session.instance();
-        session.turn.release(self.address(), self.gets(), self.parked(), || {
+        session.turn.release(self.address(), self.gets(), self.parked(), sys::now_ns, || {
             (instance.params(Some(self.mutex_type())), instance.processors)
         })
     }
