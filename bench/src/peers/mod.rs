@@ -128,10 +128,10 @@ pub fn read_write_locks() -> Vec<Entry> {
     let default = retrial::wait::DEFAULT;
     vec![
         Entry { scheme: default, ..Entry::shared::<ours::Reads>("retrial S and X") },
-        Entry::of::<ReadWrite<std::sync::RwLock<()>>>("std::sync::RwLock"),
-        Entry::of::<ReadWrite<parking_lot::RwLock<()>>>("parking_lot::RwLock"),
-        Entry::of::<ReadWrite<pthread::RwLock<false>>>("pthread_rwlock default"),
-        Entry::shared::<ReadWrite<pthread::RwLock<true>>>("pthread_rwlock process-shared"),
+        Entry::of::<Plain<std::sync::RwLock<()>>>("std::sync::RwLock"),
+        Entry::of::<Plain<parking_lot::RwLock<()>>>("parking_lot::RwLock"),
+        Entry::of::<Plain<pthread::RwLock<false>>>("pthread_rwlock default"),
+        Entry::shared::<Plain<pthread::RwLock<true>>>("pthread_rwlock process-shared"),
     ]
 }
 
@@ -211,21 +211,12 @@ pub trait Lock: Sync + Sized + 'static {
 
     /// Gets it, does the section, releases it. Whether it was got.
     fn with(&self, section: impl FnOnce()) -> bool;
-}
 
-/// A lock that readers have beside each other.
-pub trait Readable: Lock {
-    fn read(&self, section: impl FnOnce()) -> bool;
-}
-
-fn place<L: Lock>() -> Result<Shared<Guarded<L>>, Report> {
-    let place = Shared::of(Guarded::new(L::new())).map_err(|e| no_memory(&e))?;
-    place[0].mutex.init();
-    Ok(place)
-}
-
-const fn outcome(got: bool) -> Result<(), Miss> {
-    if got { Ok(()) } else { Err(Miss::Failed) }
+    /// The same for one that only reads, which a mutex does not tell apart.
+    #[inline]
+    fn read(&self, section: impl FnOnce()) -> bool {
+        self.with(section)
+    }
 }
 
 /// A [`Lock`] as a peer.
@@ -233,7 +224,9 @@ pub struct Plain<L>(Shared<Guarded<L>>);
 
 impl<L: Lock> Made for Plain<L> {
     fn new(_: &Setup) -> Result<Self, Report> {
-        place().map(Self)
+        let place = Shared::of(Guarded::new(L::new())).map_err(|e| no_memory(&e))?;
+        place[0].mutex.init();
+        Ok(Self(place))
     }
 }
 
@@ -249,34 +242,9 @@ impl<L: Lock> Peer for Plain<L> {
     }
 
     #[inline]
-    fn with(&self, (): &(), _: bool, _: Deadline, section: impl FnOnce()) -> Result<(), Miss> {
-        outcome(self.0[0].mutex.with(section))
-    }
-}
-
-/// A [`Readable`] as a peer.
-pub struct ReadWrite<L>(Shared<Guarded<L>>);
-
-impl<L: Readable> Made for ReadWrite<L> {
-    fn new(_: &Setup) -> Result<Self, Report> {
-        place().map(Self)
-    }
-}
-
-impl<L: Readable> Peer for ReadWrite<L> {
-    type Session<'a> = ();
-
-    fn session(&self, _: u32) -> Option<()> {
-        Some(())
-    }
-
-    fn protected(&self) -> &Protected {
-        &self.0[0].data
-    }
-
-    #[inline]
     fn with(&self, (): &(), writes: bool, _: Deadline, section: impl FnOnce()) -> Result<(), Miss> {
         let lock = &self.0[0].mutex;
-        outcome(if writes { lock.with(section) } else { lock.read(section) })
+        let got = if writes { lock.with(section) } else { lock.read(section) };
+        if got { Ok(()) } else { Err(Miss::Failed) }
     }
 }

@@ -1,6 +1,6 @@
 //! Mutexes and read-write locks of the system's C library.
 
-use super::{Lock, Readable};
+use super::Lock;
 use libc::c_int;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -120,9 +120,7 @@ impl<const SHARED: bool> Lock for RwLock<SHARED> {
         let code = unsafe { libc::pthread_rwlock_wrlock(self.0.get()) };
         self.finish(code, section)
     }
-}
 
-impl<const SHARED: bool> Readable for RwLock<SHARED> {
     #[inline]
     fn read(&self, section: impl FnOnce()) -> bool {
         // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! Mutexes of Rust, between threads.
 
-use super::{Lock, Readable};
+use super::Lock;
 
 impl Lock for std::sync::Mutex<()> {
     fn new() -> Self {
@@ -26,9 +26,7 @@ impl Lock for std::sync::RwLock<()> {
         section();
         guard.is_ok()
     }
-}
 
-impl Readable for std::sync::RwLock<()> {
     #[inline]
     fn read(&self, section: impl FnOnce()) -> bool {
         let guard = self.read();
@@ -37,9 +35,9 @@ impl Readable for std::sync::RwLock<()> {
     }
 }
 
-/// Implements [`Lock`] for a mutex of `lock_api`.
+/// Implements [`Lock`] for a lock of `lock_api`.
 macro_rules! lock {
-    ($mutex:ty, $get:ident) => {
+    ($mutex:ty, $get:ident, $read:ident) => {
         impl Lock for $mutex {
             fn new() -> Self {
                 Self::default()
@@ -51,19 +49,17 @@ macro_rules! lock {
                 section();
                 true
             }
+
+            #[inline]
+            fn read(&self, section: impl FnOnce()) -> bool {
+                let _guard = self.$read();
+                section();
+                true
+            }
         }
     };
 }
 
-lock!(parking_lot::Mutex<()>, lock);
-lock!(usync::Mutex<()>, lock);
-lock!(parking_lot::RwLock<()>, write);
-
-impl Readable for parking_lot::RwLock<()> {
-    #[inline]
-    fn read(&self, section: impl FnOnce()) -> bool {
-        let _guard = self.read();
-        section();
-        true
-    }
-}
+lock!(parking_lot::Mutex<()>, lock, lock);
+lock!(usync::Mutex<()>, lock, lock);
+lock!(parking_lot::RwLock<()>, write, read);
