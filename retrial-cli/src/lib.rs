@@ -9,6 +9,7 @@
 
 pub mod bench;
 mod calibration;
+pub mod chart;
 mod cmd;
 pub mod duration;
 mod holders;
