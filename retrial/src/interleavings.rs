@@ -451,6 +451,7 @@ mod every {
 #[cfg(shuttle)]
 mod some {
     use super::*;
+    use crate::machine::Cost;
     use crate::sys::Deadline;
     use shuttle::rand::Rng;
     use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -525,6 +526,8 @@ mod some {
         };
         at(stage, session, format_args!("has got {mode}"));
         touch(mode);
+        // So long that a session looks at the clock at every release.
+        NOW.fetch_add(60_000, Ordering::Relaxed);
         for _ in 0..random.gen_range(0..3) {
             at(stage, session, format_args!("converts {}, {patience:?}", hold.mode()));
             match hold.mode() {
@@ -540,7 +543,34 @@ mod some {
         writes
     }
 
-    fn run<S: Scheduler + 'static>(scheduler: S, scheme: usize, fairness: u64, has_barrier: bool) {
+    /// What a run is of.
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        scheme: usize,
+        fairness: u64,
+        /// Whether releases leave the parked to sessions that keep coming back, for turns of some gets.
+        turns: bool,
+        has_barrier: bool,
+    }
+
+    impl Case {
+        fn stage(self) -> Stage {
+            let stage = Stage::new(self.scheme, self.has_barrier);
+            for (p, value) in [(P::Fairness, self.fairness), (P::CheckEvery, 1), (P::Streak, 1)] {
+                stage.instance.set(p, None, value);
+            }
+            if self.turns {
+                // Spins of 0.1 s, in polls of 4 s each.
+                for (p, value) in [(P::OrbitSpinTime, 100_000), (P::OrbitTurn, 100), (P::OrbitRound, 0)] {
+                    stage.instance.set(p, None, value);
+                }
+                stage.instance.segment.header().costs[Cost::Poll as usize].store(u32::MAX.into(), Ordering::Relaxed);
+            }
+            stage
+        }
+    }
+
+    fn run<S: Scheduler + 'static>(scheduler: S, case: Case) {
         // What a model has of the kernel is one for the whole program.
         static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _turn = TURN.lock();
@@ -549,10 +579,7 @@ mod some {
         config.silence_warnings = true;
         let runner = shuttle::Runner::new(scheduler, config);
         let all = move || {
-            let stage = Stage::new(scheme, has_barrier);
-            stage.instance.set(P::Fairness, None, fairness);
-            stage.instance.set(P::CheckEvery, None, 1);
-            stage.instance.set(P::Streak, None, 1);
+            let stage = case.stage();
             let data: &'static Data = Box::leak(Box::default());
             let threads: Vec<_> = (0..SESSIONS)
                 .map(|_| {
@@ -573,11 +600,7 @@ mod some {
             stage.end();
         };
         if let Err(failure) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runner.run(all))) {
-            println!(
-                "{}, fairness {fairness}, barrier {has_barrier}: {:#?}",
-                crate::wait::NAMES[scheme],
-                AT.lock().unwrap()
-            );
+            println!("{case:?}: {:#?}", AT.lock().unwrap());
             std::panic::resume_unwind(failure);
         }
     }
@@ -586,12 +609,14 @@ mod some {
     fn sessions_of_every_scheme_exclude_each_other_and_all_come_to_an_end() {
         let rounds = std::env::var("RETRIAL_SCHEDULES").map_or(300, |text| text.parse().expect("a number"));
         let orbit = crate::wait::DEFAULT;
-        let schemes = (0..crate::wait::NAMES.len()).map(|scheme| (scheme, 1)).chain([(orbit, 0), (orbit, 2)]);
-        for (scheme, fairness) in schemes {
+        let schemes = (0..crate::wait::NAMES.len()).map(|scheme| (scheme, 1, false));
+        let more = [(orbit, 0, false), (orbit, 2, false), (orbit, 0, true), (orbit, 1, true)];
+        for (scheme, fairness, turns) in schemes.chain(more) {
             for has_barrier in [true, false] {
-                run(RandomScheduler::new(rounds), scheme, fairness, has_barrier);
-                run(PctScheduler::new(3, rounds), scheme, fairness, has_barrier);
-                println!("{}, fairness {fairness}: {} schedules", crate::wait::NAMES[scheme], 2 * rounds);
+                let case = Case { scheme, fairness, turns, has_barrier };
+                run(RandomScheduler::new(rounds), case);
+                run(PctScheduler::new(3, rounds), case);
+                println!("{}, {case:?}: {} schedules", crate::wait::NAMES[scheme], 2 * rounds);
             }
         }
     }

@@ -335,6 +335,12 @@ impl<'i> Session<'i> {
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
+    /// Whether this session has anything but what a record is of.
+    pub(crate) fn holds_beside(&self, record: usize) -> bool {
+        let mut others = self.slot.log.iter().enumerate().filter(|(index, _)| *index != record);
+        others.any(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)).is_some())
+    }
+
     /// The mode in which this session already has a mutex, if it has.
     pub(crate) fn held(&self, id: MutexId, but: usize) -> Option<Mode> {
         if id.0 == 0 || id == MutexId::OVERFLOW {

@@ -40,8 +40,9 @@ pub struct Turn {
     gets: Cell<u64>,
     /// When the turn began.
     since_ns: Cell<u64>,
-    /// When the hold under way began, where it is timed.
+    /// When the hold under way began, where it is timed, and the gets of the mutex before it.
     got_ns: Cell<u64>,
+    gets_before: Cell<u64>,
     /// Running means of the time from one get to the next and of the holding time, in 1/8 ns; 0 when not known.
     gap: Cell<u64>,
     hold: Cell<u64>,
@@ -49,8 +50,11 @@ pub struct Turn {
     stays: Cell<bool>,
 }
 
-/// Longest time that enters a running mean, in ns: whoever is away for longer is away.
+/// Longest gap that enters its running mean, in ns: whoever is away for longer is away.
 const AWAY_NS: u64 = 100_000;
+
+/// Longest holding time that enters its running mean, in ns: one such among eight is not spun for any more, and forgotten soon.
+const LONG_HOLD_NS: u64 = 1_000_000;
 
 impl Turn {
     /// What the exchange of a get expects.
@@ -75,9 +79,10 @@ impl Turn {
         self.expected.set(!(hurdle as u64));
     }
 
-    /// The hold that begins is timed.
-    pub fn time(&self, now_ns: u64) {
+    /// The hold that begins is timed; `gets` of the mutex came before it.
+    pub fn time(&self, gets: u64, now_ns: u64) {
         self.got_ns.set(now_ns);
+        self.gets_before.set(gets);
     }
 
     /// A session that was parked has got the mutex.
@@ -92,6 +97,7 @@ impl Turn {
         self.gets.set(gets);
         self.releases.set(0);
         self.since_ns.set(now_ns);
+        self.got_ns.set(0);
         self.expected.set(0);
     }
 
@@ -113,8 +119,9 @@ impl Turn {
         params: impl Fn() -> (Params, u32),
     ) -> Release {
         let got_ns = self.got_ns.replace(0);
-        if got_ns != 0 {
-            mean(&self.hold, clock().saturating_sub(got_ns));
+        // A release that finds nobody parked does not come by: then it is another hold that ends here.
+        if got_ns != 0 && gets == self.gets_before.get().wrapping_add(1) {
+            mean(&self.hold, clock().saturating_sub(got_ns).min(LONG_HOLD_NS));
         }
         let releases = self.releases.get() + 1;
         self.releases.set(releases);
@@ -162,6 +169,51 @@ impl Turn {
 
 /// Takes a time into a running mean of about eight.
 fn mean(cell: &Cell<u64>, ns: u64) {
-    let (old, new) = (cell.get(), ns.min(AWAY_NS));
-    cell.set(if old == 0 { 8 * new } else { old - old / 8 + new });
+    let old = cell.get();
+    cell.set(if old == 0 { 8 * ns } else { old - old / 8 + ns });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(turn: &Turn, gets: u64, now_ns: u64) -> Release {
+        turn.release(7, gets, 1, || now_ns, || (Params::default(), 2))
+    }
+
+    #[test]
+    fn a_hold_that_is_timed_is_known_by_its_own_release_only() {
+        let turn = Turn::default();
+        turn.begin(7, 100, 1_000);
+        turn.time(100, 2_000);
+        release(&turn, 101, 2_500);
+        assert_eq!(turn.hold_ns(7), 500);
+        // The release of the timed hold found nobody parked; this is a later one.
+        turn.time(101, 3_000);
+        release(&turn, 140, 90_000);
+        assert_eq!(turn.hold_ns(7), 500);
+    }
+
+    #[test]
+    fn a_long_hold_is_known_as_one() {
+        let turn = Turn::default();
+        turn.begin(7, 0, 1);
+        for get in 0..10 {
+            let got = get * 20_000_000 + 1;
+            turn.time(get, got);
+            release(&turn, get + 1, got + 10_000_000);
+        }
+        assert_eq!(turn.hold_ns(7), LONG_HOLD_NS);
+    }
+
+    #[test]
+    fn a_count_of_gets_that_goes_back_is_no_trouble() {
+        let turn = Turn::default();
+        turn.begin(7, 1 << 40, 0);
+        for get in 1..200 {
+            turn.time(get - 1, get * 1_000);
+            release(&turn, get, get * 1_000 + 900);
+        }
+        assert_eq!(turn.hold_ns(7), 900);
+    }
 }

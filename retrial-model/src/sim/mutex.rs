@@ -56,9 +56,9 @@ impl Mutex {
         self.holder == NONE && (handed || !self.handover)
     }
 
-    /// Puts a session to sleep. `again`: it has been parked before in the same wait.
-    pub(super) fn sleep(&mut self, session: u32, again: bool) {
-        self.queue.push(session, again);
+    /// Puts a session to sleep. `first`: before those who are parked for the first time.
+    pub(super) fn sleep(&mut self, session: u32, first: bool) {
+        self.queue.push(session, first);
     }
 
     /// The time of a sleeper has passed.

@@ -93,6 +93,10 @@ pub(super) struct Session {
     pub(super) seen: u32,
     pub(super) leaves: bool,
     pub(super) watches: bool,
+    /// Whether it did so when it was last parked, in vain.
+    pub(super) watched: bool,
+    /// Whether it goes before those who are parked for the first time.
+    pub(super) goes_first: bool,
 }
 
 impl Session {
@@ -120,6 +124,8 @@ impl Session {
             seen: 0,
             leaves: false,
             watches: false,
+            watched: false,
+            goes_first: false,
         }
     }
 }

@@ -17,6 +17,9 @@ const HEAL_EVERY: u32 = 64;
 /// How often one of the parked sessions looks by itself.
 const WATCH_EVERY: Time = 1_000_000 * NS;
 
+/// Whoever parks again goes before so many others at most, as in the library.
+const GOES_FIRST_AMONG: u32 = 1024;
+
 fn picoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
 }
@@ -35,7 +38,7 @@ impl Engine<'_> {
         let queues = hurdle == Some(Hurdle::Over);
         if !queues && self.mutex.is_open(false) {
             if hurdle == Some(Hurdle::Timed) {
-                session.turn.time(now_ns);
+                session.turn.time(self.mutex.gets, now_ns);
             }
             return self.acquire(s, false);
         }
@@ -43,6 +46,7 @@ impl Engine<'_> {
         session.parks = 0;
         session.woken = false;
         session.queues = queues;
+        session.watched = false;
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.misses += 1;
@@ -210,19 +214,20 @@ impl Engine<'_> {
             self.ask_for_handover(s, woken);
         }
         let session = &mut self.sessions[s as usize];
-        let again = session.parks > 0;
+        session.goes_first = session.parks > 0 && self.mutex.waiters < GOES_FIRST_AMONG;
         let hints = &mut self.mutex.hints;
         let came_back = woken && hints.on_its_way;
         hints.on_its_way &= !came_back;
-        session.watches = throttle && !hints.watched;
-        hints.watched |= throttle;
+        let may_watch = throttle && (!std::mem::take(&mut session.watched) || self.mutex.waiters == 0);
+        session.watches = may_watch && !hints.watched;
+        hints.watched |= may_watch;
         hints.throttled = throttle;
-        hints.again |= again;
+        hints.again |= session.goes_first;
         session.seen = self.mutex.wakes;
         let first = self.mutex.waiters == 0;
         self.mutex.waiters += 1;
-        session.leaves = session.queues && !again && !first;
-        session.handed = again;
+        session.leaves = session.queues && session.parks == 0 && !first;
+        session.handed = session.parks > 0;
         session.asked = picoseconds(limit);
         session.timeout = if session.watches { session.asked.min(WATCH_EVERY) } else { session.asked };
         let barrier = if first || came_back { self.costs.barrier } else { 0 };
@@ -237,8 +242,8 @@ impl Engine<'_> {
             return self.unparked(s, true);
         }
         session.doing = Doing::Parked;
-        let (again, timeout) = (session.parks > 0, session.timeout);
-        self.mutex.sleep(s, again);
+        let (goes_first, timeout) = (session.goes_first, session.timeout);
+        self.mutex.sleep(s, goes_first);
         let lasts = self.lasts(timeout);
         self.timers.set(self.slot(s), self.now.saturating_add(lasts));
         self.leave(s);
@@ -252,7 +257,8 @@ impl Engine<'_> {
             // Whoever was on its way may be dead.
             self.mutex.hints.on_its_way = false;
         }
-        if !woken || session.watches {
+        session.watched = !woken && session.watches;
+        if session.watches || !woken && self.mutex.is_open(true) {
             self.mutex.hints.watched = false;
         }
         session.parks = session.parks.saturating_add(1);
@@ -300,7 +306,7 @@ impl Engine<'_> {
             let (now_ns, params) = (self.now_ns(), (self.workload.params, self.processors()));
             let turn = &self.sessions[s as usize].turn;
             let release = turn.release(MUTEX, self.mutex.gets, self.mutex.waiters, || now_ns, || params);
-            if release == Release::Stay || hints.on_its_way {
+            if release == Release::Stay && hints.watched || hints.on_its_way {
                 return;
             }
         }

@@ -12,6 +12,7 @@ use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
 use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Why a get is not an ordinary hold.
@@ -42,6 +43,8 @@ pub(super) struct Getting<'a> {
     pub(super) aim: Aim,
     /// Whether its turn is over.
     pub(super) over: bool,
+    /// Whether it watched when it was last parked, in vain.
+    pub(super) watched: Cell<bool>,
 }
 
 /// How the mode is to be reached.
@@ -57,7 +60,11 @@ pub(super) enum Aim {
     TakeBack,
 }
 
-impl Getting<'_> {
+impl<'a> Getting<'a> {
+    pub(super) const fn new(mutex: &'a RawMutex, session: &'a Session<'a>, mode: Mode, aim: Aim) -> Self {
+        Self { mutex, session, mode, aim, over: false, watched: Cell::new(false) }
+    }
+
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
         let sid = self.session.sid();
         // A handover over references waits for ours to leave: we must not wait for it.
@@ -159,8 +166,10 @@ impl Target for Getting<'_> {
             mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
         }
         let throttled = if how.throttle { THROTTLED } else { 0 };
-        // One of those who are parked looks every millisecond, for what no release has seen to.
-        let watches = how.throttle && mutex.hints.fetch_or(WATCHED, Ordering::Relaxed) & WATCHED == 0;
+        // One of those who are parked looks every millisecond, for what no release has seen to. Not the same again if there are
+        // others: looking costs it its place in the queue. Until the next one parks or times out nobody watches; then releases wake.
+        let may_watch = how.throttle && (!self.watched.take() || mutex.parked() == 0);
+        let watches = may_watch && mutex.hints.fetch_or(WATCHED, Ordering::Relaxed) & WATCHED == 0;
         let goes_first = how.again && mutex.parked() < GOES_FIRST_AMONG;
         let again = if goes_first { AGAIN } else { 0 };
         if hints & (THROTTLED | again) != throttled | again {
@@ -187,8 +196,9 @@ impl Target for Getting<'_> {
             }
         }
         let word = Word(mutex.word.load(Ordering::Relaxed));
-        // Its turn is over, and somebody was parked before: whoever that is leaves the queue, has its look and sees us after it.
-        let leaves = how.queues && before & WAITERS != 0;
+        // Its turn is over, and somebody was parked before: whoever that is leaves the queue, has its look and sees us after it. Not
+        // beside references: they may be in the other's way, not in ours, and wake nobody when they go.
+        let leaves = how.queues && before & WAITERS != 0 && word.references() == 0;
         let parked = if self.grant(word, how.handed).is_some() && !leaves || self.is_hopeless() {
             Parked::Woken
         } else {
@@ -218,9 +228,12 @@ impl Target for Getting<'_> {
         fail::point();
         mutex.waiters.fetch_sub(1, Ordering::Release);
         fail::point();
-        if parked == Parked::TimedOut || watches {
-            // Whoever was on its way or watched may be dead.
-            let over = if parked == Parked::TimedOut { ON_ITS_WAY | WATCHED } else { WATCHED };
+        let timed_out = parked == Parked::TimedOut;
+        if timed_out || watches {
+            self.watched.set(timed_out && watches);
+            // Whoever was on its way may be dead; whoever watched is, or late, where the mutex is found open.
+            let unwatched = watches || self.is_open(true);
+            let over = if timed_out { ON_ITS_WAY } else { 0 } | if unwatched { WATCHED } else { 0 };
             mutex.hints.fetch_and(!over, Ordering::Relaxed);
         }
         parked

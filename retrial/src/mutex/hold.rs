@@ -156,7 +156,7 @@ impl<'a> Hold<'a> {
             Mode::Exclusive
         } else {
             // Back to E: the drain is ours, so that only a reader that leaves can be in the way.
-            let back = Getting { mutex, session, mode: Mode::Examine, aim: Aim::TakeBack, over: false };
+            let back = Getting::new(mutex, session, Mode::Examine, Aim::TakeBack);
             while back.try_get(true).is_none() {
                 back.look_after_blocker();
                 sys::yield_now();
@@ -170,7 +170,7 @@ impl<'a> Hold<'a> {
     }
 
     fn convert(&self, aim: Aim, mode: Mode, patience: Patience) -> Result<Word, GetError<()>> {
-        let getting = Getting { mutex: self.mutex, session: self.session, mode, aim, over: false };
+        let getting = Getting::new(self.mutex, self.session, mode, aim);
         if let Some(got) = getting.try_get(false) {
             return Ok(got);
         }

@@ -126,13 +126,13 @@ pub enum Patience {
 
 /// Whether a session whose turn is over is to queue: not while it holds something else, for which others would wait as long, and not
 /// when its time is short.
-fn may_queue(mode: Mode, record: usize, patience: Patience) -> bool {
+fn may_queue(session: &Session<'_>, mode: Mode, record: usize, patience: Patience) -> bool {
     let has_time = match patience {
         Patience::None => false,
         Patience::Until(deadline) => deadline.left().is_some_and(|left| left > Duration::from_millis(100)),
         Patience::Endless => true,
     };
-    has_time && record == 0 && mode != Mode::Shared
+    has_time && mode != Mode::Shared && !session.holds_beside(record)
 }
 
 #[cold]
@@ -340,11 +340,11 @@ impl RawMutex {
         patience: Patience,
     ) -> (Word, Option<Why>) {
         let hurdle = session.turn.take(self.address());
-        let over = hurdle == Some(Hurdle::Over) && may_queue(mode, record, patience);
-        let getting = Getting { mutex: self, session, mode, aim: Aim::Get, over };
+        let over = hurdle == Some(Hurdle::Over) && may_queue(session, mode, record, patience);
+        let getting = Getting { over, ..Getting::new(self, session, mode, Aim::Get) };
         let granted = if over { None } else { getting.try_get(false) }.inspect(|granted| {
             if hurdle == Some(Hurdle::Timed) {
-                session.turn.time(sys::now_ns());
+                session.turn.time(self.gets(), sys::now_ns());
             }
             if granted.has(Word::ATTENTION) {
                 let params = session.instance().params(Some(self.mutex_type()));
@@ -417,7 +417,8 @@ impl RawMutex {
         let hints = self.hints.load(Ordering::Relaxed);
         if hints & THROTTLED != 0 && !left.has(Word::DRAINING) {
             let release = if left.references() == 0 { self.release_of(session) } else { Release::Wake };
-            if release == Release::Stay || hints & ON_ITS_WAY != 0 {
+            // Nobody is left to a session that may never come back, unless one of them looks by itself.
+            if release == Release::Stay && hints & WATCHED != 0 || hints & ON_ITS_WAY != 0 {
                 return;
             }
         }
@@ -529,7 +530,7 @@ impl RawMutex {
                 0..256 => sys::spin_loop(),
                 256..272 => sys::yield_now(),
                 _ => {
-                    let getting = Getting { mutex: self, session, mode: Mode::Shared, aim: Aim::Get, over: false };
+                    let getting = Getting::new(self, session, Mode::Shared, Aim::Get);
                     getting.look_after_blocker();
                     sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
                 }

@@ -84,8 +84,9 @@ impl Scheme for Orbit {
             return Release::Leave;
         }
         // Enough sessions keep coming back to fill the mutex, or the processors.
-        let fills_mutex = usage.hold_ns * usage.all >= usage.took_ns / 8 * 7;
-        let fills_processors = 2 * usage.all >= usage.own * (2 * u64::from(usage.processors)).saturating_sub(1);
+        // Saturating: where a mutex was made anew at its place, or poked, `all` is anything.
+        let fills_mutex = usage.hold_ns.saturating_mul(usage.all) >= usage.took_ns / 8 * 7;
+        let fills_processors = usage.all.saturating_mul(2) >= usage.own * (2 * u64::from(usage.processors)).saturating_sub(1);
         if fills_mutex || fills_processors { Release::Stay } else { Release::Wake }
     }
 
