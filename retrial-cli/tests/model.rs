@@ -123,6 +123,40 @@ fn what_cannot_be_answered_says_what_was_found_and_what_is_allowed() {
 }
 
 #[test]
+fn simulate_says_whose_costs_it_took() {
+    let cache = std::env::temp_dir().join(format!("retrial-model-{}", std::process::id()));
+    std::fs::create_dir_all(&cache).unwrap();
+    let simulate = |machine: &[&str]| {
+        let case =
+            ["model", "simulate", "dist=exponential:mean=1us", "sessions=4", "scheme=ydb", "replications=2", "--json"];
+        let times = ["warm_up=0s", "duration=2ms"];
+        let output =
+            command(&[&case[..], &times[..], machine].concat()).env("XDG_CACHE_HOME", &cache).output().unwrap();
+        (output.status.code() == Some(0)).then(|| lines(&output).remove(0)).ok_or_else(|| both(&output))
+    };
+    let file = cache.join("costs");
+    std::fs::write(&file, "# a machine with slow polls\npoll 300\nline 5000\n").unwrap();
+    let named = format!("machine={}", file.display());
+    let (kept, default, slow) =
+        (simulate(&[]).unwrap(), simulate(&["machine=default"]).unwrap(), simulate(&[&named]).unwrap());
+    // Nothing is kept in a cache that is empty.
+    assert!(kept["machine"].as_str().unwrap().starts_with("default: `retrial calibrate`"), "{kept}");
+    assert_eq!((&default["machine"], &slow["machine"]), (&json!("default"), &json!(file.to_str().unwrap())));
+    assert_eq!(kept["throughput"], default["throughput"]);
+    assert!(slow["throughput"].as_f64().unwrap() < default["throughput"].as_f64().unwrap(), "{slow}");
+    std::fs::write(&file, "pol 300\n").unwrap();
+    for (machine, expected) in [
+        (named.as_str(), "line `pol 300`, expected the name of a cost"),
+        ("machine=/nowhere", "expected default, ideal, calibrated or a file of `retrial calibrate`"),
+        ("machine=calibrated", "no costs of this machine"),
+    ] {
+        let said = simulate(&[machine]).unwrap_err();
+        assert!(said.contains(expected), "{machine}: {said}");
+    }
+    std::fs::remove_dir_all(&cache).unwrap();
+}
+
+#[test]
 fn the_list_has_formula_parameters_domain_and_source_of_each() {
     let list: Value = serde_json::from_str(&text(&["--list", "--json"])).unwrap();
     let functions = list.as_array().unwrap();

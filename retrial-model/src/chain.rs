@@ -233,7 +233,32 @@ fn asleep(x: f64, limit: f64, wake: f64) -> (f64, f64) {
     (share, time / wake)
 }
 
-/// ∫₀^y of the integral above.
+/// b(x) alone.
+pub(crate) fn share_asleep(x: f64, limit: f64, wake: f64) -> f64 {
+    let (mut share, mut before) = (0.0, 0.0);
+    for j in 0_u32.. {
+        let z = wake * (x - f64::from(j) * limit);
+        if z < 0.0 || (f64::from(j) > z && before < NOTHING * share) {
+            break;
+        }
+        before = (times(j as usize, z.ln()) - z - ln_factorial(j as usize)).exp();
+        share += before;
+    }
+    share
+}
+
+/// Times at which a session that thinks at 0 asks, before `rest`, with their probabilities: what follows until then is smooth between.
+pub(crate) fn requests(rest: f64, limit: f64, think: f64, wake: f64) -> Vec<(f64, f64)> {
+    if rest <= 0.0 {
+        return Vec::new();
+    }
+    let kinks = (1..40).map(|j| rest - f64::from(j) * limit);
+    let scales = (-2..6).map(|octave| f64::from(octave).exp2());
+    let breaks = kinks.chain(scales.flat_map(|scale| [scale * think, rest - scale / wake]));
+    nodes(&panels(0.0, rest, breaks)).map(|(u, width)| (u, (-u / think).exp() / think * width)).collect()
+}
+
+/// ∫₀^y of the integral of b.
 fn twice(y: f64, limit: f64, wake: f64) -> f64 {
     if y <= 0.0 {
         return 0.0;
@@ -257,7 +282,7 @@ fn twice(y: f64, limit: f64, wake: f64) -> f64 {
 }
 
 /// n ln x, which is 0 for n = 0 whatever x is.
-fn times(n: usize, ln: f64) -> f64 {
+pub(crate) fn times(n: usize, ln: f64) -> f64 {
     if n == 0 { 0.0 } else { n as f64 * ln }
 }
 
@@ -281,16 +306,10 @@ impl Thinker {
     fn new(x: f64, limit: f64, think: f64, wake: f64) -> Self {
         let (mut share, mut time) = (0.0, 0.0);
         let rest = x - limit;
-        if rest > 0.0 {
-            let kinks = (1..40).map(|j| rest - f64::from(j) * limit);
-            let scales = (-2..6).map(|octave| f64::from(octave).exp2());
-            let breaks = kinks.chain(scales.flat_map(|scale| [scale * think, rest - scale / wake]));
-            for (u, width) in nodes(&panels(0.0, rest, breaks)) {
-                let density = (-u / think).exp() / think * width;
-                let (asleep, asleep_time) = asleep(rest - u, limit, wake);
-                share += density * asleep;
-                time += density * asleep_time;
-            }
+        for (u, density) in requests(rest, limit, think, wake) {
+            let (asleep, asleep_time) = asleep(rest - u, limit, wake);
+            share += density * asleep;
+            time += density * asleep_time;
         }
         Self { rate_time: x / think, left: -(-x / think).exp_m1(), asleep: share, asleep_time: time }
     }

@@ -207,13 +207,7 @@ impl Function {
     /// # Panics
     /// A function that gives other results than it declares, which is a mistake in the catalogue.
     pub fn call(&self, parameters: &Map<String, Value>) -> Result<Map<String, Value>, CallError> {
-        if let Some(found) = parameters.keys().find(|key| !self.parameters.iter().any(|known| known.name == **key)) {
-            let expected = self.parameters.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-            return Err(CallError::Parameter { function: self.name, found: found.clone(), expected });
-        }
-        let values =
-            self.parameters.iter().map(|known| Ok((known.name, self.input(known, parameters.get(known.name))?)));
-        let inputs = Inputs { values: values.collect::<Result<_, CallError>>()? };
+        let inputs = self.inputs(parameters)?;
         let results = (self.run)(&inputs)?;
         assert_eq!(results.len(), self.results.len(), "{} gives the results that it declares", self.name);
         let named = self.results.iter().zip(results).map(|(field, value)| match value {
@@ -221,6 +215,17 @@ impl Function {
             value => Ok((field.name.to_owned(), value.into())),
         });
         named.collect()
+    }
+
+    /// The values of a call: those that were given, defaults for the others.
+    pub(crate) fn inputs(&self, parameters: &Map<String, Value>) -> Result<Inputs, CallError> {
+        if let Some(found) = parameters.keys().find(|key| !self.parameters.iter().any(|known| known.name == **key)) {
+            let expected = self.parameters.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
+            return Err(CallError::Parameter { function: self.name, found: found.clone(), expected });
+        }
+        let values =
+            self.parameters.iter().map(|known| Ok((known.name, self.input(known, parameters.get(known.name))?)));
+        Ok(Inputs { values: values.collect::<Result<_, CallError>>()? })
     }
 
     fn input(&self, known: &'static Parameter, given: Option<&Value>) -> Result<Option<Input>, CallError> {

@@ -32,6 +32,7 @@
 pub mod catalogue;
 pub mod chain;
 pub mod closed;
+pub mod closure;
 pub mod distribution;
 mod error;
 mod expectation;

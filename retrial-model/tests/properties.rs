@@ -4,6 +4,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use retrial_model::chain;
 use retrial_model::closed::{self, Branch, Population};
+use retrial_model::closure;
 use retrial_model::scheme::Prefix;
 use retrial_model::tuning;
 use retrial_model::wait::Orbit;
@@ -243,6 +244,51 @@ fn closed_systems_begin_with_one_session_and_end_at_the_mutex() {
 }
 
 #[test]
+fn the_closure_is_the_chain_for_two_sessions_and_near_it_for_more() {
+    for text in [
+        "exponential:mean=1us",
+        "hyperexponential:probabilities=0.9/0.1,means=0.5us/5.5us",
+        "lognormal:median=1us,sigma=0.5",
+    ] {
+        let dist: Distribution = text.parse().unwrap();
+        let mean = dist.mean();
+        for (limit, think, sleep) in [(0.6, 3.0, 20.0), (2.1, 0.5, 4.0)].map(|(d, z, t)| (d * mean, z * mean, t * mean))
+        {
+            let closure = |sessions: f64, yields: f64| {
+                closure::closed(&dist, limit, Population { sessions, think }, sleep, yields, 0.7 * mean).unwrap()
+            };
+            let (two, exact) = (closure(2.0, 0.0), chain::closed(&dist, limit, 2.0, think, sleep).unwrap());
+            close(two.throughput, exact.throughput, 1e-8, text);
+            close(two.wait, exact.wait, 1e-6, text);
+            close(two.sleeps, exact.sleeps, 1e-6, text);
+            let (some, exact) = (closure(7.0, 0.0), chain::closed(&dist, limit, 7.0, think, sleep).unwrap());
+            close(some.throughput, exact.throughput, 0.05, text);
+            assert!((some.throughput / exact.throughput - 1.0).abs() > 1e-6, "{text}: it is not exact for seven");
+            // A yield before the first sleep spares some.
+            let (one, twice) = (closure(3.0, 1.0), closure(3.0, 2.0));
+            let none = closure(3.0, 0.0);
+            assert!(none.sleeps > one.sleeps && one.sleeps > twice.sleeps && twice.sleeps > 0.0, "{text}: {none:?}");
+            assert!(none.yields == 0.0 && one.yields > 0.0 && twice.yields > one.yields, "{text}: {one:?} {twice:?}");
+            // All that a session does adds up to its cycle: it spins and yields for no longer than it waits.
+            for system in [one, twice] {
+                close(system.throughput * (think + mean + system.wait), 3.0, 1e-9, text);
+                assert!(system.wait > system.sleeps * sleep, "{text}: {system:?}");
+            }
+        }
+    }
+    let dist: Distribution = "exponential:mean=1us".parse().unwrap();
+    let refused = |sessions: f64, yields: f64| {
+        let population = Population { sessions, think: 1e-6 };
+        closure::closed(&dist, 1e-6, population, 1e-3, yields, 1e-6).unwrap_err().to_string()
+    };
+    assert_eq!(refused(2.5, 0.0), "sessions 2.5, expected a whole number from 1");
+    assert_eq!(refused(1001.0, 0.0), "sessions 1001, expected at most 1000");
+    assert_eq!(refused(2.0, 11.0), "yields 11, expected at most 10");
+    let one = closure::closed(&dist, 1e-6, Population { sessions: 1.0, think: 1e-6 }, 1e-3, 1.0, 1e-6).unwrap();
+    assert_eq!((one.throughput, one.wait, one.runnable), (5e5, 0.0, 1.0));
+}
+
+#[test]
 fn no_other_spin_limit_is_cheaper_than_the_best() {
     for dist in families() {
         let mean = dist.mean();
@@ -370,7 +416,7 @@ fn the_simulator_is_called_as_the_formulas_are() {
         (json!({"rate": "2/us"}), "no steady state"),
         (json!({"sessions": 1.5}), "sessions 1.5, expected a whole number from 1"),
         (json!({"sessions": 2, "replications": 1}), "replications 1, expected a whole number from 2"),
-        (json!({"sessions": 2, "machine": "fast"}), "machine `fast`, expected usual or ideal"),
+        (json!({"sessions": 2, "machine": "fast"}), "machine `fast`, expected default, ideal, or costs"),
         (json!({"sessions": 2, "scheme": "orbitt"}), "expected one of yield, sleep"),
         (json!({"sessions": 2, "set": "fairness"}), "`fairness`, expected NAME=VALUE"),
         (json!({"sessions": 2, "set": "fairnes=fifo"}), "fairness"),

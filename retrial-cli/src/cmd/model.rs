@@ -1,11 +1,16 @@
 //! `retrial model`.
 
+mod formfactor;
+
+use crate::calibration;
+use crate::chart;
 use crate::output::{Format, Table, line};
 use miette::{Report, miette};
 use retrial_model::function::{Parameter, Unit};
 use retrial_model::{CallError, Function, functions};
 use serde_json::{Map, Value};
 use std::io::{BufRead, stdin};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Calculate what theory says, or simulate: spins, sleeps and waits from a holding time, a spin limit and a rate
@@ -13,6 +18,9 @@ use std::process::ExitCode;
 /// One case on the command line, or with --batch one JSON object per line of the standard input:
 /// {"function":"wait", "dist":"exponential:mean=1us", "limit":2e-6, …}; an `id` comes back with the result. A line that cannot be
 /// answered gives an object with `error`, the others go on, and the command exits with 2 at the end.
+///
+/// `simulate` takes the costs that `retrial calibrate` has kept for this machine, where it has; machine=default, ideal, calibrated or
+/// a FILE of `retrial calibrate` says otherwise. The result says which it took.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial model --list
@@ -21,10 +29,11 @@ use std::process::ExitCode;
   retrial model wait dist=erlang:stages=4,mean=1us limit=2us rate=0.5/us sleep=1ms --json
   retrial model residual dist=histogram:edges=0us/1us/5us,weights=90/10 limit=2us
   retrial model simulate dist=exponential:mean=1us sessions=64 scheme=ydb processors=8
+  retrial model simulate dist=exponential:mean=1us sessions=64 machine=default --json
   retrial model wait dist=exponential:mean=1us sleep=10ms --batch < cases.jsonl")]
 pub struct Args {
     /// What to calculate; see --list
-    #[arg(required_unless_present_any = ["list", "batch"])]
+    #[arg(required_unless_present_any = ["list", "batch", "formfactor"])]
     function: Option<String>,
     /// NAME=VALUE: times as 1us, rates as 5e5 or 0.5/us, numbers without a unit in s and 1/s; with --batch for every line that
     /// does not say otherwise
@@ -36,6 +45,9 @@ pub struct Args {
     /// Read cases from the standard input, one JSON object per line; print their results likewise
     #[arg(long, conflicts_with = "csv")]
     batch: bool,
+    /// Draw k against ρ, by the paper's form factor, by that of requests, and simulated, as SVG into this file; takes some minutes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "batch", "function"])]
+    formfactor: Option<PathBuf>,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
@@ -44,18 +56,38 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         list(&named.map_or_else(|| functions().collect(), |function| vec![function]), format);
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(path) = args.formfactor {
+        let svg = chart::svg(&formfactor::charts()?, 3)?;
+        std::fs::write(&path, svg).map_err(|error| {
+            miette!(
+                code = "retrial::model::write",
+                help = "retrial model --formfactor formfactor.svg",
+                "cannot write {}: {error}; expected a file that can be written",
+                path.display()
+            )
+        })?;
+        format.say(&format!("Drawn in {}.", path.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
     // The first word may be a parameter when the lines say which function.
     let first = args.function.filter(|word| !args.batch || !word.contains('='));
     let words = args.parameters;
-    let given = parameters(&words)?;
+    let mut given = parameters(&words)?;
     if args.batch {
         return batch(first.as_deref(), &given);
     }
     let function = Function::named(&first.unwrap_or_default()).map_err(|error| refused(&error))?;
-    let results = function.call(&given).map_err(|error| refused(&error))?;
+    let machine = machine(function, &mut given).map_err(|message| {
+        miette!(code = "retrial::model::machine", help = "retrial calibrate, or machine=default", "{message}")
+    })?;
+    let mut results = function.call(&given).map_err(|error| refused(&error))?;
     if format.json {
+        results.extend(machine.map(|taken| ("machine".into(), taken.into())));
         line(&Value::Object(results).to_string());
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(taken) = machine {
+        format.say(&format!("Machine: {taken}"));
     }
     let mut table = Table::new(&["name", "value", "unit", "meaning"]);
     for field in function.results {
@@ -148,8 +180,45 @@ fn answer(
             case.insert(name.clone(), value.clone());
         }
     }
+    let machine = machine(function, &mut case)?;
     out.extend(function.call(&case).map_err(|error| error.to_string())?);
+    out.extend(machine.map(|taken| ("machine".into(), taken.into())));
     Ok(())
+}
+
+/// Puts the costs of the machine into a case that has one: those that are kept for this machine unless it says otherwise. Gives where
+/// they come from.
+pub fn machine(function: &Function, case: &mut Map<String, Value>) -> Result<Option<String>, String> {
+    if !function.parameters.iter().any(|known| known.name == "machine") {
+        return Ok(None);
+    }
+    let kept = || calibration::path().map_or_else(String::new, |path| format!(" ({})", path.display()));
+    let (costs, taken) = match case.get("machine").filter(|value| !value.is_null()) {
+        None => match calibration::load() {
+            Some(costs) => (costs.to_string(), format!("calibrated{}", kept())),
+            None => ("default".to_owned(), "default: `retrial calibrate` has kept nothing for this machine".to_owned()),
+        },
+        Some(Value::String(name)) if name == "calibrated" => match calibration::load() {
+            Some(costs) => (costs.to_string(), format!("calibrated{}", kept())),
+            None => return Err(format!("no costs of this machine{}, expected those of `retrial calibrate`", kept())),
+        },
+        Some(Value::String(name)) if name == "default" || name == "ideal" => return Ok(Some(name.clone())),
+        Some(Value::String(path)) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                format!(
+                    "machine `{path}`: {error}; expected default, ideal, calibrated or a file of `retrial calibrate`"
+                )
+            })?;
+            // Its first line says which machine it is of.
+            let costs: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+            let costs = costs.join("\n").parse::<retrial::Machine>();
+            (costs.map_err(|error| format!("machine `{path}`: {error}"))?.to_string(), path.clone())
+        }
+        // What is no text is refused with the others.
+        Some(_) => return Ok(None),
+    };
+    case.insert("machine".into(), costs.into());
+    Ok(Some(taken))
 }
 
 fn names() -> String {

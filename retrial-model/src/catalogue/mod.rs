@@ -6,6 +6,8 @@ mod systems;
 mod tuning;
 mod waits;
 
+pub use simulation::simulated;
+
 use crate::error::ModelError;
 use crate::function::{Field, Function, Parameter, Unit};
 

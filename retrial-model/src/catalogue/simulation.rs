@@ -2,9 +2,10 @@
 
 use super::{DIST, Results, field, optional};
 use crate::error::ModelError;
-use crate::function::{Field, Function, Inputs, Unit};
+use crate::function::{CallError, Field, Function, Inputs, Unit};
 use crate::sim::{Machine, Measure, Workload, replicate};
 use serde_json::{Map, Value, json};
+use std::ops::Range;
 
 /// That half the width of an interval covers.
 const CONFIDENCE: f64 = 0.95;
@@ -45,7 +46,7 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
     name: "simulate",
     summary: "what the wait schemes of the library themselves do, on a virtual clock",
     formula: "discrete events: sessions, the mutex, processors with run queues",
-    domain: "any load; mode X, one mutex; costs of the machine as given, caches and interrupts left out",
+    domain: "any load; mode X, one mutex or copies of it; costs of the machine as given, caches and interrupts left out",
     source: "the library's code",
     parameters: &[
         DIST,
@@ -53,13 +54,14 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
         optional("think", Unit::Distribution, "exponential:mean=1us", "think time of such sessions, Z"),
         optional("away", Unit::Number, "0", "1: a thinking session does not use its processor"),
         optional("rate", Unit::PerSecond, "", "sessions that come from outside, Poisson, each for one get"),
+        optional("copies", Unit::Number, "1", "copies of the mutex; each get is of any of them"),
         optional("scheme", Unit::Text, "orbit", "wait scheme"),
         optional("set", Unit::Text, "", "other parameters, as mutex_spin_count=100,fairness=fifo"),
         optional(
             "machine",
             Unit::Text,
-            "usual",
-            "usual: costs of a small virtual machine; ideal: nothing costs anything",
+            "default",
+            "default: round numbers; ideal: nothing costs anything; or costs as retrial calibrate keeps them, poll 30 and so on in lines",
         ),
         optional("processors", Unit::Number, "2", "0: one for each session"),
         optional("sleeps", Unit::Text, "timed", "timed, or exponential with the time asked for as the mean"),
@@ -74,8 +76,7 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
 
 fn simulate(i: &Inputs) -> Results {
     let workload = workload(i)?;
-    let first = whole("seed", i.number("seed"), 0.0)?;
-    let seeds = first..first + whole("replications", i.number("replications"), 2.0)?;
+    let seeds = seeds(i)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let estimates = replicate(&workload, seeds, threads)?;
     let both = |measure: &Measure| {
@@ -83,6 +84,20 @@ fn simulate(i: &Inputs) -> Results {
         [Some(estimate.mean), Some(estimate.half_width(CONFIDENCE))]
     };
     Ok(MEASURES.iter().flat_map(both).collect())
+}
+
+/// What `simulate` runs with these parameters: the workload and the seeds of its replications.
+///
+/// # Errors
+/// As `simulate`: unknown, missing or wrong parameters.
+pub fn simulated(parameters: &Map<String, Value>) -> Result<(Workload, Range<u64>), CallError> {
+    let inputs = FUNCTIONS[0].inputs(parameters)?;
+    Ok((workload(&inputs)?, seeds(&inputs)?))
+}
+
+fn seeds(i: &Inputs) -> Result<Range<u64>, ModelError> {
+    let first = whole("seed", i.number("seed"), 0.0)?;
+    Ok(first..first + whole("replications", i.number("replications"), 2.0)?)
 }
 
 fn workload(i: &Inputs) -> Result<Workload, ModelError> {
@@ -104,13 +119,19 @@ fn workload(i: &Inputs) -> Result<Workload, ModelError> {
         count => Some(count as u32),
     };
     let machine = match i.text("machine") {
-        "usual" => Machine { processors, ..Machine::default() },
-        "ideal" => Machine { processors, ..Machine::ideal() },
-        found => return Err(refused(format!("machine `{found}`, expected usual or ideal"))),
+        "default" => Machine::default(),
+        "ideal" => Machine::ideal(),
+        costs => costs.parse::<retrial::Machine>().map(|measured| Machine::from(&measured)).map_err(|error| {
+            refused(format!(
+                "machine `{costs}`, expected default, ideal, or costs as retrial calibrate keeps them: {error}"
+            ))
+        })?,
     };
+    let machine = Machine { processors, ..machine };
     let workload = json!({
         "arrivals": arrivals,
         "hold": i.distribution("dist"),
+        "copies": whole("copies", i.number("copies"), 1.0)?,
         "params": params(i)?,
         "machine": machine,
         "sleeps": i.text("sleeps"),

@@ -15,10 +15,10 @@ use rand::{Rng, SeedableRng};
 use retrial::P;
 use retrial::wait::{ADAPTIVE, Adaption, Scheme};
 
-/// Slots of the timers: the next arrival, when those who spin see a release, the begin of the time that is counted, then a
-/// quantum for each processor, then the sessions.
+/// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex, the begin of the time that
+/// is counted, then a quantum for each processor, then the releases of the other copies, then the sessions.
 const ARRIVAL: u32 = 0;
-pub(super) const RELEASE_SEEN: u32 = 1;
+const RELEASE_SEEN: u32 = 1;
 const COUNTING: u32 = 2;
 pub(super) const FIRST_PROCESSOR: u32 = 3;
 
@@ -46,18 +46,24 @@ pub(super) struct Streams {
     thinks: Xoshiro256PlusPlus,
     pub(super) waits: Xoshiro256PlusPlus,
     races: Xoshiro256PlusPlus,
+    copies: Xoshiro256PlusPlus,
+}
+
+/// One of `0..below`, all equally likely.
+fn below(random: &mut Xoshiro256PlusPlus, below: usize) -> usize {
+    ((u128::from(random.next_u64()) * below as u128) >> 64) as usize
 }
 
 impl Streams {
     fn new(seed: u64) -> Self {
         let mut first = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut next = || Xoshiro256PlusPlus::from_rng(&mut first);
-        Self { arrivals: next(), holds: next(), thinks: next(), waits: next(), races: next() }
+        Self { arrivals: next(), holds: next(), thinks: next(), waits: next(), races: next(), copies: next() }
     }
 
     /// One of `0..below`, all equally likely.
-    pub(super) fn race(&mut self, below: usize) -> usize {
-        ((u128::from(self.races.next_u64()) * below as u128) >> 64) as usize
+    pub(super) fn race(&mut self, racing: usize) -> usize {
+        below(&mut self.races, racing)
     }
 }
 
@@ -71,6 +77,22 @@ pub(super) struct Controller {
     pub(super) last_misses: u64,
     pub(super) last_queue_sleeps: u64,
     pub(super) last_ns: u64,
+}
+
+/// What belongs to one copy of the mutex.
+#[derive(Debug)]
+struct Own {
+    mutex: Mutex,
+    spinning: Vec<u32>,
+    held_since: Time,
+    controller: Controller,
+}
+
+impl Own {
+    fn new(index: u32) -> Self {
+        let mutex = Mutex::new(u64::from(index) + 1);
+        Self { mutex, spinning: Vec::new(), held_since: 0, controller: Controller::default() }
+    }
 }
 
 pub(super) struct Engine<'a> {
@@ -88,6 +110,10 @@ pub(super) struct Engine<'a> {
     pub(super) processors: Processors,
     /// Slot of the first session.
     first: u32,
+    /// The copies of the mutex. The one that the event is about is in `mutex`, `spinning`, `held_since` and `controller`, and one that
+    /// nobody uses is here in its place.
+    copies: Vec<Own>,
+    copy: u32,
     pub(super) mutex: Mutex,
     /// Sessions that spin on a processor.
     pub(super) spinning: Vec<u32>,
@@ -154,8 +180,10 @@ impl<'a> Engine<'a> {
             sessions: Vec::new(),
             absent: Vec::new(),
             processors: Processors::new(processors),
-            first: FIRST_PROCESSOR + processors,
-            mutex: Mutex::new(),
+            first: FIRST_PROCESSOR + processors + workload.copies - 1,
+            copies: (0..workload.copies).map(Own::new).collect(),
+            copy: 0,
+            mutex: Mutex::new(1),
             spinning: Vec::new(),
             losers: Vec::new(),
             owed: 0,
@@ -202,12 +230,53 @@ impl<'a> Engine<'a> {
     fn due(&mut self, slot: u32) -> Result<(), SimulationError> {
         match slot {
             ARRIVAL => return self.arrive(),
-            RELEASE_SEEN => self.offer(),
+            RELEASE_SEEN => {
+                self.turn_to(0);
+                self.offer();
+            }
             COUNTING => self.begin_counting(),
-            slot if slot < self.first => self.quantum_over(slot - FIRST_PROCESSOR),
+            slot if slot < self.first => match (slot + self.workload.copies).checked_sub(self.first) {
+                Some(copy @ 1..) => {
+                    self.turn_to(copy);
+                    self.offer();
+                }
+                _ => self.quantum_over(slot - FIRST_PROCESSOR),
+            },
             slot => self.session_due(slot - self.first),
         }
         Ok(())
+    }
+
+    /// The slot for when those who spin see a release.
+    pub(super) fn release_seen(&self) -> u32 {
+        if self.copy == 0 { RELEASE_SEEN } else { self.first - self.workload.copies + self.copy }
+    }
+
+    /// From here on all is about this copy of the mutex.
+    pub(super) fn turn_to(&mut self, copy: u32) {
+        if copy != self.copy {
+            self.exchange();
+            self.copy = copy;
+            self.exchange();
+        }
+    }
+
+    /// Exchanges what belongs to the copy with what is in its place.
+    fn exchange(&mut self) {
+        let copy = &mut self.copies[self.copy as usize];
+        std::mem::swap(&mut self.mutex, &mut copy.mutex);
+        std::mem::swap(&mut self.spinning, &mut copy.spinning);
+        std::mem::swap(&mut self.held_since, &mut copy.held_since);
+        std::mem::swap(&mut self.controller, &mut copy.controller);
+    }
+
+    /// The session asks for one of the copies, whichever.
+    pub(super) fn choose(&mut self, s: u32) {
+        if self.workload.copies > 1 {
+            let copy = below(&mut self.streams.copies, self.workload.copies as usize) as u32;
+            self.sessions[s as usize].copy = copy;
+            self.turn_to(copy);
+        }
     }
 
     fn begin_counting(&mut self) {
@@ -216,7 +285,8 @@ impl<'a> Engine<'a> {
     }
 
     fn session_due(&mut self, s: u32) {
-        let Session { at, doing, .. } = self.sessions[s as usize];
+        let Session { at, doing, copy, .. } = self.sessions[s as usize];
+        self.turn_to(copy);
         if matches!(at, At::Starting | At::Running) {
             self.charge(s);
         }
@@ -286,7 +356,8 @@ impl<'a> Engine<'a> {
         let s = self.absent.pop().unwrap_or_else(|| self.add_session());
         let limit = self.workload.sessions_max;
         if s >= limit {
-            let (after, gets) = (seconds(self.now.into()), self.mutex.gets);
+            let gets = self.mutex.gets + self.copies.iter().map(|copy| copy.mutex.gets).sum::<u64>();
+            let after = seconds(self.now.into());
             return Err(SimulationError::Population { sessions: s + 1, limit, after, gets });
         }
         self.comes_back(s, Doing::Arriving);
@@ -323,8 +394,11 @@ impl<'a> Engine<'a> {
             let goes_on = at == At::Ready || doing == Doing::Absent || self.timers.is_set(self.slot(s));
             assert!(goes_on, "session {s} is stuck: {at:?}, {doing:?}");
         }
-        if self.mutex.holder != NONE {
-            self.tally.busy += self.tally.part(self.held_since, self.now);
+        for copy in 0..self.workload.copies {
+            self.turn_to(copy);
+            if self.mutex.holder != NONE {
+                self.tally.busy += self.tally.part(self.held_since, self.now);
+            }
         }
         self.tally.settle(self.now);
         let processors = self.workload.machine.processors;
@@ -335,6 +409,7 @@ impl<'a> Engine<'a> {
             events,
             processors: processors.unwrap_or(self.sessions.len() as u32),
             sessions: self.sessions.len() as u32,
+            copies: self.workload.copies,
             gets: if is_open { Vec::new() } else { self.sessions.iter().map(|session| session.gets).collect() },
             pthread_in_use: self.controller.state.pthread_in_use,
             traces: self.traces.into_iter().map(Trace::into_events).collect(),

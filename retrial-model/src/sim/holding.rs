@@ -1,6 +1,6 @@
 //! From spins to gets and releases: who gets the mutex, for how long, and what happens when it is given back.
 
-use super::engine::{Engine, RELEASE_SEEN, draw};
+use super::engine::{Engine, draw};
 use super::processors::NONE;
 use super::session::{Doing, Session};
 use super::workload::Arrivals;
@@ -56,13 +56,14 @@ impl Engine<'_> {
         let asked = std::mem::take(&mut self.mutex.hints.starving);
         self.mutex.handover = asked && self.mutex.waiters != 0;
         self.sessions[s as usize].doing = Doing::Calling;
+        let seen = self.release_seen();
         let handed = self.mutex.handover;
         if self.spinning.is_empty() {
             // Nobody to see it.
         } else if self.costs.line == 0 {
             self.offer();
-        } else if !self.timers.is_set(RELEASE_SEEN) {
-            self.timers.set(RELEASE_SEEN, self.now + self.costs.line / 2);
+        } else if !self.timers.is_set(seen) {
+            self.timers.set(seen, self.now + self.costs.line / 2);
         }
         self.owed = 0;
         if handed {

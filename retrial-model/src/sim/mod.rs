@@ -25,6 +25,7 @@
 //!   one gets the mutex, all equally likely. The others spin on, or take their next step at once with
 //!   `on_lost_race = sleep`. They see the release half a cache line's round trip late, so that whoever comes back to the mutex
 //!   at once may get it before them.
+//! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
 //! * **Processors** have a run queue each. A session that spins occupies its processor. Whoever runs while others of its
 //!   processor are ready goes to the end of the queue after a quantum, also while it holds the mutex. A yield goes to the end of the
 //!   queue; sleeps and parks leave it. Whoever wakes up goes to an idle processor if there is one, its last one first. Else it comes

@@ -21,6 +21,8 @@ pub(super) struct Hints {
 
 #[derive(Debug)]
 pub(super) struct Mutex {
+    /// What a session's turn knows it by.
+    pub(super) id: u64,
     pub(super) holder: u32,
     /// Whether it was handed over, to whoever has been parked.
     pub(super) handover: bool,
@@ -37,8 +39,9 @@ pub(super) struct Mutex {
 }
 
 impl Mutex {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(id: u64) -> Self {
         Self {
+            id,
             holder: NONE,
             handover: false,
             waiters: 0,
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn who_parked_again_is_woken_before_the_others() {
-        let mut mutex = Mutex::new();
+        let mut mutex = Mutex::new(1);
         mutex.hints.again = true;
         for (session, again) in [(1, false), (2, true), (3, false), (4, true)] {
             mutex.sleep(session, again);
@@ -166,7 +169,7 @@ mod tests {
 
     #[test]
     fn without_the_hint_the_first_is_woken() {
-        let mut mutex = Mutex::new();
+        let mut mutex = Mutex::new(1);
         for (session, again) in [(1, false), (2, true), (3, false)] {
             mutex.sleep(session, again);
         }

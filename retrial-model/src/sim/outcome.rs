@@ -59,7 +59,7 @@ pub struct Outcome {
     pub events: u64,
     /// The steps of the waits of the sessions that were traced, from the start, as `retrial trace` shows them.
     pub traces: Vec<Vec<Event>>,
-    /// Sums in s: holding, time from requests to gets, and the part of the waits within the time that was counted.
+    /// Sums in s: holding, of each copy of the mutex; time from requests to gets, and the part of the waits within the time that was counted.
     busy: f64,
     wait: f64,
     waiting: f64,
@@ -73,6 +73,7 @@ pub(super) struct End {
     pub(super) events: u64,
     pub(super) processors: u32,
     pub(super) sessions: u32,
+    pub(super) copies: u32,
     pub(super) gets: Vec<u64>,
     pub(super) pthread_in_use: bool,
     pub(super) traces: Vec<Vec<Event>>,
@@ -103,7 +104,7 @@ impl Outcome {
             pthread_in_use: end.pthread_in_use,
             events: end.events,
             traces: end.traces,
-            busy: seconds(tally.busy),
+            busy: seconds(tally.busy) / f64::from(end.copies),
             wait: seconds(tally.wait),
             waiting: seconds(tally.waiting_time),
             wait_p99: tally.quantile(0.99) * 1e-12,

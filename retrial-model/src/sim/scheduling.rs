@@ -119,6 +119,7 @@ impl Engine<'_> {
             return;
         }
         let s = self.processors.get(processor).running;
+        self.turn_to(self.sessions[s as usize].copy);
         self.charge(s);
         self.timers.clear(self.slot(s));
         let session = &mut self.sessions[s as usize];

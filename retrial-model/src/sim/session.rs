@@ -69,6 +69,8 @@ pub(super) struct Session {
     pub(super) rest: Time,
     pub(super) since: Time,
     pub(super) gets: u64,
+    /// The copy of the mutex that it asked for last.
+    pub(super) copy: u32,
     pub(super) requested: Time,
     pub(super) turn: Turn,
 
@@ -108,6 +110,7 @@ impl Session {
             rest: 0,
             since: 0,
             gets: 0,
+            copy: 0,
             requested: 0,
             turn: Turn::default(),
             failed: 0,

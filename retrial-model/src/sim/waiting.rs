@@ -24,17 +24,15 @@ fn picoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
 }
 
-/// The mutex, as a session's turn knows it.
-const MUTEX: u64 = 1;
-
 impl Engine<'_> {
     /// A session asks for the mutex.
     pub(super) fn request(&mut self, s: u32) {
         self.tally.requested(self.now);
+        self.choose(s);
         let (now, now_ns) = (self.now, self.now_ns());
         let session = &mut self.sessions[s as usize];
         session.requested = now;
-        let hurdle = session.turn.take(MUTEX);
+        let hurdle = session.turn.take(self.mutex.id);
         let queues = hurdle == Some(Hurdle::Over);
         if !queues && self.mutex.is_open(false) {
             if hurdle == Some(Hurdle::Timed) {
@@ -69,7 +67,7 @@ impl Engine<'_> {
             parked: self.mutex.waiters,
             pthread_in_use: self.controller.state.pthread_in_use,
             queues: session.queues,
-            hold_ns: session.turn.hold_ns(MUTEX),
+            hold_ns: session.turn.hold_ns(self.mutex.id),
             poll_ns: u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX),
             random,
         }
@@ -105,7 +103,7 @@ impl Engine<'_> {
             self.mutex.hints.on_its_way = false;
         }
         if session.parks > 0 {
-            session.turn.begin(MUTEX, self.mutex.gets, now_ns);
+            session.turn.begin(self.mutex.id, self.mutex.gets, now_ns);
         }
         let took = self.now - session.started;
         self.tally.longest = self.tally.longest.max(took);
@@ -305,7 +303,7 @@ impl Engine<'_> {
         if hints.throttled {
             let (now_ns, params) = (self.now_ns(), (self.workload.params, self.processors()));
             let turn = &self.sessions[s as usize].turn;
-            let release = turn.release(MUTEX, self.mutex.gets, self.mutex.waiters, || now_ns, || params);
+            let release = turn.release(self.mutex.id, self.mutex.gets, self.mutex.waiters, || now_ns, || params);
             if release == Release::Stay && hints.watched || hints.on_its_way {
                 return;
             }
