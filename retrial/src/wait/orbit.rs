@@ -19,6 +19,10 @@ pub(super) struct Orbit;
 /// No park is shorter than this: below it a time-out races with the wake-ups that it only has to heal.
 const PARK_MIN: Duration = Duration::from_millis(10);
 
+/// Whoever has parked often parks for up to so many times that: thousands, each waiting for a mutex of its own that is held for long,
+/// would fill a processor with looks (2,000: one of two, measured).
+const PARK_MIN_TIMES: u32 = 16;
+
 /// Nor any longer, whatever the count of parked sessions says.
 const PARK_MAX: Duration = Duration::from_mins(1);
 
@@ -69,7 +73,7 @@ impl Scheme for Orbit {
             return Step::Yield;
         }
         let share = Duration::from_secs(1) * attempt.parked.saturating_add(1) / super::clamp(params.get(P::OrbitRetryRate));
-        let mean = share.clamp(PARK_MIN, PARK_MAX);
+        let mean = share.clamp(PARK_MIN * attempt.parks.saturating_add(1).min(PARK_MIN_TIMES), PARK_MAX);
         // Uniform on 0.5 to 1.5 times the mean: jitter far wider than any holding time, so that losers do not meet again.
         let permille = 500 + u32::try_from(attempt.random % 1000).unwrap_or(0);
         Step::Park(mean / 1000 * permille)
