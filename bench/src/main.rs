@@ -7,10 +7,14 @@
 #![allow(missing_docs, unreachable_pub)]
 
 mod all;
+mod command;
 mod contended;
+mod gtm;
+mod killed;
 mod page;
 mod peers;
 mod plan;
+mod programs;
 mod readers;
 mod report;
 mod row;
@@ -35,6 +39,9 @@ enum Command {
     Contended(contended::Args),
     Thinking(thinking::Args),
     Readers(readers::Args),
+    Programs(programs::Args),
+    Killed(killed::Args),
+    Gtm(gtm::Args),
     All(all::Args),
 }
 
@@ -47,6 +54,9 @@ fn main() -> ExitCode {
         Command::Contended(args) => contended::run(&args, &cli.output),
         Command::Thinking(args) => thinking::run(&args, &cli.output),
         Command::Readers(args) => readers::run(&args, &cli.output),
+        Command::Programs(args) => programs::run(&args, &cli.output),
+        Command::Killed(args) => killed::run(&args, &cli.output),
+        Command::Gtm(args) => gtm::run(&args, &cli.output),
         Command::All(args) => all::run(&args, cli.output),
     };
     result.unwrap_or_else(|report| {

@@ -15,6 +15,7 @@ pub mod duration;
 mod holders;
 pub mod instances;
 pub mod output;
+mod predict;
 mod run;
 pub mod signals;
 
@@ -44,6 +45,8 @@ enum Command {
     Show(cmd::show::Args),
     Calibrate(cmd::calibrate::Args),
     Model(cmd::model::Args),
+    WhatIf(cmd::what_if::Args),
+    Advise(cmd::advise::Args),
     Ps(cmd::ps::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
@@ -72,6 +75,8 @@ pub fn main() -> ExitCode {
         Command::Show(args) => cmd::show::run(args, format),
         Command::Calibrate(args) => cmd::calibrate::run(args, format),
         Command::Model(args) => cmd::model::run(args, format),
+        Command::WhatIf(args) => cmd::what_if::run(args, format),
+        Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),

@@ -316,6 +316,31 @@ fn an_uncontended_run_says_so_and_names_the_lock_used_most() {
     assert_eq!(report["time_split_pct"]["spin"], 0.0);
 }
 
+/// As C++ does with `std::mutex`: memory of a mutex becomes something else without `pthread_mutex_destroy`.
+const REUSED: &str = r"
+#include <pthread.h>
+#include <string.h>
+int main(void) {
+    static _Alignas(8) char memory[sizeof(pthread_mutex_t)];
+    pthread_mutex_t *mutex = (pthread_mutex_t *)memory;
+    for (int i = 0; i < 1000; i++) { pthread_mutex_lock(mutex); pthread_mutex_unlock(mutex); }
+    double number = 0.63;
+    memcpy(memory + 24, &number, sizeof number);
+    return 0;
+}
+";
+
+#[test]
+fn memory_that_was_a_mutex_is_not_counted() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(REUSED, &[]).unwrap();
+    let report = report(&scratch, &[], &[&program]);
+    let gets = report["gets"].as_u64().unwrap();
+    assert!((1000..10_000).contains(&gets), "{report:#}");
+    let all = report["busiest"].as_array().unwrap();
+    assert!(all.iter().all(|mutex| mutex["gets"].as_u64().unwrap() <= gets), "{report:#}");
+}
+
 #[test]
 fn a_program_without_pthread_locks_is_told_apart() {
     let output = run(&["--", "true"]);
@@ -343,6 +368,53 @@ fn a_program_with_thread_sanitizer_is_refused() {
         assert!(flat(&output).contains("has ThreadSanitizer in it"), "{}", stderr(&output));
         assert!(flat(&output).contains("help: "), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn a_program_with_address_sanitizer_runs_alone_or_started_by_another() {
+    let scratch = Scratch::new();
+    let Some(program) = scratch.compile(UNCONTENDED, &["-fsanitize=address"]) else {
+        eprintln!("skipped: the compiler has no AddressSanitizer");
+        return;
+    };
+    for started in [&[&*program][..], &["sh", "-c", &program]] {
+        let report = report(&scratch, &[], started);
+        assert!(report["gets"].as_u64() >= Some(1000), "{report:#}");
+    }
+    let output = retrial_run(&["--", "sh", "-c", "echo $ASAN_OPTIONS"]).env("ASAN_OPTIONS", "a=1").output().unwrap();
+    assert_eq!(output.stdout, b"a=1:verify_asan_link_order=0\n");
+}
+
+#[test]
+fn programs_are_excluded_by_name() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    let gets = |options: &[&str], command: &[&str]| report(&scratch, options, command)["gets"].as_u64().unwrap();
+    assert!(gets(&["--exclude", "other", "--exclude", "sh*"], &["sh", "-c", &program]) >= 1000);
+    assert_eq!(gets(&["--exclude", "other", "--exclude", "prog*"], &["sh", "-c", &program]), 0);
+    let output = run(&["--exclude", "program", "--", &program]);
+    assert!(stderr(&output).contains("; excluded are: program"), "{}", stderr(&output));
+    let output = retrial_run(&["--exclude", "b*", "--", "sh", "-c", "echo $RETRIAL_EXCLUDE"])
+        .env("RETRIAL_EXCLUDE", "a")
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"a,b*\n");
+}
+
+#[test]
+fn a_set_user_id_program_is_told_in_a_line() {
+    const NOBODY: u32 = 65_534;
+    let scratch = Scratch::new();
+    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    if std::os::unix::fs::chown(&program, Some(NOBODY), None).is_err() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    assert!(Command::new("chmod").args(["4755", &program]).status().unwrap().success());
+    let output = run(&["--", &program]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let expected = format!("{program} is set-user-ID: the loader preloads nothing into it");
+    assert_eq!(flat(&output).matches(&expected).count(), 1, "{}", stderr(&output));
 }
 
 #[test]

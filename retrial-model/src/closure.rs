@@ -37,7 +37,7 @@ const FIRST: usize = 3;
 /// without yields.
 ///
 /// # Errors
-/// A number of sessions that is not whole, or above 1,000; more than 10 yields; times out of range; shares that do not settle.
+/// A number of sessions that is not whole, or above 1,000; more than 10 yields; times out of range; sleeps of less than a tenth of the spin limit; shares that do not settle.
 pub fn closed(
     holding: &Distribution,
     limit: f64,
@@ -54,6 +54,7 @@ pub fn closed(
     positive("limit", limit)?;
     positive("think", think)?;
     positive("sleep", sleep)?;
+    allowed("sleep", sleep, "at least a tenth of the spin limit", sleep * 10.0 >= limit)?;
     whole("yields", yields)?;
     allowed("yields", yields, "at most 10", yields <= YIELDS as f64)?;
     from_zero("yield_time", yield_time)?;

@@ -14,7 +14,7 @@
 #define HIDDEN __attribute__((visibility("hidden")))
 
 /* A thread's own record, thread.rs. In the static block: found without a call, and never allocated. */
-HIDDEN __thread _Alignas(64) __attribute__((tls_model("initial-exec"))) unsigned char retrial_thread[256];
+HIDDEN __thread _Alignas(64) __attribute__((tls_model("initial-exec"))) unsigned char retrial_thread[512];
 
 HIDDEN void *retrial_current_thread(void) { return retrial_thread; }
 

@@ -19,14 +19,17 @@
 //! Nothing is touched after a wake-up by who wakes, nor by a waiter after it has counted itself out, which it does before
 //! it gets the mutex back; destroying waits for that.
 
-use crate::foreign::{Class, class, kind_of};
+use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::limit::Limit;
 use crate::mutex;
 use crate::private::PrivateMutex;
 use crate::process;
+use crate::profile;
 use crate::real::{self, Errno};
 use crate::thread::Thread;
-use libc::{EINTR, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
+use libc::{
+    EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec,
+};
 use retrial::sys::{self, Clock, Deadline};
 use std::mem::MaybeUninit;
 use std::ptr::null;
@@ -217,6 +220,7 @@ impl Wait {
         let mutex = self.mutex;
         // SAFETY: the caller of the wait has a mutex there.
         if let Class::Private(sort) = class(unsafe { kind_of(mutex) }) {
+            profile::leaving(self.thread(), mutex as usize);
             // SAFETY: as above.
             return match unsafe { PrivateMutex::at(mutex) }.release_all(sort, self.thread()) {
                 Ok(depth) => {
@@ -226,8 +230,15 @@ impl Wait {
                 Err(error) => error,
             };
         }
+        // SAFETY: as above.
+        let foreign = unsafe { Foreign::new(mutex) };
+        foreign.add_waiter();
         // SAFETY: as above; the thread is the calling one's.
-        unsafe { mutex::unlock(mutex, self.caller, self.thread()) }
+        let result = unsafe { mutex::unlock(mutex, self.caller, self.thread()) };
+        if result != 0 {
+            foreign.remove_waiter();
+        }
+        result
     }
 
     /// Leaves the condition and gets the mutex back.
@@ -239,9 +250,13 @@ impl Wait {
         // SAFETY: the caller of the wait has a mutex there.
         let result = unsafe { mutex::lock(self.mutex, self.caller, self.thread()) };
         self.thread().from_condition.set(false);
-        if self.depth != 0 {
-            // SAFETY: as above, and only our records have a depth.
-            unsafe { PrivateMutex::at(self.mutex) }.set_depth(self.depth);
+        // SAFETY: as above; a kind that has changed is none of ours any more.
+        if let Class::Private(_) = class(unsafe { kind_of(self.mutex) }) {
+            // SAFETY: as above.
+            unsafe { PrivateMutex::at(self.mutex) }.come_back(self.depth);
+        } else if matches!(result, 0 | EOWNERDEAD) {
+            // SAFETY: as above.
+            unsafe { Foreign::new(self.mutex) }.remove_waiter();
         }
         if result == 0 { self.outcome } else { result }
     }

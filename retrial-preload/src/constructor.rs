@@ -3,7 +3,7 @@
 use crate::private::PrivateMutex;
 use crate::process::{self, Type};
 use crate::thread::Thread;
-use crate::{caller, condition, real};
+use crate::{caller, condition, profile, real};
 use retrial::sys::{self, RobustCalls};
 use retrial::wait::DEFAULT;
 use retrial::{Address, AttachError, Capacity, Instance, MutexId, P};
@@ -29,6 +29,9 @@ extern "C" fn construct() {
     if real::finds_thread_sanitizer() {
         return give_up(Some("ThreadSanitizer takes the calls itself"));
     }
+    if let Some(taker) = real::finds_taker() {
+        return give_up(Some(&format!("{} takes the calls itself", taker.to_string_lossy())));
+    }
     if !condition::find_flags() {
         return give_up(Some("conditions of this libc have an unknown format"));
     }
@@ -45,6 +48,9 @@ extern "C" fn construct() {
     Type::register_all(instance);
     caller::note_executable();
     process::publish(instance);
+    if let Err(Some(error)) = profile::join() {
+        say(&error);
+    }
 }
 
 /// Takes part in the instance that the environment names, or makes one for this process and what it forks. The error is what
@@ -76,11 +82,16 @@ fn make() -> Result<Instance, String> {
     Ok(instance)
 }
 
-/// Leaves all calls to libc, or goes on without an instance when locks have been taken already: in one line, written whole.
+/// Leaves all calls to libc, or goes on without an instance when locks have been taken already: in one line.
 fn give_up(error: Option<&str>) {
     let kept = if process::turn_off() { "locks are left to libc" } else { "locks wait without an instance" };
     let Some(error) = error else { return };
-    let line = format!("retrial: {kept}: {error}\n");
+    say(&format!("{kept}: {error}"));
+}
+
+/// One line, written whole.
+fn say(what: &str) {
+    let line = format!("retrial: {what}\n");
     // SAFETY: the text is readable in this length.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
@@ -89,12 +100,15 @@ fn give_up(error: Option<&str>) {
 extern "C" fn destruct() {
     let Some(instance) = process::instance() else { return };
     let own = sys::pid();
+    // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
+    let most = instance.session_gets();
     for id in (1..=instance.last_mutex().0).map(MutexId) {
         if let Some((pid, address)) = instance.mutex_in_process(id)
             && pid == own
             && let Some(copy) = peek(address)
             && let Some((found, gets)) = PrivateMutex::read(&copy)
             && found == id
+            && gets <= most
         {
             instance.note_gets(id, gets);
         }

@@ -27,10 +27,12 @@ macro_rules! jump {
     (4, $target:path) => { jump!("r8", "r9", $target) };
     ($caller:literal, $thread:literal, $target:path) => {
         core::arch::naked_asm!(
+            ".cfi_startproc", // a signal's handler may look at the stack from here
             concat!("mov ", $caller, ", qword ptr [rsp]"),
             concat!("mov ", $thread, ", qword ptr [rip + retrial_thread@GOTTPOFF]"),
             concat!("add ", $thread, ", qword ptr fs:[0]"),
             "jmp {target}",
+            ".cfi_endproc",
             target = sym $target,
         )
     };
@@ -45,12 +47,14 @@ macro_rules! jump {
     (4, $target:path) => { jump!("x4", "x5", $target) };
     ($caller:literal, $thread:literal, $target:path) => {
         core::arch::naked_asm!(
+            ".cfi_startproc", // a signal's handler may look at the stack from here
             concat!("mov ", $caller, ", x30"),
             "adrp x16, :gottprel:retrial_thread",
             "ldr x16, [x16, :gottprel_lo12:retrial_thread]",
             "mrs x17, tpidr_el0",
             concat!("add ", $thread, ", x17, x16"),
             "b {target}",
+            ".cfi_endproc",
             target = sym $target,
         )
     };
@@ -78,6 +82,8 @@ exports! {
     pthread_mutex_clocklock (3) => mutex::clocklock;
     pthread_mutex_unlock __pthread_mutex_unlock (1) => mutex::unlock;
     pthread_mutex_consistent pthread_mutex_consistent_np (1) => mutex::consistent;
+    pthread_mutex_getprioceiling (2) => mutex::getprioceiling;
+    pthread_mutex_setprioceiling (3) => mutex::setprioceiling;
 
     pthread_cond_init (2) => condition::init;
     pthread_cond_destroy (1) => condition::destroy;
@@ -97,13 +103,13 @@ exports! {
     pthread_rwlock_timedwrlock (2) => rwlock::write_timedlock;
     pthread_rwlock_clockrdlock (3) => rwlock::read_clocklock;
     pthread_rwlock_clockwrlock (3) => rwlock::write_clocklock;
-    pthread_rwlock_unlock __pthread_rwlock_unlock (1) => real::rwlock_unlock;
+    pthread_rwlock_unlock __pthread_rwlock_unlock (1) => rwlock::unlock;
 
     pthread_spin_init (2) => real::spin_init;
     pthread_spin_destroy (1) => real::spin_destroy;
     pthread_spin_lock (1) => spin::lock;
     pthread_spin_trylock (1) => spin::trylock;
-    pthread_spin_unlock (1) => real::spin_unlock;
+    pthread_spin_unlock (1) => spin::unlock;
 
     mtx_init (2) => c11::mtx_init;
     mtx_destroy (1) => c11::mtx_destroy;

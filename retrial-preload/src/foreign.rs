@@ -5,6 +5,7 @@
 use crate::limit::Limit;
 use crate::private::Sort;
 use crate::process::{self, Type};
+use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
 use crate::thread::Thread;
@@ -15,7 +16,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offsets in libc's format.
 const LOCK: usize = 0;
+const COUNT: usize = 4;
 const OWNER: usize = 8;
+const USERS: usize = 12;
 pub(crate) const KIND: usize = 16;
 
 /// Bits of the kind.
@@ -115,6 +118,19 @@ impl Foreign {
         unsafe { field(self.mutex, offset) }.load(Ordering::Acquire)
     }
 
+    /// Counts a thread that will come back from a condition of ours: libc destroys no mutex that has users. The caller holds
+    /// the mutex.
+    pub(crate) fn add_waiter(self) {
+        // SAFETY: as `new` was promised.
+        unsafe { field(self.mutex, USERS) }.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back what `add_waiter` did.
+    pub(crate) fn remove_waiter(self) {
+        // SAFETY: as `new` was promised.
+        unsafe { field(self.mutex, USERS) }.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn is_robust(self) -> bool {
         self.load(KIND) & ROBUST != 0
     }
@@ -123,7 +139,21 @@ impl Foreign {
         // Finds out who the thread is.
         thread.me();
         let kind = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
-        thread.count(kind, matches!(result, 0 | libc::EOWNERDEAD));
+        let is_get = matches!(result, 0 | libc::EOWNERDEAD);
+        thread.count(kind, is_get);
+        if is_get && !self.is_deep() {
+            profile::got(thread, || self.as_lock());
+        }
+    }
+
+    /// What it is to a profile.
+    fn as_lock(self) -> Lock {
+        Lock { address: self.mutex as usize, mutex: MutexId(0), kind: Type::SharedMutex, mode: Mode::Exclusive }
+    }
+
+    /// Whether the next unlock leaves it locked.
+    pub(crate) fn is_deep(self) -> bool {
+        self.load(COUNT) > 1
     }
 
     /// One try: `EBUSY` when somebody else has it.
@@ -193,12 +223,10 @@ impl Foreign {
         };
         let getting = Getting { foreign: self, tid: thread.tid() };
         let address = self.mutex as usize;
-        let ask = || Ask {
-            mutex: process::instance()
-                .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::SharedMutex, address))),
-            mutex_type: Type::SharedMutex.id(),
-            mode: Mode::Exclusive,
-            caller,
+        let ask = || {
+            let mutex = process::instance()
+                .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::SharedMutex, address)));
+            Ask { lock: Lock { mutex, ..self.as_lock() }, caller }
         };
         let result = waiting::wait(thread, &getting, ask, deadline).unwrap_or(ETIMEDOUT);
         registry::count_missed_get(Type::SharedMutex, address);

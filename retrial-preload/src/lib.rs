@@ -8,6 +8,8 @@
 //! | `RETRIAL_INSTANCE` | the instance to take part in, by name or path; without it, one of the process's own      |
 //! | `RETRIAL_SCHEME`   | the wait scheme of the process's own instance                                            |
 //! | `RETRIAL_PRELOAD`  | `off`: every call goes to libc                                                           |
+//! | `RETRIAL_EXCLUDE`  | programs by name, in which it is off: `gdb,python3*`; by file name or as they were started  |
+//! | `RETRIAL_PROFILE`  | the directory in which `retrial run --profile` waits for samples                         |
 //!
 //! What is whose is decided at every call, from the object alone: its state is in its own bytes, and its kind is where
 //! libc keeps it.
@@ -23,8 +25,9 @@
 //! | rwlock, spin lock                        | libc's               | by the scheme, parked in libc    |
 //!
 //! On the path of a lock nothing is allocated, printed or looked up by name. `dlopen` loses the flag `RTLD_DEEPBIND`, with
-//! which a library would find libc's calls. Not caught is who asks for libc's by `dlvsym`, or loads another libc by `dlmopen`:
-//! what such calls share with the program's breaks. `ThreadSanitizer` does so; beside its library all is left to libc.
+//! which a library would find libc's calls. Not caught is who asks for libc's by `dlvsym`, or loads another libc by `dlmopen`: what
+//! mutexes such calls share with the program's exclude, but conditions and owners are not known to both. `ThreadSanitizer` does so;
+//! where it, or anybody, takes the calls before us, all is left to libc.
 
 mod c11;
 mod caller;
@@ -37,9 +40,12 @@ pub mod loading;
 mod mutex;
 mod private;
 mod process;
+mod profile;
+mod program;
 mod real;
 mod registry;
 mod rwlock;
+mod samples;
 mod spin;
 mod spots;
 mod thread;

@@ -26,12 +26,16 @@ extern "C" fn prepare(flags: c_int) -> Call {
 #[cfg(target_arch = "x86_64")]
 pub unsafe extern "C" fn dlopen() {
     core::arch::naked_asm!(
+        ".cfi_startproc",
         "push rdi",
+        ".cfi_adjust_cfa_offset 8",
         "mov edi, esi",
         "call {prepare}",
         "pop rdi",
+        ".cfi_adjust_cfa_offset -8",
         "mov esi, edx",
         "jmp rax",
+        ".cfi_endproc",
         prepare = sym prepare,
     )
 }
@@ -46,12 +50,18 @@ pub unsafe extern "C" fn dlopen() {
 #[cfg(target_arch = "aarch64")]
 pub unsafe extern "C" fn dlopen() {
     core::arch::naked_asm!(
+        ".cfi_startproc",
         "stp x0, x30, [sp, #-16]!",
+        ".cfi_adjust_cfa_offset 16",
+        ".cfi_offset x30, -8",
         "mov w0, w1",
         "bl {prepare}",
         "mov x16, x0",
         "ldp x0, x30, [sp], #16",
+        ".cfi_adjust_cfa_offset -16",
+        ".cfi_restore x30",
         "br x16",
+        ".cfi_endproc",
         prepare = sym prepare,
     )
 }

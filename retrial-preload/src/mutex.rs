@@ -4,6 +4,7 @@ use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::limit::{Limit, clock_of};
 use crate::private::PrivateMutex;
 use crate::process;
+use crate::profile;
 use crate::real;
 use crate::thread::Thread;
 use libc::{EINVAL, c_int, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
@@ -172,7 +173,7 @@ unsafe fn trylock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
 
 /// `pthread_mutex_unlock`.
 pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t, _: usize, thread: &Thread) -> c_int {
-    if process::is_on()
+    if process::is_known_on()
         // SAFETY: the caller's.
         && let Class::Private(sort) = class(unsafe { kind_of(mutex) })
     {
@@ -180,7 +181,70 @@ pub(crate) unsafe extern "C" fn unlock(mutex: *mut pthread_mutex_t, _: usize, th
         return unsafe { PrivateMutex::at(mutex) }.unlock(sort, thread);
     }
     // SAFETY: the caller's.
+    unsafe { unlock_any(mutex, thread) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn unlock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
+    if process::is_on() {
+        // SAFETY: the caller's.
+        match class(unsafe { kind_of(mutex) }) {
+            Class::Private(sort) => {
+                // SAFETY: the caller's.
+                let record = unsafe { PrivateMutex::at(mutex) };
+                if !record.is_deep() {
+                    profile::leaving(thread, mutex as usize);
+                }
+                return record.unlock(sort, thread);
+            }
+            // SAFETY: the caller's.
+            Class::Foreign if unsafe { Foreign::new(mutex) }.is_deep() => {}
+            Class::Foreign => profile::leaving(thread, mutex as usize),
+            Class::Passed(_) => {}
+        }
+    }
+    // SAFETY: the caller's.
     unsafe { real::mutex_unlock(mutex) }
+}
+
+/// `pthread_mutex_getprioceiling`.
+pub(crate) unsafe extern "C" fn getprioceiling(
+    mutex: *mut pthread_mutex_t,
+    ceiling: *mut c_int,
+    _: usize,
+    thread: &Thread,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { count_ceiling(mutex, thread) };
+    // SAFETY: the caller's; for kinds without a ceiling, ours too, it looks at the kind only.
+    unsafe { real::mutex_getprioceiling(mutex, ceiling) }
+}
+
+/// `pthread_mutex_setprioceiling`.
+pub(crate) unsafe extern "C" fn setprioceiling(
+    mutex: *mut pthread_mutex_t,
+    ceiling: c_int,
+    before: *mut c_int,
+    _: usize,
+    thread: &Thread,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { count_ceiling(mutex, thread) };
+    // SAFETY: as above.
+    unsafe { real::mutex_setprioceiling(mutex, ceiling, before) }
+}
+
+/// Counts a call that is libc's, no get.
+unsafe fn count_ceiling(mutex: *mut pthread_mutex_t, thread: &Thread) {
+    if process::is_on()
+        // SAFETY: the caller's.
+        && let Class::Passed(kind) = class(unsafe { kind_of(mutex) })
+    {
+        // Finds out who the thread is.
+        thread.me();
+        thread.count(kind, false);
+    }
 }
 
 /// `pthread_mutex_consistent`.

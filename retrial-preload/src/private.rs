@@ -3,34 +3,37 @@
 //! ```text
 //!  0        8        12      16     20   24     32      36
 //! +--------+--------+-------+------+----+------+-------+-------+
-//! |  word  | missed | owner | kind | id | gets | depth | epoch |
+//! |  word  | users  | owner | kind | id | gets | depth | epoch |
 //! +--------+--------+-------+------+----+------+-------+-------+
 //! ```
 //!
 //! The word is [`retrial::Word`]; its upper half, the holder field, is the futex. `kind` is libc's and where libc has it.
 //! All zeros, as the static initialisers make it but for `kind`, is a free mutex, and a free mutex of ours is a free one
-//! of libc's.
+//! of libc's. So is a held one: the lower half, where nobody counts references to these, is libc's lock, and who calls libc past
+//! us, in this process or a peer in shared memory, excludes us and is excluded.
 //!
 //! Only the holder changes the word, `owner`, `gets` and `depth`. The store that releases the word is the last touch.
 
 use crate::foreign;
 use crate::limit::Limit;
 use crate::process::{self, Type};
+use crate::profile::{self, Lock};
 use crate::real::Errno;
 use crate::registry;
 use crate::spots::{self, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word};
+use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word, sys};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::time::Duration;
 
 /// The record.
 #[repr(C)]
 pub(crate) struct PrivateMutex {
     word: AtomicU64,
-    /// Whether a get has missed it: then its figures outlive it.
-    missed: AtomicU32,
+    /// [`MISSED`], and [`WAITER`] for each thread that gave it back to wait on a condition.
+    users: AtomicU32,
     /// The holder's thread id, of sorts that know their owner; otherwise 0. A SID alone may be that of a thread that died
     /// with the mutex and be used again.
     owner: AtomicU32,
@@ -66,6 +69,19 @@ impl Sort {
 
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
+
+/// A get has missed it: its figures outlive it.
+const MISSED: u32 = 1;
+/// A thread will come back to it from a condition, and it may not be destroyed.
+const WAITER: u32 = 2;
+
+/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when somebody waits for it by libc's call.
+const LOCK: u64 = 0xffff_ffff;
+const HELD: u64 = 1;
+const AWAITED: u64 = 2;
+
+/// Between two looks at a mutex that was got past us: nobody wakes us.
+const NAP: Duration = Duration::from_millis(1);
 
 impl PrivateMutex {
     /// The record in a mutex.
@@ -113,7 +129,7 @@ impl PrivateMutex {
     pub(crate) fn lock_at_once(&self, sort: Sort, thread: &Thread) -> bool {
         let Some((me, session)) = thread.known() else { return false };
         // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again.
-        if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         self.own(sort, thread);
@@ -129,7 +145,7 @@ impl PrivateMutex {
     pub(crate) fn lock(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
         let me = thread.me();
         // Acquire: as above.
-        if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             self.got(sort, thread);
             return 0;
         }
@@ -165,6 +181,22 @@ impl PrivateMutex {
             self.first_get(thread);
         }
         thread.count(sort as usize, true);
+        profile::got(thread, || self.as_lock());
+    }
+
+    /// What it is to a profile.
+    fn as_lock(&self) -> Lock {
+        Lock {
+            address: self.word.as_ptr() as usize,
+            mutex: registry::number(self.id.load(Ordering::Relaxed)),
+            kind: Type::Mutex,
+            mode: Mode::Exclusive,
+        }
+    }
+
+    /// Whether the next unlock leaves it locked.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) != 0
     }
 
     #[cold]
@@ -202,14 +234,14 @@ impl PrivateMutex {
                 Ok(deadline) => deadline,
                 Err(error) => return error,
             };
-            if self.missed.load(Ordering::Relaxed) == 0 {
-                self.missed.store(1, Ordering::Relaxed);
+            if self.users.load(Ordering::Relaxed) & MISSED == 0 {
+                self.users.fetch_or(MISSED, Ordering::Relaxed);
             }
-            let ask = || Ask {
-                mutex: process::instance().map_or(MutexId(0), |instance| self.identify(instance)),
-                mutex_type: Type::Mutex.id(),
-                mode: Mode::Exclusive,
-                caller,
+            let ask = || {
+                if let Some(instance) = process::instance() {
+                    self.identify(instance);
+                }
+                Ask { lock: self.as_lock(), caller }
             };
             if waiting::wait(thread, &getting, ask, deadline).is_err() {
                 return ETIMEDOUT;
@@ -252,7 +284,7 @@ impl PrivateMutex {
     pub(crate) fn trylock(&self, sort: Sort, thread: &Thread) -> c_int {
         let me = thread.me();
         // Acquire: as in `lock`.
-        if self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             self.got(sort, thread);
             return 0;
         }
@@ -294,15 +326,19 @@ impl PrivateMutex {
 
     #[inline]
     fn release(&self) {
-        let word = Word(self.word.load(Ordering::Relaxed)).released();
+        let word = Word(self.word.load(Ordering::Relaxed));
         let futex = self.futex();
         let spot = spots::at(futex);
-        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word.
-        self.word.store(word.0, Ordering::Release);
+        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word, and who comes past us
+        // looks again, or at the worst sleeps on.
+        self.word.store(word.released().0 & !LOCK, Ordering::Release);
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);
         if spot.is_busy() {
             spot.wake_after(futex);
+        }
+        if word.0 & AWAITED != 0 {
+            wake_at_libcs(self.word.as_ptr().addr());
         }
     }
 
@@ -318,18 +354,22 @@ impl PrivateMutex {
         let depth = self.depth.load(Ordering::Relaxed);
         self.depth.store(0, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
+        self.users.fetch_add(WAITER, Ordering::Relaxed);
         self.release();
         Ok(depth)
     }
 
     /// After the get that followed `release_all`.
-    pub(crate) fn set_depth(&self, depth: u32) {
+    pub(crate) fn come_back(&self, depth: u32) {
+        // Who comes past us may have written there.
+        self.users.update(Ordering::Relaxed, Ordering::Relaxed, |users| users.saturating_sub(WAITER));
         self.depth.store(depth, Ordering::Relaxed);
     }
 
-    /// Ends its life, unless it is held. Later calls find a kind that is none, as with libc.
+    /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
     pub(crate) fn destroy(&self) -> c_int {
-        if self.holder() != 0 {
+        let users = self.users.load(Ordering::Relaxed);
+        if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || users >= WAITER {
             return EBUSY;
         }
         let id = registry::number(self.id.load(Ordering::Relaxed));
@@ -337,7 +377,7 @@ impl PrivateMutex {
             && id.0 != 0
             && self.epoch.load(Ordering::Relaxed) == process::epoch()
         {
-            let (gets, missed) = (self.gets.load(Ordering::Relaxed), self.missed.load(Ordering::Relaxed) != 0);
+            let (gets, missed) = (self.gets.load(Ordering::Relaxed), users & MISSED != 0);
             registry::retire(instance, Type::Mutex, self.word.as_ptr() as usize, id, gets, missed);
         }
         self.kind.store(u32::MAX, Ordering::Relaxed);
@@ -351,6 +391,13 @@ impl PrivateMutex {
         let (kind, id) = (kind_and_id as u32, (kind_and_id >> 32) as u32);
         matches!(foreign::class(kind), foreign::Class::Private(_)).then_some((registry::number(id), gets))
     }
+}
+
+/// Wakes one who waits by libc's call, past us.
+#[cold]
+#[inline(never)]
+fn wake_at_libcs(lock: usize) {
+    sys::futex_wake(lock as *const AtomicU32, 1, true);
 }
 
 /// A thread that wants a mutex.
@@ -369,12 +416,13 @@ impl Target for Getting<'_> {
     type Got = Word;
 
     fn is_open(&self, _: bool) -> bool {
-        self.mutex.holder() == 0
+        self.mutex.word.load(Ordering::Relaxed) & (SID | LOCK) == 0
     }
 
     fn try_get(&self, handed: bool) -> Option<Word> {
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
         let granted = word.grant(Sid::new((self.me >> 32) as u32), Mode::Exclusive, handed)?;
+        let granted = Word(granted.0 | HELD);
         // Acquire: as in `lock`.
         self.mutex.word.compare_exchange(word.0, granted.0, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(granted)
@@ -382,6 +430,10 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<Word> {
         const SID: u32 = 0x00ff_ffff;
+        if self.mutex.holder() == 0 && !self.is_open(true) {
+            sys::sleep(how.timeout.min(NAP));
+            return Parked::TimedOut;
+        }
         let is_busy = |holder_field| holder_field & SID != 0;
         if self.spot().park(self.mutex.futex_word(), is_busy, how.timeout, how.throttle) {
             Parked::Woken

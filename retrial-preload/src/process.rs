@@ -4,7 +4,7 @@
 //! cached are not theirs any more. So the *cookie* is in a page that the kernel wipes in the child, and every cached
 //! value goes with the cookie it was made under.
 
-use crate::spots;
+use crate::{program, spots};
 use retrial::{Instance, TypeId, sys};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
@@ -15,6 +15,8 @@ use std::time::Duration;
 const UNDECIDED: u8 = 0;
 const ON: u8 = 1;
 const OFF: u8 = 2;
+/// On, and calls are sampled: the shortest paths are for `ON` alone.
+const PROFILED: u8 = 3;
 
 static MODE: AtomicU8 = AtomicU8::new(UNDECIDED);
 static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(null_mut());
@@ -23,16 +25,27 @@ static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(null_mut());
 #[inline]
 pub(crate) fn is_on() -> bool {
     match MODE.load(Ordering::Relaxed) {
-        ON => true,
+        ON | PROFILED => true,
         OFF => false,
         _ => decide(),
     }
 }
 
-/// Whether it is known that calls are ours.
+/// Whether it is known that calls are ours, and nothing of them is sampled.
 #[inline]
 pub(crate) fn is_known_on() -> bool {
     MODE.load(Ordering::Relaxed) == ON
+}
+
+/// Whether calls are sampled.
+#[inline]
+pub(crate) fn is_profiled() -> bool {
+    MODE.load(Ordering::Relaxed) == PROFILED
+}
+
+/// Has calls sampled from now on. They are ours already.
+pub(crate) fn set_profiled() {
+    MODE.store(PROFILED, Ordering::Relaxed);
 }
 
 /// Looks at the environment, without allocating: the first calls come before anybody's constructors.
@@ -47,7 +60,7 @@ fn decide() -> bool {
         // Before libc itself has started; asked again.
         return true;
     }
-    let mut mode = ON;
+    let (mut mode, mut excluded) = (ON, None);
     loop {
         // SAFETY: the list ends with a null pointer, which ends the loop.
         let text = unsafe { *entry };
@@ -55,11 +68,16 @@ fn decide() -> bool {
             break;
         }
         // SAFETY: entries are strings.
-        if unsafe { CStr::from_ptr(text) } == c"RETRIAL_PRELOAD=off" {
+        let text = unsafe { CStr::from_ptr(text) };
+        if text == c"RETRIAL_PRELOAD=off" {
             mode = OFF;
         }
+        excluded = excluded.or(text.to_bytes().strip_prefix(b"RETRIAL_EXCLUDE="));
         // SAFETY: as above.
         entry = unsafe { entry.add(1) };
+    }
+    if excluded.is_some_and(program::is_one_of) {
+        mode = OFF;
     }
     if epoch() != 0 {
         // It was on before libc had started: as in `turn_off`.
@@ -71,7 +89,7 @@ fn decide() -> bool {
 
 /// Passes every further call to libc, unless a thread has come by: what it holds or waits for has our format. Whether it does.
 pub(crate) fn turn_off() -> bool {
-    let unused = epoch() == 0;
+    let unused = epoch() == 0 && cookie() == 0;
     if unused {
         MODE.store(OFF, Ordering::Relaxed);
     }
@@ -161,13 +179,15 @@ pub(crate) fn enter() -> u64 {
     if page().compare_exchange(0, ENTERING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return entered();
     }
-    let epoch = EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
+    let epoch = EPOCH.load(Ordering::Relaxed) + 1;
     if epoch > 1 {
         spots::forget();
     }
     if !(sys::register_for_barriers() && sys::barrier_everywhere()) {
         spots::fence_all();
     }
+    // After the calls above, of which the first may take milliseconds: who did not wait for us has much time to be caught.
+    EPOCH.store(epoch, Ordering::Relaxed);
     let cookie = u64::from(epoch) << EPOCH_SHIFT;
     // SeqCst: as in `publish`.
     page().store(cookie, Ordering::SeqCst);

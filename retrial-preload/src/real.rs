@@ -8,7 +8,8 @@ use libc::{
     pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec,
 };
 use std::ffi::CStr;
-use std::ptr::null_mut;
+use std::mem::MaybeUninit;
+use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ reals! {
     mutex_clocklock c"pthread_mutex_clocklock" (mutex: *mut pthread_mutex_t, clock: clockid_t, at: *const timespec);
     mutex_unlock c"pthread_mutex_unlock" (mutex: *mut pthread_mutex_t);
     mutex_consistent c"pthread_mutex_consistent" (mutex: *mut pthread_mutex_t);
+    mutex_getprioceiling c"pthread_mutex_getprioceiling" (mutex: *const pthread_mutex_t, ceiling: *mut c_int);
+    mutex_setprioceiling c"pthread_mutex_setprioceiling"
+        (mutex: *mut pthread_mutex_t, ceiling: c_int, before: *mut c_int);
     cond_init c"pthread_cond_init" (cond: *mut pthread_cond_t, attr: *const pthread_condattr_t);
     cond_destroy c"pthread_cond_destroy" (cond: *mut pthread_cond_t);
     cond_signal c"pthread_cond_signal" (cond: *mut pthread_cond_t);
@@ -170,6 +174,46 @@ pub(crate) fn finds_thread_sanitizer() -> bool {
     }
     tell_shim();
     true
+}
+
+/// Who comes before us and takes the calls, if anybody: what comes to us then are some of its own.
+pub(crate) fn finds_taker() -> Option<&'static CStr> {
+    // One that libtsan passes on to libc's by version, past us.
+    // SAFETY: a string with its 0.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_cond_wait".as_ptr()) };
+    let (taker, symbol) = origin(first)?;
+    // Not by the address of our own `pthread_cond_wait`: that is a look-up, too.
+    let (own, _) = origin(look_up as *const c_void)?;
+    // SAFETY: the loader's table of symbols.
+    let is_jump = !symbol.is_null() && unsafe { (*symbol).st_shndx } == SHN_UNDEF;
+    // A program at a fixed address, which takes the address of the function, has a jump to us of that name.
+    if taker.dli_fbase == own.dli_fbase || is_jump || taker.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's string.
+    Some(unsafe { CStr::from_ptr(taker.dli_fname) })
+}
+
+/// The module of an address, and the symbol that it is if the module exports it.
+fn origin(address: *const c_void) -> Option<(libc::Dl_info, *const libc::Elf64_Sym)> {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut symbol = null();
+    // SAFETY: both are writable.
+    let found = unsafe { dladdr1(address, info.as_mut_ptr(), &raw mut symbol, RTLD_DL_SYMENT) };
+    // SAFETY: zeros are a value, and the call may have filled it.
+    (found != 0).then(|| (unsafe { info.assume_init() }, symbol))
+}
+
+const RTLD_DL_SYMENT: c_int = 1;
+const SHN_UNDEF: u16 = 0;
+
+unsafe extern "C" {
+    fn dladdr1(
+        address: *const c_void,
+        info: *mut libc::Dl_info,
+        symbol: *mut *const libc::Elf64_Sym,
+        flags: c_int,
+    ) -> c_int;
 }
 
 /// Whether this libc has the look-up of objects by address that takes no lock, of 2.35.

@@ -3,6 +3,7 @@
 
 use crate::limit::Limit;
 use crate::process::{self, Type};
+use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
 use crate::thread::Thread;
@@ -89,7 +90,16 @@ impl Getting {
             }
         }
         thread.count(calls, result == 0);
+        if result == 0 {
+            profile::got(thread, || self.as_lock());
+        }
         result
+    }
+
+    /// What it is to a profile.
+    fn as_lock(&self) -> Lock {
+        let mode = if self.side == Side::Read { Mode::Shared } else { Mode::Exclusive };
+        Lock { address: self.rwlock as usize, mutex: MutexId(0), kind: Type::Rwlock, mode }
     }
 
     #[cold]
@@ -105,12 +115,10 @@ impl Getting {
             Err(error) => return error,
         };
         let address = self.rwlock as usize;
-        let ask = || Ask {
-            mutex: process::instance()
-                .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Rwlock, address))),
-            mutex_type: Type::Rwlock.id(),
-            mode: if self.side == Side::Read { Mode::Shared } else { Mode::Exclusive },
-            caller,
+        let ask = || {
+            let mutex = process::instance()
+                .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Rwlock, address)));
+            Ask { lock: Lock { mutex, ..self.as_lock() }, caller }
         };
         let result = waiting::wait(thread, self, ask, deadline).unwrap_or(ETIMEDOUT);
         registry::count_missed_get(Type::Rwlock, address);
@@ -122,6 +130,9 @@ impl Getting {
         if process::is_on() {
             thread.me();
             thread.count(self.calls(), result == 0);
+            if result == 0 {
+                profile::got(thread, || self.as_lock());
+            }
         }
         result
     }
@@ -167,6 +178,17 @@ impl Target for Getting {
     fn gets(&self) -> u64 {
         registry::missed_gets(Type::Rwlock, self.rwlock as usize)
     }
+}
+
+/// Gives either side back.
+///
+/// # Safety
+///
+/// That of libc's function.
+pub(crate) unsafe extern "C" fn unlock(rwlock: *mut pthread_rwlock_t, _: usize, thread: &Thread) -> c_int {
+    profile::leaving(thread, rwlock as usize);
+    // SAFETY: the caller's.
+    unsafe { real::rwlock_unlock(rwlock) }
 }
 
 macro_rules! calls {

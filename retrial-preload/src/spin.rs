@@ -1,6 +1,7 @@
 //! Spin locks, in libc's format: its try, our waiting. They have no queue, so that a park is a short sleep.
 
 use crate::process::{self, Type};
+use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
 use crate::thread::Thread;
@@ -33,20 +34,37 @@ pub(crate) unsafe extern "C" fn lock(spin: *mut pthread_spinlock_t, caller: usiz
     if result == EBUSY {
         result = wait(spin, caller, thread);
     }
-    thread.count(CALLS, result == 0);
+    count(spin, thread, result);
     result
+}
+
+fn count(spin: *mut pthread_spinlock_t, thread: &Thread, result: c_int) {
+    thread.count(CALLS, result == 0);
+    if result == 0 {
+        profile::got(thread, || as_lock(spin));
+    }
+}
+
+/// What it is to a profile.
+fn as_lock(spin: *mut pthread_spinlock_t) -> Lock {
+    Lock { address: spin as usize, mutex: MutexId(0), kind: Type::Spin, mode: Mode::Exclusive }
+}
+
+/// `pthread_spin_unlock`.
+pub(crate) unsafe extern "C" fn unlock(spin: *mut pthread_spinlock_t, _: usize, thread: &Thread) -> c_int {
+    profile::leaving(thread, spin as usize);
+    // SAFETY: the caller's.
+    unsafe { real::spin_unlock(spin) }
 }
 
 #[cold]
 #[inline(never)]
 fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int {
     let _errno = Errno::keep();
-    let ask = || Ask {
-        mutex: process::instance()
-            .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Spin, spin as usize))),
-        mutex_type: Type::Spin.id(),
-        mode: Mode::Exclusive,
-        caller,
+    let ask = || {
+        let mutex = process::instance()
+            .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Spin, spin as usize)));
+        Ask { lock: Lock { mutex, ..as_lock(spin) }, caller }
     };
     let result = waiting::wait(thread, &Getting { spin }, ask, None).unwrap_or(EBUSY);
     registry::count_missed_get(Type::Spin, spin as usize);
@@ -59,7 +77,7 @@ pub(crate) unsafe extern "C" fn trylock(spin: *mut pthread_spinlock_t, _: usize,
     let result = unsafe { real::spin_trylock(spin) };
     if process::is_on() {
         thread.me();
-        thread.count(CALLS, result == 0);
+        count(spin, thread, result);
     }
     result
 }

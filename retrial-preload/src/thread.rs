@@ -4,6 +4,7 @@
 //! instance that the thread is gone. All zeros is a thread that has not come by yet.
 
 use crate::process;
+use crate::profile::Sampling;
 use crate::real::Errno;
 use retrial::{Class, Session, Sid, sys};
 use std::cell::{Cell, UnsafeCell};
@@ -28,9 +29,10 @@ pub(crate) struct Thread {
     session: UnsafeCell<MaybeUninit<Session<'static>>>,
     /// The condition polled last, how often in a row, and until when.
     pub(crate) polled: Cell<(usize, u32, u64)>,
+    pub(crate) sampling: Sampling,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 256, "retrial_thread in condition.c has room for it");
+const _: () = assert!(size_of::<Thread>() <= 512, "retrial_thread in condition.c has room for it");
 
 unsafe extern "C" {
     fn retrial_current_thread() -> *const c_void;

@@ -1,17 +1,16 @@
 //! Waits: by the instance's scheme where there is an instance, by a plain one before that and inside of the library.
 
+use crate::profile::{self, Lock};
 use crate::thread::Thread;
 use crate::{caller, process};
 use retrial::sys::{self, Deadline};
-use retrial::{Ended, Mode, MutexId, Park, Parked, Target, TypeId, Waiter, Want};
+use retrial::{Ended, Park, Parked, Target, Waiter, Want};
 use std::time::Duration;
 
 /// What is wanted, and whose call it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
-    pub(crate) mutex: MutexId,
-    pub(crate) mutex_type: TypeId,
-    pub(crate) mode: Mode,
+    pub(crate) lock: Lock,
     /// Where the call returns to.
     pub(crate) caller: usize,
 }
@@ -26,15 +25,20 @@ pub(crate) fn wait<T: Target>(
     let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) else {
         return wait_plainly(target, deadline);
     };
-    let Ask { mutex, mutex_type, mode, caller } = ask();
+    let Ask { lock, caller } = ask();
     let want = Want {
-        mutex,
-        mutex_type,
+        mutex: lock.mutex,
+        mutex_type: lock.kind.id(),
         location: caller::location(instance, caller),
-        mode,
+        mode: lock.mode,
         queues: thread.from_condition.get(),
     };
-    Waiter { instance, session: thread.session() }.wait(target, want, deadline)
+    let begun = profile::wait_begins();
+    let got = Waiter { instance, session: thread.session() }.wait(target, want, deadline);
+    if let Some(since) = begun {
+        profile::waited(thread, lock, since);
+    }
+    got
 }
 
 /// Spin, yield, park: without an instance, or from inside of one.

@@ -3,124 +3,57 @@
 //! The C programs do not know who implements the calls: each has to pass as it is. A failure prints the command that
 //! repeats it.
 
+mod kit;
+
+use kit::{Named, check, compiled, has_cpp, library, preloaded, program};
 use retrial::wait::NAMES;
-use retrial::{Address, CALLS, Capacity, Instance, P};
-use std::ffi::OsStr;
+use retrial::{CALLS, P};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 23] = [
     "before_all",
     "c11",
     "cancel",
     "cond",
+    "cond_users",
+    "depth",
     "early",
+    "execs",
     "fork",
     "fork_first",
+    "last_touch",
     "left_locked",
+    "min_stack",
     "mutex_exclusion",
     "mutex_kinds",
     "mutex_timed",
+    "object_gone",
+    "peers",
     "pi",
     "robust",
     "rwlock",
     "spin",
     "thread_churn",
 ];
-const ONCE: [&str; 6] = ["before_all", "early", "fork_first", "left_locked", "mutex_kinds", "pi"];
+const ONCE: [&str; 11] = [
+    "before_all",
+    "cond_users",
+    "depth",
+    "early",
+    "execs",
+    "fork_first",
+    "last_touch",
+    "left_locked",
+    "mutex_kinds",
+    "peers",
+    "pi",
+];
 const SLEEPY: [&str; 3] = ["sleep", "backoff", "patch6904068"];
-const SLOW: [&str; 5] = ["c11", "cancel", "cond", "mutex_exclusion", "mutex_timed"];
-
-/// The library, built by cargo if it is not there: a test of a library that is loaded by name cannot depend on it.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        // Of its own, since whoever runs us may have that of cargo locked.
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
-        let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet", "--lib", "--target-dir"])
-            .arg(&target)
-            .arg("--manifest-path")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "the library builds");
-        target.join("release/libretrial_preload.so")
-    })
-}
-
-/// A program of `tests/c`, compiled.
-fn program(name: &str) -> PathBuf {
-    compiled(name, &[])
-}
-
-fn compiled(name: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c");
-    std::fs::create_dir_all(&directory).expect("a directory can be made");
-    let thread = std::thread::current().name().unwrap_or_default().replace("::", "-");
-    let binary = directory.join(format!("{name}-{thread}"));
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let status = Command::new(compiler)
-        .args(["-O2", "-pthread"])
-        .args(options)
-        .arg("-o")
-        .arg(&binary)
-        .arg(&source)
-        .arg("-ldl")
-        .status();
-    assert!(status.expect("a C compiler is there").success(), "{} compiles", source.display());
-    binary
-}
-
-fn preloaded(program: impl AsRef<OsStr>, scheme: &str) -> Command {
-    let mut command = Command::new(program);
-    command.env("LD_PRELOAD", library()).env("RETRIAL_SCHEME", scheme);
-    command
-}
-
-/// An instance that observers find, gone when dropped.
-struct Named {
-    instance: Instance,
-    address: Address,
-}
-
-impl Named {
-    fn new(name: &str) -> Self {
-        let address = Address::new(&format!("test-{}-{name}", std::process::id())).expect("a name");
-        let capacity = Capacity { sessions: 4096, mutexes: 16_384, locations: 4096, rows: 64, arena: 0 };
-        let instance = Instance::create(&address, capacity, 0o600).expect("an instance can be made");
-        Self { instance, address }
-    }
-
-    fn run(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
-        command.env("LD_PRELOAD", library()).env("RETRIAL_INSTANCE", self.address.path());
-        command
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.address.path());
-    }
-}
-
-fn check(command: &mut Command) -> Output {
-    let output = command.stdin(Stdio::null()).output().expect("it starts");
-    assert!(
-        output.status.success(),
-        "{command:?} ended with {}:\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
-}
+const SLOW: [&str; 7] = ["c11", "cancel", "cond", "min_stack", "mutex_exclusion", "mutex_timed", "object_gone"];
 
 fn all_programs_pass_under(scheme: &str) {
     let default = NAMES[retrial::wait::DEFAULT];
@@ -178,12 +111,28 @@ fn programs_pass_when_it_is_off() {
 }
 
 #[test]
+fn a_program_in_cpp_passes_as_it_is_and_with_us() {
+    if !has_cpp() {
+        eprintln!("skipped: no C++ compiler");
+        return;
+    }
+    let unwinding = program("unwinding");
+    check(&mut Command::new(&unwinding));
+    check(preloaded(&unwinding, "orbit").env("RETRIAL_PRELOAD", "off"));
+    let output = check(&mut preloaded(&unwinding, "orbit"));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
 fn every_symbol_is_exported_unversioned() {
     let output = check(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
     let text = String::from_utf8_lossy(&output.stdout);
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
     for (family, calls) in [
-        ("pthread_mutex_", "init destroy lock trylock timedlock clocklock unlock consistent"),
+        (
+            "pthread_mutex_",
+            "init destroy lock trylock timedlock clocklock unlock consistent getprioceiling setprioceiling",
+        ),
         ("__pthread_mutex_", "init destroy lock trylock unlock"),
         ("pthread_cond_", "init destroy wait timedwait clockwait signal broadcast"),
         (
@@ -200,6 +149,32 @@ fn every_symbol_is_exported_unversioned() {
             let name = format!("{family}{call}");
             assert!(names.contains(&name.as_str()), "{name}, without a version");
         }
+    }
+}
+
+/// As they are in the libc of this machine, whatever its version.
+#[test]
+fn every_call_of_libc_on_such_an_object_is_exported() {
+    let symbols = |file: &Path| {
+        let output = check(Command::new("nm").args(["-D", "--defined-only"]).arg(file));
+        let text = String::from_utf8(output.stdout).expect("names");
+        text.lines().filter_map(|line| line.split_whitespace().nth(2).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let ours = symbols(library());
+    assert!(ours.iter().all(|name| !name.contains('@')), "a symbol has a version: {ours:?}");
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel's list");
+    let mut libc: Vec<&str> = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
+    libc.retain(|path| path.contains("/libc.so.6") || path.contains("/libc-2.") || path.contains("/libpthread"));
+    libc.dedup();
+    let mut calls: Vec<String> = libc.into_iter().flat_map(|path| symbols(Path::new(path))).collect();
+    for name in &mut calls {
+        name.truncate(name.find('@').unwrap_or(name.len()));
+    }
+    let families = ["pthread_mutex_", "pthread_cond_", "pthread_rwlock_", "pthread_spin_", "mtx_", "cnd_"];
+    calls.retain(|name| families.iter().any(|family| name.trim_start_matches('_').starts_with(family)));
+    assert!(calls.len() > 40, "libc's are found: {calls:?}");
+    for name in calls {
+        assert!(ours.contains(&name), "{name} is exported");
     }
 }
 
@@ -285,38 +260,6 @@ fn locks_from_before_stay_ours_when_the_instance_is_not_there() {
     let mut command = preloaded(&old_kernel, "orbit");
     command.arg(&before_all);
     run(command);
-}
-
-#[test]
-fn a_library_loaded_with_deepbind_shares_locks_with_the_program() {
-    let library = compiled("deep_library", &["-shared", "-fPIC"]);
-    let name = library.file_name().expect("it is a file");
-    // Found by the program's own search path, as long as libc sees who calls.
-    let program = compiled("deep", &["-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
-    check(Command::new(&program).arg(name));
-    check(preloaded(&program, "orbit").arg(name));
-    check(preloaded(&program, "orbit").arg(name).env("RETRIAL_PRELOAD", "off"));
-}
-
-#[test]
-fn thread_sanitizer_keeps_the_calls() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/no_race.c");
-    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c/sanitized");
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    std::fs::create_dir_all(binary.parent().expect("it has one")).expect("a directory can be made");
-    let mut compile = Command::new(compiler);
-    compile.args(["-O2", "-pthread", "-fsanitize=thread", "-o"]).arg(&binary).arg(&source);
-    if !compile.stderr(Stdio::null()).status().expect("a C compiler is there").success() {
-        eprintln!("skipped: the compiler has no ThreadSanitizer");
-        return;
-    }
-    if !Command::new(&binary).output().expect("it starts").status.success() {
-        eprintln!("skipped: ThreadSanitizer does not run on this kernel");
-        return;
-    }
-    let text = check(&mut preloaded(&binary, "orbit")).stderr;
-    let text = String::from_utf8_lossy(&text);
-    assert_eq!(text, "retrial: locks are left to libc: ThreadSanitizer takes the calls itself\n");
 }
 
 #[test]

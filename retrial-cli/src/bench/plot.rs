@@ -44,8 +44,13 @@ fn letter(index: usize) -> char {
     char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"[index % 52])
 }
 
-/// The plot, with a legend beside it. `=` is where several lines meet.
+/// Throughput against sessions, with a legend beside it. `=` is where several lines meet.
 pub fn plot(title: &str, series: &[Series]) -> String {
+    plot_against(title, "sessions", series)
+}
+
+/// The same against something else.
+pub fn plot_against(title: &str, x: &str, series: &[Series]) -> String {
     let good = |series: &Series| series.points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0).collect();
     let lines: Vec<Vec<(f64, f64)>> = series.iter().map(good).collect();
     let all = || lines.iter().flatten().copied();
@@ -76,7 +81,7 @@ pub fn plot(title: &str, series: &[Series]) -> String {
         text.push(format!("{label:>9} |{cells}{legend}").trim_end().to_owned());
     }
     text.push(format!("{:>9} +{}", "", "-".repeat(WIDTH)));
-    text.push(ticks(&x_axis, all().map(|(x, _)| x)));
+    text.push(ticks(&x_axis, x, all().map(|(x, _)| x)));
     text.join("\n")
 }
 
@@ -95,7 +100,7 @@ fn connect(grid: &mut [[char; WIDTH]], x_axis: &Axis, y_axis: &Axis, from: (f64,
 }
 
 /// The values of x under their columns, as far as there is room.
-fn ticks(axis: &Axis, values: impl Iterator<Item = f64>) -> String {
+fn ticks(axis: &Axis, name: &str, values: impl Iterator<Item = f64>) -> String {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
@@ -107,7 +112,7 @@ fn ticks(axis: &Axis, values: impl Iterator<Item = f64>) -> String {
             let _ = write!(line, "{value:.0} ");
         }
     }
-    line.trim_end().to_owned() + "  sessions"
+    format!("{}  {name}", line.trim_end())
 }
 
 #[cfg(test)]

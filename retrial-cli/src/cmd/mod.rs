@@ -1,5 +1,6 @@
 //! One file per subcommand: parse, take the views, render.
 
+pub mod advise;
 pub mod alerts;
 pub mod bench;
 pub mod calibrate;
@@ -19,3 +20,4 @@ pub mod run;
 pub mod set;
 pub mod show;
 pub mod trace;
+pub mod what_if;

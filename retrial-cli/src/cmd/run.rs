@@ -35,9 +35,16 @@ pub struct Args {
     /// Keep the instance after the run, for `retrial show`
     #[arg(long)]
     keep: bool,
+    /// Leave programs of this name alone, by `*` and `?` those of a pattern; of a script, the script's name counts as well
+    #[arg(long, value_name = "NAME")]
+    exclude: Vec<String>,
     /// Name of the instance; `run-PID` otherwise
     #[arg(short, long, value_name = "NAME")]
     instance: Option<String>,
+    /// Sample who gets, waits for and holds which lock from where: in the report by call stack, in DIR (`retrial-profile`
+    /// otherwise) as folded stacks and flame graphs. Threads take up to about 100 samples a second; their cost is reported
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "retrial-profile")]
+    profile: Option<PathBuf>,
     /// Room for this many threads at a time
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     sessions: u32,
@@ -56,6 +63,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         instance: args.instance,
         sessions: args.sessions,
         keep: args.keep,
+        exclude: args.exclude,
+        profile: args.profile,
         stdin: None,
     };
     let signals = Signals::hold();

@@ -2,6 +2,7 @@
 
 use super::child::Finished;
 use super::machine::Machine;
+use super::profile::report::Profile;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
 use retrial::{Counter, Derived, Figures, LocationId, MutexId, P, Params, Tables};
@@ -32,6 +33,8 @@ pub struct Outcome {
     pub cost: Cost,
     /// Why no lock was handled, when none was.
     pub nothing: Option<String>,
+    /// Who took the locks from where, when that was asked for.
+    pub profile: Option<Profile>,
 }
 
 /// A mutex that was used, with those that had its id before or after.
@@ -180,8 +183,8 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
             _ => symbols.text(&mutex.name),
         };
     }
-    // Sessions count the gets of all kinds; a mutex's own count has those by threads that had no session.
-    let gets = tables.session_gets().max(mutexes.iter().map(|mutex| mutex.gets).sum());
+    // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
+    let gets = tables.session_gets();
     let mut events: Vec<Event> = by_event.into_iter().map(|((name, _), figures)| Event { name, figures }).collect();
     events.sort_by_key(|event| {
         std::cmp::Reverse((event.figures.get(Counter::WaitNs), event.figures.get(Counter::Misses)))

@@ -5,6 +5,7 @@ pub mod child;
 pub mod figures;
 pub mod machine;
 pub mod preload;
+pub mod profile;
 pub mod program;
 pub mod report;
 pub mod sampler;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 pub const FILE: &str = "libretrial_preload.so";
 pub const VARIABLE: &str = "RETRIAL_PRELOAD_LIBRARY";
+pub const EXCLUDE: &str = "RETRIAL_EXCLUDE";
+pub const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
 const BUILD: &str = "cargo build --release -p retrial-preload";
 
 /// The library's path: what the variable says, or beside our executable, or in `../lib`.
@@ -56,6 +58,23 @@ fn beside() -> Result<PathBuf, Report> {
             executable.display()
         )
     })
+}
+
+/// Programs in which the library is off, by name; what was there already stays.
+pub fn excluded(names: &[String]) -> Option<String> {
+    let there = std::env::var(EXCLUDE).ok().filter(|there| !there.is_empty());
+    let list: Vec<String> = there.into_iter().chain(names.iter().cloned()).collect();
+    (!list.is_empty()).then(|| list.join(","))
+}
+
+/// Options of `AddressSanitizer` with which it does not refuse to come after a preloaded library; last is what counts.
+pub fn address_sanitizer_options() -> OsString {
+    let mut options = std::env::var_os(ASAN_OPTIONS).unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push("verify_asan_link_order=0");
+    options
 }
 
 /// The value of `LD_PRELOAD` with ours first and what was there already after it.

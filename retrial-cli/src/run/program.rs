@@ -3,7 +3,7 @@
 use object::elf::PT_INTERP;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol};
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -69,12 +69,28 @@ pub fn why_nothing(path: &Path) -> String {
     }
 }
 
-/// Set-user-ID programs are started in secure mode, in which the loader drops `LD_PRELOAD`.
+/// Programs that get rights by being started run in secure mode, in which the loader drops `LD_PRELOAD`.
 fn loader_ignores(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let (mode, user) = (metadata.mode(), retrial::sys::euid());
-    let secure = mode & libc::S_ISUID != 0 && metadata.uid() != user || mode & libc::S_ISGID != 0 && user != 0;
-    secure.then(|| format!("{} is set-user-ID or set-group-ID: the loader preloads nothing into it", path.display()))
+    // SAFETY: has no preconditions.
+    let group = unsafe { libc::getegid() };
+    let why = if mode & libc::S_ISUID != 0 && metadata.uid() != user {
+        "is set-user-ID"
+    } else if mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 && metadata.gid() != group {
+        "is set-group-ID"
+    } else if user != 0 && has_capabilities(path) {
+        "has file capabilities"
+    } else {
+        return None;
+    };
+    Some(format!("{} {why}: the loader preloads nothing into it", path.display()))
+}
+
+fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
+    // SAFETY: both are strings, and nothing is written: only the length is asked for.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
 /// The interpreter in a script's first line; that of `/usr/bin/env` is looked up.

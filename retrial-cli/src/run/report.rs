@@ -54,6 +54,7 @@ impl Outcome {
             "sessions_living": self.living,
             "cpu_starved": self.starved(),
             "nothing_handled": self.nothing,
+            "profile": self.profile.as_ref().map(|profile| profile.json(self.cpu_s(), self.used() - self.contended())),
             "observer": {
                 "cpu_pct": percent(self.cost.share()),
                 "samples": self.cost.samples,
@@ -137,6 +138,9 @@ impl Outcome {
         } else {
             self.locks(&mut text);
         }
+        if let Some(profile) = &self.profile {
+            text += &profile.text(self.cpu_s(), self.used() - self.contended());
+        }
         self.remarks(&mut text);
         let cost = &self.cost;
         let _ = writeln!(
@@ -173,6 +177,10 @@ impl Outcome {
         let _ = writeln!(text, "machine: {}{busy}", self.machine.text());
         let kept = if self.kept { "kept" } else { "removed" };
         let _ = writeln!(text, "scheme: {}; instance {} ({kept})", self.scheme(), self.instance);
+    }
+
+    fn cpu_s(&self) -> f64 {
+        self.finished.user_s + self.finished.system_s
     }
 
     fn elapsed_us(&self) -> u128 {

@@ -130,9 +130,10 @@ impl Record {
         Self { word: Word(u64::from_ne_bytes(words[0])), kind, id, gets: u64::from_ne_bytes(words[3]) }
     }
 
-    /// Whether this is still the record of that mutex, not memory that has become something else.
-    const fn is_of(&self, id: MutexId) -> bool {
-        self.id == id.0 && self.kind & KIND_SHARED == 0
+    /// Whether this is still the record of that mutex, not memory that has become something else: C++ ends the life of a
+    /// `std::mutex` without a word. `most` is what a mutex can have been got.
+    const fn is_of(&self, id: MutexId, most: u64) -> bool {
+        self.id == id.0 && self.kind & KIND_SHARED == 0 && self.gets <= most
     }
 }
 
@@ -307,6 +308,11 @@ impl<'t> Sampler<'t> {
         }
     }
 
+    /// How often a mutex can have been got: a get takes more than a nanosecond. A second for what was before us.
+    fn most_gets(&self) -> u64 {
+        now_ns() - self.started_ns + 1_000_000_000
+    }
+
     /// Reads records of one process; a sample counts holders.
     fn read(&mut self, pid: u32, identities: &[Identity], sample: bool) {
         let mut left = identities;
@@ -320,10 +326,12 @@ impl<'t> Sampler<'t> {
                     return;
                 }
             };
-            let now = now_ns();
+            let (now, most) = (now_ns(), self.most_gets());
             for (identity, bytes) in batch.iter().zip(&self.buffer[..read]) {
                 let record = Record::parse(bytes);
-                let Some(seen) = self.seen.get_mut(identity).filter(|_| record.is_of(identity.id)) else { continue };
+                let Some(seen) = self.seen.get_mut(identity).filter(|_| record.is_of(identity.id, most)) else {
+                    continue;
+                };
                 seen.gets = seen.gets.max(record.gets);
                 if sample {
                     seen.samples += 1;
@@ -395,8 +403,8 @@ mod tests {
         let all = [identity(&held, 1), identity(&free, 2), hole, identity(&held, 1)];
         assert_eq!(read_process(std::process::id(), &all, &mut buffer), Ok(2));
         let (first, second) = (Record::parse(&buffer[0]), Record::parse(&buffer[1]));
-        assert!(first.word.kind().is_some() && first.is_of(MutexId(1)) && first.gets == 77);
-        assert!(second.word.kind().is_none() && !second.is_of(MutexId(1)) && second.gets == 8);
+        assert!(first.word.kind().is_some() && first.is_of(MutexId(1), 77) && first.gets == 77);
+        assert!(second.word.kind().is_none() && !second.is_of(MutexId(1), 77) && second.gets == 8);
         assert_eq!(read_process(std::process::id(), &all[2..], &mut buffer), Err(libc::EFAULT));
     }
 
@@ -405,6 +413,15 @@ mod tests {
         let shared = record(5 << 32, 0x80, 1, 0);
         let mut buffer = vec![[0; RECORD]; 1];
         assert_eq!(read_process(std::process::id(), &[identity(&shared, 1)], &mut buffer), Ok(1));
-        assert!(!Record::parse(&buffer[0]).is_of(MutexId(1)));
+        assert!(!Record::parse(&buffer[0]).is_of(MutexId(1), u64::MAX));
+    }
+
+    #[test]
+    fn memory_that_has_become_something_else_is_no_mutex() {
+        let number = record(0, 0, 1, 0.63_f64.to_bits());
+        let mut buffer = vec![[0; RECORD]; 1];
+        assert_eq!(read_process(std::process::id(), &[identity(&number, 1)], &mut buffer), Ok(1));
+        let a_day = 86_400_000_000_000;
+        assert!(!Record::parse(&buffer[0]).is_of(MutexId(1), a_day));
     }
 }

@@ -3,6 +3,8 @@
 use super::child::Signals;
 use super::figures::{Outcome, TOP, summarize};
 use super::machine::{Machine, Ticks};
+use super::profile::recording::{self, Recording};
+use super::profile::report::Profile;
 use super::program::{self, Missing};
 use super::{calls, preload, sampler};
 use crate::instances::{address, create_error, param_error};
@@ -11,7 +13,7 @@ use retrial::wait::DEFAULT;
 use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, Tables};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -26,6 +28,10 @@ pub struct Options {
     pub instance: Option<String>,
     pub sessions: u32,
     pub keep: bool,
+    /// Names of programs that are left alone.
+    pub exclude: Vec<String>,
+    /// Where a profile's files go, if one is wanted.
+    pub profile: Option<PathBuf>,
     /// Standard input, ours otherwise.
     pub stdin: Option<File>,
 }
@@ -52,6 +58,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         return Err(sanitized(&file, &options.program).into());
     }
     let library = preload::find()?;
+    let recording = options.profile.as_deref().map(Recording::create).transpose()?;
     let named = Named::create(&options)?;
     for (p, value) in settings {
         named.instance.set(p, None, value);
@@ -62,28 +69,50 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     command
         .args(arguments)
         .env("LD_PRELOAD", preload::list(&library))
+        .env(preload::ASAN_OPTIONS, preload::address_sanitizer_options())
         .env("RETRIAL_INSTANCE", &instance)
+        .env_remove(recording::VARIABLE)
         .stdin(options.stdin.map_or_else(Stdio::inherit, Stdio::from));
     set_name(&mut command, name);
+    let excluded = preload::excluded(&options.exclude);
+    if let Some(excluded) = &excluded {
+        command.env(preload::EXCLUDE, excluded);
+    }
+    if let Some(recording) = &recording {
+        recording.tell(&mut command);
+    }
 
     let (ticks, started) = (Ticks::now(), Instant::now());
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let stop = AtomicBool::new(false);
     let tables: &Tables = &named.instance;
-    let (finished, elapsed_s, observation) = std::thread::scope(|scope| {
+    let (finished, elapsed_s, observation, recorded) = std::thread::scope(|scope| {
         let observer = scope.spawn(|| sampler::observe(tables, &stop));
+        let profiler = recording.as_ref().map(|recording| scope.spawn(|| recording.observe(&stop)));
         let finished = signals.wait(pid);
         let elapsed_s = started.elapsed().as_secs_f64();
         stop.store(true, Ordering::Release);
         observer.thread().unpark();
-        (finished, elapsed_s, observer.join().unwrap_or_default())
+        let recorded = profiler.and_then(|profiler| {
+            profiler.thread().unpark();
+            profiler.join().ok()
+        });
+        (finished, elapsed_s, observer.join().unwrap_or_default(), recorded)
     });
 
     let machine_busy = ticks.and_then(|before| Ticks::now()?.busy_since(before));
+    let profile = recording.as_ref().zip(recorded).and_then(|(recording, (tallies, cost))| {
+        // A disk that has become full is not to take the report with it.
+        let unwritten = |error| eprintln!("{error:?}");
+        Profile::new(tallies, cost, tables, &recording.output).map_err(unwritten).ok()
+    });
     let summary = summarize(tables, &observation, elapsed_s);
     let calls = calls::of(tables);
     let nothing = summary.gets == 0 && summary.mutexes.is_empty() && calls.is_empty();
-    let nothing = nothing.then(|| program::why_nothing(&path));
+    let nothing = nothing.then(|| match &excluded {
+        None => program::why_nothing(&path),
+        Some(excluded) => format!("{}; excluded are: {excluded}", program::why_nothing(&path)),
+    });
     Ok(Outcome {
         command: shown(&options.program),
         finished,
@@ -103,6 +132,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         living: tables.sessions().iter().filter(|session| !session.dead).count(),
         cost: observation.cost,
         nothing,
+        profile,
     })
 }
 

@@ -77,6 +77,19 @@ impl Symbols {
         self.place(location).map_or_else(|| location.to_owned(), |place| place.text())
     }
 
+    /// The functions at a location, innermost first: several where calls are inlined. Without symbols the offset, and of what is
+    /// no address its own name.
+    pub fn functions(&mut self, location: &str) -> Vec<String> {
+        let Some(place) = self.place(location) else { return vec![location.to_owned()] };
+        let module = location.rsplit_once("+0x").and_then(|(path, _)| self.modules.get(Path::new(path))?.as_ref());
+        let inlined = module.map(|module| module.functions(&place)).unwrap_or_default();
+        match (inlined.is_empty(), place.function) {
+            (false, _) => inlined,
+            (true, Some(function)) => vec![function],
+            (true, None) => vec![format!("{}+{:#x}", place.module, place.offset)],
+        }
+    }
+
     /// The static variable at `MODULE+0xOFFSET`: `lock (memcached)`, `table+0x28 (sort)`; without symbols the offset.
     pub fn variable(&mut self, location: &str) -> Option<String> {
         let Place { module, offset, .. } = self.place(location)?;
@@ -127,6 +140,24 @@ impl Module {
         }
         place
     }
+
+    /// The functions at a place, innermost first, without those of headers; none where there is no debug information.
+    fn functions(&self, place: &Place) -> Vec<String> {
+        let probe = (place.offset + self.base).saturating_sub(1);
+        let mut functions = Vec::new();
+        let Some(Ok(mut frames)) = self.lines.as_ref().map(|lines| lines.find_frames(probe)) else { return functions };
+        while let Ok(Some(frame)) = frames.next() {
+            let path = frame.location.as_ref().and_then(|location| location.file).unwrap_or_default();
+            let name = frame.function.and_then(|function| function.demangle().ok().map(|name| short(&name)));
+            functions.extend(name.filter(|_| !is_header(path)));
+        }
+        functions
+    }
+}
+
+/// Whether a file is a library's header, whose functions are inlined between a program's and a lock's.
+fn is_header(path: &str) -> bool {
+    path.starts_with("/usr/include/") || path.contains("/include/c++/")
 }
 
 /// Function and line of an address: the innermost frame that is the program's own, for the calls of a mutex are inlined
@@ -140,7 +171,7 @@ fn frame(lines: &Loader, probe: u64) -> Option<(Option<String>, Option<String>)>
         let file = path.rsplit('/').next().unwrap_or_default();
         let line = frame.location.as_ref().and_then(|location| location.line);
         let line = line.filter(|_| !file.is_empty()).map(|line| format!("{file}:{line}"));
-        if !path.starts_with("/usr/include/") && !path.contains("/include/c++/") {
+        if !is_header(path) {
             return Some((function, line));
         }
         innermost.get_or_insert((function, line));
@@ -170,7 +201,7 @@ fn debug_file(elf: &object::File<'_>) -> Option<PathBuf> {
 }
 
 /// Address of the file's first loaded page, by its own reckoning: 0 but for programs at a fixed address.
-fn base(data: &[u8]) -> u64 {
+pub(super) fn base(data: &[u8]) -> u64 {
     let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(data) else { return 0 };
     let Ok(endian) = header.endian() else { return 0 };
     let Ok(segments) = header.program_headers(endian, data) else { return 0 };

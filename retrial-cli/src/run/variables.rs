@@ -1,15 +1,17 @@
 //! Which static variable an address is: the module of the process that it lies in, and where in it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
 /// Modules of a process, as the kernel lists its mappings.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Modules {
     /// Start, end and name of each mapping of a file, with the untitled one that follows it.
     mappings: Vec<(u64, u64, String)>,
     /// Where each file's first mapping starts.
     bases: HashMap<String, u64>,
+    /// Files of which something may be executed.
+    code: BTreeSet<String>,
 }
 
 impl Modules {
@@ -17,7 +19,8 @@ impl Modules {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default())
     }
 
-    fn parse(maps: &str) -> Self {
+    /// From the kernel's text.
+    pub fn parse(maps: &str) -> Self {
         let mut modules = Self::default();
         let mut before = (0, String::new());
         for line in maps.lines() {
@@ -25,7 +28,8 @@ impl Modules {
             let Some((start, end)) = fields.next().and_then(|range| range.split_once('-')) else { continue };
             let number = |hex| u64::from_str_radix(hex, 16).unwrap_or(0);
             let (start, end) = (number(start), number(end));
-            let path = fields.nth(4).unwrap_or_default().trim();
+            let may_execute = fields.next().is_some_and(|permissions| permissions.contains('x'));
+            let path = fields.nth(3).unwrap_or_default().trim();
             // Zeroed variables lie in memory of no file, right after those of the file.
             let name = match path {
                 "" if before.0 == start => std::mem::take(&mut before.1),
@@ -34,11 +38,22 @@ impl Modules {
             };
             if !name.is_empty() {
                 modules.bases.entry(name.clone()).or_insert(start);
+                if may_execute {
+                    modules.code.insert(name.clone());
+                }
                 modules.mappings.push((start, end, name.clone()));
             }
             before = (end, if path.is_empty() { String::new() } else { name });
         }
         modules
+    }
+
+    /// Path, start and end of each file of which something may be executed.
+    pub fn code(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.code.iter().filter_map(|name| {
+            let end = self.mappings.iter().filter(|mapping| mapping.2 == *name).map(|mapping| mapping.1).max()?;
+            Some((name.as_str(), *self.bases.get(name)?, end))
+        })
     }
 
     /// `MODULE+0xOFFSET` of an address in a module; `None` for the heap, stacks and the like.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses a part
 
+pub mod load;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

@@ -138,7 +138,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         name: "closed-scheme",
         summary: "sessions that yield before they sleep: patch 6904068 (0 yields), scheme 1 (1), scheme 2 (2)",
         formula: "at an acquisition each of the others thinks, sleeps or has lost by itself; shares that one holding and one idle time give again",
-        domain: "exact for 2 sessions without yields; else X within 6 % from 4 to 32 sessions for T = 100 S, down to 40 % too low for times always the same where T is much longer than Z (chain-closed is exact without yields); up to 1000 sessions, 10 yields. Processors shared equally: X 9 to 21 % too high beside run queues",
+        domain: "exact for 2 sessions without yields; else X within 6 % from 4 to 32 sessions for T = 100 S, down to 40 % too low for times always the same where T is much longer than Z (chain-closed is exact without yields); up to 1000 sessions, 10 yields, sleeps from a tenth of the spin limit. Processors shared equally: X 9 to 21 % too high beside run queues",
         source: "multinomial closure of the exact chain; MODEL.md, Closed systems",
         parameters: &[
             DIST,

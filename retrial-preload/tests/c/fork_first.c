@@ -2,7 +2,7 @@
  * parent's threads have waited on: each finds its signal. */
 #include "check.h"
 
-enum { THREADS = 4, ROUNDS = 1500 };
+enum { THREADS = 4, ROUNDS = 300 };
 
 static struct place {
     pthread_mutex_t m;

@@ -58,7 +58,7 @@ static void behaves(pthread_mutex_t *m, struct kind k) {
 struct counter {
     pthread_mutex_t m;
     struct torn torn;
-    atomic_int held;
+    atomic_int held, arrived, heirs;
     int rounds;
 };
 
@@ -98,7 +98,39 @@ static void *is_killed(void *arg) {
     return NULL;
 }
 
+/* Who waits meanwhile inherits, and who waits behind the heir gets it repaired. */
+static void *inherits(void *arg) {
+    struct counter *c = arg;
+    c->arrived++;
+    int result = pthread_mutex_lock(&c->m);
+    if (result == EOWNERDEAD) {
+        c->heirs++;
+        RETURNS(pthread_mutex_consistent(&c->m), 0);
+    } else {
+        CHECK_EQ(result, 0);
+    }
+    RETURNS(pthread_mutex_unlock(&c->m), 0);
+    return NULL;
+}
+
+static void owner_is_killed_while_others_wait(struct counter *c, struct kind k) {
+    c->held = c->arrived = c->heirs = 0;
+    pid_t owner = spawn(is_killed, c), waiters[2];
+    AWAIT(c->held);
+    for (int i = 0; i < 2; i++)
+        waiters[i] = spawn(inherits, c);
+    AWAIT(c->arrived == 2);
+    CHECK_EQ(kill(owner, SIGKILL), 0);
+    reap_killed(owner);
+    for (int i = 0; i < 2; i++)
+        reap(waiters[i]);
+    CHECK_EQ(c->heirs, 1);
+    behaves(&c->m, k);
+}
+
 static void owner_dies(struct counter *c, struct kind k) {
+    if (k.pshared)
+        owner_is_killed_while_others_wait(c, k);
     for (int way = 0; way < 4; way++) {
         if (k.pshared && way % 2) {
             c->held = 0;

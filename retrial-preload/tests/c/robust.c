@@ -251,6 +251,32 @@ static void waiters_are_woken(struct account *a, struct kind k) {
     }
 }
 
+/* The same of processes, whose owner is killed. One of those that wait is killed before: it is nobody's heir. */
+static void processes_are_woken(struct account *a, struct kind k) {
+    struct wake *w = shared_memory(sizeof *w);
+    for (int repair = 0; repair < 2; repair++) {
+        *w = (struct wake){.a = init(a, k), .repair = repair, .waiters = repair ? 4 : 2};
+        pid_t owner = spawn(half_a_transfer_and_hang, a), pids[5];
+        AWAIT(a->held);
+        for (int i = 0; i <= w->waiters; i++)
+            pids[i] = spawn(waits_for_the_dead, w);
+        AWAIT(w->arrived == w->waiters + 1);
+        CHECK_EQ(kill(pids[w->waiters], SIGKILL), 0);
+        reap_killed(pids[w->waiters]);
+        CHECK_EQ(kill(owner, SIGKILL), 0);
+        reap_killed(owner);
+        for (int i = 0; i < w->waiters; i++)
+            reap(pids[i]);
+        CHECK_EQ(w->heirs, 1);
+        CHECK_EQ(w->others, w->waiters - 1);
+        if (repair) {
+            a->credit = a->debit;
+            is_whole(a);
+        }
+    }
+    CHECK_EQ(munmap(w, sizeof *w), 0);
+}
+
 /* A condition's wait gets its mutex back from a dead owner. */
 struct bequest {
     struct account *a;
@@ -359,6 +385,8 @@ int main(void) {
         for (int round = 0; round < 10; round++) {
             waiters_are_woken(a, k);
             condition_inherits(a, k);
+            if (k.pshared)
+                processes_are_woken(a, k);
         }
         if (k.pshared) {
             destroyed_while_held(a, k);

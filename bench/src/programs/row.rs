@@ -1,0 +1,174 @@
+//! Figures of a program under one thing, over all rounds.
+
+use super::catalogue::Program;
+use super::measure::{Measured, Run, under};
+use retrial_cli::bench::figures::{median, rounded};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Units are in the names; a figure is the median of the rounds, a ratio the median of the rounds' ratios. `None` where nothing
+/// was measured.
+#[derive(Serialize)]
+pub struct Row {
+    program: &'static str,
+    version: Option<String>,
+    under: String,
+    rounds: usize,
+    duration_s: u32,
+    pub ops_per_s: Option<f64>,
+    ops_min: Option<f64>,
+    ops_max: Option<f64>,
+    ops_to_plain: Option<f64>,
+    cpu_s_per_s: Option<f64>,
+    cpu_us_per_op: Option<f64>,
+    cpu_us_min: Option<f64>,
+    cpu_us_max: Option<f64>,
+    cpu_to_plain: Option<f64>,
+    wait_p50_us: Option<f64>,
+    wait_p99_us: Option<f64>,
+    wait_p999_us: Option<f64>,
+    /// The longest of all rounds.
+    wait_max_us: Option<f64>,
+    misses_pct: Option<f64>,
+    /// Calls of a run.
+    handled: Option<f64>,
+    fallback: Option<f64>,
+    observer_cpu_pct: Option<f64>,
+    pub failure: Option<String>,
+}
+
+/// What tables show, of what there is; files have all.
+const COLUMNS: [&str; 16] = [
+    "under",
+    "rounds",
+    "ops_per_s",
+    "ops_min",
+    "ops_max",
+    "ops_to_plain",
+    "cpu_s_per_s",
+    "cpu_us_per_op",
+    "cpu_to_plain",
+    "wait_p50_us",
+    "wait_p99_us",
+    "wait_max_us",
+    "misses_pct",
+    "handled",
+    "fallback",
+    "failure",
+];
+
+pub const ALL: [&str; 23] = [
+    "program",
+    "version",
+    "under",
+    "rounds",
+    "duration_s",
+    "ops_per_s",
+    "ops_min",
+    "ops_max",
+    "ops_to_plain",
+    "cpu_s_per_s",
+    "cpu_us_per_op",
+    "cpu_us_min",
+    "cpu_us_max",
+    "cpu_to_plain",
+    "wait_p50_us",
+    "wait_p99_us",
+    "wait_p999_us",
+    "wait_max_us",
+    "misses_pct",
+    "handled",
+    "fallback",
+    "observer_cpu_pct",
+    "failure",
+];
+
+impl Row {
+    /// The columns that a table of these rows shows: those with anything in them.
+    pub fn columns(rows: &[Self]) -> Vec<&'static str> {
+        let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
+        COLUMNS.into_iter().filter(|column| values.iter().any(|row| !row[*column].is_null())).collect()
+    }
+
+    /// A row for each variant that was begun.
+    pub fn of(
+        program: &Program,
+        version: Option<&str>,
+        duration_s: u32,
+        variants: &[Option<String>],
+        measured: &[Measured],
+    ) -> Vec<Self> {
+        let begun = |m: &&Measured| !m.runs.is_empty() || m.failure.is_some();
+        let row = |(scheme, own): (&Option<String>, &Measured)| {
+            let plain = scheme.as_ref().and(measured.first());
+            Self::new(program.name, version, duration_s, under(scheme.as_deref()), own, plain)
+        };
+        variants.iter().zip(measured).filter(|(_, m)| begun(m)).map(row).collect()
+    }
+
+    fn new(
+        program: &'static str,
+        version: Option<&str>,
+        duration_s: u32,
+        under: String,
+        own: &Measured,
+        plain: Option<&Measured>,
+    ) -> Self {
+        let runs = &own.runs;
+        let of = |value: &dyn Fn(&Run) -> Option<f64>| runs.iter().filter_map(value).collect::<Vec<f64>>();
+        let middle = |value: &dyn Fn(&Run) -> Option<f64>| median(of(value)).map(|m| rounded(m, 3));
+        let least = |value: &dyn Fn(&Run) -> Option<f64>| of(value).into_iter().reduce(f64::min).map(|m| rounded(m, 3));
+        let most = |value: &dyn Fn(&Run) -> Option<f64>| of(value).into_iter().reduce(f64::max).map(|m| rounded(m, 3));
+        let ratio = |value: fn(&Run) -> f64| {
+            let pairs = runs.iter().zip(&plain?.runs);
+            median(pairs.map(|(own, plain)| value(own) / value(plain)).collect()).map(|m| rounded(m, 3))
+        };
+        let ops = |run: &Run| Some(run.ops_per_s);
+        let cpu = |run: &Run| Some(run.cpu_us_per_op);
+        Self {
+            program,
+            version: version.map(str::to_owned),
+            under,
+            rounds: runs.len(),
+            duration_s,
+            ops_per_s: middle(&ops),
+            ops_min: least(&ops),
+            ops_max: most(&ops),
+            ops_to_plain: ratio(|run| run.ops_per_s),
+            cpu_s_per_s: middle(&|run| Some(run.cpu_s_per_s)),
+            cpu_us_per_op: middle(&cpu),
+            cpu_us_min: least(&cpu),
+            cpu_us_max: most(&cpu),
+            cpu_to_plain: ratio(|run| run.cpu_us_per_op),
+            wait_p50_us: middle(&|run| run.waits_us[0]),
+            wait_p99_us: middle(&|run| run.waits_us[1]),
+            wait_p999_us: middle(&|run| run.waits_us[2]),
+            wait_max_us: most(&|run| run.waits_us[3]),
+            misses_pct: middle(&misses_pct),
+            handled: middle(&|run| calls(run, "handled")),
+            fallback: middle(&|run| calls(run, "fallback")),
+            observer_cpu_pct: middle(&|run| run.report.as_ref()?["observer"]["cpu_pct"].as_f64()),
+            failure: own.failure.clone().or_else(|| nothing(runs)),
+        }
+    }
+}
+
+/// Calls of all kinds.
+fn calls(run: &Run, which: &str) -> Option<f64> {
+    Some(run.report.as_ref()?["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
+}
+
+fn misses_pct(run: &Run) -> Option<f64> {
+    let number = |name: &str| run.report.as_ref()?[name].as_f64();
+    number("misses").zip(number("gets")).filter(|(_, gets)| *gets > 0.0).map(|(misses, gets)| 100.0 * misses / gets)
+}
+
+/// A run in which nothing was handled shows nothing.
+fn nothing(runs: &[Run]) -> Option<String> {
+    let none = runs.iter().find(|run| calls(run, "handled") == Some(0.0))?;
+    let why = none.report.as_ref().map(|report| &report["nothing_handled"]);
+    Some(match why {
+        Some(Value::String(why)) => format!("no lock was handled: {why}"),
+        _ => "no lock was handled".to_owned(),
+    })
+}

@@ -1,0 +1,408 @@
+//! `retrial advise`.
+
+use super::what_if::{SEEDS, impossible};
+use crate::instances::mutex_type;
+use crate::output::{Format, Table, line, short};
+use crate::predict::check::{self, Compared, TOLERANCE, compare, fits};
+use crate::predict::condition::Condition;
+use crate::predict::measured::Measured;
+use crate::predict::prediction::{Prediction, predict};
+use crate::predict::recording::{Holds, Recording};
+use crate::predict::rules::{Change, Finding, findings};
+use crate::predict::source::{Source, bar};
+use crate::{duration, signals};
+use miette::{Report, miette};
+use retrial::{P, TypeId};
+use retrial_model::sim::Measure;
+use serde_json::{Value, json};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measure a mutex and say what to change, with what it will come to
+///
+/// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of throughput, k and kappa, do
+/// the findings have numbers. A finding has its evidence, what it will come to, what it costs, what may go wrong, the command that
+/// applies it and the one that takes it back.
+///
+/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was taken back; 2 failed.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial advise -i shop --interval 10s
+  retrial what-if -i shop --record now.json; retrial advise --from now.json
+  retrial advise -i shop --apply --canary 60s --rollback-if 'throughput < -3%' --verify")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Apply the first advice that is a parameter
+    #[arg(long, conflicts_with = "from")]
+    apply: bool,
+    /// Measure for so long before the change and after it
+    #[arg(long, value_name = "T", requires = "apply", value_parser = duration::parse)]
+    canary: Option<Duration>,
+    /// Take the change back when a figure has changed so: throughput, cpu, kappa, k or wait, then < or >, then percent of before; may be
+    /// repeated
+    #[arg(long, value_name = "CONDITION", requires = "canary")]
+    rollback_if: Vec<Condition>,
+    /// Say afterwards what was predicted and what was measured
+    #[arg(long, requires = "apply")]
+    verify: bool,
+}
+
+/// A finding and what it comes to.
+struct Advice {
+    finding: Finding,
+    /// Where the model fits.
+    prediction: Option<Prediction>,
+}
+
+pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
+    if let Some(time) = args.canary {
+        args.source.interval = time;
+    }
+    let mut recording = args.source.recording(&[])?;
+    let Some(measured) = recording.measured.clone() else {
+        return Err(miette!(
+            code = "retrial::advise::measured",
+            help = "retrial what-if -i NAME --record FILE measures; retrial what-if --from FILE says what a description comes to",
+            "{}: nothing was measured, expected a recording of a live instance or a report of a run",
+            recording.of
+        ));
+    };
+    let mut seeds = SEEDS;
+    args.source.spans(&mut recording.workload, &mut seeds);
+    let found = findings(&measured, &recording.workload);
+    let (present, advice, useless) = weigh(&recording, &measured, found, &seeds)?;
+    let compared = compare(&measured, &present);
+    let is_fit = fits(&compared);
+    let instance = recording.instance.clone().unwrap_or_default();
+    let commands: Vec<(Option<String>, Option<String>)> =
+        advice.iter().map(|advice| commands(&args, &recording, advice.finding.change)).collect::<Result<_, _>>()?;
+    if format.is_text() {
+        line(&format!("{}{}{}", recording.of, if instance.is_empty() { "" } else { " of " }, instance));
+        recording.notes.iter().for_each(|note| line(&format!("note: {note}")));
+        line("");
+        line(&check::table(&compared, "simulated").text());
+        line(&fit_text(&compared, &recording));
+        for (number, (advice, commands)) in advice.iter().zip(&commands).enumerate() {
+            tell(number + 1, advice, &present, commands);
+        }
+        for useless in &useless {
+            line(&format!(
+                "\nnot advised: {}: the simulation says that it gains nothing",
+                change_text(useless.finding.change)
+            ));
+        }
+        if advice.is_empty() && useless.is_empty() {
+            line("\nhealthy: nothing to advise");
+        }
+    }
+    let mut document = json!({
+        "of": recording.of,
+        "instance": recording.instance,
+        "notes": recording.notes,
+        "holds": recording.holds,
+        "measured": measured,
+        "check": check::table(&compared, "simulated").json(),
+        "fits": is_fit,
+        "findings": advice.iter().zip(&commands).map(|(advice, commands)| as_json(advice, &present, commands)).collect::<Vec<_>>(),
+        "not_advised": useless.iter().map(|advice| as_json(advice, &present, &(None, None))).collect::<Vec<_>>(),
+    });
+    let mut code = u8::from(!advice.is_empty());
+    if args.apply {
+        let first = advice.iter().find_map(|advice| match advice.finding.change {
+            Change::Set(p, value) => Some((p, value, advice.prediction.as_ref())),
+            Change::Copies(_) => None,
+        });
+        match first {
+            Some((p, value, prediction)) => {
+                let applied = apply(&args, &recording, &measured, (p, value), prediction, format)?;
+                code = u8::from(applied["kept"] == false);
+                document["applied"] = applied;
+            }
+            None => format.say("\nnothing to apply"),
+        }
+    }
+    print(&document, &advice, &commands, &present, format);
+    Ok(ExitCode::from(code))
+}
+
+/// JSON whole, CSV a row for each finding; a person has read it already.
+fn print(
+    document: &Value,
+    advice: &[Advice],
+    commands: &[(Option<String>, Option<String>)],
+    present: &Prediction,
+    format: Format,
+) {
+    if format.json {
+        line(&serde_json::to_string_pretty(document).unwrap_or_default());
+    } else if format.csv {
+        let mut table =
+            Table::new(&["rule", "change", "gets_per_s", "gets_per_s_interval", "change_pct", "apply", "undo"]);
+        for (advice, (apply, undo)) in advice.iter().zip(commands) {
+            let throughput = |of: &Prediction| of.mean(Measure::Throughput);
+            let prediction = advice.prediction.as_ref();
+            table.row(vec![
+                advice.finding.rule.into(),
+                change_text(advice.finding.change).into(),
+                prediction.map(throughput).into(),
+                prediction.map(|prediction| prediction.interval(Measure::Throughput)).into(),
+                prediction.map(|prediction| percent(throughput(prediction), throughput(present))).into(),
+                apply.clone().into(),
+                undo.clone().into(),
+            ]);
+        }
+        table.print(format);
+    }
+}
+
+/// Simulates the present and, where it fits, what each finding advises; those that gain nothing are apart.
+fn weigh(
+    recording: &Recording,
+    measured: &Measured,
+    found: Vec<Finding>,
+    seeds: &Range<u64>,
+) -> Result<(Prediction, Vec<Advice>, Vec<Advice>), Report> {
+    let bar = bar(found.len() as u64 + 1, "{bar:30} simulating {msg}  {pos}/{len}, {eta} left");
+    bar.set_message("the present");
+    let present = predict(&recording.workload, seeds, &recording.holds).map_err(|error| impossible(&error))?;
+    let is_fit = fits(&compare(measured, &present));
+    let mut all = Vec::new();
+    for finding in found {
+        bar.inc(1);
+        bar.set_message(finding.rule);
+        let changed = finding.change.applied(&recording.workload);
+        let prediction = is_fit.then(|| predict(&changed, seeds, &recording.holds)).transpose();
+        all.push(Advice { finding, prediction: prediction.map_err(|error| impossible(&error))? });
+    }
+    bar.finish_and_clear();
+    let (advice, useless) =
+        all.into_iter().partition(|advice| advice.prediction.as_ref().is_none_or(|p| gains(p, &present)));
+    Ok((present, advice, useless))
+}
+
+/// Whether a change is worth it: more throughput, or as much for less processor time or shorter waits.
+fn gains(prediction: &Prediction, present: &Prediction) -> bool {
+    let change = |measure: Measure| percent(prediction.mean(measure), present.mean(measure));
+    let throughput = change(Measure::Throughput);
+    throughput > 3.0
+        || throughput > -3.0
+            && (change(Measure::BusyProcessors) < -10.0
+                || change(Measure::Wait) < -10.0
+                || change(Measure::WaitP99) < -30.0)
+}
+
+fn percent(value: f64, of: f64) -> f64 {
+    if of > 0.0 { (value / of - 1.0) * 100.0 } else { 0.0 }
+}
+
+fn fit_text(compared: &[Compared], recording: &Recording) -> String {
+    let holds = match recording.holds {
+        Holds::Given => "as given".to_owned(),
+        Holds::Timed(count) => format!("as {count} of them timed from outside"),
+        Holds::Mean => "exponential: no more than their mean is known".to_owned(),
+    };
+    let wrong: Vec<&str> = compared.iter().filter(|row| row.fits == Some(false)).map(|row| row.figure).collect();
+    let tolerance = short(TOLERANCE * 100.0);
+    if wrong.is_empty() {
+        format!("the model fits the present within {tolerance} %; holding times {holds}")
+    } else {
+        format!(
+            "the model does not fit the present: {} off by more than {tolerance} %; holding times {holds}. No numbers are predicted.",
+            wrong.join(", ")
+        )
+    }
+}
+
+fn change_text(change: Change) -> String {
+    match change {
+        Change::Set(p, value) => format!("{}={}", p.row().name, p.format(value)),
+        Change::Copies(copies) => format!("{copies} copies of the mutex"),
+    }
+}
+
+/// The commands that apply a change and take it back.
+fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Option<String>, Option<String>), Report> {
+    let (Change::Set(p, _), Some(instance), Some(type_name)) = (change, &recording.instance, &recording.mutex_type)
+    else {
+        return Ok((None, None));
+    };
+    let set = format!("retrial set -i {instance} --type '{type_name}'");
+    // What is in force for the type alone, while the instance is there.
+    let own = if args.source.from.is_some() {
+        None
+    } else {
+        let observer = args.source.which.observe()?;
+        observer.param_set(p, Some(mutex_type(&observer, type_name)?))
+    };
+    let name = p.row().name;
+    let undo = own.map_or_else(|| format!("{set} --unset {name}"), |value| format!("{set} {name}={}", p.format(value)));
+    Ok((Some(format!("{set} {}", change_text(change))), Some(undo)))
+}
+
+/// Figures of a prediction beside the present, as text or JSON.
+fn outlook(prediction: &Prediction, present: &Prediction) -> Table {
+    let mut table = Table::new(&["figure", "present", "predicted", "interval", "change_pct"]);
+    let figures = [
+        ("gets_per_s", Measure::Throughput, 1.0),
+        ("k", Measure::SpinInefficiency, 1.0),
+        ("sleeps_per_get", Measure::SleepsPerGet, 1.0),
+        ("wait_us", Measure::Wait, 1e6),
+        ("wait_p99_us", Measure::WaitP99, 1e6),
+        ("cpus", Measure::BusyProcessors, 1.0),
+    ];
+    for (name, measure, unit) in figures {
+        let (before, after) = (present.mean(measure) * unit, prediction.mean(measure) * unit);
+        let interval = prediction.interval(measure) * unit;
+        table.row(vec![name.into(), before.into(), after.into(), interval.into(), percent(after, before).into()]);
+    }
+    if let (Some(before), Some(after)) = (&present.fixed, &prediction.fixed) {
+        let of = |of: &retrial_model::sim::Estimates| of.get(Measure::Throughput).mean;
+        let (before, after) = (of(before), of(after));
+        table.row(vec![
+            "gets_per_s_fixed".into(),
+            before.into(),
+            after.into(),
+            Value::Null,
+            percent(after, before).into(),
+        ]);
+    }
+    table
+}
+
+fn tell(number: usize, advice: &Advice, present: &Prediction, (apply, undo): &(Option<String>, Option<String>)) {
+    let Finding { title, evidence, change, price, risk, .. } = &advice.finding;
+    line(&format!("\n{number}. {title}: {}", change_text(*change)));
+    for figure in evidence {
+        line(&format!("   {figure}"));
+    }
+    if let Some(prediction) = &advice.prediction {
+        outlook(prediction, present).text().lines().for_each(|row| line(&format!("     {row}")));
+    }
+    line(&format!("   price: {price}"));
+    line(&format!("   risk:  {risk}"));
+    match (apply, undo) {
+        (Some(apply), Some(undo)) => {
+            line(&format!("   apply: {apply}"));
+            line(&format!("   undo:  {undo}"));
+        }
+        _ if matches!(change, Change::Copies(_)) => {
+            line("   needs: its program has to have that many mutexes in the place of one; no parameter does it");
+        }
+        _ => line(&format!("   apply: retrial set {}, where it runs", change_text(*change))),
+    }
+}
+
+fn as_json(advice: &Advice, present: &Prediction, (apply, undo): &(Option<String>, Option<String>)) -> Value {
+    let Finding { rule, title, evidence, change, price, risk } = &advice.finding;
+    json!({
+        "rule": rule,
+        "title": title,
+        "change": change_text(*change),
+        "evidence": evidence,
+        "prediction": advice.prediction.as_ref().map(|prediction| outlook(prediction, present).json()),
+        "price": price,
+        "risk": risk,
+        "apply": apply,
+        "undo": undo,
+    })
+}
+
+/// Sets it, measures again, and takes it back if a condition holds. What came of it.
+fn apply(
+    args: &Args,
+    recording: &Recording,
+    before: &Measured,
+    (p, value): (P, u64),
+    prediction: Option<&Prediction>,
+    format: Format,
+) -> Result<Value, Report> {
+    if prediction.is_none() && args.canary.is_none() {
+        return Err(miette!(
+            code = "retrial::advise::unsure",
+            help = "retrial advise --apply --canary 60s --rollback-if 'throughput < -3%'",
+            "the model does not fit the present, so nothing is known of what {} would do; expected --canary, which measures it",
+            change_text(Change::Set(p, value))
+        ));
+    }
+    let instance = args.source.which.attach()?;
+    let type_name = recording.mutex_type.as_deref().unwrap_or_default();
+    let row = mutex_type(&instance, type_name)?;
+    let old = instance.param_set(p, Some(row));
+    instance.set(p, Some(row), value);
+    let change = change_text(Change::Set(p, value));
+    format.say(&format!("\napplied: {change} for type {type_name}"));
+    let mut applied = json!({ "change": change, "kept": true, "conditions": [] });
+    if args.canary.is_none() && !args.verify {
+        return Ok(applied);
+    }
+    let take_back = |why: &str| {
+        restore(&instance, p, row, old);
+        format.say(&format!("taken back: {why}"));
+    };
+    let after = match measured_again(args, recording) {
+        Ok(after) if signals::received().is_none() => after,
+        Ok(_) => {
+            take_back("interrupted");
+            applied["kept"] = false.into();
+            return Ok(applied);
+        }
+        Err(error) => {
+            take_back("it could not be measured");
+            return Err(error);
+        }
+    };
+    let mut conditions = Vec::new();
+    let mut why = None;
+    for condition in &args.rollback_if {
+        let change = condition.change(before, &after);
+        // What is not known is not risked.
+        let holds = change.is_none_or(|change| condition.holds(change));
+        let text = change.map_or_else(|| "not measured".to_owned(), |change| format!("{change:+.1} %"));
+        let text =
+            format!("{condition}: {} {text}, {}", condition.figure(), if holds { "holds" } else { "does not hold" });
+        format.say(&text);
+        if holds {
+            why.get_or_insert(text);
+        }
+        conditions.push(json!({ "condition": condition.to_string(), "change_pct": change, "holds": holds }));
+    }
+    applied["conditions"] = conditions.into();
+    applied["before"] = json!(before);
+    applied["after"] = json!(after);
+    if let Some(why) = &why {
+        take_back(why);
+    }
+    applied["kept"] = why.is_none().into();
+    format.say(&format!("{} -> {} gets/s measured", short(before.gets_per_s()), short(after.gets_per_s())));
+    if args.verify {
+        applied["verify"] = verify(&after, prediction, format);
+    }
+    Ok(applied)
+}
+
+fn restore(instance: &retrial::Instance, p: P, row: TypeId, old: Option<u64>) {
+    match old {
+        Some(old) => instance.set(p, Some(row), old),
+        None => instance.unset(p, Some(row)),
+    }
+}
+
+/// The same mutex again, for as long.
+fn measured_again(args: &Args, recording: &Recording) -> Result<Measured, Report> {
+    let observer = args.source.which.observe()?;
+    let source = Source { mutex: Some(recording.mutex.clone().unwrap_or_default()), ..args.source.clone() };
+    Ok(source.seen(&observer)?.measured)
+}
+
+/// What was predicted beside what was measured.
+fn verify(after: &Measured, prediction: Option<&Prediction>, format: Format) -> Value {
+    let Some(prediction) = prediction else {
+        format.say("nothing to verify: no numbers were predicted");
+        return Value::Null;
+    };
+    let table = check::table(&compare(after, prediction), "predicted");
+    format.say(&format!("\n{}", table.text()));
+    table.json()
+}

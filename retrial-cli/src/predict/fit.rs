@@ -1,0 +1,167 @@
+//! From what was measured of a mutex to the workload that it has: docs/PREDICTION.md has each formula.
+
+use super::holds::Timed;
+use super::live::Seen;
+use super::measured::{Measured, whole};
+use super::prediction::spans;
+use super::recording::{Holds, Recording};
+use crate::output::short;
+use crate::run::machine::Machine as Here;
+use miette::{Report, miette};
+use retrial::{P, Params, Tables};
+use retrial_model::Distribution;
+use retrial_model::sim::{Arrivals, Machine, Workload};
+
+/// Fewer gets say nothing.
+const GETS: u64 = 20;
+
+/// A smaller share of their time on a processor makes sessions slower than their work is.
+const FULL: f64 = 0.9;
+
+/// A larger share of the processors in others' use is worth a note.
+const OTHERS: f64 = 0.1;
+
+/// The workload of a mutex that was measured.
+pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recording, Report> {
+    let (info, measured) = (&seen.info, &seen.measured);
+    let name = tables.mutex_name(info.id);
+    if measured.gets < GETS || measured.sessions.is_none() {
+        return Err(miette!(
+            code = "retrial::predict::idle",
+            help = "retrial show mutexes shows which mutexes are used; --interval 60s measures for longer",
+            "mutex {name}: {} gets in {} s, by {} sessions; expected at least {GETS} by one",
+            measured.gets,
+            short(measured.interval_s),
+            measured.sessions.unwrap_or(0)
+        ));
+    }
+    let mut machine = Machine::from(&tables.machine());
+    machine.processors = u32::try_from(Here::here().cpus).ok();
+    let mut notes = Vec::new();
+    if measured.utilization.is_none() {
+        notes.push("no samples of holders: the share of gets that missed stands for the utilization".to_owned());
+    }
+    if let (Some(busy), Some(cpus), Some(processors)) = (measured.busy, measured.cpus(), machine.processors)
+        && busy * f64::from(processors) - cpus > OTHERS * f64::from(processors)
+    {
+        let others = short(busy * f64::from(processors) - cpus);
+        notes.push(format!(
+            "others use {others} of the {processors} processors; the simulated sessions have all of them"
+        ));
+    }
+    let params = tables.params(Some(info.mutex_type));
+    let (hold_s, think_s, on_processor) = times(measured, &params, &machine, &mut notes);
+    let (hold, holds) = holding(&seen.timed, hold_s, measured.running() < FULL).ok_or_else(|| {
+        miette!(
+            code = "retrial::predict::hold",
+            help = "--interval 60s measures for longer",
+            "mutex {name}: {} samples of holders, and nobody missed it: nothing says how long it is held",
+            measured.samples
+        )
+    })?;
+    let sessions = measured.sessions.unwrap_or(1);
+    let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
+    let mut workload = Workload::new(arrivals, hold, 1.0);
+    (workload.warm_up, workload.duration) = spans(measured.gets_per_s());
+    workload.params = params;
+    workload.machine = machine;
+    Ok(Recording {
+        of: format!("mutex {name} ({})", tables.type_name(info.mutex_type)),
+        instance: instance.map(str::to_owned),
+        mutex: Some(format!("#{}", info.id.0)),
+        mutex_type: Some(tables.type_name(info.mutex_type)),
+        holds,
+        workload,
+        measured: Some(measured.clone()),
+        notes,
+    })
+}
+
+/// The distribution of the holding time: as timed, else exponential with the mean alone.
+fn holding(timed: &Timed, mean_s: f64, is_full: bool) -> Option<(Distribution, Holds)> {
+    if let Some(distribution) = timed.distribution(mean_s, is_full) {
+        return Some((distribution, Holds::Timed(timed.count())));
+    }
+    Distribution::exponential(mean_s).ok().map(|distribution| (distribution, Holds::Mean))
+}
+
+/// Think times: exponential. What is not above 0 by the figures is taken for a hundredth of the holding time.
+pub fn think(mean_s: f64, hold_s: f64) -> Distribution {
+    let mean_s = mean_s.max(hold_s / 100.0);
+    Distribution::exponential(mean_s).expect("a positive time")
+}
+
+/// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its processor.
+fn times(measured: &Measured, params: &Params, machine: &Machine, notes: &mut Vec<String>) -> (f64, f64, bool) {
+    let (gets, (hold_s, is_bound)) = (measured.gets as f64, measured.hold_s());
+    if is_bound {
+        notes.push(format!("none of {} samples found it held: the holding time is an upper bound", measured.samples));
+    }
+    // Little's law for the whole cycle of a session.
+    let cycle_s = f64::from(measured.sessions.unwrap_or(1)) / measured.gets_per_s();
+    let first_spins_s =
+        measured.first_spins_s().unwrap_or_else(|| gets * first_spin_s(measured, params, machine, hold_s));
+    let wait_s = (measured.registered_s() + first_spins_s) / gets;
+    let think_s = (cycle_s - hold_s - wait_s).max(0.0);
+    let Some(cpu_s) = measured.cpu_s else {
+        notes.push("the processor time of the sessions is not known: thinking is taken to need a processor".to_owned());
+        return (hold_s, think_s, true);
+    };
+    let running = measured.running();
+    let spins_s = measured.spinning_cpus().unwrap_or(0.0) * measured.interval_s;
+    let own_s = (cpu_s - spins_s).max(0.0) / gets;
+    if own_s < hold_s * running / 2.0 {
+        notes.push("holders are on a processor for less than half of the time that they hold the mutex; simulated ones always are".to_owned());
+        return (hold_s, think_s, false);
+    }
+    let thinking_s = own_s - hold_s * running;
+    let on_processor = thinking_s > think_s * running / 2.0 || think_s < hold_s / 10.0;
+    if !on_processor {
+        // It is in run queues when it comes back, not while it holds.
+        return (hold_s, think_s, false);
+    }
+    // Others on its processors slow holding and thinking down alike.
+    if running < FULL {
+        let slow = short(1.0 / running);
+        notes.push(format!(
+            "on a processor holding and thinking take {slow} times less than seen: the rest is run queue"
+        ));
+    }
+    (hold_s * running, think_s * running, true)
+}
+
+/// Time per get of first spins, where nobody has counted who waits: Γ of misses, by theory.
+fn first_spin_s(measured: &Measured, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
+    let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine, hold_s));
+    let limit_s = f64::from(polls) * machine.poll_ns as f64 / 1e9;
+    let spin_s = Distribution::exponential(hold_s).map_or(0.0, |hold| hold.spin_time(limit_s));
+    measured.miss_ratio() * spin_s
+}
+
+/// What a scheme sees of a miss.
+fn first<'a>(params: &'a Params, machine: &Machine, hold_s: f64) -> retrial::wait::Attempt<'a> {
+    retrial::wait::Attempt {
+        params,
+        failed: 0,
+        parks: 0,
+        woken: false,
+        high_priority: false,
+        parked: 0,
+        pthread_in_use: false,
+        queues: false,
+        hold_ns: whole(hold_s * 1e9),
+        poll_ns: u32::try_from(machine.poll_ns).unwrap_or(u32::MAX),
+        random: 0,
+    }
+}
+
+/// ∆ of a miss in s, whatever the scheme.
+pub fn limit_s(workload: &Workload) -> f64 {
+    let hold_s = workload.hold.mean();
+    let polls = retrial::wait::scheme(workload.params.get(P::Scheme)).spins(&first(
+        &workload.params,
+        &workload.machine,
+        hold_s,
+    ));
+    f64::from(polls) * workload.machine.poll_ns as f64 / 1e9
+}

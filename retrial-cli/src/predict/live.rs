@@ -1,0 +1,291 @@
+//! Measures the mutexes of a live instance from outside, without a session in it: counters at the begin and the end, samples of holders
+//! between, and bursts of looks at the mutex that is held most.
+
+use super::holds::{Burst, Timed};
+use super::measured::{Measured, ratio, whole};
+use crate::run::machine::Ticks;
+use crate::run::sampler::{self, Identity};
+use crate::signals;
+use retrial::sys::now_ns;
+use retrial::{Counter, Figures, MutexId, MutexInfo, Phase, Place, Record, Sid, Tables};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// From one sample to the next, in ns: this, and up to twice as much, so that no rhythm is met at always the same point.
+const SAMPLE_NS: u64 = 500_000;
+
+/// Mutexes that are sampled.
+const SAMPLED: usize = 256;
+
+/// Looks at the sessions' logs are so far apart at least, in ns, and so many times as long as they take.
+const LOOK_NS: u64 = 10_000_000;
+const LOOKS: u64 = 100;
+
+/// The time from one burst to the next is this many bursts.
+const BURSTS: u64 = 100;
+
+/// Length of a burst in ns, in holds at least so many.
+const BURST_NS: std::ops::RangeInclusive<u64> = 20_000..=1_000_000;
+const BURST_HOLDS: f64 = 30.0;
+
+/// A mutex and what was measured of it.
+#[derive(Debug)]
+pub struct Seen {
+    pub info: MutexInfo,
+    pub measured: Measured,
+    pub timed: Timed,
+}
+
+/// What is gathered of a mutex.
+#[derive(Default)]
+struct Gathered {
+    gets: u64,
+    samples: u64,
+    held: u64,
+    /// Sessions that waited, summed over the looks.
+    waiting: u64,
+    sessions: HashSet<Sid>,
+    timed: Timed,
+}
+
+/// Thread of a session, as the kernel knows it, and its times in ns: on a processor, in a run queue.
+type Times = HashMap<Sid, (u64, u64)>;
+
+/// Measures all mutexes for so long, or until a signal; `tick` is told the time passed.
+pub fn measure(tables: &Tables, interval: Duration, tick: &dyn Fn(Duration)) -> Vec<Seen> {
+    let is_private = |mutex: &MutexInfo| mutex.place == Place::Process;
+    if !tables.mutexes().iter().any(is_private) {
+        return gather(tables, interval, tick, HashMap::new);
+    }
+    // Mutexes in processes' memory are read through these.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| sampler::observe(tables, &stop));
+        gather(tables, interval, tick, || {
+            stop.store(true, Ordering::Release);
+            sampler.thread().unpark();
+            sampler.join().map(|observation| observation.mutexes).unwrap_or_default()
+        })
+    })
+}
+
+fn gather(
+    tables: &Tables,
+    interval: Duration,
+    tick: &dyn Fn(Duration),
+    private: impl FnOnce() -> HashMap<Identity, sampler::Seen>,
+) -> Vec<Seen> {
+    let began_ns = now_ns();
+    let (figures, times, gets, ticks) = (sums(tables), times(tables), gets(tables), Ticks::now());
+    let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
+    let mut sampler =
+        Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
+    let length_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    let mut look_at_ns = 0;
+    loop {
+        let elapsed = now_ns().saturating_sub(began_ns);
+        if elapsed >= length_ns || signals::received().is_some() {
+            break;
+        }
+        tick(Duration::from_nanos(elapsed));
+        sampler.sample(&gets, elapsed);
+        if elapsed >= look_at_ns {
+            let before_ns = now_ns();
+            sampler.sessions();
+            look_at_ns = elapsed + LOOK_NS.max(LOOKS * (now_ns() - before_ns));
+        }
+        let pause_ns = SAMPLE_NS + sampler.random() % SAMPLE_NS;
+        std::thread::sleep(Duration::from_nanos(pause_ns.min(length_ns - elapsed)));
+    }
+    let looks = sampler.looks;
+    let private = private();
+    let ended = End {
+        figures: sums(tables),
+        times: self::times(tables),
+        interval_s: ns(now_ns() - began_ns),
+        looks,
+        busy: ticks.and_then(|then| Ticks::now()?.busy_since(then)),
+    };
+    for (id, count) in self::gets(tables) {
+        gathered.entry(id).or_default().gets = count.saturating_sub(gets.get(&id).copied().unwrap_or(0));
+    }
+    for seen in private.into_values() {
+        let mutex = gathered.entry(seen.info.id).or_default();
+        // From its first sample to its last, as if it had been so all the time.
+        mutex.gets += seen.while_sampled().map_or(0, |(gets, s)| whole(gets as f64 * ended.interval_s / s));
+        mutex.samples += seen.samples;
+        mutex.held += seen.held;
+    }
+    ended.all(tables, gathered, &figures, &times)
+}
+
+struct Sampler<'a> {
+    tables: &'a Tables,
+    gathered: &'a mut HashMap<MutexId, Gathered>,
+    /// The mutex that is looked at in bursts, and their length in ns.
+    focus: Option<(MutexId, u64)>,
+    random: u64,
+    burst_at_ns: u64,
+    looks: u64,
+}
+
+impl Sampler<'_> {
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Who holds which mutex now; now and then a burst.
+    fn sample(&mut self, before: &BTreeMap<MutexId, u64>, elapsed_ns: u64) {
+        for id in before.keys().take(SAMPLED) {
+            let Some(state) = self.tables.mutex_state(*id) else { continue };
+            let mutex = self.gathered.entry(*id).or_default();
+            mutex.samples += 1;
+            if state.word.kind().is_some() {
+                mutex.held += 1;
+                mutex.sessions.insert(state.word.sid());
+            }
+        }
+        if elapsed_ns < self.burst_at_ns {
+            return;
+        }
+        if let Some((id, length_ns)) = self.focus {
+            self.burst(id, length_ns);
+        }
+        // What is held most, and what its holding time seems to be.
+        let busiest =
+            self.gathered.iter().filter(|(_, mutex)| mutex.held >= 5).max_by_key(|(id, mutex)| (mutex.held, id.0));
+        self.focus = busiest.and_then(|(id, mutex)| {
+            let gets = self.tables.mutex_state(*id)?.gets.saturating_sub(before[id]);
+            let hold_ns = mutex.held as f64 / mutex.samples as f64 * elapsed_ns as f64 / gets.max(1) as f64;
+            Some((*id, whole(BURST_HOLDS * hold_ns).clamp(*BURST_NS.start(), *BURST_NS.end())))
+        });
+        let length_ns = self.focus.map_or(*BURST_NS.start(), |(_, length_ns)| length_ns);
+        self.burst_at_ns = elapsed_ns + BURSTS * length_ns;
+    }
+
+    fn burst(&mut self, id: MutexId, length_ns: u64) {
+        let timed = &mut self.gathered.entry(id).or_default().timed;
+        let (mut burst, mut now) = (Burst::new(timed, length_ns / 10), now_ns());
+        let end = now + length_ns;
+        while now < end {
+            let Some(state) = self.tables.mutex_state(id) else { return };
+            burst.look(now, state);
+            now = now_ns();
+        }
+    }
+
+    /// Which sessions are at which mutex, and which of them wait for it, by their logs.
+    fn sessions(&mut self) {
+        self.looks += 1;
+        for session in self.tables.sids().filter_map(|sid| self.tables.session_info(sid)) {
+            for record in session.log.iter().filter(|record| record.phase != Phase::Left) {
+                // The log says *getting* until X is given back: who has it, the word says. Who has got and released it since is
+                // not there any more.
+                let waits = session.wait.is_some_and(|(key, _, _)| key.mutex == record.mutex);
+                let gets = record.phase == Phase::Getting
+                    && self.tables.mutex_state(record.mutex).is_some_and(|state| state.word.sid() != session.sid)
+                    && self.still_gets(session.sid, record);
+                let mutex = self.gathered.entry(record.mutex).or_default();
+                mutex.sessions.insert(session.sid);
+                mutex.waiting += u64::from(waits || gets);
+            }
+        }
+    }
+
+    /// Whether the session's log still says it.
+    fn still_gets(&self, sid: Sid, record: &Record) -> bool {
+        self.tables.session_info(sid).is_some_and(|session| session.log.contains(record))
+    }
+}
+
+/// What is there at the end.
+struct End {
+    figures: HashMap<MutexId, HashMap<Sid, Figures>>,
+    times: Times,
+    interval_s: f64,
+    looks: u64,
+    busy: Option<f64>,
+}
+
+impl End {
+    fn all(
+        &self,
+        tables: &Tables,
+        mut gathered: HashMap<MutexId, Gathered>,
+        before: &HashMap<MutexId, HashMap<Sid, Figures>>,
+        times: &Times,
+    ) -> Vec<Seen> {
+        let infos = tables.mutexes();
+        let mut by_type: HashMap<_, u64> = HashMap::new();
+        for info in &infos {
+            *by_type.entry(info.mutex_type).or_default() += gathered.get(&info.id).map_or(0, |mutex| mutex.gets);
+        }
+        let seen = infos.into_iter().map(|info| {
+            let mut mutex = gathered.remove(&info.id).unwrap_or_default();
+            let mut figures = Figures::default();
+            for (sid, now) in self.figures.get(&info.id).into_iter().flatten() {
+                let growth = before.get(&info.id).and_then(|by| by.get(sid)).map_or(*now, |before| now.since(before));
+                if growth.get(Counter::Misses) > 0 {
+                    mutex.sessions.insert(*sid);
+                }
+                figures.add(&growth);
+            }
+            let grown = |sid: &Sid| {
+                let (now, then) = (self.times.get(sid)?, times.get(sid).copied().unwrap_or_default());
+                Some((now.0.saturating_sub(then.0), now.1.saturating_sub(then.1)))
+            };
+            let used: Vec<(u64, u64)> = mutex.sessions.iter().filter_map(grown).collect();
+            let known = !used.is_empty() && used.len() == mutex.sessions.len();
+            let sum = |of: fn(&(u64, u64)) -> u64| known.then(|| ns(used.iter().map(of).sum()));
+            let measured = Measured {
+                interval_s: self.interval_s,
+                sessions: u32::try_from(mutex.sessions.len()).ok().filter(|n| *n > 0),
+                gets: mutex.gets,
+                figures,
+                utilization: (mutex.samples > 0).then(|| ratio(mutex.held as f64, mutex.samples as f64)),
+                samples: mutex.samples,
+                waiting: (self.looks > 0).then(|| ratio(mutex.waiting as f64, self.looks as f64)),
+                cpu_s: sum(|times| times.0),
+                queued_s: sum(|times| times.1),
+                busy: self.busy,
+                share_of_type: ratio(mutex.gets as f64, by_type[&info.mutex_type] as f64),
+            };
+            Seen { info, measured, timed: mutex.timed }
+        });
+        seen.collect()
+    }
+}
+
+fn ns(time: u64) -> f64 {
+    time as f64 / 1e9
+}
+
+/// Gets of the mutexes in the arena so far.
+fn gets(tables: &Tables) -> BTreeMap<MutexId, u64> {
+    let mutexes = tables.mutexes().into_iter();
+    mutexes.filter_map(|mutex| Some((mutex.id, tables.mutex_state(mutex.id)?.gets))).collect()
+}
+
+/// Figures by mutex and session so far.
+fn sums(tables: &Tables) -> HashMap<MutexId, HashMap<Sid, Figures>> {
+    let mut sums: HashMap<MutexId, HashMap<Sid, Figures>> = HashMap::new();
+    for (sid, key, figures) in tables.figures() {
+        sums.entry(key.mutex).or_default().entry(sid).or_default().add(&figures);
+    }
+    sums
+}
+
+/// Times of the sessions' threads so far, where the kernel says them.
+fn times(tables: &Tables) -> Times {
+    let of = |pid: u32, tid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    };
+    let sessions = tables.sessions().into_iter();
+    sessions.filter_map(|session| Some((session.sid, of(session.pid, session.tid)?))).collect()
+}

@@ -1,0 +1,60 @@
+//! What a workload comes to: simulated with intervals, and by theory where it has a formula.
+
+use super::measured::ratio;
+use super::recording::Holds;
+use super::theory::{Theory, theory};
+use retrial_model::Distribution;
+use retrial_model::sim::{Estimates, Measure, SimulationError, Workload, replicate};
+use std::ops::Range;
+
+/// That an interval covers.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// What a workload comes to.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    pub estimates: Estimates,
+    /// The same with holding times that are all the same, where no more than their mean is known.
+    pub fixed: Option<Estimates>,
+    /// What theory says, or why it says nothing.
+    pub theory: Result<Theory, String>,
+}
+
+/// Simulates once for each seed, on all processors, and asks theory.
+pub fn predict(workload: &Workload, seeds: &Range<u64>, holds: &Holds) -> Result<Prediction, SimulationError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let simulate = |workload: &Workload| replicate(workload, seeds.clone(), threads);
+    let fixed = match (holds, Distribution::deterministic(workload.hold.mean())) {
+        (Holds::Mean, Ok(hold)) => Some(simulate(&Workload { hold, ..workload.clone() })?),
+        _ => None,
+    };
+    Ok(Prediction { estimates: simulate(workload)?, fixed, theory: theory(workload) })
+}
+
+/// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a narrow interval, and many
+/// of the longest sleeps.
+pub fn spans(gets_per_s: f64) -> (f64, f64) {
+    const GETS: f64 = 200_000.0;
+    let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0);
+    (counted / 10.0, counted)
+}
+
+impl Prediction {
+    pub fn mean(&self, measure: Measure) -> f64 {
+        self.estimates.get(measure).mean
+    }
+
+    /// Half the width of the interval.
+    pub fn interval(&self, measure: Measure) -> f64 {
+        self.estimates.get(measure).half_width(CONFIDENCE)
+    }
+
+    /// κ.
+    pub fn sleep_ratio(&self) -> f64 {
+        ratio(self.mean(Measure::SleepsPerGet), self.mean(Measure::MissRatio))
+    }
+
+    pub fn sleeps_per_s(&self) -> f64 {
+        self.mean(Measure::SleepsPerGet) * self.mean(Measure::Throughput)
+    }
+}

@@ -1,0 +1,223 @@
+//! What there is to advise: rules, each a function of what was measured, in the order in which they are worth a try.
+
+use super::cases::scheme;
+use super::fit::limit_s;
+use super::measured::{Measured, whole};
+use crate::duration;
+use crate::output::short;
+use retrial::{Counter, P, wait};
+use retrial_model::sim::Workload;
+use retrial_model::tuning;
+use std::time::Duration;
+
+/// What a rule has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub rule: &'static str,
+    pub title: &'static str,
+    /// The figures that show it.
+    pub evidence: Vec<String>,
+    pub change: Change,
+    /// What it costs, and what may go wrong.
+    pub price: &'static str,
+    pub risk: &'static str,
+}
+
+/// What is advised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A parameter of the mutex's type.
+    Set(P, u64),
+    /// So many copies of the mutex, which its program has to make.
+    Copies(u32),
+}
+
+impl Change {
+    /// The workload with it.
+    pub fn applied(self, workload: &Workload) -> Workload {
+        let mut changed = workload.clone();
+        match self {
+            Self::Set(p, value) => changed.params = changed.params.with(p, value),
+            Self::Copies(copies) => changed.copies = copies,
+        }
+        changed
+    }
+}
+
+/// A time for people.
+fn time(seconds: f64) -> String {
+    duration::text(Duration::from_secs_f64(seconds))
+}
+
+type Rule = fn(&Measured, &Workload) -> Option<Finding>;
+
+/// All rules.
+const RULES: &[Rule] = &[spins_too_long, sleeps_too_long, spins_too_short, hot_mutex];
+
+/// What they find, in their order.
+pub fn findings(measured: &Measured, workload: &Workload) -> Vec<Finding> {
+    RULES.iter().filter_map(|rule| rule(measured, workload)).collect()
+}
+
+/// Fewer tries that found the mutex busy say nothing.
+const TRIES: f64 = 50.0;
+
+/// The price of a second of processor time against one of waiting.
+const PROCESSOR_PRICE: f64 = 1.0;
+
+/// No spin limit is longer than so many holding times: what is left then is no hold that ends soon.
+const LONGEST: f64 = 20.0;
+
+/// The parameter that says how long the scheme spins, and the limit with the least cost, in s.
+fn best_limit(measured: &Measured, workload: &Workload) -> Option<(P, f64)> {
+    let ns = |time: u64| time as f64 / 1e9;
+    let machine = &workload.machine;
+    let switches_s = 2.0 * ns(machine.yield_switch_ns);
+    let name = scheme(workload);
+    let (p, cost_s) = match name.as_str() {
+        // MODEL.md, Tuning: b of a sleep, of a park, and of a yield to others.
+        "sleep" | "backoff" | "patch6904068" => {
+            let sleep_s = if measured.count(Counter::Sleeps) > 0.0 { measured.sleep_s() } else { 1e-3 };
+            (P::SpinCount, (sleep_s + PROCESSOR_PRICE * switches_s) / (1.0 + PROCESSOR_PRICE))
+        }
+        "latch" => (P::LatchSpinCount, switches_s + ns(machine.wake_call_ns + machine.wake_far_ns) / PROCESSOR_PRICE),
+        "10g" | "yield" => (P::SpinCount, switches_s),
+        _ => return None,
+    };
+    let attempts = (measured.gets as f64 + measured.failed()) / measured.interval_s;
+    let longest = LONGEST * workload.hold.mean();
+    let optimum = tuning::limit(&workload.hold, cost_s, attempts).ok()?;
+    Some((p, optimum.limit.map_or(longest, |limit| limit.min(longest))))
+}
+
+/// So many polls, within the parameter's domain.
+fn polls(p: P, limit_s: f64, workload: &Workload) -> u64 {
+    let polls = whole((limit_s * 1e9 / workload.machine.poll_ns as f64).ceil());
+    match p.row().domain {
+        retrial::Domain::Number(low, high) => polls.clamp(low, high),
+        retrial::Domain::Names(_) => polls,
+    }
+}
+
+fn sessions(measured: &Measured) -> u32 {
+    measured.sessions.unwrap_or(0)
+}
+
+/// Whether sessions spend more than a trifle of their time waiting.
+fn wait_matters(measured: &Measured) -> bool {
+    const TRIFLE: f64 = 0.05;
+    let waiting = measured.wait_s() * measured.gets_per_s();
+    waiting >= TRIFLE * f64::from(sessions(measured).max(1))
+}
+
+/// Processors are too few for the sessions, and spins burn what the holder could run on.
+fn spins_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> {
+    let processors = workload.machine.processors?;
+    let (p, best_s) = best_limit(measured, workload)?;
+    let (now_s, spinning) = (limit_s(workload), measured.spinning_cpus()?);
+    let cpus = measured.cpus()?;
+    if sessions(measured) <= processors
+        || now_s <= 2.0 * best_s
+        || spinning < 0.5 * cpus
+        || measured.count(Counter::Busy) < TRIES
+    {
+        return None;
+    }
+    Some(Finding {
+        rule: "spins_too_long",
+        title: "processors spin that others need",
+        evidence: vec![
+            format!("{} sessions on {processors} processors", sessions(measured)),
+            format!("{} of the {} processors that they use spin", short(spinning), short(cpus)),
+            format!("a spin lasts up to {}, the mutex is held for {}", time(now_s), time(workload.hold.mean())),
+        ],
+        change: Change::Set(p, polls(p, best_s, workload)),
+        price: "a get that finds the mutex busy leaves its processor more often: switches and wake-ups instead of spins",
+        risk: "waits are longer where a processor would have been free to spin",
+    })
+}
+
+/// Sleeping sessions look at the mutex far too seldom for how short it is held.
+fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> {
+    const ASLEEP: f64 = 4.0;
+    const TIMES: f64 = 20.0;
+    let (sleep_s, hold_s, asleep) = (measured.sleep_s(), workload.hold.mean(), measured.asleep());
+    let timed = measured.count(Counter::Sleeps) > measured.count(Counter::Parks);
+    if !wait_matters(measured)
+        || !timed
+        || asleep < ASLEEP
+        || sleep_s < TIMES * hold_s
+        || measured.count(Counter::Busy) < TRIES
+    {
+        return None;
+    }
+    let free = 1.0 - measured.utilization();
+    Some(Finding {
+        rule: "sleeps_too_long",
+        title: "sessions sleep for far longer than the mutex is held, and nobody wakes them",
+        evidence: vec![
+            format!("{} of {} sessions asleep at a time", short(asleep), sessions(measured)),
+            format!("a sleep takes {}, the mutex is held for {}", time(sleep_s), time(hold_s)),
+            format!(
+                "{}/s of sleeps; the mutex is free {} % of the time",
+                short(measured.sleeps_per_s()),
+                short(100.0 * free)
+            ),
+        ],
+        change: Change::Set(P::Scheme, wait::DEFAULT as u64),
+        price: "releases wake parked sessions: a system call for some of them",
+        risk: "another order of service: few sessions are active at a time, in turns",
+    })
+}
+
+/// Spins end just before the mutex would have been free, and cost a sleep.
+fn spins_too_short(measured: &Measured, workload: &Workload) -> Option<Finding> {
+    const INEFFICIENT: f64 = 0.1;
+    let (p, best_s) = best_limit(measured, workload)?;
+    let (now_s, k) = (limit_s(workload), measured.spin_inefficiency()?);
+    if !wait_matters(measured) || now_s >= best_s / 2.0 || k < INEFFICIENT || measured.count(Counter::Busy) < TRIES {
+        return None;
+    }
+    Some(Finding {
+        rule: "spins_too_short",
+        title: "spins end before the mutex is free, and a sleep follows that takes longer",
+        evidence: vec![
+            format!(
+                "{} % of the spins fail (k), {} sleeps a miss (kappa)",
+                short(100.0 * k),
+                short(measured.sleep_ratio()?)
+            ),
+            format!("a spin lasts up to {}, the mutex is held for {}", time(now_s), time(workload.hold.mean())),
+            format!("a sleep takes {}; the best limit by theory is {}", time(measured.sleep_s()), time(best_s)),
+        ],
+        change: Change::Set(p, polls(p, best_s, workload)),
+        price: "processor time: up to the longer limit at each get that finds the mutex busy",
+        risk: "with more sessions than processors spins take them from holders",
+    })
+}
+
+/// One mutex that many want at once: no parameter makes it wider.
+fn hot_mutex(measured: &Measured, _: &Workload) -> Option<Finding> {
+    const COPIES: u32 = 4;
+    let (utilization, miss_ratio) = (measured.utilization(), measured.miss_ratio());
+    let waiting = measured.wait_s() * measured.gets_per_s();
+    if utilization < 0.5 || miss_ratio < 0.3 || measured.share_of_type < 0.5 || waiting < 1.0 {
+        return None;
+    }
+    Some(Finding {
+        rule: "hot_mutex",
+        title: "one mutex has most of the gets of its type and is held most of the time",
+        evidence: vec![
+            format!("{} % of the gets of its type", short(100.0 * measured.share_of_type)),
+            format!(
+                "held {} % of the time, {} % of the gets find it busy",
+                short(100.0 * utilization),
+                short(100.0 * miss_ratio)
+            ),
+            format!("{} sessions wait for it at a time", short(waiting)),
+        ],
+        change: Change::Copies(COPIES),
+        price: "memory for the copies; what needs all of them takes them all",
+        risk: "more processors than now must be free for the sessions that no longer wait",
+    })
+}

@@ -1,0 +1,160 @@
+//! Where a workload comes from: words, a file, a live instance.
+
+use super::fit::fit;
+use super::live::{Seen, measure};
+use super::measured::whole;
+use super::recording::{Holds, Recording};
+use crate::instances::{Which, mutex};
+use crate::{duration, signals};
+use indicatif::{ProgressBar, ProgressStyle};
+use miette::{Report, miette};
+use retrial::{Counter, Observer};
+use retrial_model::sim::{Arrivals, Workload};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A live instance or a file.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Source {
+    #[command(flatten)]
+    pub which: Which,
+    /// The mutex, by its name or `#ID`; the one that is waited for most otherwise
+    #[arg(long, value_name = "NAME")]
+    pub mutex: Option<String>,
+    /// How long a live instance is measured
+    #[arg(long, value_name = "T", default_value = "10s", value_parser = duration::parse)]
+    pub interval: Duration,
+    /// Take what was recorded, or the report of `retrial run`
+    #[arg(long, value_name = "FILE", conflicts_with = "instance")]
+    pub from: Option<PathBuf>,
+    /// Keep what was measured and fitted, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// A fourth of the simulated time, three replications
+    #[arg(long)]
+    pub quick: bool,
+    /// Simulated time that is counted, in each replication; a tenth more before it
+    #[arg(long, value_name = "T", value_parser = duration::parse)]
+    pub duration: Option<Duration>,
+}
+
+impl Source {
+    /// Reads or measures. `words`: changes of what was found, `sessions=N` and `dist=D`.
+    pub fn recording(&self, words: &[(String, String)]) -> Result<Recording, Report> {
+        let sessions = words.iter().find(|(name, _)| name == "sessions").map(|(_, value)| value.as_str());
+        let sessions = sessions.map(|value| value.parse().map_err(|_| wrong_word("sessions", value, "a whole number")));
+        let sessions: Option<u32> = sessions.transpose()?;
+        let mut recording = match &self.from {
+            Some(path) => Recording::read(path, sessions, self.mutex.as_deref())?,
+            None => self.live()?,
+        };
+        for (name, value) in words {
+            match (name.as_str(), &mut recording.workload.arrivals) {
+                ("sessions", Arrivals::Closed { sessions: present, .. }) => *present = sessions.unwrap_or(*present),
+                ("sessions", Arrivals::Open { .. }) => {
+                    return Err(wrong_word(name, value, "a recording of sessions that think between two gets"));
+                }
+                ("dist", _) => {
+                    recording.workload.hold = value.parse().map_err(|error: retrial_model::DistributionError| {
+                        wrong_word(name, value, &error.to_string())
+                    })?;
+                    recording.holds = Holds::Given;
+                }
+                _ => return Err(wrong_word(name, value, "sessions=N or dist=D beside what was measured")),
+            }
+        }
+        self.keep(&recording)?;
+        Ok(recording)
+    }
+
+    /// How long to simulate, and how often: as the workload says, or as the options do.
+    pub fn spans(&self, workload: &mut Workload, seeds: &mut Range<u64>) {
+        if let Some(time) = self.duration {
+            workload.duration = time.as_secs_f64();
+            workload.warm_up = workload.duration / 10.0;
+        }
+        if self.quick {
+            workload.warm_up /= 4.0;
+            workload.duration /= 4.0;
+            seeds.end = seeds.start + 3;
+        }
+    }
+
+    /// Writes it where `--record` says.
+    pub fn keep(&self, recording: &Recording) -> Result<(), Report> {
+        self.record.as_ref().map_or(Ok(()), |path| recording.write(path))
+    }
+
+    fn live(&self) -> Result<Recording, Report> {
+        let observer = self.which.observe()?;
+        let seen = self.seen(&observer)?;
+        let name = observer.address().map(ToString::to_string);
+        fit(&observer, &seen, name.as_deref())
+    }
+
+    /// Measures the mutex that is meant.
+    pub fn seen(&self, observer: &Observer) -> Result<Seen, Report> {
+        let id = self.mutex.as_deref().map(|name| mutex(observer, name)).transpose()?;
+        signals::catch();
+        let length_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX).max(1);
+        let bar = bar(length_ms, "{bar:30} measuring  {eta} left");
+        let tick = |time: Duration| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0));
+        let all = measure(observer, self.interval, &tick);
+        bar.finish_and_clear();
+        let waited = |seen: &Seen| {
+            let measured = &seen.measured;
+            (
+                whole(measured.wait_s() * measured.gets as f64 * 1e9),
+                measured.figures.get(Counter::Misses),
+                measured.gets,
+            )
+        };
+        let meant = match id {
+            Some(id) => all.into_iter().find(|seen| seen.info.id == id),
+            None => all.into_iter().max_by_key(waited),
+        };
+        meant.ok_or_else(|| {
+            miette!(
+                code = "retrial::predict::mutex",
+                help = "retrial show mutexes",
+                "no mutex in this instance, expected one in use"
+            )
+        })
+    }
+}
+
+/// Progress on stderr, where that is a terminal.
+pub fn bar(length: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+    bar
+}
+
+/// NAME=VALUE, each name once.
+pub fn words(words: &[String]) -> Result<Vec<(String, String)>, Report> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            miette!(
+                code = "retrial::predict::form",
+                help = "retrial model --list simulate",
+                "parameter `{word}`, expected NAME=VALUE"
+            )
+        })?;
+        let name = name.trim().to_owned();
+        if pairs.iter().any(|(known, _)| *known == name) {
+            return Err(miette!(
+                code = "retrial::predict::twice",
+                help = "retrial model --list simulate",
+                "parameter {name} given twice, expected once"
+            ));
+        }
+        pairs.push((name, value.trim().to_owned()));
+    }
+    Ok(pairs)
+}
+
+fn wrong_word(name: &str, value: &str, expected: &str) -> Report {
+    miette!(code = "retrial::predict::word", help = "retrial what-if --help", "{name}={value}: expected {expected}")
+}

@@ -1,0 +1,12 @@
+//! `--profile`: who gets which lock from where, how long that waits and holds. The program copies registers and the top of
+//! its stacks into memory that it shares with us (`retrial-preload/src/profile.rs`); here they are unwound, added up and
+//! named.
+
+mod flame;
+pub mod recording;
+pub mod report;
+#[path = "../../../../retrial-preload/src/samples.rs"]
+#[allow(dead_code)] // the writer's half of it is the interposer's
+mod samples;
+mod stacks;
+pub mod tallies;

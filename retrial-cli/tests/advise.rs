@@ -1,0 +1,230 @@
+//! `retrial advise`: what it finds in three sick workloads and none in healthy ones, and what it does about it.
+//!
+//! Nothing here depends on how fast the machine is: the sick ones are sick by orders of magnitude, and no figure is compared with a bound.
+
+#![allow(missing_docs)]
+
+mod kit;
+
+use kit::load::{Load, Pass};
+use kit::{Scratch, both, command, failed};
+use retrial::{P, wait};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn asleep(us: u64) -> Pass {
+    Pass::Asleep(Duration::from_micros(us))
+}
+
+/// What is said of a load on an instance with these settings: exit code and document.
+fn advise(settings: &[&str], load: Load, more: &[&str]) -> (i32, Value, Scratch) {
+    let scratch = Scratch::with(&["--sessions", "256", "--mutexes", "64", "--locations", "64", "--arena", "64K"]);
+    if !settings.is_empty() {
+        scratch.run(&[&["set"], settings].concat());
+    }
+    let output = load.during(&scratch, || {
+        scratch.output(&[&["advise", "--json", "--duration", "50ms", "--quick", "--interval", "2s"], more].concat())
+    });
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(&output)));
+    (output.status.code().unwrap(), document, scratch)
+}
+
+fn first(document: &Value) -> &str {
+    document["findings"][0]["rule"].as_str().unwrap_or_else(|| panic!("nothing found: {document}"))
+}
+
+/// With sleeps of 200 ms, a thousand times as long as the holds, sixty of these sessions are asleep.
+const SLEEPY: Load = Load {
+    sessions: 64,
+    hold: Pass::Asleep(Duration::from_micros(100)),
+    think: Pass::Asleep(Duration::from_millis(1)),
+};
+
+#[test]
+fn many_that_sleep_for_far_too_long_are_to_be_woken() {
+    let (code, document, _) = advise(&["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"], SLEEPY, &[]);
+    assert_eq!((code, first(&document)), (1, "sleeps_too_long"), "{document}");
+    assert_eq!(document["findings"][0]["change"], "mutex_wait_scheme=orbit");
+}
+
+#[test]
+fn a_few_that_hardly_spin_are_to_spin() {
+    let load = Load { sessions: 3, hold: asleep(200), think: asleep(100) };
+    let (code, document, _) = advise(&["mutex_wait_scheme=patch6904068", "mutex_spin_count=1"], load, &[]);
+    assert_eq!((code, first(&document)), (1, "spins_too_short"), "{document}");
+    let change = document["findings"][0]["change"].as_str().unwrap();
+    let count: u64 = change.strip_prefix("mutex_spin_count=").unwrap().parse().unwrap();
+    assert!(count > 100, "{change}");
+}
+
+#[test]
+fn spins_behind_sleeping_holders_are_to_end() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = Load { sessions: (2 * cpus + 6).min(200), hold: asleep(1000), think: asleep(100) };
+    let (code, document, _) = advise(&["mutex_wait_scheme=latch", "latch_spin_count=100000000"], load, &[]);
+    assert_eq!((code, first(&document)), (1, "spins_too_long"), "{document}");
+    assert_eq!(document["findings"][0]["change"], "latch_spin_count=0");
+}
+
+#[test]
+fn the_healthy_are_told_so() {
+    let scratch = Scratch::new();
+    let load = Load { sessions: 3, hold: asleep(100), think: asleep(20_000) };
+    for scheme in ["orbit", "sleep", "ydb"] {
+        scratch.run(&["set", &format!("mutex_wait_scheme={scheme}")]);
+        let text =
+            load.during(&scratch, || scratch.run(&["advise", "--duration", "50ms", "--quick", "--interval", "2s"]));
+        assert!(text.contains("healthy: nothing to advise"), "{scheme}: {text}");
+    }
+}
+
+#[test]
+fn one_mutex_that_all_want_needs_copies_which_no_parameter_makes() {
+    let load = Load { sessions: 4, hold: asleep(2000), think: asleep(100) };
+    let (code, document, scratch) = advise(&[], load, &["--apply"]);
+    assert_eq!(code, 1, "{document}");
+    let finding = document["findings"].as_array().unwrap().iter().find(|finding| finding["rule"] == "hot_mutex");
+    let finding = finding.unwrap_or_else(|| panic!("{document}"));
+    assert_eq!((&finding["apply"], &finding["undo"]), (&Value::Null, &Value::Null));
+    assert!(finding["change"].as_str().unwrap().contains("copies"));
+    // There is nothing to apply.
+    assert_eq!(document["applied"], Value::Null);
+    assert_eq!(scratch.instance().params(None), retrial::Params::default());
+}
+
+/// The scheme set for the type of the load.
+fn set_for_type(scratch: &Scratch) -> Option<u64> {
+    let instance = scratch.instance();
+    instance.param_set(P::Scheme, instance.type_named("load"))
+}
+
+const APPLY: [&str; 4] = ["--apply", "--canary", "1s", "--rollback-if"];
+
+#[test]
+fn a_change_is_taken_back_when_a_condition_holds() {
+    // No change is as large.
+    let (code, document, scratch) = advise(
+        &["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"],
+        SLEEPY,
+        &[&APPLY[..], &["throughput < 1000000000%", "--rollback-if", "wait > 1000000000%"]].concat(),
+    );
+    assert_eq!((code, &document["applied"]["kept"]), (1, &json!(false)), "{document}");
+    let holds: Vec<&Value> =
+        document["applied"]["conditions"].as_array().unwrap().iter().map(|c| &c["holds"]).collect();
+    assert_eq!(holds, [true, false]);
+    assert_eq!(set_for_type(&scratch), None);
+}
+
+#[test]
+fn a_change_stays_when_no_condition_holds_and_its_command_undoes_it() {
+    // Nothing falls by more than all.
+    let (code, document, scratch) = advise(
+        &["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"],
+        SLEEPY,
+        &[&APPLY[..], &["throughput < -100%"]].concat(),
+    );
+    assert_eq!((code, &document["applied"]["kept"]), (0, &json!(true)), "{document}");
+    assert_eq!(set_for_type(&scratch), Some(wait::DEFAULT as u64));
+    let undo = document["findings"][0]["undo"].as_str().unwrap().replace('\'', "");
+    let words: Vec<&str> = undo.split_whitespace().skip(1).collect();
+    assert!(command(&words).output().unwrap().status.success(), "{undo}");
+    assert_eq!(set_for_type(&scratch), None);
+    let apply = document["findings"][0]["apply"].as_str().unwrap().replace('\'', "");
+    let words: Vec<&str> = apply.split_whitespace().skip(1).collect();
+    assert!(command(&words).output().unwrap().status.success(), "{apply}");
+    assert_eq!(set_for_type(&scratch), Some(wait::DEFAULT as u64));
+}
+
+/// A file that is removed at the end.
+struct File(PathBuf);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A recording of what the simulator itself says of a workload, its gets multiplied.
+fn recording(name: &str, times: f64) -> File {
+    let words = [
+        "dist=exponential:mean=20us",
+        "think=exponential:mean=300us",
+        "sessions=24",
+        "scheme=sleep",
+        "set=mutex_wait_time=5",
+        "warm_up=10ms",
+        "duration=100ms",
+    ];
+    let run = |arguments: &[&str]| {
+        let output = command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let all = run(&[&["what-if", "--json", "--scheme", "sleep"], &words[..]].concat());
+    let case = &all["cases"][0];
+    let of = |name: &str| case[name].as_f64().unwrap();
+    let gets = of("gets_per_s") * times;
+    let sleeps = of("sleeps_per_s") * times;
+    let whole = |x: f64| -> u64 { format!("{x:.0}").parse().unwrap() };
+    let measured = json!({ "interval_s": 1.0, "sessions": 24, "gets": whole(gets), "utilization": of("utilization"), "samples": 1000,
+        "figures": { "misses": whole(of("miss_ratio") * gets), "sleeps": whole(sleeps), "busy": whole(sleeps / of("k")),
+            "slept_ns": whole(of("wait_us") * 1e3 * gets) },
+        "waiting": of("wait_us") / 1e6 * gets, "cpu_s": of("cpus_busy"), "queued_s": 0.0, "busy": null, "share_of_type": 0.3 });
+    let recording = json!({ "of": "mutex m", "instance": "shop", "mutex": "#1", "mutex_type": "load", "holds": "given",
+        "workload": all["workload"], "measured": measured, "notes": [] });
+    let path = std::env::temp_dir().join(format!("retrial-advise-{}-{name}.json", std::process::id()));
+    std::fs::write(&path, recording.to_string()).unwrap();
+    File(path)
+}
+
+#[test]
+fn numbers_are_predicted_only_where_the_model_fits_the_present() {
+    for (times, is_fit) in [(1.0, true), (1.2, true), (1.4, false), (0.7, false)] {
+        let file = recording(&format!("{times}"), times);
+        let path = file.0.to_str().unwrap();
+        let output = command(&["advise", "--json", "--from", path]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&document["fits"], first(&document)), (&json!(is_fit), "sleeps_too_long"), "{times}: {document}");
+        let prediction = &document["findings"][0]["prediction"];
+        assert_eq!(prediction.is_array(), is_fit, "{times}: {document}");
+        if is_fit {
+            assert_eq!(prediction[0]["figure"], "gets_per_s");
+            assert!(prediction[0]["interval"].as_f64().unwrap() > 0.0, "{prediction}");
+        }
+        let text = command(&["advise", "--from", path, "--duration", "5ms"]).output().unwrap();
+        assert_eq!(text.status.code(), Some(1), "{}", both(&text));
+        assert!(both(&text).contains("1. sessions sleep for far longer"), "{}", both(&text));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_answered_with_what_is_expected() {
+    let scratch = Scratch::new();
+    let instance = scratch.instance();
+    let _unused: retrial::Mutex<u64> = instance.mutex("m", "load", || 0).unwrap();
+    for (arguments, expected) in [
+        (&["--interval", "10ms"][..], "mutex m: 0 gets in 0.0"),
+        (&["--mutex", "none"], "no mutex `none`"),
+        (&["--interval", "5"], "without a unit"),
+        (&["--apply", "--rollback-if", "k > 1%"], "--canary <T>"),
+        (&["--canary", "1s"], "--apply"),
+        (
+            &["--apply", "--canary", "1s", "--rollback-if", "speed < 1%"],
+            "condition `speed < 1%`, expected one of throughput, cpu",
+        ),
+    ] {
+        let said = scratch.fail(&[&["advise"], arguments].concat());
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    let file = File(std::env::temp_dir().join(format!("retrial-advise-{}-described.json", std::process::id())));
+    let path = file.0.to_str().unwrap();
+    let words =
+        ["what-if", "dist=exponential:mean=5us", "sessions=2", "duration=1ms", "--scheme", "orbit", "--record", path];
+    assert!(command(&words).output().unwrap().status.success());
+    let said = failed(&command(&["advise", "--from", path]).output().unwrap());
+    assert!(said.contains("nothing was measured, expected a recording of a live instance"), "{said}");
+    let said = failed(&command(&["advise", "--from", path, "--apply"]).output().unwrap());
+    assert!(said.contains("cannot be used with"), "{said}");
+}

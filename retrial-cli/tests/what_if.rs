@@ -1,0 +1,281 @@
+//! `retrial what-if`: the simulator's own numbers, varied, recorded and read again.
+
+#![allow(missing_docs)]
+
+mod kit;
+
+use kit::load::{Load, Pass};
+use kit::{Scratch, both, command, failed};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A file that is removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("retrial-what-if-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn name(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn run(arguments: &[&str]) -> String {
+    let output = command(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", both(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn what_if(arguments: &[&str]) -> Value {
+    let text = run(&[&["what-if", "--json"], arguments].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn fails(arguments: &[&str]) -> String {
+    failed(&command(&[&["what-if"], arguments].concat()).output().unwrap())
+}
+
+/// A description that is simulated in a moment.
+const SHORT: [&str; 5] =
+    ["dist=exponential:mean=5us", "think=exponential:mean=20us", "warm_up=1ms", "duration=5ms", "replications=2"];
+
+fn described<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SHORT[..], more].concat()
+}
+
+#[test]
+fn each_case_is_what_the_simulator_says() {
+    let cases =
+        what_if(&described(&["sessions=6", "seed=7", "--scheme", "sleep,orbit", "--copies", "1,3", "--cpus", "1,0"]));
+    let cases = cases["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 9);
+    for case in cases {
+        let scheme = format!("scheme={}", case["scheme"].as_str().unwrap());
+        let (copies, processors) = (format!("copies={}", case["copies"]), case["cpus"].as_u64().unwrap_or(0));
+        let processors = format!("processors={processors}");
+        let words = described(&["sessions=6", "seed=7", &scheme, &copies, &processors, "--json"]);
+        let simulated: Value = serde_json::from_str(&run(&[&["model", "simulate"], &words[..]].concat())).unwrap();
+        for (ours, theirs, unit) in [
+            ("gets_per_s", "throughput", 1.0),
+            ("gets_per_s_interval", "throughput_interval", 1.0),
+            ("k", "spin_inefficiency", 1.0),
+            ("k_interval", "spin_inefficiency_interval", 1.0),
+            ("wait_us", "wait", 1e6),
+            ("wait_us_interval", "wait_interval", 1e6),
+            ("cpus_busy", "busy_processors", 1.0),
+            ("fairness", "fairness", 1.0),
+        ] {
+            assert_eq!(case[ours].as_f64(), simulated[theirs].as_f64().map(|value| value * unit), "{ours} of {case}");
+        }
+    }
+}
+
+#[test]
+fn the_present_comes_first_and_every_scheme_after_it() {
+    let all = what_if(&described(&["sessions=4", "scheme=ydb"]));
+    let schemes: Vec<&str> =
+        all["cases"].as_array().unwrap().iter().map(|case| case["scheme"].as_str().unwrap()).collect();
+    let mut expected = retrial::wait::NAMES.to_vec();
+    expected.retain(|name| *name != "ydb");
+    expected.insert(0, "ydb");
+    assert_eq!(schemes, expected);
+    assert_eq!(all["cases"][0]["change_pct"], 0.0);
+}
+
+#[test]
+fn what_is_varied_is_multiplied() {
+    let all = what_if(&described(&[
+        "sessions=4",
+        "scheme=sleep",
+        "set=mutex_spin_count=50",
+        "--set",
+        "mutex_spin_count=50,200",
+        "--set",
+        "mutex_wait_time=1ms,4ms",
+        "--sessions",
+        "2,4",
+    ]));
+    let of = |case: &Value| (case["set"].as_str().unwrap().to_owned(), case["sessions"].as_u64().unwrap());
+    let cases: Vec<(String, u64)> = all["cases"].as_array().unwrap().iter().map(of).collect();
+    let mut expected = vec![(String::new(), 4), (String::new(), 2)];
+    for set in ["mutex_wait_time=4", "mutex_spin_count=200", "mutex_spin_count=200 mutex_wait_time=4"] {
+        expected.extend([(set.to_owned(), 2), (set.to_owned(), 4)]);
+    }
+    assert_eq!(cases, expected);
+}
+
+#[test]
+fn theory_is_beside_the_simulation_or_says_why_not() {
+    let all = what_if(&described(&["sessions=2", "processors=0", "--scheme", "10g,patch6904068,pthread,orbit"]));
+    let cases = all["cases"].as_array().unwrap();
+    let functions: Vec<&Value> = cases.iter().map(|case| &case["theory"]).collect();
+    assert_eq!(functions, [&Value::Null, &json!("closed-spin"), &json!("chain-closed"), &json!("closed-barge")]);
+    for case in &cases[1..] {
+        assert!(case["gets_per_s_theory"].as_f64().unwrap() > 0.0 && case["why_no_theory"].is_null(), "{case}");
+    }
+    assert!(cases[0]["gets_per_s_theory"].is_null());
+    assert!(cases[0]["why_no_theory"].as_str().unwrap().contains("no formula for orbit"), "{}", cases[0]);
+    let text = run(&[&["what-if", "--why", "--scheme", "orbit"], &described(&["sessions=2"])[..]].concat());
+    assert!(text.contains("orbit: no formula for orbit: few sessions in turns"), "{text}");
+}
+
+#[test]
+fn a_case_that_cannot_be_simulated_leaves_the_others() {
+    // Two copies have time for all who come, one has not.
+    let all = what_if(&described(&["rate=3e5", "copies=2", "--copies", "1,2"]));
+    let cases = all["cases"].as_array().unwrap();
+    assert_eq!((cases.len(), &cases[0]["error"]), (2, &Value::Null));
+    assert!(cases[1]["error"].as_str().unwrap().contains("no steady state"), "{}", cases[1]);
+    assert!(cases[1]["gets_per_s"].is_null());
+}
+
+#[test]
+fn what_is_measured_is_recorded_and_read_again() {
+    let scratch = Scratch::new();
+    let (first, second) = (File::new("first.json", ""), File::new("second.json", ""));
+    let load = Load {
+        sessions: 3,
+        hold: Pass::Asleep(Duration::from_millis(1)),
+        think: Pass::Asleep(Duration::from_millis(1)),
+    };
+    let measured = load.during(&scratch, || {
+        let arguments = [
+            "what-if",
+            "--interval",
+            "1s",
+            "--scheme",
+            "orbit",
+            "--duration",
+            "50ms",
+            "--record",
+            first.name(),
+            "--json",
+        ];
+        serde_json::from_str::<Value>(&scratch.run(&arguments)).unwrap()
+    });
+    let recording: Value = serde_json::from_str(&first.text()).unwrap();
+    assert_eq!((&recording["instance"], &recording["mutex_type"]), (&json!(scratch.name), &json!("load")));
+    assert_eq!(recording["measured"]["sessions"], 3);
+    assert_eq!(recording["holds"], "mean");
+    let read = what_if(&["--from", first.name(), "--scheme", "orbit", "--duration", "50ms", "--record", second.name()]);
+    assert_eq!(first.text(), second.text());
+    assert_eq!(read, measured);
+    // Sleeping holders of 1 ms at least, of whom there is one at a time.
+    let hold_s = recording["workload"]["hold"]["mean"].as_f64().unwrap();
+    assert!(hold_s > 0.5e-3, "{recording}");
+    assert!(recording["measured"]["utilization"].as_f64().unwrap() > 0.3, "{recording}");
+    // Times that are all the same stand beside exponential ones.
+    assert!(read["cases"][0]["gets_per_s_fixed"].as_f64().unwrap() > 0.0);
+    let given = what_if(&[
+        "--from",
+        first.name(),
+        "dist=uniform:low=0us,high=9us",
+        "sessions=5",
+        "--scheme",
+        "orbit",
+        "--duration",
+        "50ms",
+    ]);
+    assert_eq!((&given["cases"][0]["sessions"], &given["holds"]), (&json!(5), &json!("given")));
+    assert!(given["cases"][0]["gets_per_s_fixed"].is_null());
+}
+
+/// As `retrial run --report` writes it, what is not read left out.
+fn report() -> Value {
+    let row = |name: &str, rate: f64, holding_us: Value| {
+        json!({ "mutex": name, "gets": 1e5, "gets_per_s": rate, "misses": 1000, "waits": 100, "yields": 10, "sleeps": 0, "parks": 100,
+            "gave_up": 0, "spin_gets": 900, "k": 0.1, "utilization": 0.2, "samples": 500, "holding_us": holding_us, "wait_ms": 5.0,
+            "spin_pct": 10.0, "yield_pct": 20.0, "slept_pct": 60.0, "oversleep_pct": 10.0 })
+    };
+    json!({ "command": "db -t 4", "elapsed_s": 10.0, "gets": 200_000, "scheme": "pthread", "machine": { "cpus": 4 },
+        "busiest": [row("#9 unseen", 1.0, Value::Null), row("#7 pool", 1e4, json!(20.0)), row("#8 log", 2e4, json!(10.0))] })
+}
+
+#[test]
+fn a_report_of_a_run_is_a_stream_of_sessions_or_so_many() {
+    let file = File::new("report.json", &report().to_string());
+    let from = |more: &[&str]| what_if(&[&["--from", file.name(), "--quick", "--cpus", "4"], more].concat());
+    let stream = from(&[]);
+    assert!(stream["of"].as_str().unwrap().contains("#7 pool of `db -t 4`"), "{stream}");
+    assert_eq!(stream["workload"]["arrivals"], json!({ "type": "open", "rate": 1e4 }));
+    assert_eq!((&stream["cases"][0]["scheme"], &stream["cases"][0]["cpus"]), (&json!("pthread"), &json!(4)));
+    let four = from(&["sessions=4", "--mutex", "log"]);
+    assert_eq!(four["workload"]["arrivals"]["sessions"], 4);
+    // Little's law: what is not hold and wait of 4 sessions' cycle at 20,000 gets/s is thinking.
+    let think = four["workload"]["arrivals"]["think"]["mean"].as_f64().unwrap();
+    assert!((150e-6..190e-6).contains(&think), "{think}");
+    assert!(
+        fails(&["--from", file.name(), "--mutex", "none"])
+            .contains("no mutex `none`, there are #9 unseen, #7 pool, #8 log")
+    );
+}
+
+#[test]
+fn the_three_forms_say_the_same() {
+    let words = described(&["sessions=3", "--scheme", "sleep"]);
+    let json = what_if(&words);
+    let csv = run(&[&["what-if", "--csv"], &words[..]].concat());
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!(header, json["cases"][0].as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>());
+    let second: Vec<&str> = lines.nth(1).unwrap().split(',').collect();
+    let position = header.iter().position(|name| *name == "gets_per_s").unwrap();
+    assert_eq!(second[position].parse::<f64>().ok(), json["cases"][1]["gets_per_s"].as_f64());
+    let picture = File::new("picture.svg", "");
+    let sessions = ["--scheme", "sleep,ydb", "--sessions", "2,4", "--plot", "--svg", picture.name()];
+    let text = run(&[&["what-if"], &described(&["sessions=3"])[..], &sessions].concat());
+    assert!(text.contains("gets/s against sessions, simulated") && text.contains("B sleep"), "{text}");
+    assert!(picture.text().contains("sessions") && picture.text().contains("ydb"), "{}", picture.text());
+}
+
+#[test]
+fn what_cannot_be_answered_says_what_was_found_and_what_is_allowed() {
+    let file = File::new("wrong.json", "{\"a\": 1}");
+    for (arguments, expected) in [
+        (&["dist=exponential:mean=1us", "sessions=4", "rate=1"][..], "both sessions and rate, expected one of the two"),
+        (&["dist=exponential:mean=1us", "sesions=4"], "parameter `sesions` of simulate, expected dist, sessions"),
+        (&["dist"], "parameter `dist`, expected NAME=VALUE"),
+        (&["dist=a", "dist=b"], "parameter dist given twice"),
+        (
+            &["dist=exponential:mean=1us", "sessions=4", "--scheme", "fast"],
+            "no scheme `fast`, expected `all` or some of yield, sleep",
+        ),
+        (&["dist=exponential:mean=1us", "sessions=4", "--set", "spin=1"], "no parameter `spin`"),
+        (
+            &["dist=exponential:mean=1us", "sessions=4", "--set", "mutex_spin_count"],
+            "setting `mutex_spin_count`, expected NAME=VALUE",
+        ),
+        (&["dist=exponential:mean=1us", "sessions=4", "--set", "mutex_wait_scheme=1,2"], "is varied by --scheme"),
+        (
+            &["dist=exponential:mean=1us", "sessions=4", "--scheme", "sleep", "--set", "mutex_wait_time=5cs"],
+            "unit `cs`",
+        ),
+        (&["dist=exponential:mean=1us", "rate=1e5", "--sessions", "4"], "expected a number of sessions to vary"),
+        (&["dist=exponential:mean=1us", "rate=2e6"], "no steady state"),
+        (
+            &["dist=exponential:mean=1us", "sessions=4", "--copies", "0,1", "copies=0"],
+            "copies 0, expected a whole number from 1",
+        ),
+        (&["--from", "/nonexistent/file"], "/nonexistent/file: No such file"),
+        (&["--from", file.name()], "expected a recording of what-if, a report of run, or a workload"),
+        (&["-i", "no-such-instance"], "no-such-instance"),
+    ] {
+        let said = fails(arguments);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}

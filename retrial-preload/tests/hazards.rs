@@ -1,0 +1,156 @@
+//! What breaks interposers: one test for each hazard that no program of `conformance.rs` has.
+
+mod kit;
+
+use kit::{Named, check, compiled, library, preloaded, program, sanitized};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A copy of a program under a name of its own.
+fn copy(program: &Path, name: &str) -> PathBuf {
+    let path = program.with_file_name(format!("{name}-{}", std::process::id()));
+    std::fs::copy(program, &path).expect("there is space");
+    path
+}
+
+#[test]
+fn a_library_loaded_with_deepbind_shares_locks_with_the_program() {
+    let library = compiled("deep_library", &["-shared", "-fPIC"]);
+    let name = library.file_name().expect("it is a file");
+    // Found by the program's own search path, as long as libc sees who calls.
+    let program = compiled("deep", &["-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+    check(Command::new(&program).arg(name));
+    check(preloaded(&program, "orbit").arg(name));
+    check(preloaded(&program, "orbit").arg(name).env("RETRIAL_PRELOAD", "off"));
+}
+
+#[test]
+fn a_library_in_a_namespace_of_its_own_is_excluded_by_the_programs_mutex() {
+    let library = compiled("deep_library", &["-shared", "-fPIC"]);
+    let program = program("namespace");
+    check(Command::new(&program).arg(&library));
+    for scheme in ["orbit", "pthread"] {
+        check(preloaded(&program, scheme).arg(&library));
+    }
+}
+
+#[test]
+fn no_lock_call_allocates_or_needs_the_loader() {
+    let library = compiled("no_allocation_library", &["-shared", "-fPIC"]);
+    let program = compiled("no_allocation", &["-rdynamic"]);
+    check(Command::new(&program).arg(&library));
+    for scheme in ["orbit", "pthread", "adaptive"] {
+        check(preloaded(&program, scheme).arg(&library));
+    }
+}
+
+#[test]
+fn a_library_that_was_closed_stays() {
+    check(Command::new(program("closed")).arg(library()));
+}
+
+/// Set-user-ID to somebody else, who need not exist.
+#[test]
+fn a_set_user_id_program_is_left_alone() {
+    const NOBODY: u32 = 65_534;
+    let program = program("mutex_exclusion");
+    let (plain, secure) = (copy(&program, "plain"), copy(&program, "secure"));
+    let run = |path: &Path| stderr(&check(preloaded(path, "orbit").env("RETRIAL_INSTANCE", "/nonexistent/instance")));
+    assert!(run(&plain).contains("locks are left to libc"), "{}", run(&plain));
+    if chown(&secure, Some(NOBODY), None).is_err() {
+        eprintln!("skipped: only root gives files away");
+    } else {
+        std::fs::set_permissions(&secure, std::fs::Permissions::from_mode(0o4755)).expect("it is ours");
+        assert_eq!(run(&secure), "");
+    }
+    for path in [plain, secure] {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+#[test]
+fn thread_sanitizer_keeps_the_calls() {
+    for options in [&["-fsanitize=thread"][..], &["-fsanitize=thread", "-static-libtsan"]] {
+        let Some(program) = sanitized("no_race", options) else { continue };
+        let expected = if options.len() == 1 { "ThreadSanitizer".into() } else { program.display().to_string() };
+        let expected = format!("retrial: locks are left to libc: {expected} takes the calls itself\n");
+        assert_eq!(stderr(&check(&mut preloaded(&program, "orbit"))), expected);
+        // Started by another one, which it is not known of beforehand.
+        assert_eq!(stderr(&check(preloaded("sh", "orbit").arg("-c").arg(&program))), expected);
+    }
+}
+
+#[test]
+fn other_sanitizers_run_and_address_sanitizer_says_what_it_needs() {
+    if let Some(program) = sanitized("no_race", &["-fsanitize=undefined"]) {
+        assert_eq!(stderr(&check(&mut preloaded(&program, "orbit"))), "");
+    }
+    if let Some(program) = sanitized("no_race", &["-fsanitize=address"]) {
+        let output = preloaded(&program, "orbit").env_remove("ASAN_OPTIONS").output().expect("it starts");
+        let text = stderr(&output);
+        assert!(!output.status.success() && text.lines().count() == 1, "{text}");
+        assert!(text.contains("ASan runtime does not come first"), "{text}");
+        let output = check(preloaded(&program, "orbit").env("ASAN_OPTIONS", "verify_asan_link_order=0"));
+        assert_eq!(stderr(&output), "");
+    }
+}
+
+#[test]
+fn programs_are_excluded_by_name() {
+    let program = program("mutex_exclusion");
+    let name = program.file_name().expect("a file").to_str().expect("a plain name");
+    let link = program.with_file_name(format!("link-{}", std::process::id()));
+    let _ = std::fs::remove_file(&link);
+    symlink(&program, &link).expect("a link can be made");
+    let link_name = link.file_name().expect("a file").to_str().expect("a plain name");
+    let gets = |path: &Path, excluded: &str| {
+        let named = Named::new("excluded");
+        let output = check(named.run(path).env("RETRIAL_EXCLUDE", excluded));
+        assert_eq!(stderr(&output), "", "{excluded}");
+        named.instance.session_gets()
+    };
+    let question = format!("?{}", &name[1..]);
+    let list = format!("other,,{name}");
+    for excluded in [name, "*", "mutex_*", "*programs*", "m*_excl*name", &question, &list] {
+        assert_eq!(gets(&program, excluded), 0, "{excluded}");
+    }
+    for excluded in ["", ",", "mutex_exclusion", "*mutex_exclusion", "mutex_?", "sh,cc*"] {
+        assert!(gets(&program, excluded) > 0, "{excluded}");
+    }
+    for excluded in [name, link_name] {
+        assert_eq!(gets(&link, excluded), 0, "{excluded}");
+    }
+    let _ = std::fs::remove_file(link);
+}
+
+#[test]
+fn only_the_excluded_of_a_tree_are_left_alone() {
+    let program = program("mutex_exclusion");
+    let excluded = copy(&program, "excluded");
+    let gets = |path: &Path| {
+        let named = Named::new("tree");
+        let script = format!("{0}; {1}; {0}", excluded.display(), path.display());
+        check(named.run("sh").args(["-c", &script]).env("RETRIAL_EXCLUDE", "excluded-*"));
+        named.instance.session_gets()
+    };
+    assert_eq!(gets(&excluded), 0);
+    assert!(gets(&program) > 0);
+    let _ = std::fs::remove_file(excluded);
+}
+
+/// Three processes in a row: the program, what it leaves in the background, what that becomes.
+#[test]
+fn who_forks_into_the_background_and_execs_keeps_its_instance() {
+    const GETS: u64 = 1000;
+    let program = program("daemon");
+    check(&mut Command::new(&program));
+    let named = Named::new("daemon");
+    let output = check(&mut named.run(&program));
+    assert_eq!(stderr(&output), "");
+    assert_eq!(named.instance.session_gets(), 3 * GETS);
+}
