@@ -169,7 +169,8 @@ impl Chart {
             Scale::Linear => {
                 let ends = |pick: fn(f64, f64) -> f64, start| all().map(|point| point.x).fold(start, pick);
                 let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY));
-                if low < high { low..high + (high - low) * 0.03 } else { Scale::Linear.range(std::iter::once(high)) }
+                let is_wide = low < high;
+                if is_wide { low..high + (high - low) * 0.03 } else { Scale::Linear.range(all().map(|point| point.x)) }
             }
             _ => x_scale.range(all().filter_map(|point| x_scale.place(point.x))),
         };
@@ -275,6 +276,10 @@ mod tests {
     #[test]
     fn a_series_without_points_is_no_trouble() {
         assert!(svg(&[chart(Scale::Decades(2), &[]), chart(Scale::Linear, &[(3.0, 3.0)])], 2).is_ok());
+        for points in [&[][..], &[(3.0, 3.0)]] {
+            let windows = Chart { x: Axis::new("window", Scale::Linear), ..chart(Scale::Linear, points) };
+            assert!(svg(&[windows], 1).is_ok());
+        }
     }
 
     #[test]
