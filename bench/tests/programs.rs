@@ -118,7 +118,7 @@ fn what_cannot_be_done_is_said() {
     for (arguments, expected) in [
         ("nonesuch", "no program `nonesuch`"),
         ("--scheme backof", "no scheme `backof`"),
-        ("memcached", "cargo build --release -p retrial-cli -p retrial-preload"),
+        ("memcached", "cargo build --release, or name it with --retrial PATH"),
     ] {
         let (output, said) = stage.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{said}");
