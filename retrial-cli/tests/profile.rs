@@ -153,13 +153,29 @@ fn gets_have_their_shares_by_stack() {
     assert!((1.28e6..5.12e6).contains(&all), "{all} of 2,560,000");
     let on_heap = sum(heap, &["on_heap", "work"], "gets");
     assert!((0.32e6..1.28e6).contains(&on_heap), "{on_heap} of 640,000");
-    let shortest = sum(hot, &["inner", "first"], "hold_ms") / first;
-    let longest = sum(hot, &["inner", "second"], "hold_ms") / second;
-    assert!(longest > shortest * 3.0, "a hold of the second way is 20 times as long: {longest} and {shortest}");
     let folded = fs::read_to_string(scratch.path("out/hold.folded")).unwrap();
     assert!(folded.lines().any(|line| line.contains(";work;first;inner;") && line.contains("hot (two) ")), "{folded}");
     let svg = fs::read_to_string(scratch.path("out/hold.svg")).unwrap();
     assert!(svg.starts_with("<svg ") && svg.contains("<title>second: "), "{svg}");
+}
+
+#[test]
+fn holds_have_their_length_by_stack() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("two", TWO_WAYS, &["-DLONG=300", "-DTHREADS=2"]);
+    let mut found = Vec::new();
+    // A holder that loses its processor holds for milliseconds, whichever way it came: then once more.
+    for _ in 0..10 {
+        let report = scratch.run(&[&program, "40000"]);
+        let hot = lock(&report, "hot (two)");
+        let mean = |way: &str| sum(hot, &["inner", way], "hold_ms") / sum(hot, &["inner", way], "gets");
+        let (shortest, longest) = (mean("first"), mean("second"));
+        if longest > shortest * 3.0 {
+            return;
+        }
+        found.push((longest, shortest));
+    }
+    panic!("a hold of the second way is 300 times as long: {found:?}");
 }
 
 #[test]
