@@ -4,7 +4,7 @@ use clap::Args;
 use miette::{Report, miette};
 use retrial::{
     Address, AttachError, CreateError, Instance, MutexId, NameError, ObjectError, Observer, ParamError, SessionError,
-    Tables, TypeId,
+    Tables, TypeId, wait,
 };
 use std::path::Path;
 
@@ -194,4 +194,24 @@ pub fn object_error(error: ObjectError) -> Report {
 /// Taking part means to trust everybody who can write there, with one's own rights: so it is the owner's.
 fn as_owner(uid: u32) -> String {
     format!("take part as its owner: sudo -u '#{uid}' retrial …")
+}
+
+/// Positions of schemes in [`wait::NAMES`]; `option` takes them.
+pub fn schemes(names: &[String], option: &str) -> Result<Vec<usize>, Report> {
+    let mut schemes = Vec::new();
+    for name in names {
+        if name.eq_ignore_ascii_case("all") {
+            schemes.extend(0..wait::NAMES.len());
+            continue;
+        }
+        schemes.push(wait::named(&name.to_ascii_lowercase()).ok_or_else(|| {
+            miette!(
+                code = "retrial::scheme",
+                help = format!("{option} {}", wait::NAMES.join(",")),
+                "no scheme `{name}`, expected `all` or some of {}",
+                wait::NAMES.join(", ")
+            )
+        })?);
+    }
+    Ok(schemes)
 }

@@ -1,6 +1,10 @@
 //! Programs of Debian, unmodified, do under `retrial run` what they do without: the same exit code, the same output, the same
 //! answers. What is not installed is left out with a line, or fails the test where `CI_PROGRAMS=required`.
 
+#[path = "kit/preload.rs"]
+mod preload;
+
+use preload::library;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,29 +13,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
-
-/// The library to preload: the one that the environment names, or built by cargo as the executable under test was.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        if let Some(library) = std::env::var_os("RETRIAL_PRELOAD_LIBRARY") {
-            return library.into();
-        }
-        let profile = Path::new(RETRIAL).parent().unwrap();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "retrial-preload", "--target-dir"]).arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "retrial-preload builds");
-        profile.join("libretrial_preload.so")
-    })
-}
 
 /// What the loader finds by name.
 fn libraries() -> String {

@@ -8,7 +8,7 @@ use crate::bench::machine;
 use crate::bench::ours::{InMode, Ours};
 use crate::bench::plot::{Series, plot};
 use crate::bench::work::Work;
-use crate::instances::param_error;
+use crate::instances::{param_error, schemes};
 use crate::output::{Format, Table};
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -205,7 +205,7 @@ fn measure(
 
 fn cells(args: &Args) -> Result<Vec<Case>, Report> {
     let (writes, hogs, start) = (writes(args), 0, Start::Together);
-    let schemes = schemes(&args.schemes)?;
+    let schemes = schemes(&args.schemes, "retrial bench --schemes")?;
     let kinds: &[Kind] = match args.kind {
         Kinds::Threads => &[Kind::Threads],
         Kinds::Processes => &[Kind::Processes],
@@ -223,25 +223,6 @@ fn cells(args: &Args) -> Result<Vec<Case>, Report> {
         }
     }
     Ok(cells)
-}
-
-fn schemes(names: &[String]) -> Result<Vec<usize>, Report> {
-    let mut schemes = Vec::new();
-    for name in names {
-        if name.eq_ignore_ascii_case("all") {
-            schemes.extend(0..wait::NAMES.len());
-            continue;
-        }
-        schemes.push(wait::named(&name.to_ascii_lowercase()).ok_or_else(|| {
-            miette!(
-                code = "retrial::bench::scheme",
-                help = format!("retrial bench --schemes {}", wait::NAMES.join(",")),
-                "no scheme `{name}`, expected `all` or some of {}",
-                wait::NAMES.join(", ")
-            )
-        })?);
-    }
-    Ok(schemes)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 100 %

@@ -1,6 +1,6 @@
 //! The conditions that a workload is compared under.
 
-use crate::instances::param_error;
+use crate::instances::{param_error, schemes};
 use miette::{Report, miette};
 use retrial::{P, ParamError, wait};
 use retrial_model::sim::{Arrivals, Workload};
@@ -41,7 +41,7 @@ impl Vary {
     /// The present first, then each combination of what is varied that is not the present; every scheme when nothing is.
     pub fn cases(&self, present: &Workload) -> Result<Vec<Workload>, Report> {
         let all = ["all".to_owned()];
-        let schemes = schemes(if self.is_empty() { &all } else { &self.scheme })?;
+        let schemes = schemes(if self.is_empty() { &all } else { &self.scheme }, "--scheme")?;
         if !self.sessions.is_empty() && matches!(present.arrivals, Arrivals::Open { .. }) {
             return Err(miette!(
                 code = "retrial::predict::open",
@@ -110,26 +110,6 @@ fn set(setting: &str, case: &Workload) -> Result<Vec<Workload>, Report> {
     let values = values.split(',').map(|value| p.parse(value.trim(), scheme)).collect::<Result<Vec<_>, _>>();
     let values = values.map_err(|error| param_error(&error))?;
     Ok(each(&values, case, |value, case| case.params = case.params.with(p, *value)))
-}
-
-/// Positions of schemes in [`wait::NAMES`].
-fn schemes(names: &[String]) -> Result<Vec<usize>, Report> {
-    let mut schemes = Vec::new();
-    for name in names {
-        if name.eq_ignore_ascii_case("all") {
-            schemes.extend(0..wait::NAMES.len());
-            continue;
-        }
-        schemes.push(wait::named(&name.to_ascii_lowercase()).ok_or_else(|| {
-            miette!(
-                code = "retrial::predict::scheme",
-                help = format!("--scheme {}", wait::NAMES.join(",")),
-                "no scheme `{name}`, expected `all` or some of {}",
-                wait::NAMES.join(", ")
-            )
-        })?);
-    }
-    Ok(schemes)
 }
 
 /// Name of the scheme of a workload.
