@@ -1,6 +1,7 @@
-//! The command `retrial` under which programs are measured.
+//! The command `retrial` under which programs are measured, and the figures of their rounds.
 
 use miette::{Report, miette};
+use retrial_cli::bench::figures::{median, rounded};
 use std::path::{Path, PathBuf};
 
 /// The one that was named, or the one beside this program.
@@ -15,4 +16,35 @@ pub fn retrial(named: Option<&Path>) -> Result<PathBuf, Report> {
             path.display()
         )
     })
+}
+
+/// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits; `None` where nothing was
+/// measured.
+pub struct Rounds<'a, R> {
+    pub own: &'a [R],
+    pub plain: Option<&'a [R]>,
+}
+
+impl<R> Rounds<'_, R> {
+    fn all(&self, value: impl Fn(&R) -> Option<f64>) -> Vec<f64> {
+        self.own.iter().filter_map(value).collect()
+    }
+
+    pub fn middle(&self, value: impl Fn(&R) -> Option<f64>) -> Option<f64> {
+        median(self.all(value)).map(|m| rounded(m, 3))
+    }
+
+    pub fn least(&self, value: impl Fn(&R) -> Option<f64>) -> Option<f64> {
+        self.all(value).into_iter().reduce(f64::min).map(|m| rounded(m, 3))
+    }
+
+    pub fn most(&self, value: impl Fn(&R) -> Option<f64>) -> Option<f64> {
+        self.all(value).into_iter().reduce(f64::max).map(|m| rounded(m, 3))
+    }
+
+    /// The median of the rounds' ratios to plain.
+    pub fn ratio(&self, value: impl Fn(&R) -> f64) -> Option<f64> {
+        let pairs = self.own.iter().zip(self.plain?);
+        median(pairs.map(|(own, plain)| value(own) / value(plain)).collect()).map(|m| rounded(m, 3))
+    }
 }

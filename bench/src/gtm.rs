@@ -1,6 +1,6 @@
 //! GT.M, a stock database whose processes share a robust pthread mutex for each database file, under our waiting.
 
-use crate::command;
+use crate::command::{self, Rounds};
 use crate::page;
 use crate::report::{self, Output, header};
 use crate::row;
@@ -8,7 +8,6 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::Address;
 use retrial::wait::NAMES;
 use retrial_cli::bench::cell::Stopped;
-use retrial_cli::bench::figures::{median, rounded};
 use retrial_cli::signals;
 use serde::Serialize;
 use serde_json::Value;
@@ -511,15 +510,8 @@ struct Measured {
 impl Row {
     fn new(load: &Load, scheme: &str, own: &Measured, plain: Option<&Measured>) -> Self {
         let runs = &own.runs;
-        let of = |value: &dyn Fn(&Run) -> Option<f64>| runs.iter().filter_map(value).collect::<Vec<f64>>();
-        let middle = |value: &dyn Fn(&Run) -> Option<f64>| median(of(value)).map(|m| rounded(m, 3));
-        let least = |value: &dyn Fn(&Run) -> Option<f64>| of(value).into_iter().reduce(f64::min).map(|m| rounded(m, 3));
-        let most = |value: &dyn Fn(&Run) -> Option<f64>| of(value).into_iter().reduce(f64::max).map(|m| rounded(m, 3));
-        let ratio = |value: fn(&Run) -> f64| {
-            let pairs = runs.iter().zip(&plain?.runs);
-            median(pairs.map(|(own, plain)| value(own) / value(plain)).collect()).map(|m| rounded(m, 3))
-        };
-        let calls = |value: fn(&Run, &Calls) -> f64| middle(&|run| Some(value(run, run.calls.as_ref()?)));
+        let rounds = Rounds { own: runs, plain: plain.map(|plain| plain.runs.as_slice()) };
+        let calls = |value: fn(&Run, &Calls) -> f64| rounds.middle(|run| Some(value(run, run.calls.as_ref()?)));
         let ops = |run: &Run| Some(run.ops_per_s());
         let cpu = |run: &Run| Some(run.cpu_us_per_op());
         Self {
@@ -528,15 +520,15 @@ impl Row {
             under: if scheme == PLAIN { PLAIN.to_owned() } else { format!("retrial {scheme}") },
             rounds: runs.len(),
             duration_s: load.seconds,
-            ops_per_s: middle(&ops),
-            ops_min: least(&ops),
-            ops_max: most(&ops),
-            ops_to_plain: ratio(Run::ops_per_s),
-            cpu_s_per_s: middle(&|run| Some(run.cpu_s / run.elapsed_s)),
-            cpu_us_per_op: middle(&cpu),
-            cpu_us_min: least(&cpu),
-            cpu_us_max: most(&cpu),
-            cpu_to_plain: ratio(Run::cpu_us_per_op),
+            ops_per_s: rounds.middle(ops),
+            ops_min: rounds.least(ops),
+            ops_max: rounds.most(ops),
+            ops_to_plain: rounds.ratio(Run::ops_per_s),
+            cpu_s_per_s: rounds.middle(|run| Some(run.cpu_s / run.elapsed_s)),
+            cpu_us_per_op: rounds.middle(cpu),
+            cpu_us_min: rounds.least(cpu),
+            cpu_us_max: rounds.most(cpu),
+            cpu_to_plain: rounds.ratio(Run::cpu_us_per_op),
             gets_per_op: calls(|run, calls| calls.gets / run.operations as f64),
             misses_pct: calls(|_, calls| 100.0 * calls.misses / calls.gets),
             handled: calls(|_, calls| calls.handled),

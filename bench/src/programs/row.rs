@@ -2,7 +2,7 @@
 
 use super::catalogue::Program;
 use super::measure::{Measured, Run, under};
-use retrial_cli::bench::figures::{median, rounded};
+use crate::command::Rounds;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -115,14 +115,7 @@ impl Row {
         plain: Option<&Measured>,
     ) -> Self {
         let runs = &own.runs;
-        let of = |value: &dyn Fn(&Run) -> Option<f64>| runs.iter().filter_map(value).collect::<Vec<f64>>();
-        let middle = |value: &dyn Fn(&Run) -> Option<f64>| median(of(value)).map(|m| rounded(m, 3));
-        let least = |value: &dyn Fn(&Run) -> Option<f64>| of(value).into_iter().reduce(f64::min).map(|m| rounded(m, 3));
-        let most = |value: &dyn Fn(&Run) -> Option<f64>| of(value).into_iter().reduce(f64::max).map(|m| rounded(m, 3));
-        let ratio = |value: fn(&Run) -> f64| {
-            let pairs = runs.iter().zip(&plain?.runs);
-            median(pairs.map(|(own, plain)| value(own) / value(plain)).collect()).map(|m| rounded(m, 3))
-        };
+        let rounds = Rounds { own: runs, plain: plain.map(|plain| plain.runs.as_slice()) };
         let ops = |run: &Run| Some(run.ops_per_s);
         let cpu = |run: &Run| Some(run.cpu_us_per_op);
         Self {
@@ -131,23 +124,23 @@ impl Row {
             under,
             rounds: runs.len(),
             duration_s,
-            ops_per_s: middle(&ops),
-            ops_min: least(&ops),
-            ops_max: most(&ops),
-            ops_to_plain: ratio(|run| run.ops_per_s),
-            cpu_s_per_s: middle(&|run| Some(run.cpu_s_per_s)),
-            cpu_us_per_op: middle(&cpu),
-            cpu_us_min: least(&cpu),
-            cpu_us_max: most(&cpu),
-            cpu_to_plain: ratio(|run| run.cpu_us_per_op),
-            wait_p50_us: middle(&|run| run.waits_us[0]),
-            wait_p99_us: middle(&|run| run.waits_us[1]),
-            wait_p999_us: middle(&|run| run.waits_us[2]),
-            wait_max_us: most(&|run| run.waits_us[3]),
-            misses_pct: middle(&misses_pct),
-            handled: middle(&|run| calls(run, "handled")),
-            fallback: middle(&|run| calls(run, "fallback")),
-            observer_cpu_pct: middle(&|run| run.report.as_ref()?["observer"]["cpu_pct"].as_f64()),
+            ops_per_s: rounds.middle(ops),
+            ops_min: rounds.least(ops),
+            ops_max: rounds.most(ops),
+            ops_to_plain: rounds.ratio(|run| run.ops_per_s),
+            cpu_s_per_s: rounds.middle(|run| Some(run.cpu_s_per_s)),
+            cpu_us_per_op: rounds.middle(cpu),
+            cpu_us_min: rounds.least(cpu),
+            cpu_us_max: rounds.most(cpu),
+            cpu_to_plain: rounds.ratio(|run| run.cpu_us_per_op),
+            wait_p50_us: rounds.middle(|run| run.waits_us[0]),
+            wait_p99_us: rounds.middle(|run| run.waits_us[1]),
+            wait_p999_us: rounds.middle(|run| run.waits_us[2]),
+            wait_max_us: rounds.most(|run| run.waits_us[3]),
+            misses_pct: rounds.middle(misses_pct),
+            handled: rounds.middle(|run| calls(run, "handled")),
+            fallback: rounds.middle(|run| calls(run, "fallback")),
+            observer_cpu_pct: rounds.middle(|run| run.report.as_ref()?["observer"]["cpu_pct"].as_f64()),
             failure: own.failure.clone().or_else(|| nothing(runs)),
         }
     }
