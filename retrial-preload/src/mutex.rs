@@ -199,8 +199,7 @@ unsafe fn unlock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
                 return record.unlock(sort, thread);
             }
             // SAFETY: the caller's.
-            Class::Foreign if unsafe { Foreign::new(mutex) }.is_deep() => {}
-            Class::Foreign => profile::leaving(thread, mutex as usize),
+            Class::Foreign => return unsafe { Foreign::new(mutex) }.unlock(thread),
             Class::Passed(_) => {}
         }
     }

@@ -1,18 +1,19 @@
 //! Mutexes of one process that are not robust: our own record, in the bytes of the `pthread_mutex_t`.
 //!
 //! ```text
-//!  0        8        12      16     20   24     32      36
-//! +--------+--------+-------+------+----+------+-------+-------+
-//! |  word  | users  | owner | kind | id | gets | depth | epoch |
-//! +--------+--------+-------+------+----+------+-------+-------+
+//!  0      8       12      16     20   24     32      36
+//! +------+-------+-------+------+----+------+-------+-------+
+//! | word | owner | users | kind | id | gets | depth | epoch |
+//! +------+-------+-------+------+----+------+-------+-------+
 //! ```
 //!
-//! The word is [`retrial::Word`]; its upper half, the holder field, is the futex. `kind` is libc's and where libc has it.
+//! The word is [`retrial::Word`]; its upper half, the holder field, is the futex. `owner`, `users` and `kind` mean what they mean to
+//! libc and are where libc has them: it looks at the first and counts itself in the second while it holds the mutex.
 //! All zeros, as the static initialisers make it but for `kind`, is a free mutex, and a free mutex of ours is a free one
 //! of libc's. So is a held one: the lower half, where nobody counts references to these, is libc's lock, and who calls libc past
-//! us, in this process or a peer in shared memory, excludes us and is excluded.
+//! us, in this process, excludes us and is excluded.
 //!
-//! Only the holder changes the word, `owner`, `gets` and `depth`. The store that releases the word is the last touch.
+//! Only the holder changes the word, `owner`, `users`, `gets` and `depth`. The store that releases the word is the last touch.
 
 use crate::foreign;
 use crate::limit::Limit;
@@ -24,7 +25,10 @@ use crate::spots::{self, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word, sys};
+use retrial::turn::{Hurdle, Turn};
+use retrial::wait::Release;
+use retrial::{Mode, MutexId, Park, Parked, Session, Sid, Target, Waiter, Word, sys};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -32,11 +36,11 @@ use std::time::Duration;
 #[repr(C)]
 pub(crate) struct PrivateMutex {
     word: AtomicU64,
-    /// [`MISSED`], and [`WAITER`] for each thread that gave it back to wait on a condition.
-    users: AtomicU32,
     /// The holder's thread id, of sorts that know their owner; otherwise 0. A SID alone may be that of a thread that died
     /// with the mutex and be used again.
     owner: AtomicU32,
+    /// [`MISSED`], and [`WAITER`] for each thread that gave it back to wait on a condition.
+    users: AtomicU32,
     kind: AtomicU32,
     /// Its number in the instance, [`registry::NO_PLACE`] when the table was full, 0 before the first get.
     id: AtomicU32,
@@ -71,9 +75,12 @@ impl Sort {
 const SID: u64 = 0x00ff_ffff << 32;
 
 /// A get has missed it: its figures outlive it.
-const MISSED: u32 = 1;
+const MISSED: u32 = 1 << 31;
 /// A thread will come back to it from a condition, and it may not be destroyed.
-const WAITER: u32 = 2;
+const WAITER: u32 = 1;
+
+/// Gets from one to the next that sees to what the figures need, and to who may have been missed at libc's.
+const SEEN_TO: u64 = 1024;
 
 /// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when somebody waits for it by libc's call.
 const LOCK: u64 = 0xffff_ffff;
@@ -119,6 +126,12 @@ impl PrivateMutex {
         self.word.as_ptr() as usize + 4
     }
 
+    /// Libc's lock, the lower half of the word.
+    fn libcs(&self) -> &AtomicU32 {
+        // SAFETY: as in `futex_word`.
+        unsafe { &*self.word.as_ptr().cast() }
+    }
+
     fn futex_word(&self) -> &AtomicU32 {
         // SAFETY: the upper half of the word, aligned to 4 bytes; the kernel looks at it as such, and we do so too.
         unsafe { &*(self.futex() as *const AtomicU32) }
@@ -128,13 +141,18 @@ impl PrivateMutex {
     #[inline]
     pub(crate) fn lock_at_once(&self, sort: Sort, thread: &Thread) -> bool {
         let Some((me, session)) = thread.known() else { return false };
-        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again.
-        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again. Expects a
+        // free word, or what no word is: then the slow path has to look at the thread's turn.
+        if self
+            .word
+            .compare_exchange(session.turn().expected(), me | HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             return false;
         }
         self.own(sort, thread);
-        if self.count_get() == 0 {
-            self.first_get(thread);
+        if self.count_get().is_multiple_of(SEEN_TO) {
+            self.see_to(thread);
         }
         session.count_call(sort as usize);
         session.count_get();
@@ -144,8 +162,9 @@ impl PrivateMutex {
     /// Gets it. `Limit` is not looked at while it is free.
     pub(crate) fn lock(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
         let me = thread.me();
+        let expected = thread.session().map_or(0, |session| session.turn().expected());
         // Acquire: as above.
-        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self.word.compare_exchange(expected, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             self.got(sort, thread);
             return 0;
         }
@@ -155,6 +174,7 @@ impl PrivateMutex {
     /// Notes whose it is.
     #[inline]
     fn own(&self, sort: Sort, thread: &Thread) {
+        thread.holds_one_more();
         if sort.knows_owner() {
             self.owner.store(thread.tid(), Ordering::Relaxed);
         }
@@ -177,8 +197,8 @@ impl PrivateMutex {
 
     fn got(&self, sort: Sort, thread: &Thread) {
         self.own(sort, thread);
-        if self.count_get() == 0 {
-            self.first_get(thread);
+        if self.count_get().is_multiple_of(SEEN_TO) {
+            self.see_to(thread);
         }
         thread.count(sort as usize, true);
         profile::got(thread, || self.as_lock());
@@ -199,10 +219,16 @@ impl PrivateMutex {
         self.depth.load(Ordering::Relaxed) != 0
     }
 
+    /// Done by the holder at its first get, and now and then.
     #[cold]
     #[inline(never)]
-    fn first_get(&self, thread: &Thread) {
+    fn see_to(&self, thread: &Thread) {
         let _errno = Errno::keep();
+        if self.gets.load(Ordering::Relaxed) > 1 {
+            // Whoever began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
+            self.libcs().store(AWAITED as u32, Ordering::Relaxed);
+            return;
+        }
         if let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) {
             self.identify(instance);
             self.epoch.store(process::epoch(), Ordering::Relaxed);
@@ -227,25 +253,34 @@ impl PrivateMutex {
         if sort.knows_owner() && self.is_own(thread) {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
-        let getting = Getting { mutex: self, me: thread.me() };
-        if !self.get_open(thread, &getting) {
+        let address = self.address();
+        let hurdle = thread.session().and_then(|session| session.turn().take(address));
+        let getting = Getting::new(self, thread);
+        let missed = !self.get_open(thread, &getting);
+        if missed {
             // SAFETY: the moment is the caller's of the wrapper.
             let deadline = match unsafe { limit.deadline() } {
                 Ok(deadline) => deadline,
                 Err(error) => return error,
             };
-            if self.users.load(Ordering::Relaxed) & MISSED == 0 {
-                self.users.fetch_or(MISSED, Ordering::Relaxed);
-            }
             let ask = || {
                 if let Some(instance) = process::instance() {
                     self.identify(instance);
                 }
-                Ask { lock: self.as_lock(), caller }
+                Ask { lock: self.as_lock(), caller, over: hurdle == Some(Hurdle::Over) }
             };
             if waiting::wait(thread, &getting, ask, deadline).is_err() {
                 return ETIMEDOUT;
             }
+            let users = self.users.load(Ordering::Relaxed);
+            if users & MISSED == 0 {
+                self.users.store(users | MISSED, Ordering::Relaxed);
+            }
+        }
+        if hurdle == Some(Hurdle::Timed)
+            && let Some(session) = thread.session()
+        {
+            session.turn().time(self.gets.load(Ordering::Relaxed), sys::now_ns());
         }
         if self.epoch.load(Ordering::Relaxed) != process::epoch() && self.id.load(Ordering::Relaxed) != 0 {
             // The gets so far are of the process that this one was forked from.
@@ -298,7 +333,7 @@ impl PrivateMutex {
         if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
-        if self.get_open(thread, &Getting { mutex: self, me: thread.me() }) {
+        if self.get_open(thread, &Getting::new(self, thread)) {
             self.got(sort, thread);
             return 0;
         }
@@ -320,12 +355,29 @@ impl PrivateMutex {
             }
             self.owner.store(0, Ordering::Relaxed);
         }
-        self.release();
+        thread.holds_one_less();
+        self.release(thread);
         0
     }
 
+    /// What a session's turn knows it by.
+    fn address(&self) -> u64 {
+        self.word.as_ptr().addr() as u64
+    }
+
     #[inline]
-    fn release(&self) {
+    fn release(&self, thread: &Thread) {
+        let (address, id, gets) = (self.address(), self.id.load(Ordering::Relaxed), self.gets.load(Ordering::Relaxed));
+        self.release_as(|spot| {
+            thread.session().map_or(Release::Wake, |session| {
+                session.release_of(address, || registry::number(id), Type::Mutex.id(), gets, spot.parked())
+            })
+        });
+    }
+
+    /// Gives it back; `decide` says what is done about those who are parked.
+    #[inline]
+    fn release_as(&self, decide: impl FnOnce(&Spot) -> Release) {
         let word = Word(self.word.load(Ordering::Relaxed));
         let futex = self.futex();
         let spot = spots::at(futex);
@@ -335,7 +387,7 @@ impl PrivateMutex {
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);
         if spot.is_busy() {
-            spot.wake_after(futex);
+            spot.wake_after(futex, decide);
         }
         if word.0 & AWAITED != 0 {
             wake_at_libcs(self.word.as_ptr().addr());
@@ -354,22 +406,25 @@ impl PrivateMutex {
         let depth = self.depth.load(Ordering::Relaxed);
         self.depth.store(0, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
-        self.users.fetch_add(WAITER, Ordering::Relaxed);
-        self.release();
+        self.users.store(self.users.load(Ordering::Relaxed) + WAITER, Ordering::Relaxed);
+        thread.holds_one_less();
+        // It will not come back before others have had it.
+        self.release_as(|_| Release::Wake);
         Ok(depth)
     }
 
     /// After the get that followed `release_all`.
     pub(crate) fn come_back(&self, depth: u32) {
+        let users = self.users.load(Ordering::Relaxed);
         // Who comes past us may have written there.
-        self.users.update(Ordering::Relaxed, Ordering::Relaxed, |users| users.saturating_sub(WAITER));
+        self.users.store(users & MISSED | (users & !MISSED).saturating_sub(WAITER), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
     }
 
     /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
     pub(crate) fn destroy(&self) -> c_int {
         let users = self.users.load(Ordering::Relaxed);
-        if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || users >= WAITER {
+        if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || users & !MISSED != 0 {
             return EBUSY;
         }
         let id = registry::number(self.id.load(Ordering::Relaxed));
@@ -404,9 +459,17 @@ fn wake_at_libcs(lock: usize) {
 struct Getting<'a> {
     mutex: &'a PrivateMutex,
     me: u64,
+    session: Option<&'a Session<'static>>,
+    /// Whether it watched when it was last parked, in vain.
+    watched: Cell<bool>,
 }
 
-impl Getting<'_> {
+impl<'a> Getting<'a> {
+    fn new(mutex: &'a PrivateMutex, thread: &'a Thread) -> Self {
+        // `me` first: it finds out.
+        Self { mutex, me: thread.me(), session: thread.session(), watched: Cell::new(false) }
+    }
+
     fn spot(&self) -> &'static Spot {
         spots::at(self.mutex.futex())
     }
@@ -429,17 +492,17 @@ impl Target for Getting<'_> {
     }
 
     fn park(&self, how: Park) -> Parked<Word> {
-        const SID: u32 = 0x00ff_ffff;
-        if self.mutex.holder() == 0 && !self.is_open(true) {
+        const HOLDER: u32 = 0x00ff_ffff;
+        let word = self.mutex.word.load(Ordering::Relaxed);
+        if word & SID == 0 && word & LOCK != 0 {
+            if how.woken {
+                self.woken_is_done(true);
+            }
             sys::sleep(how.timeout.min(NAP));
             return Parked::TimedOut;
         }
-        let is_busy = |holder_field| holder_field & SID != 0;
-        if self.spot().park(self.mutex.futex_word(), is_busy, how.timeout, how.throttle) {
-            Parked::Woken
-        } else {
-            Parked::TimedOut
-        }
+        let is_busy = |holder_field| holder_field & HOLDER != 0;
+        self.spot().park(self.mutex.futex_word(), is_busy, how, &self.watched)
     }
 
     fn woken_is_done(&self, got: bool) {
@@ -448,6 +511,10 @@ impl Target for Getting<'_> {
 
     fn parked(&self) -> u32 {
         self.spot().parked()
+    }
+
+    fn turn(&self) -> Option<(&Turn, u64)> {
+        self.session.map(|session| (session.turn(), self.mutex.address()))
     }
 
     fn blocker(&self) -> (Sid, bool) {
@@ -459,10 +526,10 @@ impl Target for Getting<'_> {
     }
 
     fn set_attention(&self, on: bool) {
-        // The caller is the holder.
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
         let word = if on { word.with(Word::ATTENTION) } else { word.without(Word::ATTENTION) };
-        self.mutex.word.store(word.0, Ordering::Relaxed);
+        // The caller is the holder; libc's waiters change the other half.
+        self.mutex.futex_word().store((word.0 >> 32) as u32, Ordering::Relaxed);
     }
 
     fn wake_all(&self) {

@@ -118,7 +118,7 @@ impl Getting {
         let ask = || {
             let mutex = process::instance()
                 .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Rwlock, address)));
-            Ask { lock: Lock { mutex, ..self.as_lock() }, caller }
+            Ask { lock: Lock { mutex, ..self.as_lock() }, caller, over: false }
         };
         let result = waiting::wait(thread, self, ask, deadline).unwrap_or(ETIMEDOUT);
         registry::count_missed_get(Type::Rwlock, address);

@@ -64,7 +64,7 @@ fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int 
     let ask = || {
         let mutex = process::instance()
             .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Spin, spin as usize)));
-        Ask { lock: Lock { mutex, ..as_lock(spin) }, caller }
+        Ask { lock: Lock { mutex, ..as_lock(spin) }, caller, over: false }
     };
     let result = waiting::wait(thread, &Getting { spin }, ask, None).unwrap_or(EBUSY);
     registry::count_missed_get(Type::Spin, spin as usize);

@@ -8,7 +8,9 @@
 //! parks raises `parked`, has the kernel do a full barrier on every processor, and only then lets the kernel compare
 //! the word. Either the releaser sees the thread, or the kernel sees the release.
 
-use retrial::sys;
+use retrial::wait::Release;
+use retrial::{Park, Parked, sys};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
@@ -27,9 +29,22 @@ pub(crate) struct Spot {
     parked: AtomicU32,
     /// The futex that a thread was woken on and is on its way to; 0 when nobody is.
     on_its_way: AtomicUsize,
+    /// The futex at which one of the parked threads looks by itself before long; 0 when nobody does.
+    watched: AtomicUsize,
 }
 
-static ALL: [Spot; SPOTS] = [const { Spot { parked: AtomicU32::new(0), on_its_way: AtomicUsize::new(0) } }; SPOTS];
+/// How often a parked thread looks by itself, so that nobody sleeps for long beside a mutex that is free.
+const WATCH_EVERY: Duration = Duration::from_millis(1);
+
+/// Without such a one, and at most so often.
+const UNWATCHED: Duration = Duration::from_millis(10);
+
+/// Looks at a mutex that is in use but was free just now, before a thread that would queue beside its user takes it.
+const TRIES: u32 = 16;
+
+static ALL: [Spot; SPOTS] =
+    [const { Spot { parked: AtomicU32::new(0), on_its_way: AtomicUsize::new(0), watched: AtomicUsize::new(0) } };
+        SPOTS];
 
 /// The spot of a futex.
 #[inline]
@@ -45,8 +60,10 @@ pub(crate) fn forget() {
         if spot.parked.load(Ordering::Relaxed) & !FENCED != 0 {
             spot.parked.fetch_and(FENCED, Ordering::Relaxed);
         }
-        if spot.on_its_way.load(Ordering::Relaxed) != 0 {
-            spot.on_its_way.store(0, Ordering::Relaxed);
+        for futex in [&spot.on_its_way, &spot.watched] {
+            if futex.load(Ordering::Relaxed) != 0 {
+                futex.store(0, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -71,28 +88,43 @@ impl Spot {
         self.parked.load(Ordering::Relaxed) & COUNT
     }
 
-    /// Wakes one of those who wait on the futex at `address`, after a release of what it is part of; the object may be
-    /// gone.
+    /// Wakes one of those who wait on the futex at `address`, after a release of what it is part of, unless one is on its way or
+    /// the release is to `decide` otherwise; the object may be gone.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wake_after(&self, address: usize) {
+    pub(crate) fn wake_after(&self, address: usize, decide: impl FnOnce(&Self) -> Release) {
         let mut parked = self.parked.load(Ordering::Relaxed);
         if parked & FENCED != 0 {
             // SeqCst: the store of the release is seen by whoever parks after this load.
             fence(Ordering::SeqCst);
             parked = self.parked.load(Ordering::Relaxed);
         }
-        let is_on_its_way = self.on_its_way.load(Ordering::Relaxed) == address;
-        if parked & COUNT == 0 || parked & THROTTLED != 0 && is_on_its_way {
+        if parked & COUNT == 0 {
             return;
+        }
+        if parked & THROTTLED != 0 {
+            // Nobody is left to a thread that may never come back, unless one of them looks by itself.
+            let stays = decide(self) == Release::Stay && self.watched.load(Ordering::Relaxed) == address;
+            if stays || self.on_its_way.load(Ordering::Relaxed) == address {
+                return;
+            }
         }
         self.wake_one(address);
     }
 
     fn wake_one(&self, address: usize) {
         self.on_its_way.store(address, Ordering::Relaxed);
-        if sys::futex_wake(address as *const AtomicU32, 1, true) == 0 {
-            self.nobody_is_on_its_way(address);
+        let wake = || sys::futex_wake(address as *const AtomicU32, 1, true) > 0;
+        if wake() {
+            return;
+        }
+        self.nobody_is_on_its_way(address);
+        if self.parked.load(Ordering::Relaxed) & FENCED != 0 {
+            fence(Ordering::SeqCst);
+        }
+        // Somebody may have fallen asleep since and somebody else released, who took our word for it that one is on its way.
+        if self.parked() != 0 {
+            wake();
         }
     }
 
@@ -108,23 +140,28 @@ impl Spot {
         }
     }
 
-    /// Waits while `is_busy` says so of what the futex holds, for `timeout` at most. Whether it was not the time that
-    /// ended the wait.
-    pub(crate) fn park(
+    /// Waits while `is_busy` says so of what the futex holds. `watched`: whether the thread was the one that looked by itself when it
+    /// was last parked in the same wait.
+    pub(crate) fn park<G>(
         &self,
         futex: &AtomicU32,
         is_busy: impl Fn(u32) -> bool,
-        timeout: Duration,
-        throttled: bool,
-    ) -> bool {
+        how: Park,
+        watched: &Cell<bool>,
+    ) -> Parked<G> {
         let address = futex.as_ptr() as usize;
+        let had_watched = watched.take();
         // SeqCst: before the look below, where releases have a fence of their own.
         let before = self.parked.fetch_add(1, Ordering::SeqCst);
-        match (before & THROTTLED != 0, throttled) {
+        match (before & THROTTLED != 0, how.throttle) {
             (false, true) => drop(self.parked.fetch_or(THROTTLED, Ordering::Relaxed)),
             (true, false) => drop(self.parked.fetch_and(!THROTTLED, Ordering::Relaxed)),
             _ => {}
         }
+        // Not the same twice if there are others: looking costs it its place in the queue.
+        let may_watch = how.throttle && !had_watched;
+        let watches =
+            may_watch && self.watched.compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         // It may be we who are on our way; if not, a wake-up too many is the price.
         let came_back = self.on_its_way.compare_exchange(address, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
         if before & FENCED == 0 && (before & ANNOUNCED == 0 || came_back) {
@@ -133,9 +170,13 @@ impl Spot {
             }
             self.parked.fetch_or(ANNOUNCED, Ordering::Relaxed);
         }
-        // Acquire: who finds it open finds what its holder did.
-        let seen = futex.load(Ordering::Acquire);
-        let ended = !is_busy(seen) || sys::futex_wait(futex, seen, Some(timeout), true) == sys::Woken::Yes;
+        let is_watched = watches || self.watched.load(Ordering::Relaxed) == address;
+        let timeout = match (watches, how.throttle && before & COUNT != 0 && !is_watched) {
+            (true, _) => how.timeout.min(WATCH_EVERY),
+            (false, true) => how.timeout.min(UNWATCHED),
+            (false, false) => how.timeout,
+        };
+        let ended = Self::sleep(futex, is_busy, timeout, if how.queues && is_watched { TRIES } else { 0 });
         // In one step: were it free and announced for a moment, a release in it would wake nobody, and who parks next would
         // take itself for announced.
         self.parked.update(Ordering::Relaxed, Ordering::Relaxed, |parked| match parked - 1 {
@@ -145,8 +186,28 @@ impl Spot {
         if !ended {
             // Whoever was on its way may never arrive.
             self.nobody_is_on_its_way(address);
+            watched.set(watches);
         }
-        ended
+        if watches || !ended && timeout >= UNWATCHED {
+            let _ = self.watched.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        if ended { Parked::Woken } else { Parked::TimedOut }
+    }
+
+    /// Sleeps until it is woken: true, or for so long: false. Not while it is not busy, unless it does so in the first `tries`.
+    fn sleep(futex: &AtomicU32, is_busy: impl Fn(u32) -> bool, timeout: Duration, tries: u32) -> bool {
+        for left in (0..=tries).rev() {
+            // Acquire: who finds it open finds what its holder did.
+            let seen = futex.load(Ordering::Acquire);
+            if left == 0 && !is_busy(seen) {
+                return true;
+            }
+            match sys::futex_wait(futex, seen, Some(timeout), true) {
+                sys::Woken::Changed if left != 0 => {}
+                woken => return woken != sys::Woken::TimedOut,
+            }
+        }
+        true
     }
 
     /// Wakes all who wait on the futex, in queue order.

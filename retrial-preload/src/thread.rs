@@ -26,6 +26,8 @@ pub(crate) struct Thread {
     has_session: Cell<bool>,
     /// Whether its next get of a mutex ends a wait on a condition.
     pub(crate) from_condition: Cell<bool>,
+    /// Mutexes that it holds, roughly: some are given back by others.
+    held: Cell<u32>,
     session: UnsafeCell<MaybeUninit<Session<'static>>>,
     /// The condition polled last, how often in a row, and until when.
     pub(crate) polled: Cell<(usize, u32, u64)>,
@@ -103,6 +105,23 @@ impl Thread {
             return None;
         }
         Some(Inside(self))
+    }
+
+    /// It has got a mutex.
+    #[inline]
+    pub(crate) fn holds_one_more(&self) {
+        self.held.set(self.held.get().wrapping_add(1));
+    }
+
+    /// It gives a mutex back, perhaps another's.
+    #[inline]
+    pub(crate) fn holds_one_less(&self) {
+        self.held.set(self.held.get().saturating_sub(1));
+    }
+
+    /// Whether it holds no mutex that others may wait for.
+    pub(crate) fn holds_none(&self) -> bool {
+        self.held.get() == 0
     }
 
     /// Counts a call, `kind` by [`retrial::CALLS`], and a get if it was one.

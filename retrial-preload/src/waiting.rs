@@ -7,12 +7,17 @@ use retrial::sys::{self, Deadline};
 use retrial::{Ended, Park, Parked, Target, Waiter, Want};
 use std::time::Duration;
 
+/// Whoever has no more time than this does not queue at once.
+const SHORT: Duration = Duration::from_millis(100);
+
 /// What is wanted, and whose call it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) lock: Lock,
     /// Where the call returns to.
     pub(crate) caller: usize,
+    /// Whether the thread's turn is over.
+    pub(crate) over: bool,
 }
 
 /// Waits for a target after a first try has failed.
@@ -25,13 +30,16 @@ pub(crate) fn wait<T: Target>(
     let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) else {
         return wait_plainly(target, deadline);
     };
-    let Ask { lock, caller } = ask();
+    let Ask { lock, caller, over } = ask();
+    let has_time = deadline.is_none_or(|deadline| deadline.left().is_some_and(|left| left > SHORT));
+    let may_queue = has_time && thread.holds_none();
     let want = Want {
         mutex: lock.mutex,
         mutex_type: lock.kind.id(),
         location: caller::location(instance, caller),
         mode: lock.mode,
-        queues: thread.from_condition.get(),
+        queues: thread.from_condition.get() || over && may_queue,
+        may_queue,
     };
     let begun = profile::wait_begins();
     let got = Waiter { instance, session: thread.session() }.wait(target, want, deadline);

@@ -550,6 +550,8 @@ mod some {
         fairness: u64,
         /// Whether releases leave the parked to sessions that keep coming back, for turns of some gets.
         turns: bool,
+        /// Whether one that has the mutex to itself is taken to get it more often.
+        alone: bool,
         has_barrier: bool,
     }
 
@@ -565,6 +567,9 @@ mod some {
                     stage.instance.set(p, None, value);
                 }
                 stage.instance.segment.header().costs[Cost::Poll as usize].store(u32::MAX.into(), Ordering::Relaxed);
+            }
+            if self.alone {
+                stage.instance.mutex_entry(stage.mutex.id()).unwrap().sharing.pretend();
             }
             stage
         }
@@ -609,11 +614,13 @@ mod some {
     fn sessions_of_every_scheme_exclude_each_other_and_all_come_to_an_end() {
         let rounds = std::env::var("RETRIAL_SCHEDULES").map_or(300, |text| text.parse().expect("a number"));
         let orbit = crate::wait::DEFAULT;
-        let schemes = (0..crate::wait::NAMES.len()).map(|scheme| (scheme, 1, false));
-        let more = [(orbit, 0, false), (orbit, 2, false), (orbit, 0, true), (orbit, 1, true)];
-        for (scheme, fairness, turns) in schemes.chain(more) {
+        let schemes = (0..crate::wait::NAMES.len()).map(|scheme| (scheme, 1, false, false));
+        let more =
+            [(orbit, 0, false, false), (orbit, 2, false, false), (orbit, 0, true, false), (orbit, 1, true, false)];
+        let alone = [(orbit, 0, false, true), (orbit, 1, true, true)];
+        for (scheme, fairness, turns, alone) in schemes.chain(more).chain(alone) {
             for has_barrier in [true, false] {
-                let case = Case { scheme, fairness, turns, has_barrier };
+                let case = Case { scheme, fairness, turns, alone, has_barrier };
                 run(RandomScheduler::new(rounds), case);
                 run(PctScheduler::new(3, rounds), case);
                 println!("{}, {case:?}: {} schedules", crate::wait::NAMES[scheme], 2 * rounds);

@@ -7,10 +7,11 @@ use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence, protocol};
-use crate::tables::Tables;
+use crate::tables::{Tables, TypeId};
 use crate::text::Text;
 use crate::trace::Event;
 use crate::turn::Turn;
+use crate::wait::Release;
 use crate::word::Sid;
 use std::cell::Cell;
 use std::fmt;
@@ -234,6 +235,31 @@ impl<'i> Session<'i> {
     #[must_use]
     pub const fn sid(&self) -> Sid {
         self.sid
+    }
+
+    /// Its turn.
+    #[inline]
+    #[must_use]
+    pub const fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// What its release of a mutex, known to the turn by an `address`, does about those who are `parked`; `gets` so far. Its number
+    /// is asked for now and then.
+    #[must_use]
+    pub fn release_of(
+        &self,
+        address: u64,
+        mutex: impl Fn() -> MutexId,
+        mutex_type: TypeId,
+        gets: u64,
+        parked: u32,
+    ) -> Release {
+        let instance = self.instance;
+        self.turn.release(address, gets, parked, sys::now_ns, || {
+            let known = instance.mutex_entry(mutex()).map(|entry| &entry.sharing);
+            (instance.params(Some(mutex_type)), instance.processors, known)
+        })
     }
 
     /// The instance that it is a session of.

@@ -13,6 +13,7 @@ use crate::session::Slot;
 use crate::sys::RobustLock;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering};
 use crate::text::{Text, hash};
+use crate::turn::Sharing;
 use crate::word::{Sid, Word};
 use std::fmt;
 
@@ -97,6 +98,7 @@ pub(crate) struct MutexEntry {
     pub(crate) death: AtomicU64,
     pub(crate) death_sid: AtomicU64,
     pub(crate) adaption: AdaptionCells,
+    pub(crate) sharing: Sharing,
     pub(crate) name: Text<8>,
 }
 
@@ -178,6 +180,7 @@ impl MutexEntry {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();
+        self.sharing.reset();
         self.name.set(name);
     }
 }

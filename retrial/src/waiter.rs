@@ -11,6 +11,7 @@ use crate::stats::{Counter, Key, Row, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::tables::{AdaptionCells, TypeId};
 use crate::trace::{self, Note, What};
+use crate::turn::{Sharing, Turn};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
 use std::fmt;
@@ -35,11 +36,6 @@ pub trait Target {
         let _ = got;
     }
 
-    /// Called when a session that was parked has got the target.
-    fn begin_turn(&self, now_ns: u64) {
-        let _ = now_ns;
-    }
-
     /// Called when it gave up.
     fn gave_up(&self) {}
 
@@ -56,9 +52,9 @@ pub trait Target {
     /// Sessions parked now.
     fn parked(&self) -> u32;
 
-    /// Mean time that the session holds it, in ns; 0 when that is not known.
-    fn hold_ns(&self) -> u64 {
-        0
+    /// The session's turns, and the address by which they know the target. `None` where nobody has turns.
+    fn turn(&self) -> Option<(&Turn, u64)> {
+        None
     }
 
     /// Who holds it, and whether nobody can pass it in any mode.
@@ -127,6 +123,8 @@ pub struct Want {
     /// Whether the session is to queue at once: it comes out of a condition's queue, and whoever signalled most likely has the mutex
     /// still; or its turn is over.
     pub queues: bool,
+    /// Whether it may queue at once where that gives more gets: it holds nothing that others wait for, and has the time.
+    pub may_queue: bool,
 }
 
 /// Why a wait ended without the target.
@@ -161,6 +159,13 @@ fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: boo
         }
         left = left.checked_sub(1)?;
         sys::spin_loop();
+    }
+}
+
+/// Whoever was parked has it.
+fn begin_turn<T: Target>(target: &T, now_ns: u64) {
+    if let Some((turn, mutex)) = target.turn() {
+        turn.begin(mutex, target.gets(), now_ns);
     }
 }
 
@@ -248,6 +253,8 @@ struct Wait<'a> {
     waiter: Waiter<'a>,
     recorder: Recorder<'a>,
     adaption: Option<&'a AdaptionCells>,
+    /// Where it may queue at once.
+    sharing: Option<&'a Sharing>,
     mutex_type: TypeId,
     queues: bool,
     /// Read afresh before every step.
@@ -272,10 +279,13 @@ impl<'a> Wait<'a> {
             let rows = instance.segment.rows(session.sid().number() as usize);
             crate::stats::find(rows, &session.slot.rows_used, key)
         });
+        let entry = instance.mutex_entry(want.mutex);
+        let sharing = entry.map(|entry| &entry.sharing).filter(|_| target.turn().is_some());
         let wait = Self {
             waiter,
             recorder: Recorder { session: waiter.session, row, key, blocker },
-            adaption: instance.mutex_entry(want.mutex).map(|entry| &entry.adaption),
+            adaption: entry.map(|entry| &entry.adaption),
+            sharing: sharing.filter(|_| want.may_queue),
             mutex_type: want.mutex_type,
             queues: want.queues,
             params: instance.params(Some(want.mutex_type)),
@@ -287,6 +297,9 @@ impl<'a> Wait<'a> {
             now: 0,
             alerted: false,
         };
+        if let Some((turn, mutex)) = target.turn() {
+            turn.missed(mutex, target.gets(), sharing, sys::now_ns);
+        }
         wait.recorder.add(Counter::Misses, 1);
         wait.recorder.add(Counter::Busy, 1);
         if let Some(cells) = wait.adaptive() {
@@ -310,7 +323,8 @@ impl<'a> Wait<'a> {
             parked: target.parked(),
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
             queues: self.queues,
-            hold_ns: target.hold_ns(),
+            hold_ns: target.turn().map_or(0, |(turn, mutex)| turn.hold_ns(mutex)),
+            alone: self.sharing.is_some_and(Sharing::alone),
             poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
@@ -391,7 +405,7 @@ impl<'a> Wait<'a> {
             target.woken_is_done(true);
         }
         if self.parks > 0 {
-            target.begin_turn(self.now);
+            begin_turn(target, self.now);
         }
         self.recorder.end(self.started, self.now, What::Got);
     }
@@ -442,8 +456,9 @@ impl<'a> Wait<'a> {
             self.ask_for_handover(target, woken);
         }
         let (again, handed) = (self.parks > 0, self.may_take_handover());
-        let parked =
-            target.park(Park { timeout: limit, throttle, woken, handed, again, queues: self.queues && !again });
+        let alone = throttle && self.sharing.is_some_and(Sharing::alone);
+        let queues = !again && (self.queues || alone);
+        let parked = target.park(Park { timeout: limit, throttle, woken, handed, again, queues });
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);
         self.recorder.add(Counter::Parks, 1);
@@ -459,6 +474,7 @@ impl<'a> Wait<'a> {
         self.recorder.slept(self.last, what, limit, self.last.saturating_sub(self.now));
         match parked {
             Parked::Got(got) => {
+                begin_turn(target, self.last);
                 self.recorder.end(self.started, self.last, What::Got);
                 Some(got)
             }

@@ -2,6 +2,7 @@
 
 use super::Time;
 use super::processors::NONE;
+use retrial::turn::Sharing;
 
 /// The flags of the library's `hints` and `waiters`.
 #[allow(clippy::struct_excessive_bools)] // bits of the record, each by itself
@@ -35,6 +36,7 @@ pub(super) struct Mutex {
     pub(super) gets: u64,
     /// Processor of the latest holder: its cache has the line.
     pub(super) line: u32,
+    pub(super) sharing: Sharing,
     queue: Queue,
 }
 
@@ -50,6 +52,7 @@ impl Mutex {
             handover_asked: 0,
             gets: 0,
             line: NONE,
+            sharing: Sharing::default(),
             queue: Queue::default(),
         }
     }

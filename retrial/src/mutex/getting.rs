@@ -10,6 +10,7 @@ use crate::mode::Mode;
 use crate::session::{Session, Slot};
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
+use crate::turn::Turn;
 use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
 use std::cell::Cell;
@@ -27,6 +28,9 @@ pub(super) enum Why {
 /// How often a parked session looks by itself, so that nobody sleeps for long beside a mutex that is free.
 const WATCH_EVERY: Duration = Duration::from_millis(1);
 
+/// Without such a one, and at most so often.
+const UNWATCHED: Duration = Duration::from_millis(10);
+
 /// Whoever parks again goes before so many others at most: to find it the kernel looks through the whole queue, which among 16,384
 /// took two thirds of all processor time.
 const GOES_FIRST_AMONG: u32 = 1024;
@@ -43,8 +47,10 @@ pub(super) struct Getting<'a> {
     pub(super) aim: Aim,
     /// Whether its turn is over.
     pub(super) over: bool,
-    /// Whether it watched when it was last parked, in vain.
-    pub(super) watched: Cell<bool>,
+    /// Whether it may queue at once.
+    pub(super) may_queue: bool,
+    /// The gets of the mutex when it had watched in vain.
+    pub(super) watched: Cell<Option<u64>>,
 }
 
 /// How the mode is to be reached.
@@ -62,7 +68,7 @@ pub(super) enum Aim {
 
 impl<'a> Getting<'a> {
     pub(super) const fn new(mutex: &'a RawMutex, session: &'a Session<'a>, mode: Mode, aim: Aim) -> Self {
-        Self { mutex, session, mode, aim, over: false, watched: Cell::new(false) }
+        Self { mutex, session, mode, aim, over: false, may_queue: false, watched: Cell::new(None) }
     }
 
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
@@ -117,8 +123,14 @@ impl<'a> Getting<'a> {
             Patience::Until(deadline) => Some(deadline),
             Patience::Endless => None,
         };
-        let want =
-            Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode, queues: self.over };
+        let want = Want {
+            mutex: mutex.id(),
+            mutex_type: mutex.mutex_type(),
+            location,
+            mode: self.mode,
+            queues: self.over,
+            may_queue: self.may_queue,
+        };
         waiter(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,
@@ -167,8 +179,10 @@ impl Target for Getting<'_> {
         }
         let throttled = if how.throttle { THROTTLED } else { 0 };
         // One of those who are parked looks every millisecond, for what no release has seen to. Not the same again if there are
-        // others: looking costs it its place in the queue. Until the next one parks or times out nobody watches; then releases wake.
-        let may_watch = how.throttle && (!self.watched.take() || mutex.parked() == 0);
+        // others: looking costs it its place in the queue; nor if nobody has got the mutex since. Until the next one parks or times
+        // out nobody watches; then releases wake.
+        let seen_by_watch = self.watched.take();
+        let may_watch = how.throttle && seen_by_watch.is_none_or(|gets| mutex.parked() == 0 && gets != mutex.gets());
         let watches = may_watch && mutex.hints.fetch_or(WATCHED, Ordering::Relaxed) & WATCHED == 0;
         let goes_first = how.again && mutex.parked() < GOES_FIRST_AMONG;
         let again = if goes_first { AGAIN } else { 0 };
@@ -198,13 +212,19 @@ impl Target for Getting<'_> {
         let word = Word(mutex.word.load(Ordering::Relaxed));
         // Its turn is over, and somebody was parked before: whoever that is leaves the queue, has its look and sees us after it. Not
         // beside references: they may be in the other's way, not in ours, and wake nobody when they go.
-        let leaves = how.queues && before & WAITERS != 0 && word.references() == 0;
+        let leaves = how.queues && (before & WAITERS != 0 || watches) && word.references() == 0;
         let parked = if self.grant(word, how.handed).is_some() && !leaves || self.is_hopeless() {
             Parked::Woken
         } else {
             // A reference that is being moved wakes nobody when it is done.
             let moving = word.kind() == Some(Kind::Moving);
-            let timeout = if moving || watches { how.timeout.min(WATCH_EVERY) } else { how.timeout };
+            // Whoever is on its way may be dead, and then nobody looks but we.
+            let unwatched = how.throttle && before & WAITERS != 0 && hints & WATCHED == 0;
+            let timeout = match (moving || watches, unwatched) {
+                (true, _) => how.timeout.min(WATCH_EVERY),
+                (false, true) => how.timeout.min(UNWATCHED),
+                (false, false) => how.timeout,
+            };
             // What we were woken for is not for us any more, but it may be for another kind.
             // Who parked between our count and our barrier looked without one: what was released meanwhile is for us to pass on.
             let answers = how.woken || came_back || first;
@@ -217,7 +237,7 @@ impl Target for Getting<'_> {
             let seen = seen.wrapping_add(u32::from(passed_on));
             let kinds = self.kind() | if goes_first { PARKED_AGAIN } else { 0 };
             match sys::futex_wait_as(&mutex.wakes, seen, timeout, kinds) {
-                sys::Woken::Yes => Parked::Woken,
+                sys::Woken::Yes | sys::Woken::Changed => Parked::Woken,
                 // What it was woken for is still to be looked at, or passed on.
                 sys::Woken::TimedOut if moving && answers => Parked::Woken,
                 sys::Woken::TimedOut => Parked::TimedOut,
@@ -230,17 +250,13 @@ impl Target for Getting<'_> {
         fail::point();
         let timed_out = parked == Parked::TimedOut;
         if timed_out || watches {
-            self.watched.set(timed_out && watches);
-            // Whoever was on its way may be dead; whoever watched is, or late, where the mutex is found open.
-            let unwatched = watches || self.is_open(true);
+            self.watched.set((timed_out && watches).then(|| mutex.gets()));
+            // Whoever was on its way may be dead; whoever watched is, or late, where the mutex is found open or nobody has looked for long.
+            let unwatched = watches || how.timeout >= UNWATCHED || self.is_open(true);
             let over = if timed_out { ON_ITS_WAY } else { 0 } | if unwatched { WATCHED } else { 0 };
             mutex.hints.fetch_and(!over, Ordering::Relaxed);
         }
         parked
-    }
-
-    fn begin_turn(&self, now_ns: u64) {
-        self.session.turn.begin(self.mutex.address(), self.mutex.gets(), now_ns);
     }
 
     fn may_take_handover_at_deadline(&self) -> bool {
@@ -300,8 +316,8 @@ impl Target for Getting<'_> {
         self.mutex.parked()
     }
 
-    fn hold_ns(&self) -> u64 {
-        self.session.turn.hold_ns(self.mutex.address())
+    fn turn(&self) -> Option<(&Turn, u64)> {
+        Some((&self.session.turn, self.mutex.address()))
     }
 
     fn blocker(&self) -> (Sid, bool) {

@@ -124,7 +124,7 @@ pub enum Patience {
     Endless,
 }
 
-/// Whether a session whose turn is over is to queue: not while it holds something else, for which others would wait as long, and not
+/// Whether a session may queue at once, its turn over or another's under way: not while it holds something else, for which others would wait as long, and not
 /// when its time is short.
 fn may_queue(session: &Session<'_>, mode: Mode, record: usize, patience: Patience) -> bool {
     let has_time = match patience {
@@ -340,12 +340,9 @@ impl RawMutex {
         patience: Patience,
     ) -> (Word, Option<Why>) {
         let hurdle = session.turn.take(self.address());
-        let over = hurdle == Some(Hurdle::Over) && may_queue(session, mode, record, patience);
-        let getting = Getting { over, ..Getting::new(self, session, mode, Aim::Get) };
-        let granted = if over { None } else { getting.try_get(false) }.inspect(|granted| {
-            if hurdle == Some(Hurdle::Timed) {
-                session.turn.time(self.gets(), sys::now_ns());
-            }
+        let mut getting = Getting::new(self, session, mode, Aim::Get);
+        // Though its turn be over: until the one that it has woken is here nobody else would use the mutex.
+        let granted = getting.try_get(false).inspect(|granted| {
             if granted.has(Word::ATTENTION) {
                 let params = session.instance().params(Some(self.mutex_type()));
                 waiter(session).adapt(&getting, self.id(), &params);
@@ -354,8 +351,15 @@ impl RawMutex {
         let granted = match granted {
             Some(granted) => Ok(granted),
             None if getting.waits_for_itself(record) => Err(Why::Deadlock),
-            None => getting.wait(location, patience),
+            None => {
+                getting.may_queue = may_queue(session, mode, record, patience);
+                getting.over = getting.may_queue && hurdle == Some(Hurdle::Over);
+                getting.wait(location, patience)
+            }
         };
+        if hurdle == Some(Hurdle::Timed) && granted.is_ok() {
+            session.turn.time(self.gets(), sys::now_ns());
+        }
         let granted = match granted {
             Ok(granted) => granted,
             Err(why) => {
@@ -416,7 +420,11 @@ impl RawMutex {
         }
         let hints = self.hints.load(Ordering::Relaxed);
         if hints & THROTTLED != 0 && !left.has(Word::DRAINING) {
-            let release = if left.references() == 0 { self.release_of(session) } else { Release::Wake };
+            let release = if left.references() == 0 {
+                session.release_of(self.address(), || self.id(), self.mutex_type(), self.gets(), self.parked())
+            } else {
+                Release::Wake
+            };
             // Nobody is left to a session that may never come back, unless one of them looks by itself.
             if release == Release::Stay && hints & WATCHED != 0 || hints & ON_ITS_WAY != 0 {
                 return;
@@ -430,14 +438,6 @@ impl RawMutex {
         if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
             fence(Ordering::SeqCst);
         }
-    }
-
-    /// What the scheme has the session do about those who are parked.
-    fn release_of(&self, session: &Session<'_>) -> Release {
-        let instance = session.instance();
-        session.turn.release(self.address(), self.gets(), self.parked(), sys::now_ns, || {
-            (instance.params(Some(self.mutex_type())), instance.processors)
-        })
     }
 
     /// Wakes the session that parked first among some kinds. Whether there was one.

@@ -72,7 +72,15 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, pr
     let op = libc::FUTEX_WAIT | if private { libc::FUTEX_PRIVATE_FLAG } else { 0 };
     // SAFETY: `word` is a live aligned 32-bit word and `time` null or readable.
     let rc = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, time) };
-    if rc == -1 && errno() == libc::ETIMEDOUT { Woken::TimedOut } else { Woken::Yes }
+    woken(rc)
+}
+
+fn woken(rc: libc::c_long) -> Woken {
+    match (rc, errno()) {
+        (-1, libc::ETIMEDOUT) => Woken::TimedOut,
+        (-1, libc::EAGAIN) => Woken::Changed,
+        _ => Woken::Yes,
+    }
 }
 
 /// Wakes up to `count` waiters in the order in which they queued.
@@ -96,7 +104,7 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
     let (op, end): (_, *const libc::timespec) = (libc::FUTEX_WAIT_BITSET, &raw const end);
     // SAFETY: `word` is a live aligned 32-bit word and `end` readable; the second address is not used.
     let rc = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, end, 0usize, kinds) };
-    if rc == -1 && errno() == libc::ETIMEDOUT { Woken::TimedOut } else { Woken::Yes }
+    woken(rc)
 }
 
 /// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which they queued.

@@ -106,8 +106,10 @@ impl Drop for Errno {
 /// Why a futex wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
-    /// Somebody woke us, or the word had changed, or a signal came.
+    /// Somebody woke us, or a signal came.
     Yes,
+    /// The word was another one.
+    Changed,
     /// The time has passed.
     TimedOut,
 }

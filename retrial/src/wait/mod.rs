@@ -41,6 +41,8 @@ pub struct Attempt<'a> {
     pub queues: bool,
     /// Mean time that the session holds the mutex, in ns; 0 when that is not known.
     pub hold_ns: u64,
+    /// Whether the mutex is got more often while one session has it to itself for a turn.
+    pub alone: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
@@ -68,6 +70,8 @@ pub struct Usage<'a> {
     pub parked: u32,
     /// Processors that its process may use.
     pub processors: u32,
+    /// Whether the mutex is got more often while one session has it to itself for a turn.
+    pub alone: bool,
 }
 
 /// What a release does about those who are parked, unless a woken session is on its way already.
@@ -197,6 +201,7 @@ mod tests {
                     pthread_in_use: false,
                     queues: false,
                     hold_ns: 0,
+                    alone: false,
                     poll_ns: 30,
                     random: 0x9e37_79b9_7f4a_7c15,
                 });

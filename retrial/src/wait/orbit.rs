@@ -29,8 +29,10 @@ const PARK_MAX: Duration = Duration::from_mins(1);
 /// Whoever queues at once has given up its turn, or was woken out of a condition's queue while the signaller still has the mutex.
 /// To spin for it would take it from the signaller at every turn: a convoy of the program's own, such as Python's interpreter
 /// lock, then changes hands at every step instead of now and then (16 threads on a queue: 5 times slower, measured).
+///
+/// So does whoever would only slow another one down that has the mutex to itself for a turn.
 const fn queues(attempt: &Attempt<'_>) -> bool {
-    attempt.queues && attempt.parks == 0
+    (attempt.queues || attempt.alone) && attempt.parks == 0
 }
 
 /// Long turns cost least. But no longer than it takes to have a round of all who are parked within `orbit_round`.
@@ -91,7 +93,7 @@ impl Scheme for Orbit {
         // Saturating: where a mutex was made anew at its place, or poked, `all` is anything.
         let fills_mutex = usage.hold_ns.saturating_mul(usage.all) >= usage.took_ns / 8 * 7;
         let fills_processors = usage.all.saturating_mul(2) >= usage.own * (2 * u64::from(usage.processors)).saturating_sub(1);
-        if fills_mutex || fills_processors { Release::Stay } else { Release::Wake }
+        if usage.alone || fills_mutex || fills_processors { Release::Stay } else { Release::Wake }
     }
 
     fn throttles_wakes(&self) -> bool {
@@ -118,6 +120,7 @@ mod tests {
             all: 50,
             parked: 62,
             processors: 2,
+            alone: false,
         }
     }
 
@@ -137,6 +140,7 @@ mod tests {
         let alone = Usage { all: 25, ..stays };
         assert_eq!(Orbit.release(&alone), Release::Wake);
         assert_eq!(Orbit.release(&Usage { hold_ns: 1990, ..alone }), Release::Stay);
+        assert_eq!(Orbit.release(&Usage { alone: true, ..alone }), Release::Stay);
         // Nobody can wait for who is away for longer than a spin.
         assert_eq!(Orbit.release(&Usage { gap_ns: 16_000, ..stays }), Release::Wake);
         assert_eq!(Orbit.release(&Usage { gap_ns: 16_000, hold_ns: 7000, ..stays }), Release::Stay);
