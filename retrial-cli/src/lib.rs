@@ -12,6 +12,7 @@ mod calibration;
 pub mod chart;
 mod cmd;
 pub mod duration;
+mod experiment;
 mod holders;
 pub mod instances;
 pub mod output;
@@ -45,6 +46,7 @@ enum Command {
     Show(cmd::show::Args),
     Calibrate(cmd::calibrate::Args),
     Model(cmd::model::Args),
+    Experiment(cmd::experiment::Args),
     WhatIf(cmd::what_if::Args),
     Advise(cmd::advise::Args),
     Ps(cmd::ps::Args),
@@ -75,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Show(args) => cmd::show::run(args, format),
         Command::Calibrate(args) => cmd::calibrate::run(args, format),
         Command::Model(args) => cmd::model::run(args, format),
+        Command::Experiment(args) => cmd::experiment::run(args, format),
         Command::WhatIf(args) => cmd::what_if::run(args, format),
         Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),

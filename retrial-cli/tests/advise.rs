@@ -88,6 +88,13 @@ fn one_mutex_that_all_want_needs_copies_which_no_parameter_makes() {
     let finding = finding.unwrap_or_else(|| panic!("{document}"));
     assert_eq!((&finding["apply"], &finding["undo"]), (&Value::Null, &Value::Null));
     assert!(finding["change"].as_str().unwrap().contains("copies"));
+    // What measures it is a command that runs.
+    let trial = finding["try"].as_str().unwrap();
+    assert!(trial.starts_with("retrial bench --schemes orbit --sessions 4 --copies 1,4 "), "{trial}");
+    let words: Vec<&str> = trial.split_whitespace().skip(1).collect();
+    let output = command(&[&words[..], &["--duration", "20ms", "--json"]].concat()).output().unwrap();
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+    assert_eq!(rows.iter().map(|row| row["copies"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(4)]);
     // There is nothing to apply.
     assert_eq!(document["applied"], Value::Null);
     assert_eq!(scratch.instance().params(None), retrial::Params::default());

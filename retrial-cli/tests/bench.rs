@@ -1,9 +1,11 @@
 //! `retrial bench` as a user runs it. Function only: nothing here depends on how fast anything is.
 
+use retrial::{Address, Observer};
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-const COLUMNS: &str = "scheme,sessions,kind,cs_ns,think_ns,ops_per_s,cpu_s_per_s,jain,wait_p50_us,wait_p99_us,wait_p999_us,wait_max_us,errors";
+const COLUMNS: &str = "scheme,sessions,copies,kind,cs_ns,think_ns,ops_per_s,cpu_s_per_s,jain,wait_p50_us,wait_p99_us,wait_p999_us,wait_max_us,k,kappa,sleeps_per_s,errors";
 
 fn bench(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_retrial")).arg("bench").args(arguments.split_whitespace()).output().unwrap()
@@ -38,10 +40,10 @@ fn every_combination_gives_a_row_without_errors() {
     let mut seen = Vec::new();
     for line in lines {
         let cells: Vec<&str> = line.split(',').collect();
-        assert_eq!(cells.len(), 13, "{line}");
-        assert_eq!((cells[3], cells[4], cells[12]), ("100", "0", "0"), "{line}");
-        assert!(cells[5].parse::<f64>().unwrap() > 0.0, "{line}");
-        seen.push(format!("{} {} {}", cells[0], cells[1], cells[2]));
+        assert_eq!(cells.len(), 17, "{line}");
+        assert_eq!((cells[2], cells[4], cells[5], cells[16]), ("1", "100", "0", "0"), "{line}");
+        assert!(cells[6].parse::<f64>().unwrap() > 0.0, "{line}");
+        seen.push(format!("{} {} {}", cells[0], cells[1], cells[3]));
     }
     let mut expected = Vec::new();
     for kind in ["threads", "processes"] {
@@ -66,6 +68,86 @@ fn every_scheme_excludes_in_every_mode() {
             assert!(row["jain"].as_f64().unwrap() > 0.0, "{row}");
         }
     }
+}
+
+#[test]
+fn copies_give_rows_of_their_own_and_each_excludes() {
+    // One session on two copies, as many as there are, more than there are.
+    let output =
+        bench("--schemes orbit,sleep --sessions 1,2,5 --copies 1,2 --kind both --cs 20us --duration 50ms --json");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), 2 * 3 * 2 * 2);
+    for row in &rows {
+        assert_eq!(row["errors"], 0, "{row}");
+        assert!(row["ops_per_s"].as_f64() > Some(0.0), "{row}");
+        // With a copy of its own nobody meets anybody.
+        if row["sessions"].as_u64() <= row["copies"].as_u64() {
+            assert_eq!((&row["sleeps_per_s"], &row["k"]), (&Value::from(0.0), &Value::Null), "{row}");
+        }
+    }
+}
+
+/// A bench that is told to stop when this goes, as Ctrl-C does.
+struct Running(std::process::Child);
+
+impl Running {
+    fn new(arguments: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_retrial"));
+        command.arg("bench").args(arguments.split_whitespace());
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn interrupt(mut self) -> i32 {
+        // SAFETY: a child of ours that was not reaped.
+        assert_eq!(unsafe { libc::kill(self.0.id().cast_signed(), libc::SIGINT) }, 0);
+        self.0.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, come: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_mins(2);
+    while !come() {
+        assert!(Instant::now() < patience, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_named_instance_is_there_while_it_runs_and_gone_after_it() {
+    let name = format!("test-bench-{}", std::process::id());
+    let address = Address::new(&name).unwrap();
+    let running =
+        Running::new(&format!("--schemes sleep --sessions 4 --copies 2 --cs 50us --duration 10min --instance {name}"));
+    let gets = |mutex: &str| {
+        let observer = Observer::open(&address).ok()?;
+        Some(observer.mutex_state(observer.mutex_named(mutex)?)?.gets)
+    };
+    for mutex in ["bench.0", "bench.1"] {
+        until(mutex, || gets(mutex) > Some(100));
+    }
+    let retrial = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_retrial"));
+        command.args(arguments.split_whitespace()).args(["-i", &name]).output().unwrap()
+    };
+    let shown = retrial("show mutexes");
+    assert!(shown.status.success() && stdout(&shown).contains("bench.1"), "{}", stderr(&shown));
+    let told = retrial("what-if --mutex bench.1 --interval 2s --quick --duration 20ms --copies 1 --json");
+    let said: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&told)));
+    assert!(said.to_string().contains("bench.1"), "{said}");
+    // What is set while it runs is in force.
+    assert!(retrial("set --type bench mutex_wait_scheme=orbit").status.success());
+    let again = bench(&format!("--duration 20ms --schemes orbit --sessions 1 --instance {name}"));
+    assert!(stderr(&again).contains(&format!("retrial rm {name}")), "{}", stderr(&again));
+    assert_eq!(running.interrupt(), 2);
+    assert!(Observer::open(&address).is_err(), "{name} is still there");
 }
 
 #[test]

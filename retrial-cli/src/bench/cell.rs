@@ -2,7 +2,7 @@
 
 use super::board::{Board, Ledger, Missing};
 use super::clock::Clock;
-use super::figures::{Kind, Measured, Outcome, jain};
+use super::figures::{Counted, Kind, Measured, Outcome, jain};
 use super::histogram::Total;
 use super::limits;
 use super::load::{Distribution, Start, Think, Times};
@@ -115,6 +115,7 @@ impl Cell {
             }
         }
         let cpu = crew.cpu().saturating_sub(cpu_before);
+        let counted = task.peer.figures().map(|figures| Counted { figures, time: conditions.duration });
         // Beside many that compute, we may come late: the time is that of our look, for those that go on until they are told.
         let over = if board.finished() < self.sessions { late(end) } else { Duration::ZERO };
         let cpu_s_per_s = cpu.as_secs_f64() / (conditions.duration + over).as_secs_f64();
@@ -127,7 +128,7 @@ impl Cell {
         // Their ledgers stand still then.
         drop(crew);
         let outcome = self.add_up(name, (peer, &board), conditions, cpu_s_per_s, waiting);
-        Ok(Outcome { stall, ..outcome })
+        Ok(Outcome { stall, counted, ..outcome })
     }
 
     /// Processes that compute until they are dropped.
@@ -231,7 +232,13 @@ impl Cell {
         let violations: u64 = ledgers.iter().map(Ledger::violations).sum();
         let failures: u64 = ledgers.iter().map(Ledger::failures).sum();
         // Who was killed has counted sections that it cannot tell of.
-        let lost = if waiting > 0 { 0 } else { peer.protected().lost(ledgers.iter().map(Ledger::alone).sum()) };
+        // Each copy of the mutex by itself, with its own sessions.
+        let copies = peer.copies();
+        let lost_by = |copy: u32| {
+            let own = ledgers.iter().skip(copy as usize).step_by(copies as usize);
+            peer.protected_by(copy).lost(own.map(Ledger::alone).sum())
+        };
+        let lost = if waiting > 0 { 0 } else { (0..copies).map(lost_by).sum() };
         let mut waits = Total::default();
         for ledger in ledgers {
             waits.add(&ledger.waits);

@@ -1,11 +1,14 @@
 //! The figures of a cell, and their columns.
 
+use super::cell::Cell;
+use retrial::{Counter, Figures};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-pub const COLUMNS: [&str; 13] = [
+pub const COLUMNS: [&str; 17] = [
     "scheme",
     "sessions",
+    "copies",
     "kind",
     "cs_ns",
     "think_ns",
@@ -16,6 +19,9 @@ pub const COLUMNS: [&str; 13] = [
     "wait_p99_us",
     "wait_p999_us",
     "wait_max_us",
+    "k",
+    "kappa",
+    "sleeps_per_s",
     "errors",
 ];
 
@@ -75,6 +81,34 @@ impl Measured {
     }
 }
 
+/// What sessions have counted of their waits, and in which time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Counted {
+    pub figures: Figures,
+    pub time: Duration,
+}
+
+impl Counted {
+    /// k: share of the tries that found the mutex busy whose spin failed.
+    pub fn spin_inefficiency(&self) -> Option<f64> {
+        self.sleeps_for_each(Counter::Busy)
+    }
+
+    /// κ: yields, sleeps and parks for a miss.
+    pub fn sleep_ratio(&self) -> Option<f64> {
+        self.sleeps_for_each(Counter::Misses)
+    }
+
+    pub fn sleeps_per_s(&self) -> f64 {
+        self.figures.sleeps() as f64 / self.time.as_secs_f64()
+    }
+
+    fn sleeps_for_each(&self, counter: Counter) -> Option<f64> {
+        let count = self.figures.get(counter);
+        (count > 0).then(|| self.figures.sleeps() as f64 / count as f64)
+    }
+}
+
 /// A cell of one round: what was measured unless it went wrong, and what was wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -85,6 +119,8 @@ pub struct Outcome {
     pub waiting: u32,
     /// The most by which the parent, which sleeps meanwhile, woke up late: the machine was away, or too many computed.
     pub stall: Duration,
+    /// What the sessions had counted at the end, where they count.
+    pub counted: Option<Counted>,
     pub errors: u64,
     pub complaints: Vec<String>,
 }
@@ -105,11 +141,13 @@ pub fn jain(shares: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// A row: what the cell is, the median of its rounds, and all their errors.
-pub fn row(scheme: &str, sessions: u32, kind: Kind, cs_ns: u64, think_ns: u64, rounds: &[Outcome]) -> Vec<Value> {
+/// A row: what the cell is and how many copies of the mutex it has, the median of its rounds, and all their errors.
+pub fn row(scheme: &str, copies: u32, cell: &Cell, rounds: &[Outcome]) -> Vec<Value> {
     let measured: Vec<Measured> = rounds.iter().filter_map(|round| round.measured).collect();
     let errors: u64 = rounds.iter().map(|round| round.errors).sum();
-    let mut cells = vec![json!(scheme), json!(sessions), json!(kind.name()), json!(cs_ns), json!(think_ns)];
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let mut cells = vec![json!(scheme), json!(cell.sessions), json!(copies), json!(cell.kind.name())];
+    cells.extend([json!(ns(cell.cs)), json!(ns(cell.think))]);
     match Measured::median(&measured) {
         Some(measured) => {
             let digits = [1, 4, 4, 3, 3, 3, 3];
@@ -117,6 +155,15 @@ pub fn row(scheme: &str, sessions: u32, kind: Kind, cs_ns: u64, think_ns: u64, r
         }
         None => cells.extend([const { Value::Null }; 7]),
     }
+    let counted: Vec<Counted> = rounds.iter().filter_map(|round| round.counted).collect();
+    let middle = |of: &dyn Fn(&Counted) -> Option<f64>, digits| {
+        median(counted.iter().filter_map(of).collect()).map_or(Value::Null, |value| json!(rounded(value, digits)))
+    };
+    cells.extend([
+        middle(&Counted::spin_inefficiency, 4),
+        middle(&Counted::sleep_ratio, 4),
+        middle(&|counted| Some(counted.sleeps_per_s()), 1),
+    ]);
     cells.push(json!(errors));
     cells
 }
@@ -129,6 +176,7 @@ pub fn rounded(value: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::load::Start;
 
     #[test]
     fn jain_is_1_for_equals_and_1_over_n_for_one_alone() {
@@ -147,9 +195,18 @@ mod tests {
     #[test]
     fn a_row_has_a_cell_for_each_column() {
         let stuck = Outcome { errors: 3, ..Outcome::default() };
-        let cells = row("orbit", 2, Kind::Threads, 100, 0, &[stuck.clone(), stuck]);
+        let cell = Cell {
+            sessions: 2,
+            kind: Kind::Threads,
+            cs: Duration::from_nanos(100),
+            think: Duration::ZERO,
+            writes: 0,
+            hogs: 0,
+            start: Start::Together,
+        };
+        let cells = row("orbit", 1, &cell, &[stuck.clone(), stuck]);
         assert_eq!(cells.len(), COLUMNS.len());
-        assert_eq!(cells[12], json!(6));
-        assert_eq!(cells[5], Value::Null);
+        assert_eq!(cells.last(), Some(&json!(6)));
+        assert_eq!((&cells[4], &cells[6]), (&json!(100), &Value::Null));
     }
 }

@@ -1,6 +1,7 @@
 //! What is measured: a mutex of anybody's, with the data beside it that tell whether it excludes.
 
 use super::check::Protected;
+use retrial::Figures;
 use retrial::sys::Deadline;
 
 /// Why a get gave nothing.
@@ -24,6 +25,21 @@ pub trait Peer: Sync {
 
     /// What it protects: in memory that all processes of the cell share, best in the cache line of the mutex.
     fn protected(&self) -> &Protected;
+
+    /// Copies of it: a session uses the one that its number gives.
+    fn copies(&self) -> u32 {
+        1
+    }
+
+    /// What a copy of it protects.
+    fn protected_by(&self, _copy: u32) -> &Protected {
+        self.protected()
+    }
+
+    /// What its sessions have counted so far, where they count.
+    fn figures(&self) -> Option<Figures> {
+        None
+    }
 
     /// Gets it, does the section, releases it. `writes`: alone, where other gets may be beside each other.
     fn with(

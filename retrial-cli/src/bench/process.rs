@@ -39,6 +39,17 @@ impl<T: Sync> Shared<T> {
         unsafe { shared.base.write(value) };
         Ok(shared)
     }
+
+    /// So many, made one after the other. They are not dropped.
+    pub fn filled(count: usize, mut value: impl FnMut() -> T) -> io::Result<Self> {
+        let shared = Self::map(count)?;
+        for i in 0..count {
+            let (place, value) = (shared.base.wrapping_add(i), value());
+            // SAFETY: within what was mapped, which is page-aligned, and nobody else has it yet.
+            unsafe { place.write(value) };
+        }
+        Ok(shared)
+    }
 }
 
 impl<T> Shared<T> {
@@ -132,6 +143,18 @@ pub fn take_precedence() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: `priority` is readable.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) };
+}
+
+/// Processor time of all children that have been reaped.
+pub fn children_cpu() -> Duration {
+    // SAFETY: numbers, of which 0 is one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let time = |time: libc::timeval| {
+        Duration::new(time.tv_sec.cast_unsigned(), 0) + Duration::from_micros(time.tv_usec.cast_unsigned())
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 /// Processor time that a child has used so far, in all its threads.

@@ -57,7 +57,7 @@ impl<P: Peer> Task<'_, P> {
 
     /// Gives how many sections were to be alone.
     fn rounds(&self, session: &P::Session<'_>, index: u32, span: Span) -> u64 {
-        let (protected, stamp) = (self.peer.protected(), u64::from(index) + 1);
+        let (protected, stamp) = (self.peer.protected_by(index % self.peer.copies()), u64::from(index) + 1);
         let ledger: &Ledger = &self.board.ledgers()[index as usize];
         let (mut random, mut alone) = (Random::new(u64::from(index)), 0u64);
         let (mut window, mut window_end) = (0usize, span.start_ticks + self.window);

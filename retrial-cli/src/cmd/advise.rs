@@ -52,6 +52,8 @@ pub struct Args {
 /// A finding and what it comes to.
 struct Advice {
     finding: Finding,
+    /// What measures it, where no parameter does it.
+    trial: Option<String>,
     /// Where the model fits.
     prediction: Option<Prediction>,
 }
@@ -174,7 +176,8 @@ fn weigh(
         bar.set_message(finding.rule);
         let changed = finding.change.applied(&recording.workload);
         let prediction = is_fit.then(|| predict(&changed, seeds, &recording.holds)).transpose();
-        all.push(Advice { finding, prediction: prediction.map_err(|error| impossible(&error))? });
+        let trial = finding.change.trial(&recording.workload);
+        all.push(Advice { finding, trial, prediction: prediction.map_err(|error| impossible(&error))? });
     }
     bar.finish_and_clear();
     let (advice, useless) =
@@ -289,6 +292,7 @@ fn tell(number: usize, advice: &Advice, present: &Prediction, (apply, undo): &(O
         }
         _ if matches!(change, Change::Copies(_)) => {
             line("   needs: its program has to have that many mutexes in the place of one; no parameter does it");
+            advice.trial.iter().for_each(|trial| line(&format!("   try:   {trial}")));
         }
         _ => line(&format!("   apply: retrial set {}, where it runs", change_text(*change))),
     }
@@ -306,6 +310,7 @@ fn as_json(advice: &Advice, present: &Prediction, (apply, undo): &(Option<String
         "risk": risk,
         "apply": apply,
         "undo": undo,
+        "try": advice.trial,
     })
 }
 

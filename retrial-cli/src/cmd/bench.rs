@@ -8,12 +8,12 @@ use crate::bench::machine;
 use crate::bench::ours::{InMode, Ours};
 use crate::bench::plot::{Series, plot};
 use crate::bench::work::Work;
-use crate::instances::{param_error, schemes};
+use crate::instances::{address, param_error, schemes};
 use crate::output::{Format, Table};
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
-use retrial::{Mode, P, ParamError, wait};
+use retrial::{Address, Mode, P, ParamError, wait};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,7 +24,13 @@ use std::time::Duration;
 ///
 /// Waits are timed from the request to the grant, every one, those that the end cuts short included. Quantiles are exact to
 /// 3 %. The check and the clock add some 20 ns to a section.
+///
+/// With copies of the mutex each session has one of them by its number, and each copy is checked by itself.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial bench --schemes orbit,ydb --sessions 8,64,1024 --kind both --rounds 3 --plot
+  retrial bench --schemes sleep --sessions 16 --copies 1,2,4,8 --cs 1us --think 5us --distribution exponential
+  retrial bench --schemes sleep --sessions 16 --duration 60s --instance b &    retrial advise -i b --apply --canary 5s")]
 pub struct Args {
     /// Wait schemes: `all`, or names with commas
     #[arg(long, value_name = "S,…", default_value = "all", value_delimiter = ',')]
@@ -33,6 +39,14 @@ pub struct Args {
     #[arg(long, value_name = "N,…", default_value = "1,2,8,64", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sessions: Vec<u32>,
+    /// Numbers of copies of the mutex; session i uses copy i modulo their number
+    #[arg(long, value_name = "N,…", default_value = "1", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    copies: Vec<u32>,
+    /// Measure in an instance of this name, a new one for each measurement and removed after it: for `show`, `advise`,
+    /// `what-if`, `trace` and `set`, meanwhile. Each mutex, or copy, then lies in another cache line than its data
+    #[arg(long, value_name = "NAME")]
+    instance: Option<String>,
     /// What a session is
     #[arg(long, value_enum, default_value = "threads")]
     kind: Kinds,
@@ -68,21 +82,25 @@ pub struct Args {
     stuck_after: Option<Duration>,
 }
 
-/// A scheme, by its position in [`wait::NAMES`], in a cell.
+/// A scheme, by its position in [`wait::NAMES`], in a cell with copies of the mutex.
 struct Case {
     scheme: usize,
+    copies: u32,
     cell: Cell,
 }
 
+/// What is the same in all cases.
+struct Common {
+    conditions: Conditions,
+    settings: Vec<(P, String)>,
+    instance: Option<Address>,
+}
+
 impl Case {
-    fn measure(
-        &self,
-        args: &Args,
-        conditions: &Conditions,
-        settings: &[(P, String)],
-        tick: &dyn Fn(Duration),
-    ) -> Result<Outcome, Stopped> {
-        let (name, ours) = (wait::NAMES[self.scheme], Ours::new(self.cell.sessions, self.scheme, settings)?);
+    fn measure(&self, args: &Args, common: &Common, tick: &dyn Fn(Duration)) -> Result<Outcome, Stopped> {
+        let Common { conditions, settings, instance } = common;
+        let (name, sessions) = (wait::NAMES[self.scheme], self.cell.sessions);
+        let ours = Ours::with_copies(sessions, self.copies, instance.as_ref(), self.scheme, settings)?;
         // The modes apart, so that each has its own fast path.
         match args.mode {
             Mode::Shared => self.cell.measure(name, &InMode::<0>(ours), conditions, tick),
@@ -123,18 +141,21 @@ fn percent(text: &str) -> Result<f64, String> {
 #[allow(clippy::needless_pass_by_value)] // the form of every subcommand
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let cells = cells(&args)?;
-    let (conditions, settings) = (conditions(&args), settings(&args, &cells)?);
+    let common = Common {
+        settings: settings(&args, &cells)?,
+        instance: args.instance.as_deref().map(address).transpose()?,
+        conditions: conditions(&args),
+    };
     if format.is_text() {
         header(&args, format);
     }
     signals::catch();
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); cells.len()];
-    let stopped = measure(&args, &cells, (&conditions, &settings), &mut outcomes);
+    let stopped = measure(&args, &cells, &common, &mut outcomes);
     let measured = cells.iter().zip(&outcomes).filter(|(_, rounds)| !rounds.is_empty());
     let mut table = Table::new(&COLUMNS);
-    for (Case { scheme, cell }, rounds) in measured {
-        let (cs_ns, think_ns) = (ns(cell.cs), ns(cell.think));
-        table.row(row(wait::NAMES[*scheme], cell.sessions, cell.kind, cs_ns, think_ns, rounds));
+    for (Case { scheme, copies, cell }, rounds) in measured {
+        table.row(row(wait::NAMES[*scheme], *copies, cell, rounds));
     }
     if !table.is_empty() {
         table.print(format);
@@ -168,14 +189,9 @@ fn table_len(outcomes: &[Vec<Outcome>]) -> usize {
 }
 
 /// Measures every cell in every round. Gives what stopped it before the end.
-fn measure(
-    args: &Args,
-    cells: &[Case],
-    (conditions, settings): (&Conditions, &[(P, String)]),
-    outcomes: &mut [Vec<Outcome>],
-) -> Option<Stopped> {
+fn measure(args: &Args, cells: &[Case], common: &Common, outcomes: &mut [Vec<Outcome>]) -> Option<Stopped> {
     let rounds = args.rounds;
-    let each_ms = u64::try_from(conditions.duration.as_millis()).unwrap_or(u64::MAX).max(1);
+    let each_ms = u64::try_from(common.conditions.duration.as_millis()).unwrap_or(u64::MAX).max(1);
     let bar = ProgressBar::new(each_ms * u64::from(rounds) * cells.len() as u64);
     // Drawn to stderr, and only when that is a terminal. No thread of its own: we fork.
     bar.set_style(ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar()));
@@ -186,7 +202,7 @@ fn measure(
             bar.set_message(format!("round {round}/{rounds}: {scheme}, {sessions} {kind}"));
             bar.set_position(done_ms);
             let tick = |time: Duration| bar.set_position(done_ms + u64::try_from(time.as_millis()).unwrap_or(0));
-            match case.measure(args, conditions, settings, &tick) {
+            match case.measure(args, common, &tick) {
                 Ok(outcome) => {
                     bar.suspend(|| outcome.complaints.iter().for_each(|line| eprintln!("ERROR: {line}")));
                     outcomes.push(outcome);
@@ -217,7 +233,9 @@ fn cells(args: &Args) -> Result<Vec<Case>, Report> {
             for &think in &args.think {
                 for &sessions in &args.sessions {
                     let cell = Cell { sessions, kind, cs, think, writes, hogs, start };
-                    cells.extend(schemes.iter().map(|&scheme| Case { scheme, cell }));
+                    for &copies in &args.copies {
+                        cells.extend(schemes.iter().map(|&scheme| Case { scheme, copies, cell }));
+                    }
                 }
             }
         }
@@ -280,34 +298,36 @@ fn header(args: &Args, format: Format) {
     ));
 }
 
-/// One plot for each combination of kind and times.
+/// One plot for each combination of kind, times and copies.
 fn plots(cells: &[Case], outcomes: &[Vec<Outcome>]) -> Vec<String> {
-    let mut groups: Vec<(Kind, Duration, Duration)> =
-        cells.iter().map(|c| (c.cell.kind, c.cell.cs, c.cell.think)).collect();
-    groups.dedup();
+    type Group = (Kind, Duration, Duration, u32);
+    let group_of = |case: &Case| (case.cell.kind, case.cell.cs, case.cell.think, case.copies);
+    let mut groups: Vec<Group> = Vec::new();
+    for group in cells.iter().map(group_of) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
     let mut schemes: Vec<usize> = cells.iter().map(|case| case.scheme).collect();
     schemes.sort_unstable();
     schemes.dedup();
     let throughput = |rounds: &Vec<Outcome>| {
         crate::bench::figures::median(rounds.iter().filter_map(|r| Some(r.measured?.ops_per_s)).collect())
     };
-    let series = |group: (Kind, Duration, Duration), scheme: usize| {
-        let cells =
-            cells.iter().zip(outcomes).filter(|(case, _)| case.scheme == scheme).map(|(case, o)| (case.cell, o));
-        let own = cells.filter(|(cell, _)| (cell.kind, cell.cs, cell.think) == group);
+    let series = |group: Group, scheme: usize| {
+        let cells = cells.iter().zip(outcomes).filter(|(case, _)| case.scheme == scheme);
+        let own = cells.filter(|(case, _)| group_of(case) == group);
         let mut points: Vec<(f64, f64)> =
-            own.filter_map(|(cell, rounds)| Some((f64::from(cell.sessions), throughput(rounds)?))).collect();
+            own.filter_map(|(case, rounds)| Some((f64::from(case.cell.sessions), throughput(rounds)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name: wait::NAMES[scheme].to_owned(), points }
     };
-    let plot_of = |group: (Kind, Duration, Duration)| {
+    let plot_of = |group: Group| {
         let lines: Vec<Series> = schemes.iter().map(|scheme| series(group, *scheme)).collect();
-        let title = format!("ops/s against {}, sections of {:?}, {:?} outside", group.0.name(), group.1, group.2);
+        let (kind, cs, think, copies) = group;
+        let copies = if copies > 1 { format!(", {copies} copies") } else { String::new() };
+        let title = format!("ops/s against {}, sections of {cs:?}, {think:?} outside{copies}", kind.name());
         plot(&title, &lines)
     };
     groups.into_iter().map(plot_of).collect()
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -150,6 +150,7 @@ fn first<'a>(params: &'a Params, machine: &Machine, hold_s: f64) -> retrial::wai
         pthread_in_use: false,
         queues: false,
         hold_ns: whole(hold_s * 1e9),
+        alone: false,
         poll_ns: u32::try_from(machine.poll_ns).unwrap_or(u32::MAX),
         random: 0,
     }

@@ -1,12 +1,12 @@
 //! What there is to advise: rules, each a function of what was measured, in the order in which they are worth a try.
 
-use super::cases::scheme;
+use super::cases::{scheme, settings};
 use super::fit::limit_s;
 use super::measured::{Measured, whole};
 use crate::duration;
 use crate::output::short;
-use retrial::{Counter, P, wait};
-use retrial_model::sim::Workload;
+use retrial::{Counter, P, Params, wait};
+use retrial_model::sim::{Arrivals, Workload};
 use retrial_model::tuning;
 use std::time::Duration;
 
@@ -41,6 +41,25 @@ impl Change {
             Self::Copies(copies) => changed.copies = copies,
         }
         changed
+    }
+
+    /// For what no parameter does: the command that measures it here, with sessions that hold and think as those did.
+    pub fn trial(self, workload: &Workload) -> Option<String> {
+        let (Self::Copies(copies), Arrivals::Closed { sessions, think, .. }) = (self, &workload.arrivals) else {
+            return None;
+        };
+        let time = |seconds: f64| format!("{}ns", whole(seconds * 1e9));
+        let (cs, think) = (time(workload.hold.mean()), time(think.mean()));
+        // The nearer of the two: the residual time is half of the mean where all are the same, the mean where exponential.
+        let is_regular = workload.hold.residual_mean().is_some_and(|residual| residual < 0.75 * workload.hold.mean());
+        let distribution = if is_regular { "fixed" } else { "exponential" };
+        let plain = Workload { params: Params::default(), ..workload.clone() };
+        let set = |setting: &str| format!(" --set {setting}");
+        let set: String = settings(workload, &plain).split_whitespace().map(set).collect();
+        Some(format!(
+            "retrial bench --schemes {} --sessions {sessions} --copies 1,{copies} --cs {cs} --think {think} --distribution {distribution}{set}",
+            scheme(workload)
+        ))
     }
 }
 

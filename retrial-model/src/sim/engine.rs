@@ -32,10 +32,12 @@ pub(super) struct Costs {
     pub(super) line: Time,
     pub(super) yield_alone: Time,
     pub(super) switch: Time,
+    pub(super) step: Time,
     pub(super) call_far: Time,
     pub(super) call_near: Time,
     pub(super) wake_far: Time,
     pub(super) barrier: Time,
+    pub(super) sleep_call: Time,
 }
 
 /// Random numbers, each kind from a stream of its own: two schemes see the same arrivals and holding times.
@@ -162,11 +164,13 @@ impl<'a> Engine<'a> {
             line: machine.line_ns * NS,
             yield_alone: machine.yield_alone_ns * NS,
             switch: machine.yield_switch_ns * NS,
+            step: machine.step_ns * NS,
             call_far: machine.wake_call_ns * NS,
             // The switch is paid by whoever runs next.
             call_near: machine.wake_near_ns.saturating_sub(machine.yield_switch_ns) * NS,
             wake_far: machine.wake_far_ns * NS,
             barrier: machine.barrier_ns * NS,
+            sleep_call: machine.sleep_call_ns * NS,
         };
         let scheme = workload.params.get(P::Scheme);
         Self {
@@ -301,8 +305,13 @@ impl<'a> Engine<'a> {
                 self.spin_failed(s);
             }
             (At::Running, Doing::Yielding) => self.yielded(s),
+            (At::Running, Doing::Missing) => self.try_again(s),
+            (At::Running, Doing::Stepping) => self.step(s),
+            (At::Running, Doing::Dozing) => self.doze(s),
             (At::Running, Doing::Announcing) => self.last_look(s),
-            (At::Running, Doing::Holding) => self.release(s),
+            (At::Running, Doing::Parking) => self.fall_asleep(s),
+            (At::Running, Doing::Holding) => self.take_line_back(s),
+            (At::Running, Doing::Releasing) => self.release(s),
             (At::Running, Doing::Calling) => self.end_cycle(s),
             (At::Nowhere, Doing::Away) => self.comes_back(s, Doing::Arriving),
             (At::Nowhere, Doing::Sleeping) => self.comes_back(s, Doing::Slept),

@@ -49,6 +49,14 @@ impl Engine<'_> {
         self.run_as(s, Doing::Holding, hold.saturating_add(transfer));
     }
 
+    /// Whoever spins has the line shared: the store that releases waits for it to come back.
+    pub(super) fn take_line_back(&mut self, s: u32) {
+        if self.spinning.is_empty() || self.costs.line == 0 {
+            return self.release(s);
+        }
+        self.run_as(s, Doing::Releasing, self.costs.line / 2);
+    }
+
     pub(super) fn release(&mut self, s: u32) {
         self.tally.releases += 1;
         self.tally.busy += self.tally.part(self.held_since, self.now);

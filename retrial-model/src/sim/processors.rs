@@ -4,7 +4,7 @@
 //! near or far is known. Whoever becomes ready goes to its last processor if that is idle, else to any idle one, else to a queue; a
 //! processor whose queue is empty takes from the longest one. So no processor idles while somebody is ready.
 //!
-//! A queue has two parts: those who woke up to preempt, and the others, whose turn comes once they have been passed over for a quantum.
+//! A queue has two parts: those who woke up to preempt, and the others, each of whom is passed over for a quantum at most.
 
 use super::Time;
 
@@ -32,8 +32,6 @@ pub(super) struct Processor {
     pub(super) ready: u32,
     /// When the quantum of who runs began.
     pub(super) since: Time,
-    /// Since when the last part is passed over.
-    passed_since: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -42,8 +40,8 @@ pub(super) struct Processors {
     idle: Vec<u64>,
     /// Ready sessions of all queues.
     ready: u32,
-    /// The next ready session after each one.
-    next: Vec<u32>,
+    /// The next ready session after each one, and since when each is ready.
+    next: Vec<(u32, Time)>,
 }
 
 impl Processors {
@@ -59,7 +57,7 @@ impl Processors {
         if number.is_multiple_of(WORD) {
             self.idle.push(0);
         }
-        self.all.push(Processor { running: NONE, parts: [(NONE, NONE); 2], ready: 0, since: 0, passed_since: None });
+        self.all.push(Processor { running: NONE, parts: [(NONE, NONE); 2], ready: 0, since: 0 });
         self.set_idle(number, true);
     }
 
@@ -105,38 +103,42 @@ impl Processors {
     }
 
     /// Puts a session at the end of a part of a queue.
-    pub(super) fn push(&mut self, processor: u32, session: u32, part: Part) {
+    pub(super) fn push(&mut self, processor: u32, session: u32, part: Part, now: Time) {
         if self.next.len() <= session as usize {
-            self.next.resize(session as usize + 1, NONE);
+            self.next.resize(session as usize + 1, (NONE, 0));
         }
-        self.next[session as usize] = NONE;
+        self.next[session as usize] = (NONE, now);
         self.ready += 1;
         let processor = &mut self.all[processor as usize];
         processor.ready += 1;
         let (first, last) = &mut processor.parts[part as usize];
         match std::mem::replace(last, session) {
             NONE => *first = session,
-            last => self.next[last as usize] = session,
+            last => self.next[last as usize].0 = session,
         }
     }
 
-    /// Takes the session that a processor runs next, from its own queue or else from the longest one. The last part of the queue has its
-    /// turn when it has been passed over for so long.
-    pub(super) fn pop(&mut self, processor: u32, now: Time, patience: Time) -> Option<u32> {
+    /// Takes the session that a processor runs next, from its own queue or else from the longest one: of the last part whoever came
+    /// before the first of the other part by so long.
+    pub(super) fn pop(&mut self, processor: u32, patience: Time) -> Option<u32> {
         if self.ready == 0 {
             return None;
         }
         let own = self.all[processor as usize].ready != 0;
         let from = if own { processor as usize } else { self.longest() };
         let queue = &mut self.all[from];
-        let [first, last] = queue.parts.map(|(first, _)| first != NONE);
-        let passed_since = if last { Some(*queue.passed_since.get_or_insert(now)) } else { None };
-        let is_due = passed_since.is_some_and(|since| now - since >= patience);
-        let part = if first && !is_due { Part::First } else { Part::Last };
-        queue.passed_since = passed_since.filter(|_| part == Part::First);
+        let since = |part: Part| {
+            let (first, _) = queue.parts[part as usize];
+            self.next.get(first as usize).map(|(_, since)| *since)
+        };
+        let part = match (since(Part::First), since(Part::Last)) {
+            (Some(first), Some(last)) if first < last.saturating_add(patience) => Part::First,
+            (Some(_), None) => Part::First,
+            _ => Part::Last,
+        };
         let (head, tail) = &mut queue.parts[part as usize];
         let session = *head;
-        *head = self.next[session as usize];
+        *head = self.next[session as usize].0;
         if *head == NONE {
             *tail = NONE;
         }
@@ -156,7 +158,7 @@ mod tests {
 
     fn push(processors: &mut Processors, sessions: &[(u32, u32)]) {
         for (to, session) in sessions {
-            processors.push(*to, *session, Part::Last);
+            processors.push(*to, *session, Part::Last, 0);
         }
     }
 
@@ -164,7 +166,7 @@ mod tests {
     fn an_idle_processor_takes_from_the_longest_queue() {
         let mut processors = Processors::new(3);
         push(&mut processors, &[(0, 10), (1, 11), (1, 12)]);
-        let taken: Vec<u32> = std::iter::from_fn(|| processors.pop(2, 0, 0)).collect();
+        let taken: Vec<u32> = std::iter::from_fn(|| processors.pop(2, 0)).collect();
         assert_eq!(taken, [11, 10, 12]);
     }
 
@@ -172,18 +174,20 @@ mod tests {
     fn the_own_queue_comes_first_and_in_order() {
         let mut processors = Processors::new(2);
         push(&mut processors, &[(0, 1), (1, 2), (1, 3), (0, 4)]);
-        assert_eq!((processors.pop(0, 0, 0), processors.pop(0, 0, 0)), (Some(1), Some(4)));
+        assert_eq!((processors.pop(0, 0), processors.pop(0, 0)), (Some(1), Some(4)));
         assert_eq!(processors.get(1).ready, 2);
     }
 
     #[test]
     fn who_woke_up_goes_first_but_not_for_ever() {
         let mut processors = Processors::new(1);
-        push(&mut processors, &[(0, 1), (0, 2)]);
-        (10..20).for_each(|session| processors.push(0, session, Part::First));
-        // One of the others when they have been passed over for 30.
-        let order: Vec<u32> = (0..12).filter_map(|i| processors.pop(0, 10 * i, 30)).collect();
-        assert_eq!(order, [10, 11, 12, 1, 13, 14, 15, 2, 16, 17, 18, 19]);
+        for (session, now) in [(1, 0), (2, 10)] {
+            processors.push(0, session, Part::Last, now);
+        }
+        (10..16).for_each(|session| processors.push(0, session, Part::First, u64::from(session - 10) * 10));
+        // Each of the others when those come who woke up 30 later.
+        let order: Vec<u32> = std::iter::from_fn(|| processors.pop(0, 30)).collect();
+        assert_eq!(order, [10, 11, 12, 1, 13, 2, 14, 15]);
     }
 
     #[test]

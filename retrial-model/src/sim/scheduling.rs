@@ -42,7 +42,7 @@ impl Engine<'_> {
     }
 
     fn next(&mut self, processor: u32) {
-        if let Some(next) = self.processors.pop(processor, self.now, self.costs.quantum) {
+        if let Some(next) = self.processors.pop(processor, self.costs.quantum) {
             self.start(processor, next, self.costs.switch);
         } else {
             self.processors.stop(processor);
@@ -101,7 +101,7 @@ impl Engine<'_> {
         self.sessions[s as usize].at = At::Ready;
         self.sessions[s as usize].processor = processor;
         let part = if self.costs.preempt_after.is_some() { Part::First } else { Part::Last };
-        self.processors.push(processor, s, part);
+        self.processors.push(processor, s, part, self.now);
         let slot = FIRST_PROCESSOR + processor;
         let (since, quantum) = (self.processors.get(processor).since, self.costs.quantum);
         if let Some(after) = self.costs.preempt_after {
@@ -130,7 +130,7 @@ impl Engine<'_> {
             }
         }
         self.sessions[s as usize].at = At::Ready;
-        self.processors.push(processor, s, Part::Last);
+        self.processors.push(processor, s, Part::Last, self.now);
         self.next(processor);
     }
 
@@ -144,7 +144,7 @@ impl Engine<'_> {
         session.doing = Doing::Yielded;
         session.at = At::Ready;
         self.owed = 0;
-        self.processors.push(processor, s, Part::Last);
+        self.processors.push(processor, s, Part::Last, self.now);
         self.next(processor);
     }
 }

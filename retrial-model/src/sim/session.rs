@@ -15,19 +15,29 @@ pub(super) enum Doing {
     Away,
     /// Is about to ask for the mutex.
     Arriving,
+    /// Has missed, and is about to poll.
+    Missing,
     Spinning,
+    /// Its spin has failed, and it is about to do the next step.
+    Stepping,
     /// A yield with nobody else ready to run.
     Yielding,
     /// Has given its processor to others.
     Yielded,
     /// Has announced that it parks, and waits for the barrier.
     Announcing,
+    /// Has had its last look at the mutex, and is on its way into the kernel.
+    Parking,
+    /// On its way into a timed sleep.
+    Dozing,
     Sleeping,
     Slept,
     Parked,
     Woken,
     TimedOut,
     Holding,
+    /// Holds it until the cache line with the word is its processor's alone again.
+    Releasing,
     /// Wakes others after a release.
     Calling,
 }
@@ -37,8 +47,8 @@ impl Doing {
     pub(super) const fn uses(self) -> Use {
         match self {
             Self::Thinking => Use::Think,
-            Self::Holding => Use::Hold,
-            Self::Spinning => Use::Spin,
+            Self::Holding | Self::Releasing => Use::Hold,
+            Self::Missing | Self::Spinning | Self::Stepping => Use::Spin,
             Self::Yielding => Use::Yield,
             _ => Use::Call,
         }
@@ -85,8 +95,9 @@ pub(super) struct Session {
     pub(super) started: Time,
     pub(super) stepped: Time,
     pub(super) last: Time,
-    /// What the last sleep or park was asked for.
+    /// What the last sleep or park was asked for, and what the sleep takes.
     pub(super) asked: Time,
+    pub(super) sleeps: Time,
     /// Place among those who spin.
     pub(super) place: u32,
 
@@ -95,8 +106,10 @@ pub(super) struct Session {
     pub(super) seen: u32,
     pub(super) leaves: bool,
     pub(super) watches: bool,
-    /// Whether it did so when it was last parked, in vain.
-    pub(super) watched: bool,
+    /// The gets of the mutex when it did so in vain.
+    pub(super) watched: Option<u64>,
+    /// Whether the hold to come is timed.
+    pub(super) timed: bool,
     /// Whether it goes before those who are parked for the first time.
     pub(super) goes_first: bool,
 }
@@ -122,12 +135,14 @@ impl Session {
             stepped: 0,
             last: 0,
             asked: 0,
+            sleeps: 0,
             place: 0,
             timeout: 0,
             seen: 0,
             leaves: false,
             watches: false,
-            watched: false,
+            watched: None,
+            timed: false,
             goes_first: false,
         }
     }

@@ -17,6 +17,9 @@ const HEAL_EVERY: u32 = 64;
 /// How often one of the parked sessions looks by itself.
 const WATCH_EVERY: Time = 1_000_000 * NS;
 
+/// Without such a one, they look at most so often.
+const UNWATCHED: Time = 10_000_000 * NS;
+
 /// Whoever parks again goes before so many others at most, as in the library.
 const GOES_FIRST_AMONG: u32 = 1024;
 
@@ -34,8 +37,9 @@ impl Engine<'_> {
         session.requested = now;
         let hurdle = session.turn.take(self.mutex.id);
         let queues = hurdle == Some(Hurdle::Over);
-        if !queues && self.mutex.is_open(false) {
-            if hurdle == Some(Hurdle::Timed) {
+        let timed = hurdle == Some(Hurdle::Timed);
+        if self.mutex.is_open(false) {
+            if timed {
                 session.turn.time(self.mutex.gets, now_ns);
             }
             return self.acquire(s, false);
@@ -44,11 +48,13 @@ impl Engine<'_> {
         session.parks = 0;
         session.woken = false;
         session.queues = queues;
-        session.watched = false;
+        session.watched = None;
+        session.timed = timed;
+        session.turn.missed(self.mutex.id, self.mutex.gets, Some(&self.mutex.sharing), || now_ns);
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.misses += 1;
-        self.try_again(s);
+        if self.costs.step > 0 { self.run_as(s, Doing::Missing, self.costs.step) } else { self.try_again(s) }
     }
 
     fn now_ns(&self) -> u64 {
@@ -68,13 +74,14 @@ impl Engine<'_> {
             pthread_in_use: self.controller.state.pthread_in_use,
             queues: session.queues,
             hold_ns: session.turn.hold_ns(self.mutex.id),
+            alone: self.mutex.sharing.alone(),
             poll_ns: u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX),
             random,
         }
     }
 
     /// The spin after a miss or a step; its first look may find the mutex open.
-    fn try_again(&mut self, s: u32) {
+    pub(super) fn try_again(&mut self, s: u32) {
         let scheme = self.scheme;
         let polls = scheme.spins(&self.attempt(s));
         let session = &mut self.sessions[s as usize];
@@ -96,6 +103,7 @@ impl Engine<'_> {
         let now_ns = self.now_ns();
         let session = &mut self.sessions[s as usize];
         if session.failed == 0 {
+            self.time(s);
             return self.tally.count(Counter::SpinGets);
         }
         self.tally.spin += u128::from(self.now - session.last);
@@ -105,12 +113,22 @@ impl Engine<'_> {
         if session.parks > 0 {
             session.turn.begin(self.mutex.id, self.mutex.gets, now_ns);
         }
-        let took = self.now - session.started;
+        self.time(s);
+        let took = self.now - self.sessions[s as usize].started;
         self.tally.longest = self.tally.longest.max(took);
         self.note(s, What::Got, 0, took);
     }
 
-    /// The spin has come to its limit, or has lost a race: the next step.
+    /// The hold that begins is timed if that was asked for.
+    fn time(&mut self, s: u32) {
+        let now_ns = self.now_ns();
+        let session = &mut self.sessions[s as usize];
+        if std::mem::take(&mut session.timed) {
+            session.turn.time(self.mutex.gets, now_ns);
+        }
+    }
+
+    /// The spin has come to its limit, or has lost a race.
     pub(super) fn spin_failed(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         session.stepped = self.now;
@@ -121,6 +139,11 @@ impl Engine<'_> {
         } else {
             self.tally.spin += u128::from(self.now - session.last);
         }
+        if self.costs.step > 0 { self.run_as(s, Doing::Stepping, self.costs.step) } else { self.step(s) }
+    }
+
+    /// Does what the scheme says next.
+    pub(super) fn step(&mut self, s: u32) {
         let scheme = self.scheme;
         let step = scheme.step(&self.attempt(s));
         let session = &mut self.sessions[s as usize];
@@ -159,7 +182,8 @@ impl Engine<'_> {
     fn sleep(&mut self, s: u32, asked: Duration) {
         let asked = self.jittered(asked);
         let takes = match self.workload.sleeps {
-            Sleeps::Timed => self.lasts(asked),
+            // What a sleep takes was measured with its call.
+            Sleeps::Timed => self.lasts(asked).saturating_sub(self.costs.sleep_call),
             Sleeps::Exponential => {
                 let uniform = ((self.streams.waits.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
                 (-uniform.ln() * asked as f64) as Time
@@ -167,8 +191,16 @@ impl Engine<'_> {
         };
         let session = &mut self.sessions[s as usize];
         session.asked = asked;
+        session.sleeps = takes;
+        if self.costs.sleep_call > 0 { self.run_as(s, Doing::Dozing, self.costs.sleep_call) } else { self.doze(s) }
+    }
+
+    /// The timer is set: leaves the processor until it is due.
+    pub(super) fn doze(&mut self, s: u32) {
+        let session = &mut self.sessions[s as usize];
         session.doing = Doing::Sleeping;
-        self.timers.set(self.slot(s), self.now.saturating_add(takes));
+        let sleeps = session.sleeps;
+        self.timers.set(self.slot(s), self.now.saturating_add(sleeps));
         self.leave(s);
     }
 
@@ -216,7 +248,9 @@ impl Engine<'_> {
         let hints = &mut self.mutex.hints;
         let came_back = woken && hints.on_its_way;
         hints.on_its_way &= !came_back;
-        let may_watch = throttle && (!std::mem::take(&mut session.watched) || self.mutex.waiters == 0);
+        let gets = self.mutex.gets;
+        let may_watch = throttle && session.watched.take().is_none_or(|seen| self.mutex.waiters == 0 && seen != gets);
+        let unwatched = throttle && self.mutex.waiters != 0 && !hints.watched;
         session.watches = may_watch && !hints.watched;
         hints.watched |= may_watch;
         hints.throttled = throttle;
@@ -224,19 +258,36 @@ impl Engine<'_> {
         session.seen = self.mutex.wakes;
         let first = self.mutex.waiters == 0;
         self.mutex.waiters += 1;
-        session.leaves = session.queues && session.parks == 0 && !first;
+        let queues = session.queues || throttle && self.mutex.sharing.alone();
+        session.leaves = queues && session.parks == 0 && (!first || session.watches);
         session.handed = session.parks > 0;
         session.asked = picoseconds(limit);
-        session.timeout = if session.watches { session.asked.min(WATCH_EVERY) } else { session.asked };
+        session.timeout = match (session.watches, unwatched) {
+            (true, _) => session.asked.min(WATCH_EVERY),
+            (false, true) => session.asked.min(UNWATCHED),
+            (false, false) => session.asked,
+        };
         let barrier = if first || came_back { self.costs.barrier } else { 0 };
-        if barrier > 0 { self.run_as(s, Doing::Announcing, barrier) } else { self.last_look(s) }
+        // The count of those who wait lies in the line that the others poll and change, and so it does when the park is over.
+        let announcing = barrier + self.costs.line;
+        if announcing > 0 { self.run_as(s, Doing::Announcing, announcing) } else { self.last_look(s) }
     }
 
     /// The look between the announcement and the sleep.
     pub(super) fn last_look(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         let may_have_it = self.mutex.is_open(session.handed) && !session.leaves;
-        if may_have_it || self.mutex.wakes != session.seen {
+        if may_have_it {
+            return self.unparked(s, true);
+        }
+        // The kernel puts to sleep whom nobody has woken meanwhile: on its way there it takes what a call takes that finds nothing to do.
+        self.run_as(s, Doing::Parking, self.costs.yield_alone);
+    }
+
+    /// The kernel's look before the sleep.
+    pub(super) fn fall_asleep(&mut self, s: u32) {
+        let session = &mut self.sessions[s as usize];
+        if self.mutex.wakes != session.seen {
             return self.unparked(s, true);
         }
         session.doing = Doing::Parked;
@@ -255,12 +306,13 @@ impl Engine<'_> {
             // Whoever was on its way may be dead.
             self.mutex.hints.on_its_way = false;
         }
-        session.watched = !woken && session.watches;
-        if session.watches || !woken && self.mutex.is_open(true) {
+        session.watched = (!woken && session.watches).then_some(self.mutex.gets);
+        if session.watches || !woken && (session.asked >= UNWATCHED || self.mutex.is_open(true)) {
             self.mutex.hints.watched = false;
         }
         session.parks = session.parks.saturating_add(1);
         session.woken = woken;
+        self.owed += self.costs.line;
         self.controller.queue_sleeps += 1;
         self.tally.count(Counter::Parks);
         if woken {
@@ -301,9 +353,10 @@ impl Engine<'_> {
     pub(super) fn wake(&mut self, s: u32) {
         let hints = self.mutex.hints;
         if hints.throttled {
-            let (now_ns, params) = (self.now_ns(), (self.workload.params, self.processors()));
+            let now_ns = self.now_ns();
+            let usage = || (self.workload.params, self.processors(), Some(&self.mutex.sharing));
             let turn = &self.sessions[s as usize].turn;
-            let release = turn.release(self.mutex.id, self.mutex.gets, self.mutex.waiters, || now_ns, || params);
+            let release = turn.release(self.mutex.id, self.mutex.gets, self.mutex.waiters, || now_ns, usage);
             if release == Release::Stay && hints.watched || hints.on_its_way {
                 return;
             }
@@ -315,8 +368,9 @@ impl Engine<'_> {
     fn wake_one(&mut self, waker: u32) -> bool {
         let woken = self.mutex.post();
         self.mutex.hints.on_its_way = woken.is_some();
-        if let Some(woken) = woken {
-            self.awaken(woken, waker);
+        match woken {
+            Some(woken) => self.awaken(woken, waker),
+            None => self.owed += self.costs.yield_alone,
         }
         woken.is_some()
     }

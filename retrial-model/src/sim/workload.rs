@@ -66,6 +66,9 @@ pub struct Machine {
     pub yield_alone_ns: u64,
     /// A switch from one session to another; from 1.
     pub yield_switch_ns: u64,
+    /// What a miss takes before its first poll, and a step beside the yield, sleep or park that it is: reads the clock and the
+    /// parameters, and records.
+    pub step_ns: u64,
     /// The waker's own call, for a session whose processor is idle.
     pub wake_call_ns: u64,
     /// From that call until the woken session runs.
@@ -74,6 +77,8 @@ pub struct Machine {
     pub wake_near_ns: u64,
     /// What the first session that parks pays for the barrier on all processors.
     pub barrier_ns: u64,
+    /// Processor time of a timed sleep: the call, the timer and its interrupt.
+    pub sleep_call_ns: u64,
     /// What sleeps of 1 us, 100 us, 1 ms and 10 ms take.
     pub sleep_ns: [u64; 4],
 }
@@ -83,7 +88,8 @@ const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
 
 impl Default for Machine {
     /// Guesses, all of them: round numbers for a virtual machine with two processors and other work on it. The comments say what
-    /// `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures all but the first three.
+    /// `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures all but the first three, `step_ns` and
+    /// `sleep_call_ns`.
     fn default() -> Self {
         Self {
             processors: Some(2),
@@ -94,10 +100,12 @@ impl Default for Machine {
             line_ns: 420,           // 130
             yield_alone_ns: 600,    // 223
             yield_switch_ns: 1_500, // 1,632
+            step_ns: 200,           // 215 to 240, beside a busy neighbour
             wake_call_ns: 13_000,   // 2,219
             wake_far_ns: 30_000,    // 6,209
             wake_near_ns: 5_000,    // 1,634
             barrier_ns: 1_000,      // 1,854
+            sleep_call_ns: 6_000,   // 4,000 to 9,000, 200 threads
             // 54,832, 154,445, 1,060,033, 10,064,523
             sleep_ns: [76_000, 180_000, 1_090_000, 10_090_000],
         }
@@ -145,10 +153,12 @@ impl Machine {
             line_ns: 0,
             yield_alone_ns: 1,
             yield_switch_ns: 1,
+            step_ns: 0,
             wake_call_ns: 0,
             wake_far_ns: 0,
             wake_near_ns: 0,
             barrier_ns: 0,
+            sleep_call_ns: 0,
             sleep_ns: ASKED_NS,
         }
     }
@@ -320,10 +330,12 @@ impl Workload {
         for (name, ns) in [
             ("exchange_ns", machine.exchange_ns),
             ("line_ns", machine.line_ns),
+            ("step_ns", machine.step_ns),
             ("wake_call_ns", machine.wake_call_ns),
             ("wake_far_ns", machine.wake_far_ns),
             ("wake_near_ns", machine.wake_near_ns),
             ("barrier_ns", machine.barrier_ns),
+            ("sleep_call_ns", machine.sleep_call_ns),
         ] {
             check(name, ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
         }

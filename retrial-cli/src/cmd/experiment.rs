@@ -1,0 +1,157 @@
+//! `retrial experiment`.
+
+use crate::bench::cell::Stopped;
+use crate::bench::machine;
+use crate::experiment::lab::Lab;
+use crate::experiment::render::{COLUMNS, Done, PICTURES, page};
+use crate::experiment::{EXPERIMENTS, Experiment, named};
+use crate::output::{Format, Table, line};
+use crate::{duration, signals};
+use miette::{Report, miette};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Do the experiments of the sources: their figures and tables measured here, simulated for their machines, and predicted
+///
+/// Each prints a table of its figures, and which statements of its source they agree with and which not. With --out it draws a picture
+/// with all lines, and writes a page that has everything. Nothing else should run on the machine while it is measured.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial experiment --list
+  retrial experiment schemes --quick
+  retrial experiment k-utilization squaring --no-measure --out figures
+  retrial experiment all --out docs")]
+pub struct Args {
+    /// Names of experiments, or `all`
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    names: Vec<String>,
+    /// Print the experiments, where they are from and what they take
+    #[arg(long, conflicts_with = "names")]
+    list: bool,
+    /// Fewer points, one round, shorter times
+    #[arg(long)]
+    quick: bool,
+    /// Simulate and predict only: the same seed gives the same figures
+    #[arg(long)]
+    no_measure: bool,
+    /// Of the first simulation of each point
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write DIR/experiments.md, and a picture of each in DIR/experiments/
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    if args.list {
+        list().print(format);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = chosen(&args.names)?;
+    // Whatever can fail, before the measurement.
+    let out = args.out.as_deref();
+    out.map_or(Ok(()), |out| std::fs::create_dir_all(out.join(PICTURES)).map_err(|error| unwritable(out, &error)))?;
+    signals::catch();
+    let began = Instant::now();
+    let mut lab = Lab::new(args.quick, !args.no_measure, args.seed, &chosen);
+    let mut done = Vec::new();
+    let mut pictures = Vec::new();
+    let mut stopped = None;
+    for experiment in chosen {
+        lab.begin(experiment);
+        match experiment.run(&mut lab) {
+            Ok(findings) => {
+                let found = Done::new(experiment, findings, &lab.here);
+                lab.say(|| format.say(&found.text()));
+                pictures.push(picture(&found, out)?);
+                done.push(found);
+            }
+            Err(error) => {
+                stopped = Some(error);
+                break;
+            }
+        }
+    }
+    lab.end();
+    if format.json {
+        line(&serde_json::to_string_pretty(&done.iter().map(Done::json).collect::<Value>()).unwrap_or_default());
+    } else if format.csv {
+        let mut table = Table::new(&COLUMNS);
+        for done in &done {
+            done.figures(&mut table);
+        }
+        table.print(format);
+    }
+    if let Some(out) = out {
+        let title = title(&args, began.elapsed());
+        let path = out.join("experiments.md");
+        std::fs::write(&path, page(&done, &lab.here, &title, &pictures)).map_err(|error| unwritable(&path, &error))?;
+        format.say(&format!("Written: {}", path.display()));
+    }
+    match stopped {
+        Some(Stopped::Failed(report)) => Err(report),
+        Some(Stopped::Interrupted) => {
+            eprintln!("interrupted; {} experiments done", done.len());
+            Ok(ExitCode::from(2))
+        }
+        None if lab.errors > 0 => {
+            eprintln!("{} errors: the figures above are worth nothing until they are explained", lab.errors);
+            Ok(ExitCode::from(2))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Report> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(EXPERIMENTS.to_vec());
+    }
+    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
+    let of = |name: &String| {
+        named(name).ok_or_else(|| {
+            miette!(
+                code = "retrial::experiment::name",
+                help = "retrial experiment --list",
+                "no experiment `{name}`, expected `all` or some of {}",
+                known()
+            )
+        })
+    };
+    names.iter().map(of).collect()
+}
+
+fn list() -> Table {
+    let mut table = Table::new(&["name", "source", "shows", "takes_s", "quick_s"]);
+    for Experiment { name, source, shows, takes_s: [full, quick], .. } in EXPERIMENTS {
+        table.row(vec![(*name).into(), (*source).into(), (*shows).into(), (*full).into(), (*quick).into()]);
+    }
+    table
+}
+
+/// What the page says of itself.
+fn title(args: &Args, took: Duration) -> String {
+    let measured = if args.no_measure { ", nothing measured" } else { "" };
+    let quick = if args.quick { ", --quick" } else { "" };
+    let version = env!("CARGO_PKG_VERSION");
+    format!("retrial {version} on {}{measured}{quick}; it took {}.", machine::line(), duration::text(took))
+}
+
+/// Writes the picture of an experiment. Whether it has one.
+fn picture(done: &Done, out: Option<&Path>) -> Result<bool, Report> {
+    let Some(out) = out else { return Ok(false) };
+    let Some(svg) = done.svg()? else { return Ok(false) };
+    let path = out.join(PICTURES).join(format!("{}.svg", done.experiment.name));
+    std::fs::write(&path, svg).map_err(|error| unwritable(&path, &error))?;
+    Ok(true)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Report {
+    miette!(
+        code = "retrial::experiment::out",
+        help = "df; ls -ld of its directory",
+        "cannot write {}: {error}; expected a directory that can be written",
+        path.display()
+    )
+}

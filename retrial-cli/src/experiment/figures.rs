@@ -1,0 +1,205 @@
+//! What an experiment finds: figures of lines at points, each with how it was found and on which machine.
+
+use super::load::Setup;
+use crate::bench::figures::median;
+use retrial::{Counter, Figures};
+
+macro_rules! quantities {
+    ($( $id:ident $name:literal $title:literal $of:expr; )*) => {
+        /// A figure, with its unit in its name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Quantity { $( $id ),* }
+
+        impl Quantity {
+            /// The name of its column.
+            pub const fn name(self) -> &'static str { [ $( $name ),* ][self as usize] }
+            /// What a chart calls it.
+            pub const fn title(self) -> &'static str { [ $( $title ),* ][self as usize] }
+            /// What a run of a load says of it.
+            fn of(self, sample: &Sample) -> Option<f64> {
+                let value = match self { $( Quantity::$id => ($of as fn(&Sample) -> f64)(sample) ),* };
+                Some(value).filter(|value| value.is_finite())
+            }
+        }
+    };
+}
+
+quantities! {
+    Throughput "gets_per_s" "gets/s" |s| s.gets_per_s;
+    Cpus "cpus" "processors busy" |s| s.cpus;
+    CpuPerGet "cpu_us_per_get" "processor time per get, us" |s| s.cpus / s.gets_per_s * 1e6;
+    ElapsedEach "elapsed_each_s" "s for a million gets of each session" |s| f64::from(s.sessions) * 1e6 / s.gets_per_s;
+    Elapsed "elapsed_s" "s for a million gets" |s| 1e6 / s.gets_per_s;
+    MissRatio "miss_ratio" "misses per get, ρ" |s| s.count(Counter::Misses) / s.gets;
+    K "k" "failed spins per try that found it busy, k" |s| (s.sleeps() + s.count(Counter::GaveUp)) / s.count(Counter::Busy);
+    Kappa "kappa" "sleeps per miss, κ" |s| s.sleeps() / s.count(Counter::Misses);
+    Waits "waits_per_get" "waits per get" |s| s.count(Counter::Waits) / s.gets;
+    WaitsPerS "waits_per_s" "waits/s" |s| s.count(Counter::Waits) / s.gets * s.gets_per_s;
+    Sleeps "sleeps_per_s" "sleeps/s" |s| s.sleeps() / s.gets * s.gets_per_s;
+    Awake "awake" "share of a wait in spins and yields" |s| s.awake();
+    WaiterCpus "waiter_cpus" "processors that a waiter takes" |s| s.cpus;
+    Steps "steps_per_s" "yields and sleeps of a waiter per s" |s| s.sleeps() / s.seconds;
+    Time "time_us" "time, us" |_| f64::NAN;
+}
+
+/// What one run of a load gave: a round that was measured, or a simulation.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub sessions: u32,
+    pub gets_per_s: f64,
+    /// Processors' worth of time that its sessions took.
+    pub cpus: f64,
+    /// Gets that the counters are of.
+    pub gets: f64,
+    pub figures: Figures,
+    /// Time that the counters are of.
+    pub seconds: f64,
+}
+
+impl Sample {
+    fn count(&self, counter: Counter) -> f64 {
+        self.figures.get(counter) as f64
+    }
+
+    fn sleeps(&self) -> f64 {
+        self.figures.sleeps() as f64
+    }
+
+    /// Share of the waits' time that was not slept. Yields are awake: with nobody else to run they come back at once.
+    fn awake(&self) -> f64 {
+        let awake = self.count(Counter::SpinNs) + self.count(Counter::YieldNs);
+        awake / (awake + self.count(Counter::SleptNs) + self.count(Counter::OverNs))
+    }
+}
+
+/// The median over the runs, with the least and the greatest of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found {
+    pub middle: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl From<f64> for Found {
+    fn from(value: f64) -> Self {
+        Self { middle: value, low: value, high: value }
+    }
+}
+
+impl Found {
+    /// Between two values.
+    pub const fn within(low: f64, high: f64) -> Self {
+        Self { middle: f64::midpoint(low, high), low, high }
+    }
+
+    /// Of the runs that have the figure.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let ends = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick);
+        Some(Self { middle: median(values.to_vec())?, low: ends(f64::min)?, high: ends(f64::max)? })
+    }
+}
+
+/// How a figure was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    Measured,
+    Simulated,
+    Predicted,
+    Published,
+}
+
+impl How {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Simulated => "simulated",
+            Self::Predicted => "predicted",
+            Self::Published => "published",
+        }
+    }
+}
+
+/// The machine that everything measured is of.
+pub const HERE: &str = "here";
+
+/// The figures of a line at a point.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What is compared: an experiment may have several loads, each with its own chart.
+    pub load: &'static str,
+    pub line: &'static str,
+    pub x: f64,
+    pub how: How,
+    pub machine: &'static str,
+    pub values: Vec<(Quantity, Found)>,
+}
+
+impl Row {
+    pub fn get(&self, quantity: Quantity) -> Option<Found> {
+        self.values.iter().find(|(known, _)| *known == quantity).map(|(_, found)| *found)
+    }
+
+    /// What several runs of a load say together.
+    pub fn of(at: &Place, how: How, machine: &'static str, quantities: &[Quantity], samples: &[Sample]) -> Self {
+        let found = |quantity: &Quantity| {
+            let values: Vec<f64> = samples.iter().filter_map(|sample| quantity.of(sample)).collect();
+            Some((*quantity, Found::of(&values)?))
+        };
+        let values = quantities.iter().filter_map(found).collect();
+        Self { load: at.load, line: at.line, x: at.x, how, machine, values }
+    }
+}
+
+/// Where in an experiment a figure belongs, and what gives it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub load: &'static str,
+    pub line: &'static str,
+    pub x: f64,
+    pub setup: Setup,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(gets_per_s: f64, counters: &[(Counter, u64)]) -> Sample {
+        let mut figures = Figures::default();
+        for (counter, value) in counters {
+            figures.0[*counter as usize] = *value;
+        }
+        Sample { sessions: 4, gets_per_s, cpus: 1.5, gets: 1000.0, figures, seconds: 0.5 }
+    }
+
+    #[test]
+    fn figures_follow_from_the_counters() {
+        use Counter::{Busy, Misses, OverNs, Sleeps, SleptNs, SpinNs, Waits, YieldNs, Yields};
+        let counters =
+            [(Misses, 200), (Busy, 400), (Waits, 80), (Yields, 90), (Sleeps, 10), (SpinNs, 30), (YieldNs, 10)];
+        let sample = sample(2000.0, &[&counters[..], &[(SleptNs, 50), (OverNs, 10)]].concat());
+        for (quantity, expected) in [
+            (Quantity::Throughput, 2000.0),
+            (Quantity::CpuPerGet, 750.0),
+            (Quantity::ElapsedEach, 2000.0),
+            (Quantity::Elapsed, 500.0),
+            (Quantity::MissRatio, 0.2),
+            (Quantity::K, 0.25),
+            (Quantity::Kappa, 0.5),
+            (Quantity::Waits, 0.08),
+            (Quantity::WaitsPerS, 160.0),
+            (Quantity::Sleeps, 200.0),
+            (Quantity::Awake, 0.4),
+            (Quantity::Steps, 200.0),
+        ] {
+            let found = quantity.of(&sample).unwrap();
+            assert!((found - expected).abs() < 1e-9, "{}: {found}, expected {expected}", quantity.name());
+        }
+    }
+
+    #[test]
+    fn what_has_nothing_to_be_computed_from_is_absent() {
+        assert_eq!(Quantity::K.of(&sample(5.0, &[])), None);
+        assert_eq!(Found::of(&[]), None);
+        assert_eq!(Found::of(&[3.0, 1.0, 2.0]), Some(Found { middle: 2.0, low: 1.0, high: 3.0 }));
+    }
+}
