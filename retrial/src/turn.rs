@@ -116,7 +116,7 @@ impl Sharing {
     }
 
     /// Says that one alone gets it more often, for as long as the clock of a model lasts.
-    #[cfg(all(test, any(loom, shuttle)))]
+    #[cfg(all(test, shuttle))]
     pub(crate) fn pretend(&self) {
         self.shared.store(1 << 40, Ordering::Relaxed);
         self.solo.store(1, Ordering::Relaxed);
