@@ -201,8 +201,12 @@ fn take_lock(part: &mut Part, name: &str, offset: usize) -> String {
 fn die(words: &[&str]) -> String {
     match *words {
         ["die", "signal", signal] => {
+            let signal = signal.parse().unwrap();
+            // Whoever was started in the background of a shell ignores some.
+            // SAFETY: no handler is installed.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
             // SAFETY: has no preconditions.
-            unsafe { libc::raise(signal.parse().unwrap()) };
+            unsafe { libc::raise(signal) };
         }
         ["die", "cpu"] => {
             let limit = libc::rlimit { rlim_cur: 1, rlim_max: 60 };
