@@ -156,10 +156,10 @@ impl Drop for File {
 fn recording(name: &str, times: f64) -> File {
     let words = [
         "dist=exponential:mean=20us",
-        "think=exponential:mean=300us",
-        "sessions=24",
+        "think=exponential:mean=30us",
+        "sessions=12",
         "scheme=sleep",
-        "set=mutex_wait_time=5",
+        "set=mutex_wait_time=20",
         "warm_up=10ms",
         "duration=100ms",
     ];
@@ -174,7 +174,7 @@ fn recording(name: &str, times: f64) -> File {
     let gets = of("gets_per_s") * times;
     let sleeps = of("sleeps_per_s") * times;
     let whole = |x: f64| -> u64 { format!("{x:.0}").parse().unwrap() };
-    let measured = json!({ "interval_s": 1.0, "sessions": 24, "gets": whole(gets), "utilization": of("utilization"), "samples": 1000,
+    let measured = json!({ "interval_s": 1.0, "sessions": 12, "gets": whole(gets), "utilization": of("utilization"), "samples": 1000,
         "figures": { "misses": whole(of("miss_ratio") * gets), "sleeps": whole(sleeps), "busy": whole(sleeps / of("k")),
             "slept_ns": whole(of("wait_us") * 1e3 * gets) },
         "waiting": of("wait_us") / 1e6 * gets, "cpu_s": of("cpus_busy"), "queued_s": 0.0, "busy": null, "share_of_type": 0.3 });
