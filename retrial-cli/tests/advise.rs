@@ -70,7 +70,7 @@ fn spins_behind_sleeping_holders_are_to_end() {
 #[test]
 fn the_healthy_are_told_so() {
     let scratch = Scratch::new();
-    let load = Load { sessions: 3, hold: asleep(100), think: asleep(20_000) };
+    let load = Load { sessions: 3, hold: asleep(100), think: asleep(100_000) };
     for scheme in ["orbit", "sleep", "ydb"] {
         scratch.run(&["set", &format!("mutex_wait_scheme={scheme}")]);
         let text =
