@@ -4,7 +4,7 @@
 
 use crate::limit::Limit;
 use crate::private::Sort;
-use crate::process::{self, Type};
+use crate::process::Type;
 use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
@@ -178,12 +178,6 @@ impl Foreign {
         self.mutex.addr() as u64
     }
 
-    /// Its number in the instance.
-    fn number(address: usize) -> MutexId {
-        process::instance()
-            .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::SharedMutex, address)))
-    }
-
     /// Gives it back.
     pub(crate) fn unlock(self, thread: &Thread) -> c_int {
         if self.is_deep() {
@@ -202,7 +196,7 @@ impl Foreign {
             thread.holds_one_less();
             if let Some(session) = session {
                 // Libc has woken one, whatever the answer.
-                let number = || Self::number(address as usize);
+                let number = || registry::number_of(Type::SharedMutex, address as usize);
                 let _ = session.release_of(address, number, Type::SharedMutex.id(), u64::from(gets), WAITERS);
             }
         }
@@ -307,7 +301,8 @@ impl Foreign {
         };
         let getting = Getting { foreign: self, thread, tid: thread.tid() };
         let address = self.mutex as usize;
-        let ask = || Ask { lock: Lock { mutex: Self::number(address), ..self.as_lock() }, caller, over };
+        let mutex = || registry::number_of(Type::SharedMutex, address);
+        let ask = || Ask { lock: Lock { mutex: mutex(), ..self.as_lock() }, caller, over };
         let result = waiting::wait(thread, &getting, ask, deadline).unwrap_or(ETIMEDOUT);
         registry::count_missed_get(Type::SharedMutex, address);
         result

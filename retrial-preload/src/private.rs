@@ -151,9 +151,7 @@ impl PrivateMutex {
             return false;
         }
         self.own(sort, thread);
-        if self.count_get().is_multiple_of(SEEN_TO) {
-            self.see_to(thread);
-        }
+        self.count_get(thread);
         session.count_call(sort as usize);
         session.count_get();
         true
@@ -186,20 +184,20 @@ impl PrivateMutex {
         thread.is(self.holder()) && self.owner.load(Ordering::Relaxed) == thread.tid()
     }
 
-    /// Counts a get: how many there were before.
+    /// Counts a get, and at the first and now and then sees to what has to be done then.
     #[inline]
-    fn count_get(&self) -> u64 {
+    fn count_get(&self, thread: &Thread) {
         let gets = self.gets.load(Ordering::Relaxed);
         // No RMW: only the holder counts.
         self.gets.store(gets.wrapping_add(1), Ordering::Relaxed);
-        gets
+        if gets.is_multiple_of(SEEN_TO) {
+            self.see_to(thread);
+        }
     }
 
     fn got(&self, sort: Sort, thread: &Thread) {
         self.own(sort, thread);
-        if self.count_get().is_multiple_of(SEEN_TO) {
-            self.see_to(thread);
-        }
+        self.count_get(thread);
         thread.count(sort as usize, true);
         profile::got(thread, || self.as_lock());
     }

@@ -68,6 +68,11 @@ pub(crate) fn find(instance: &Instance, kind: Type, address: usize) -> u32 {
     id.0
 }
 
+/// The number that is shown for the object at an address of this process; 0 when it has none.
+pub(crate) fn number_of(kind: Type, address: usize) -> MutexId {
+    process::instance().map_or(MutexId(0), |instance| number(find(instance, kind, address)))
+}
+
 fn remember(key: u64, id: u32) {
     let bucket = bucket(key);
     let free = bucket.iter().find(|entry| entry.key.load(Ordering::Relaxed) == 0);

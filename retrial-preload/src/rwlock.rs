@@ -116,8 +116,7 @@ impl Getting {
         };
         let address = self.rwlock as usize;
         let ask = || {
-            let mutex = process::instance()
-                .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Rwlock, address)));
+            let mutex = registry::number_of(Type::Rwlock, address);
             Ask { lock: Lock { mutex, ..self.as_lock() }, caller, over: false }
         };
         let result = waiting::wait(thread, self, ask, deadline).unwrap_or(ETIMEDOUT);

@@ -62,8 +62,7 @@ pub(crate) unsafe extern "C" fn unlock(spin: *mut pthread_spinlock_t, _: usize, 
 fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int {
     let _errno = Errno::keep();
     let ask = || {
-        let mutex = process::instance()
-            .map_or(MutexId(0), |instance| registry::number(registry::find(instance, Type::Spin, spin as usize)));
+        let mutex = registry::number_of(Type::Spin, spin as usize);
         Ask { lock: Lock { mutex, ..as_lock(spin) }, caller, over: false }
     };
     let result = waiting::wait(thread, &Getting { spin }, ask, None).unwrap_or(EBUSY);

@@ -4,11 +4,8 @@ use crate::profile::{self, Lock};
 use crate::thread::Thread;
 use crate::{caller, process};
 use retrial::sys::{self, Deadline};
-use retrial::{Ended, Park, Parked, Target, Waiter, Want};
+use retrial::{Ended, Park, Parked, Target, Waiter, Want, has_time_to_queue};
 use std::time::Duration;
-
-/// Whoever has no more time than this does not queue at once.
-const SHORT: Duration = Duration::from_millis(100);
 
 /// What is wanted, and whose call it is.
 #[derive(Clone, Copy)]
@@ -31,8 +28,7 @@ pub(crate) fn wait<T: Target>(
         return wait_plainly(target, deadline);
     };
     let Ask { lock, caller, over } = ask();
-    let has_time = deadline.is_none_or(|deadline| deadline.left().is_some_and(|left| left > SHORT));
-    let may_queue = has_time && thread.holds_none();
+    let may_queue = has_time_to_queue(deadline) && thread.holds_none();
     let want = Want {
         mutex: lock.mutex,
         mutex_type: lock.kind.id(),

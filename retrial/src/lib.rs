@@ -79,5 +79,5 @@ pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
 pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
 pub use trace::{Event, What};
-pub use waiter::{Ended, Park, Parked, Target, Waiter, Want};
+pub use waiter::{Ended, Park, Parked, Target, Waiter, Want, has_time_to_queue};
 pub use word::{Kind, Sid, Word};

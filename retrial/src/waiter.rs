@@ -245,6 +245,13 @@ impl Recorder<'_> {
     }
 }
 
+/// Whether a wait that may take so long is long enough to queue at once: a turn of others lasts milliseconds.
+#[must_use]
+pub fn has_time_to_queue(deadline: Option<Deadline>) -> bool {
+    const SHORT: Duration = Duration::from_millis(100);
+    deadline.is_none_or(|deadline| deadline.left().is_some_and(|left| left > SHORT))
+}
+
 /// A wait that has not parked may take a handed-over mutex after so many steps: whoever it was handed to may be dead.
 const HEAL_EVERY: u32 = 64;
 
@@ -313,6 +320,11 @@ impl<'a> Wait<'a> {
         self.adaption.filter(|_| self.params.get(P::Scheme) == ADAPTIVE as u64)
     }
 
+    /// Whether the session may queue at once, and the mutex is got more often while one has it to itself.
+    fn alone(&self) -> bool {
+        self.sharing.is_some_and(Sharing::alone)
+    }
+
     fn attempt<T: Target>(&self, target: &T) -> Attempt<'_> {
         Attempt {
             params: &self.params,
@@ -324,7 +336,7 @@ impl<'a> Wait<'a> {
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
             queues: self.queues,
             hold_ns: target.turn().map_or(0, |(turn, mutex)| turn.hold_ns(mutex)),
-            alone: self.sharing.is_some_and(Sharing::alone),
+            alone: self.alone(),
             poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
@@ -456,8 +468,7 @@ impl<'a> Wait<'a> {
             self.ask_for_handover(target, woken);
         }
         let (again, handed) = (self.parks > 0, self.may_take_handover());
-        let alone = throttle && self.sharing.is_some_and(Sharing::alone);
-        let queues = !again && (self.queues || alone);
+        let queues = !again && (self.queues || throttle && self.alone());
         let parked = target.park(Park { timeout: limit, throttle, woken, handed, again, queues });
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);

@@ -262,18 +262,8 @@ and `orbit`. Simulated also for 4 sockets with 192 processors. Elapsed is the ti
     takes_s: [120, 15],
 };
 
-const ALL: &[&str] = &retrial_names();
-
-/// Names of all schemes, as the lines of [`SCHEMES`] have them.
-const fn retrial_names() -> [&'static str; retrial::wait::NAMES.len()] {
-    let mut names = [""; retrial::wait::NAMES.len()];
-    let mut i = 0;
-    while i < names.len() {
-        names[i] = retrial::wait::NAMES[i];
-        i += 1;
-    }
-    names
-}
+/// All schemes, by the names of the lines of [`SCHEMES`].
+const ALL: &[&str] = retrial::wait::NAMES;
 
 pub const SPIN_COUNT: Experiment = Experiment {
     name: "spin-count",

@@ -28,7 +28,7 @@ use crate::sys::{self, Deadline, Futex, Ordering};
 use crate::tables::{Place, TypeId};
 use crate::turn::Hurdle;
 use crate::wait::Release;
-use crate::waiter::Target;
+use crate::waiter::{Target, has_time_to_queue};
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
@@ -124,12 +124,12 @@ pub enum Patience {
     Endless,
 }
 
-/// Whether a session may queue at once, its turn over or another's under way: not while it holds something else, for which others would wait as long, and not
-/// when its time is short.
+/// Whether a session may queue at once, its turn over or another's under way: not while it holds something else, for which others
+/// would wait as long, and not when its time is short.
 fn may_queue(session: &Session<'_>, mode: Mode, record: usize, patience: Patience) -> bool {
     let has_time = match patience {
         Patience::None => false,
-        Patience::Until(deadline) => deadline.left().is_some_and(|left| left > Duration::from_millis(100)),
+        Patience::Until(deadline) => has_time_to_queue(Some(deadline)),
         Patience::Endless => true,
     };
     has_time && mode != Mode::Shared && !session.holds_beside(record)
