@@ -1,10 +1,10 @@
 //! Conditions of one process: our own, in the bytes of the `pthread_cond_t`, for mutexes of every kind.
 //!
 //! ```text
-//!  0          4        8       12                       48
-//! +----------+--------+-------+------------------------+
-//! | sequence | inside | epoch |   libc's flags, zeros  |
-//! +----------+--------+-------+------------------------+
+//!  0          4        8       12  16      24                       48
+//! +----------+--------+-------+---+-------+------------------------+
+//! | sequence | inside | epoch |   | mutex |  libc's flags, zeros   |
+//! +----------+--------+-------+---+-------+------------------------+
 //! ```
 //!
 //! The flags are where libc has them: at 36 for long, at 28 since it needs no count of references (2.41). So that is looked
@@ -26,7 +26,7 @@ use crate::private::PrivateMutex;
 use crate::process;
 use crate::profile;
 use crate::real::{self, Errno};
-use crate::thread::Thread;
+use crate::thread::{EVERYBODY, Thread};
 use libc::{
     EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec,
 };
@@ -44,7 +44,9 @@ struct Condition {
     inside: AtomicU32,
     /// The [`process::epoch`] of the process whose threads `inside` counts.
     epoch: AtomicU32,
-    rest: [AtomicU32; 9],
+    /// Address of the mutex that the last waiter came with.
+    mutex: AtomicUsize,
+    rest: [AtomicU32; 6],
 }
 
 const _: () = assert!(size_of::<Condition>() == size_of::<pthread_cond_t>());
@@ -147,14 +149,20 @@ impl Condition {
         self.inside.load(Ordering::SeqCst) & !DESTROYED != 0 && self.epoch.load(Ordering::Relaxed) == process::epoch()
     }
 
-    fn wake(&self, count: u32) {
+    fn wake(&self, count: u32, thread: &Thread) {
         if !self.is_waited_for() {
             return;
         }
         let sequence: *const AtomicU32 = &raw const self.sequence;
+        let holds = thread.holds(self.mutex.load(Ordering::Relaxed));
         self.sequence.fetch_add(1, Ordering::SeqCst);
         // By address: a waiter that has seen the sequence may have made an end of the condition.
-        sys::futex_wake(sequence, count, true);
+        if holds {
+            // Woken now it would only wait for the mutex.
+            thread.put_off(sequence, count);
+        } else {
+            sys::futex_wake(sequence, count, true);
+        }
     }
 
     /// Waits until those who were woken are out of here.
@@ -279,8 +287,9 @@ pub(crate) fn find_flags() -> bool {
     unsafe { libc::pthread_condattr_destroy(attr) };
     let words = made.rest.each_ref().map(|word| word.load(Ordering::Relaxed));
     let ours = [&made.sequence, &made.inside, &made.epoch].map(|word| word.load(Ordering::Relaxed));
+    let mutex = made.mutex.load(Ordering::Relaxed);
     let Some(found) = words.iter().position(|word| *word == SHARED | MONOTONIC) else { return false };
-    let is_known = result == 0 && ours == [0; 3] && words.iter().filter(|word| **word != 0).count() == 1;
+    let is_known = result == 0 && ours == [0; 3] && mutex == 0 && words.iter().filter(|word| **word != 0).count() == 1;
     if is_known {
         FLAGS.store(found, Ordering::Relaxed);
     }
@@ -356,6 +365,7 @@ unsafe extern "C" fn retrial_condition_begin(
         wait.set_slice(slice);
     } else {
         wait.word = &raw const condition.sequence;
+        condition.mutex.store(mutex.addr(), Ordering::Relaxed);
         wait.expected = condition.enter();
         wait.set_slice(LOOK_EVERY);
     }
@@ -400,7 +410,7 @@ unsafe extern "C" fn retrial_condition_end(wait: &mut Wait) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn retrial_condition_cancelled(wait: &mut Wait) {
     if !wait.is_polling && wait.condition().sequence.load(Ordering::SeqCst) != wait.expected {
-        wait.condition().wake(1);
+        wait.condition().wake(1, wait.thread());
     }
     wait.end();
 }
@@ -429,6 +439,8 @@ pub(crate) unsafe extern "C" fn destroy(cond: *mut pthread_cond_t) -> c_int {
         // SAFETY: the caller's.
         return unsafe { real::cond_destroy(cond) };
     }
+    let thread = Thread::current();
+    thread.wake_put_off();
     condition.wait_until_left();
     0
 }
@@ -446,7 +458,7 @@ pub(crate) unsafe extern "C" fn broadcast(cond: *mut pthread_cond_t, _: usize, t
     // SAFETY: the caller's.
     let pass = || unsafe { real::cond_broadcast(cond) };
     // SAFETY: the caller's.
-    unsafe { wake(cond, thread, u32::MAX >> 1, pass) }
+    unsafe { wake(cond, thread, EVERYBODY, pass) }
 }
 
 unsafe fn wake(cond: *mut pthread_cond_t, thread: &Thread, count: u32, pass: impl Fn() -> c_int) -> c_int {
@@ -464,6 +476,6 @@ unsafe fn wake(cond: *mut pthread_cond_t, thread: &Thread, count: u32, pass: imp
         return pass();
     }
     thread.count(CALLS, false);
-    condition.wake(count);
+    condition.wake(count, thread);
     0
 }

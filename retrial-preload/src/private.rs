@@ -172,7 +172,7 @@ impl PrivateMutex {
     /// Notes whose it is.
     #[inline]
     fn own(&self, sort: Sort, thread: &Thread) {
-        thread.holds_one_more();
+        thread.got(self.word.as_ptr().addr());
         if sort.knows_owner() {
             self.owner.store(thread.tid(), Ordering::Relaxed);
         }
@@ -371,6 +371,7 @@ impl PrivateMutex {
                 session.release_of(address, || registry::number(id), Type::Mutex.id(), gets, spot.parked())
             })
         });
+        thread.gave_back();
     }
 
     /// Gives it back; `decide` says what is done about those who are parked.
@@ -408,6 +409,7 @@ impl PrivateMutex {
         thread.holds_one_less();
         // It will not come back before others have had it.
         self.release_as(|_| Release::Wake);
+        thread.gave_back();
         Ok(depth)
     }
 

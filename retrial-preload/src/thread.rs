@@ -10,6 +10,7 @@ use retrial::{Class, Session, Sid, sys};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicU32;
 
 /// What a thread knows of itself. Only it reads and writes this, and handlers of signals that interrupt it.
 #[repr(C, align(64))]
@@ -28,11 +29,18 @@ pub(crate) struct Thread {
     pub(crate) from_condition: Cell<bool>,
     /// Mutexes that it holds, roughly: some are given back by others.
     held: Cell<u32>,
+    /// Address of the private mutex that it got last, 0 when it has given one back since.
+    latest: Cell<usize>,
+    /// Who is woken when it gives a mutex back: a futex, and how many there.
+    put_off: Cell<(usize, u32)>,
     session: UnsafeCell<MaybeUninit<Session<'static>>>,
     /// The condition polled last, how often in a row, and until when.
     pub(crate) polled: Cell<(usize, u32, u64)>,
     pub(crate) sampling: Sampling,
 }
+
+/// As many as the kernel may be asked to wake.
+pub(crate) const EVERYBODY: u32 = i32::MAX as u32;
 
 const _: () = assert!(size_of::<Thread>() <= 512, "retrial_thread in condition.c has room for it");
 
@@ -119,6 +127,43 @@ impl Thread {
         self.held.set(self.held.get().saturating_sub(1));
     }
 
+    /// It has got a private mutex.
+    #[inline]
+    pub(crate) fn got(&self, address: usize) {
+        self.holds_one_more();
+        self.latest.set(address);
+    }
+
+    /// Whether it is known to hold the private mutex at an address.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        address != 0 && self.latest.get() == address
+    }
+
+    /// It has given a private mutex back: now those are woken who can't go on before.
+    #[inline]
+    pub(crate) fn gave_back(&self) {
+        self.latest.set(0);
+        self.wake_put_off();
+    }
+
+    /// Puts off waking so many at a futex until it gives a mutex back, which they need to go on.
+    pub(crate) fn put_off(&self, futex: *const AtomicU32, count: u32) {
+        if self.put_off.get().0 != futex.addr() {
+            self.wake_put_off();
+        }
+        let (_, others) = self.put_off.get();
+        self.put_off.set((futex.addr(), others.saturating_add(count).min(EVERYBODY)));
+    }
+
+    /// Wakes those whose waking was put off.
+    #[inline]
+    pub(crate) fn wake_put_off(&self) {
+        if self.put_off.get().1 != 0 {
+            let (futex, count) = self.put_off.take();
+            wake(futex, count);
+        }
+    }
+
     /// Whether it holds no mutex that others may wait for.
     pub(crate) fn holds_none(&self) -> bool {
         self.held.get() == 0
@@ -171,6 +216,12 @@ impl Thread {
         self.guest.set(u64::from(Sid::guest(tid).number()) << 32);
         self.me.set(self.guest.get());
     }
+}
+
+#[cold]
+#[inline(never)]
+fn wake(futex: usize, count: u32) {
+    sys::futex_wake(futex as *const AtomicU32, count, true);
 }
 
 #[cold]

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 23] = [
+const PROGRAMS: [&str; 24] = [
     "before_all",
     "c11",
     "cancel",
@@ -36,6 +36,7 @@ const PROGRAMS: [&str; 23] = [
     "pi",
     "robust",
     "rwlock",
+    "signal_held",
     "spin",
     "thread_churn",
 ];
