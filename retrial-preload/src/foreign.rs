@@ -195,6 +195,7 @@ impl Foreign {
         if result == 0 {
             thread.holds_one_less();
             if let Some(session) = session {
+                let _errno = Errno::keep();
                 // Libc has woken one, whatever the answer.
                 let number = || registry::number_of(Type::SharedMutex, address as usize);
                 let _ = session.release_of(address, number, Type::SharedMutex.id(), u64::from(gets), WAITERS);
@@ -209,7 +210,15 @@ impl Foreign {
         let _errno = Errno::keep();
         let end = sys::now_ns() + GIVES_WAY_NS;
         let getting = Getting { foreign: self, thread, tid: thread.tid() };
-        while getting.is_open(false) && sys::now_ns() < end {
+        while getting.is_open(false) {
+            let now = sys::now_ns();
+            if now >= end {
+                // Nobody came: another turn begins.
+                if let Some(session) = thread.session() {
+                    session.turn().begin(self.address(), u64::from(self.gets()), now);
+                }
+                return;
+            }
             sys::yield_now();
         }
     }
@@ -275,6 +284,7 @@ impl Foreign {
             result = self.lock_slow(thread, caller, limit, over);
         }
         if hurdle == Some(Hurdle::Timed)
+            && matches!(result, 0 | libc::EOWNERDEAD)
             && let Some(session) = thread.session()
         {
             session.turn().time(u64::from(self.gets()), sys::now_ns());

@@ -65,9 +65,17 @@ unsafe fn lock_within(
         Class::Foreign => unsafe { Foreign::new(mutex) }.lock(thread, caller, limit),
         Class::Passed(kind) => {
             let result = pass();
-            count(thread, kind, result);
+            got_at_libcs(thread, kind, result);
             result
         }
+    }
+}
+
+/// Counts a get that libc was asked for, and the mutex among those that the thread holds.
+fn got_at_libcs(thread: &Thread, kind: usize, result: c_int) {
+    count(thread, kind, result);
+    if matches!(result, 0 | libc::EOWNERDEAD) {
+        thread.holds_one_more();
     }
 }
 
@@ -165,7 +173,7 @@ unsafe fn trylock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
         Class::Foreign => unsafe { Foreign::new(mutex) }.trylock(thread),
         Class::Passed(kind) => {
             let result = pass();
-            count(thread, kind, result);
+            got_at_libcs(thread, kind, result);
             result
         }
     }
@@ -200,7 +208,7 @@ unsafe fn unlock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
             }
             // SAFETY: the caller's.
             Class::Foreign => return unsafe { Foreign::new(mutex) }.unlock(thread),
-            Class::Passed(_) => {}
+            Class::Passed(_) => thread.holds_one_less(),
         }
     }
     // SAFETY: the caller's.

@@ -39,7 +39,7 @@ pub(crate) struct PrivateMutex {
     /// The holder's thread id, of sorts that know their owner; otherwise 0. A SID alone may be that of a thread that died
     /// with the mutex and be used again.
     owner: AtomicU32,
-    /// [`MISSED`], and [`WAITER`] for each thread that gave it back to wait on a condition.
+    /// [`WAITER`] for each thread that gave it back to wait on a condition.
     users: AtomicU32,
     kind: AtomicU32,
     /// Its number in the instance, [`registry::NO_PLACE`] when the table was full, 0 before the first get.
@@ -47,7 +47,7 @@ pub(crate) struct PrivateMutex {
     gets: AtomicU64,
     /// Locks beyond the first, of a recursive one.
     depth: AtomicU32,
-    /// The [`process::epoch`] of the process whose gets these are.
+    /// The [`process::epoch`] of the process whose gets these are, and [`MISSED`].
     epoch: AtomicU32,
 }
 
@@ -212,6 +212,11 @@ impl PrivateMutex {
         }
     }
 
+    /// Of which process its figures are.
+    fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed) & !MISSED
+    }
+
     /// Whether the next unlock leaves it locked.
     pub(crate) fn is_deep(&self) -> bool {
         self.depth.load(Ordering::Relaxed) != 0
@@ -236,7 +241,7 @@ impl PrivateMutex {
     /// Its number in the instance, which it is given if it has none from this process. 0 when there was no place.
     fn identify(&self, instance: &retrial::Instance) -> MutexId {
         let id = self.id.load(Ordering::Relaxed);
-        if id != 0 && self.epoch.load(Ordering::Relaxed) == process::epoch() {
+        if id != 0 && self.epoch() == process::epoch() {
             return registry::number(id);
         }
         let id = registry::find(instance, Type::Mutex, self.word.as_ptr() as usize);
@@ -270,22 +275,22 @@ impl PrivateMutex {
             if waiting::wait(thread, &getting, ask, deadline).is_err() {
                 return ETIMEDOUT;
             }
-            let users = self.users.load(Ordering::Relaxed);
-            if users & MISSED == 0 {
-                self.users.store(users | MISSED, Ordering::Relaxed);
-            }
         }
         if hurdle == Some(Hurdle::Timed)
             && let Some(session) = thread.session()
         {
             session.turn().time(self.gets.load(Ordering::Relaxed), sys::now_ns());
         }
-        if self.epoch.load(Ordering::Relaxed) != process::epoch() && self.id.load(Ordering::Relaxed) != 0 {
+        if self.epoch() != process::epoch() && self.id.load(Ordering::Relaxed) != 0 {
             // The gets so far are of the process that this one was forked from.
             self.gets.store(0, Ordering::Relaxed);
             self.epoch.store(process::epoch(), Ordering::Relaxed);
         }
         self.got(sort, thread);
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        if missed && epoch & MISSED == 0 {
+            self.epoch.store(epoch | MISSED, Ordering::Relaxed);
+        }
         0
     }
 
@@ -415,24 +420,23 @@ impl PrivateMutex {
 
     /// After the get that followed `release_all`.
     pub(crate) fn come_back(&self, depth: u32) {
-        let users = self.users.load(Ordering::Relaxed);
         // Who comes past us may have written there.
-        self.users.store(users & MISSED | (users & !MISSED).saturating_sub(WAITER), Ordering::Relaxed);
+        self.users.store(self.users.load(Ordering::Relaxed).saturating_sub(WAITER), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
     }
 
     /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
     pub(crate) fn destroy(&self) -> c_int {
-        let users = self.users.load(Ordering::Relaxed);
-        if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || users & !MISSED != 0 {
+        if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || self.users.load(Ordering::Relaxed) != 0 {
             return EBUSY;
         }
         let id = registry::number(self.id.load(Ordering::Relaxed));
         if let Some(instance) = process::instance()
             && id.0 != 0
-            && self.epoch.load(Ordering::Relaxed) == process::epoch()
+            && self.epoch() == process::epoch()
         {
-            let (gets, missed) = (self.gets.load(Ordering::Relaxed), users & MISSED != 0);
+            let missed = self.epoch.load(Ordering::Relaxed) & MISSED != 0;
+            let gets = self.gets.load(Ordering::Relaxed);
             registry::retire(instance, Type::Mutex, self.word.as_ptr() as usize, id, gets, missed);
         }
         self.kind.store(u32::MAX, Ordering::Relaxed);
@@ -507,6 +511,12 @@ impl Target for Getting<'_> {
 
     fn woken_is_done(&self, got: bool) {
         self.spot().woken_is_done(self.mutex.futex(), got);
+    }
+
+    fn gave_up(&self) {
+        if self.watched.take() {
+            self.spot().gave_up_watching(self.mutex.futex(), || self.is_open(true));
+        }
     }
 
     fn parked(&self) -> u32 {

@@ -89,11 +89,16 @@ impl Getting {
                 result = self.lock_slow(thread, caller, limit);
             }
         }
+        self.count(thread, calls, result);
+        result
+    }
+
+    fn count(&self, thread: &Thread, calls: usize, result: c_int) {
         thread.count(calls, result == 0);
         if result == 0 {
+            thread.holds_one_more();
             profile::got(thread, || self.as_lock());
         }
-        result
     }
 
     /// What it is to a profile.
@@ -128,10 +133,7 @@ impl Getting {
         let result = self.attempt();
         if process::is_on() {
             thread.me();
-            thread.count(self.calls(), result == 0);
-            if result == 0 {
-                profile::got(thread, || self.as_lock());
-            }
+            self.count(thread, self.calls(), result);
         }
         result
     }
@@ -186,6 +188,7 @@ impl Target for Getting {
 /// That of libc's function.
 pub(crate) unsafe extern "C" fn unlock(rwlock: *mut pthread_rwlock_t, _: usize, thread: &Thread) -> c_int {
     profile::leaving(thread, rwlock as usize);
+    thread.holds_one_less();
     // SAFETY: the caller's.
     unsafe { real::rwlock_unlock(rwlock) }
 }

@@ -176,12 +176,14 @@ impl Spot {
             (false, true) => how.timeout.min(UNWATCHED),
             (false, false) => how.timeout,
         };
-        let ended = Self::sleep(futex, is_busy, timeout, if how.queues && is_watched { TRIES } else { 0 });
+        let tries = if how.queues { TRIES } else { 0 };
+        let ended = self.sleep(futex, is_busy, timeout, tries);
         // In one step: were it free and announced for a moment, a release in it would wake nobody, and who parks next would
         // take itself for announced.
-        self.parked.update(Ordering::Relaxed, Ordering::Relaxed, |parked| match parked - 1 {
-            left if left & COUNT == 0 => left & FENCED,
-            left => left,
+        // None: the child of a fork from within a park has forgotten us.
+        self.parked.update(Ordering::Relaxed, Ordering::Relaxed, |parked| match parked & COUNT {
+            0 | 1 => parked & FENCED,
+            _ => parked - 1,
         });
         if !ended {
             // Whoever was on its way may never arrive.
@@ -194,12 +196,14 @@ impl Spot {
         if ended { Parked::Woken } else { Parked::TimedOut }
     }
 
-    /// Sleeps until it is woken: true, or for so long: false. Not while it is not busy, unless it does so in the first `tries`.
-    fn sleep(futex: &AtomicU32, is_busy: impl Fn(u32) -> bool, timeout: Duration, tries: u32) -> bool {
+    /// Sleeps until it is woken: true, or for so long: false. Not while it is not busy, unless somebody watches and it does so in the
+    /// first `tries`.
+    fn sleep(&self, futex: &AtomicU32, is_busy: impl Fn(u32) -> bool, timeout: Duration, tries: u32) -> bool {
         for left in (0..=tries).rev() {
-            // Acquire: who finds it open finds what its holder did.
+            // Acquire: who finds it open finds what its holder did, and whether that still watched before.
             let seen = futex.load(Ordering::Acquire);
-            if left == 0 && !is_busy(seen) {
+            let is_watched = || self.watched.load(Ordering::Relaxed) == futex.as_ptr().addr();
+            if !is_busy(seen) && (left == 0 || !is_watched()) {
                 return true;
             }
             match sys::futex_wait(futex, seen, Some(timeout), true) {
@@ -208,6 +212,16 @@ impl Spot {
             }
         }
         true
+    }
+
+    /// After giving up what it had watched: whoever has released since may have taken it for watching still.
+    pub(crate) fn gave_up_watching(&self, address: usize, is_open: impl Fn() -> bool) {
+        if !sys::barrier_everywhere() {
+            fence(Ordering::SeqCst);
+        }
+        if is_open() && self.parked() != 0 {
+            self.wake_one(address);
+        }
     }
 
     /// Wakes all who wait on the futex, in queue order.

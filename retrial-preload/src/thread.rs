@@ -27,7 +27,7 @@ pub(crate) struct Thread {
     has_session: Cell<bool>,
     /// Whether its next get of a mutex ends a wait on a condition.
     pub(crate) from_condition: Cell<bool>,
-    /// Mutexes that it holds, roughly: some are given back by others.
+    /// Locks of all types that it holds, roughly: some are given back by others.
     held: Cell<u32>,
     /// Address of the private mutex that it got last, 0 when it has given one back since.
     latest: Cell<usize>,
@@ -115,13 +115,13 @@ impl Thread {
         Some(Inside(self))
     }
 
-    /// It has got a mutex.
+    /// It has got a lock.
     #[inline]
     pub(crate) fn holds_one_more(&self) {
         self.held.set(self.held.get().wrapping_add(1));
     }
 
-    /// It gives a mutex back, perhaps another's.
+    /// It gives a lock back, perhaps another's.
     #[inline]
     pub(crate) fn holds_one_less(&self) {
         self.held.set(self.held.get().saturating_sub(1));
@@ -164,7 +164,7 @@ impl Thread {
         }
     }
 
-    /// Whether it holds no mutex that others may wait for.
+    /// Whether it holds nothing that others may wait for.
     pub(crate) fn holds_none(&self) -> bool {
         self.held.get() == 0
     }

@@ -34,7 +34,8 @@ pub(crate) fn wait<T: Target>(
         mutex_type: lock.kind.id(),
         location: caller::location(instance, caller),
         mode: lock.mode,
-        queues: thread.from_condition.get() || over && may_queue,
+        from_queue: thread.from_condition.get(),
+        queues: over && may_queue,
         may_queue,
     };
     let begun = profile::wait_begins();

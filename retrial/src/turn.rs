@@ -167,7 +167,7 @@ impl Turn {
     pub fn take(&self, mutex: u64) -> Option<Hurdle> {
         if self.mutex.get() != mutex {
             // For the other mutex, unless the session has gone over to this one.
-            let passed = self.passed.get() + 1;
+            let passed = self.passed.get().saturating_add(1);
             self.passed.set(passed);
             if passed >= PASSES {
                 self.expected.set(0);
@@ -200,8 +200,10 @@ impl Turn {
         } else {
             self.gap.set(0);
             self.hold.set(0);
-            self.due.set(1);
-            self.stays.set(false);
+            self.forget();
+        }
+        if now_ns.saturating_sub(self.looked_ns.get()) > MISSES_NS {
+            self.forget();
         }
         self.misses.set(0);
         self.missed_ns.set(now_ns);
@@ -213,6 +215,12 @@ impl Turn {
         self.since_ns.set(now_ns);
         self.got_ns.set(0);
         self.expected.set(0);
+    }
+
+    /// What the last look decided says nothing any more.
+    fn forget(&self) {
+        self.due.set(1);
+        self.stays.set(false);
     }
 
     /// A get of the mutex has missed; `gets` of it came before. Every few misses it is `known` how many gets there were meanwhile.
@@ -282,9 +290,13 @@ impl Turn {
     ) -> Release {
         if self.mutex.get() != mutex {
             self.begin(mutex, gets, now);
+            if let (_, _, Some(known)) = usage() {
+                known.renew(now);
+            }
             return Release::Wake;
         }
-        let own = u64::from(self.releases.replace(0));
+        // A handler of a signal may have released it since it was counted.
+        let own = u64::from(self.releases.replace(0).max(1));
         let took = now.saturating_sub(self.looked_ns.replace(now));
         let all = gets.wrapping_sub(self.gets.replace(gets));
         if took > own * AWAY_NS {

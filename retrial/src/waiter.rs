@@ -120,8 +120,9 @@ pub struct Want {
     pub location: LocationId,
     /// The mode.
     pub mode: Mode,
-    /// Whether the session is to queue at once: it comes out of a condition's queue, and whoever signalled most likely has the mutex
-    /// still; or its turn is over.
+    /// Whether it comes out of a condition's queue: then it does not spin, since whoever signalled most likely has the mutex still.
+    pub from_queue: bool,
+    /// Whether the session is to queue at once, although the mutex may be open: its turn is over.
     pub queues: bool,
     /// Whether it may queue at once where that gives more gets: it holds nothing that others wait for, and has the time.
     pub may_queue: bool,
@@ -262,8 +263,7 @@ struct Wait<'a> {
     adaption: Option<&'a AdaptionCells>,
     /// Where it may queue at once.
     sharing: Option<&'a Sharing>,
-    mutex_type: TypeId,
-    queues: bool,
+    want: Want,
     /// Read afresh before every step.
     params: Params,
     failed: u32,
@@ -292,9 +292,8 @@ impl<'a> Wait<'a> {
             waiter,
             recorder: Recorder { session: waiter.session, row, key, blocker },
             adaption: entry.map(|entry| &entry.adaption),
-            sharing: sharing.filter(|_| want.may_queue),
-            mutex_type: want.mutex_type,
-            queues: want.queues,
+            sharing: sharing.filter(|_| want.may_queue && !waiter.is_high_priority()),
+            want,
             params: instance.params(Some(want.mutex_type)),
             failed: 0,
             parks: 0,
@@ -331,10 +330,10 @@ impl<'a> Wait<'a> {
             failed: self.failed,
             parks: self.parks,
             woken: self.woken,
-            high_priority: self.waiter.session.is_some_and(|session| session.high_priority),
+            high_priority: self.waiter.is_high_priority(),
             parked: target.parked(),
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
-            queues: self.queues,
+            queues: self.want.queues || self.want.from_queue,
             hold_ns: target.turn().map_or(0, |(turn, mutex)| turn.hold_ns(mutex)),
             alone: self.alone(),
             poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
@@ -425,7 +424,7 @@ impl<'a> Wait<'a> {
     /// Does what the scheme says next. `Some` when that gave the target.
     fn step<T: Target>(&mut self, target: &T, left: Duration) -> Option<T::Got> {
         // Read afresh: a change takes effect at the very next step.
-        self.params = self.waiter.instance.params(Some(self.mutex_type));
+        self.params = self.waiter.instance.params(Some(self.want.mutex_type));
         let step = self.scheme().step(&self.attempt(target));
         self.recorder.blocker = target.blocker().0;
         if step != Step::Yield || self.failed == 0 {
@@ -468,7 +467,7 @@ impl<'a> Wait<'a> {
             self.ask_for_handover(target, woken);
         }
         let (again, handed) = (self.parks > 0, self.may_take_handover());
-        let queues = !again && (self.queues || throttle && self.alone());
+        let queues = !again && (self.want.queues || throttle && self.alone());
         let parked = target.park(Park { timeout: limit, throttle, woken, handed, again, queues });
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);
@@ -524,6 +523,10 @@ impl<'a> Wait<'a> {
 }
 
 impl Waiter<'_> {
+    fn is_high_priority(&self) -> bool {
+        self.session.is_some_and(|session| session.high_priority)
+    }
+
     /// Waits for the target after a first try has failed: spin, step, spin, step… by the scheme in force.
     ///
     /// # Errors

@@ -128,6 +128,7 @@ impl<'a> Getting<'a> {
             mutex_type: mutex.mutex_type(),
             location,
             mode: self.mode,
+            from_queue: false,
             queues: self.over,
             may_queue: self.may_queue,
         };
@@ -265,6 +266,16 @@ impl Target for Getting<'_> {
     }
 
     fn gave_up(&self) {
+        if self.watched.take().is_some() {
+            // Whoever has released since may have taken us for watching still.
+            if !sys::barrier_everywhere() {
+                fence(Ordering::SeqCst);
+            }
+            let word = self.mutex.load();
+            if self.grant(word, true).is_some() && self.mutex.parked() != 0 {
+                self.mutex.wake_one(served(word));
+            }
+        }
         if matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
             self.mutex.waiters.fetch_and(!STARVING_FOR_X, Ordering::Relaxed);
         }

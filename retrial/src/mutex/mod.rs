@@ -605,6 +605,8 @@ impl RawMutex {
     /// Takes a dead session off the count of the parked ones.
     pub(crate) fn uncount_dead(&self) {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
+        // It may have been the one that watched, or was on its way.
+        self.hints.fetch_and(!(WATCHED | ON_ITS_WAY), Ordering::Relaxed);
     }
 
     /// Whether a handover was asked for so long ago that whoever it went to must be dead or stuck.
