@@ -49,6 +49,14 @@ fn many_that_sleep_for_far_too_long_are_to_be_woken() {
 }
 
 #[test]
+fn many_that_look_all_the_time_are_to_be_woken() {
+    let load = Load { sessions: 80, hold: asleep(1000), think: asleep(100) };
+    let (code, document, _) = advise(&["mutex_wait_scheme=sleep", "mutex_wait_time=1ms"], load, &[]);
+    assert_eq!((code, first(&document)), (1, "sleeps_too_many"), "{document}");
+    assert_eq!(document["findings"][0]["change"], "mutex_wait_scheme=orbit");
+}
+
+#[test]
 fn a_few_that_hardly_spin_are_to_spin() {
     let load = Load { sessions: 3, hold: asleep(200), think: asleep(100) };
     let (code, document, _) = advise(&["mutex_wait_scheme=patch6904068", "mutex_spin_count=1"], load, &[]);

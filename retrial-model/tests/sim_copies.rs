@@ -19,7 +19,7 @@ fn workload(arrivals: Arrivals, copies: u32) -> Workload {
 }
 
 fn agrees(workload: &Workload, measure: Measure, expected: f64) {
-    let found = replicate(workload, 1..9, 2).unwrap().get(measure);
+    let found = replicate(workload, 1..9).unwrap().get(measure);
     let half = found.half_width(0.99);
     assert!(half < 0.1 * expected, "the interval of {} says nothing: {} ± {half}", measure.name(), found.mean);
     assert!(found.covers(expected, 0.99), "{}: {} ± {half}, theory {expected}", measure.name(), found.mean);

@@ -57,7 +57,7 @@ fn closed(sessions: u32, think: f64) -> Arrivals {
 
 /// Simulates, and compares what theory says (times in units of S).
 fn agrees(case: &str, workload: &Workload, expected: &[(Measure, f64)]) {
-    let estimates = replicate(workload, 1..11, 2).unwrap();
+    let estimates = replicate(workload, 1..11).unwrap();
     for &(measure, value) in expected {
         let unit = match measure.unit() {
             "s" => S,
@@ -119,7 +119,7 @@ fn without_a_spin_it_is_the_retrial_queue() {
         let workload = ideal(open(rho), hold, discipline_a(0.0), 60_000.0);
         let sleeps = (Measure::SleepsPerGet, wait / sleep);
         agrees(&case, &workload, &[(Measure::Wait, wait), sleeps, (Measure::MissRatio, rho)]);
-        let inefficiency = replicate(&workload, 1..3, 1).unwrap().get(Measure::SpinInefficiency).mean;
+        let inefficiency = replicate(&workload, 1..3).unwrap().get(Measure::SpinInefficiency).mean;
         // But for the sleeps that the end has cut off.
         assert!((inefficiency - 1.0).abs() < 5e-3, "every try without a spin fails: {inefficiency}");
     }
@@ -197,7 +197,7 @@ fn losers_that_spin_on_are_as_an_independent_simulation_has_them() {
         (hyperexponential(), 2.0, 0.3, (0.4273, 0.0035), (1.2160, 0.0055), (15.44, 0.28)),
     ] {
         let workload = ideal(open(rho), hold, discipline_a(spin).with(P::OnLostRace, 0), 100_000.0);
-        let estimates = replicate(&workload, 1..11, 2).unwrap();
+        let estimates = replicate(&workload, 1..11).unwrap();
         for (measure, (value, half), unit) in [
             (Measure::SpinInefficiency, inefficiency, 1.0),
             (Measure::SpinTime, spin_time, S),

@@ -14,12 +14,11 @@ use crate::predict::theory::theory;
 use crate::signals;
 use indicatif::ProgressBar;
 use miette::{Report, miette};
+use rayon::prelude::*;
 use retrial::wait;
 use retrial_model::Function;
 use retrial_model::sim::{self, Measure, Outcome as Simulated, Workload};
 use serde_json::{Map, Value, json};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The machine of a curve, which is about none.
@@ -125,28 +124,15 @@ impl Lab {
     /// Interrupted.
     pub fn simulate(&self, workloads: &[Workload]) -> Result<Vec<Vec<Sample>>, Stopped> {
         let seeds = usize::try_from(self.seeds()).unwrap_or(1);
-        let jobs = workloads.len() * seeds;
-        let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![None; jobs]));
-        let work = || {
-            loop {
-                // Relaxed: the counter alone says who takes which job.
-                let job = next.fetch_add(1, Ordering::Relaxed);
-                if job >= jobs || signals::received().is_some() {
-                    return;
-                }
-                let outcome = sim::run(&workloads[job / seeds], self.seed + (job % seeds) as u64);
-                results.lock().expect("no thread has panicked with it")[job] = outcome.ok().map(|o| sample(&o));
-            }
+        let run = |job: usize| {
+            let is_wanted = signals::received().is_none();
+            let outcome = is_wanted.then(|| sim::run(&workloads[job / seeds], self.seed + (job % seeds) as u64));
+            outcome?.ok().map(|outcome| sample(&outcome))
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            (1..threads.min(jobs)).for_each(|_| drop(scope.spawn(work)));
-            work();
-        });
+        let results: Vec<Option<Sample>> = (0..workloads.len() * seeds).into_par_iter().map(run).collect();
         if signals::received().is_some() {
             return Err(Stopped::Interrupted);
         }
-        let results = results.into_inner().expect("no thread has panicked with it");
         Ok(results.chunks(seeds).map(|runs| runs.iter().flatten().cloned().collect()).collect())
     }
 

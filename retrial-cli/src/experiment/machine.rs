@@ -1,7 +1,8 @@
 //! The machines that experiments are simulated for: this one as calibrated, and those of the sources.
 //!
 //! The simulator knows one cost of a cache line's way between processors. Where processors are of several sockets, this is that of a
-//! far line: most pairs of processors are of different sockets then.
+//! far line: most pairs of processors are of different sockets then. What each further spinning processor adds to it is supposed to be a
+//! sixteenth of it.
 
 use super::figures::HERE;
 use crate::calibration;
@@ -33,6 +34,7 @@ const SERVER: sim::Machine = sim::Machine {
     preempt_after_ns: Some(1_000_000),
     exchange_ns: 10,
     line_ns: 130,
+    line_crowd_ns: 8,
     yield_switch_ns: 1_500,
     wake_call_ns: 2_000,
     wake_far_ns: 6_000,
@@ -46,6 +48,7 @@ const SPARC: sim::Machine = sim::Machine {
     poll_ns: 34,
     exchange_ns: 50,
     line_ns: 200,
+    line_crowd_ns: 12,
     yield_alone_ns: 9_500,
     yield_switch_ns: 9_500,
     wake_call_ns: 10_000,
@@ -75,7 +78,7 @@ pub const T2000: Machine = Machine {
 pub const T5240: Machine = Machine {
     name: "Sun T5240",
     processors: 128,
-    costs: sim::Machine { line_ns: 400, ..SPARC },
+    costs: sim::Machine { line_ns: 400, line_crowd_ns: 25, ..SPARC },
     from: "2 sockets with 16 cores, 128 threads; spins and yields as of the T2 (000, table 5); the rest supposed",
 };
 
@@ -83,7 +86,14 @@ pub const T5240: Machine = Machine {
 pub const SOCKETS: Machine = Machine {
     name: "4 sockets",
     processors: 192,
-    costs: sim::Machine { poll_ns: 7, yield_alone_ns: 700, line_ns: 400, wake_far_ns: 10_000, ..SERVER },
+    costs: sim::Machine {
+        poll_ns: 7,
+        yield_alone_ns: 700,
+        line_ns: 400,
+        line_crowd_ns: 25,
+        wake_far_ns: 10_000,
+        ..SERVER
+    },
     from: "192 processors; as Exadata X2-2, but a cache line's way to another socket and back in 400 ns, which is supposed",
 };
 

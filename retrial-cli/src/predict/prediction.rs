@@ -22,8 +22,7 @@ pub struct Prediction {
 
 /// Simulates once for each seed, on all processors, and asks theory.
 pub fn predict(workload: &Workload, seeds: &Range<u64>, holds: &Holds) -> Result<Prediction, SimulationError> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let simulate = |workload: &Workload| replicate(workload, seeds.clone(), threads);
+    let simulate = |workload: &Workload| replicate(workload, seeds.clone());
     let fixed = match (holds, Distribution::deterministic(workload.hold.mean())) {
         (Holds::Mean, Ok(hold)) => Some(simulate(&Workload { hold, ..workload.clone() })?),
         _ => None,

@@ -71,7 +71,7 @@ fn time(seconds: f64) -> String {
 type Rule = fn(&Measured, &Workload) -> Option<Finding>;
 
 /// All rules.
-const RULES: &[Rule] = &[spins_too_long, sleeps_too_long, spins_too_short, hot_mutex];
+const RULES: &[Rule] = &[sleeps_too_many, spins_too_long, sleeps_too_long, spins_too_short, hot_mutex];
 
 /// What they find, in their order.
 pub fn findings(measured: &Measured, workload: &Workload) -> Vec<Finding> {
@@ -189,6 +189,35 @@ fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> 
     })
 }
 
+/// So many sessions look so often that the processors are busy with waking them up in vain.
+fn sleeps_too_many(measured: &Measured, workload: &Workload) -> Option<Finding> {
+    const SHARE: f64 = 0.2;
+    let (sleeps_per_s, cpus) = (measured.sleeps_per_s(), measured.cpus()?);
+    let call_s = workload.machine.sleep_call_ns as f64 / 1e9;
+    let timed = measured.count(Counter::Sleeps) > measured.count(Counter::Parks);
+    let waking = (sleeps_per_s * call_s).min(cpus);
+    if !wait_matters(measured) || !timed || waking < SHARE * cpus || measured.count(Counter::Busy) < TRIES {
+        return None;
+    }
+    Some(Finding {
+        rule: "sleeps_too_many",
+        title: "processors are busy with sessions that wake up in vain",
+        evidence: vec![
+            format!("{} of {} sessions asleep at a time", short(measured.asleep()), sessions(measured)),
+            format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(measured.gets_per_s())),
+            format!(
+                "some {} of the {} processors that they use, at {} a sleep",
+                short(waking),
+                short(cpus),
+                time(call_s)
+            ),
+        ],
+        change: Change::Set(P::Scheme, wait::DEFAULT as u64),
+        price: "releases wake parked sessions: a system call for some of them",
+        risk: "another order of service: few sessions are active at a time, in turns",
+    })
+}
+
 /// Spins end just before the mutex would have been free, and cost a sleep.
 fn spins_too_short(measured: &Measured, workload: &Workload) -> Option<Finding> {
     const INEFFICIENT: f64 = 0.1;
@@ -220,7 +249,7 @@ fn hot_mutex(measured: &Measured, _: &Workload) -> Option<Finding> {
     const COPIES: u32 = 4;
     let (utilization, miss_ratio) = (measured.utilization(), measured.miss_ratio());
     let waiting = measured.wait_s() * measured.gets_per_s();
-    if utilization < 0.5 || miss_ratio < 0.3 || measured.share_of_type < 0.5 || waiting < 1.0 {
+    if utilization < 0.5 || miss_ratio < 0.3 || measured.share_of_type < 0.5 || waiting < 0.5 {
         return None;
     }
     Some(Finding {

@@ -77,8 +77,7 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
 fn simulate(i: &Inputs) -> Results {
     let workload = workload(i)?;
     let seeds = seeds(i)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let estimates = replicate(&workload, seeds, threads)?;
+    let estimates = replicate(&workload, seeds)?;
     let both = |measure: &Measure| {
         let estimate = estimates.get(*measure);
         [Some(estimate.mean), Some(estimate.half_width(CONFIDENCE))]

@@ -2,10 +2,9 @@
 
 use super::outcome::{Measure, Outcome};
 use super::workload::{SimulationError, Workload};
+use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Mean of a measure over independent replications.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +55,7 @@ impl Estimates {
     }
 }
 
-/// Simulates a workload once for each seed, on so many threads. The estimates do not depend on the number of threads.
+/// Simulates a workload once for each seed, on the threads of rayon's pool. The estimates do not depend on their number.
 ///
 /// # Errors
 ///
@@ -65,32 +64,14 @@ impl Estimates {
 /// # Panics
 ///
 /// When a simulation does: a broken invariant of the simulator.
-pub fn replicate(workload: &Workload, seeds: Range<u64>, threads: usize) -> Result<Estimates, SimulationError> {
+pub fn replicate(workload: &Workload, seeds: Range<u64>) -> Result<Estimates, SimulationError> {
     let count = seeds.end.saturating_sub(seeds.start);
     if count < 2 {
         return Err(SimulationError::Parameter { name: "seeds", found: count as f64, expected: "at least 2" });
     }
-    let next = AtomicU64::new(seeds.start);
-    let results = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            // Relaxed: the counter alone says who takes which seed.
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
-            let result = super::run(workload, seed).map(|outcome| summary(&outcome));
-            results.lock().expect("no thread has panicked with it").push((seed, result));
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads = threads.clamp(1, usize::try_from(count).unwrap_or(usize::MAX));
-        (1..threads).for_each(|_| drop(scope.spawn(work)));
-        work();
-    });
-    let mut results = results.into_inner().expect("no thread has panicked with it");
-    results.sort_unstable_by_key(|(seed, _)| *seed);
-    let runs = results.into_iter().map(|(_, result)| result).collect::<Result<Vec<_>, _>>()?;
+    let run = |seed| super::run(workload, seed).map(|outcome| summary(&outcome));
+    let results: Vec<_> = seeds.into_par_iter().map(run).collect();
+    let runs = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let estimate = |measure: &Measure| {
         let values: Vec<f64> = runs.iter().map(|(_, values)| values[*measure as usize]).collect();
         Estimate::new(&values)

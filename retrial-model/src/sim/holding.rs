@@ -1,5 +1,6 @@
 //! From spins to gets and releases: who gets the mutex, for how long, and what happens when it is given back.
 
+use super::Time;
 use super::engine::{Engine, draw};
 use super::processors::NONE;
 use super::session::{Doing, Session};
@@ -44,9 +45,15 @@ impl Engine<'_> {
         self.held_since = self.now;
         let processor = session.processor;
         let is_near = std::mem::replace(&mut self.mutex.line, processor) == processor;
-        let transfer = if is_near { self.costs.exchange } else { self.costs.line };
+        let transfer = if is_near { self.costs.exchange } else { self.line() };
         let hold = draw(&self.workload.hold, &mut self.streams.holds);
         self.run_as(s, Doing::Holding, hold.saturating_add(transfer));
+    }
+
+    /// The line's way to another processor and back, past all that ask for it too.
+    pub(super) fn line(&self) -> Time {
+        let others = self.spinning.len().saturating_sub(1) as Time;
+        self.costs.line + others * self.costs.line_crowd
     }
 
     /// Whoever spins has the line shared: the store that releases waits for it to come back.
@@ -54,7 +61,7 @@ impl Engine<'_> {
         if self.spinning.is_empty() || self.costs.line == 0 {
             return self.release(s);
         }
-        self.run_as(s, Doing::Releasing, self.costs.line / 2);
+        self.run_as(s, Doing::Releasing, self.line() / 2);
     }
 
     pub(super) fn release(&mut self, s: u32) {
@@ -71,7 +78,7 @@ impl Engine<'_> {
         } else if self.costs.line == 0 {
             self.offer();
         } else if !self.timers.is_set(seen) {
-            self.timers.set(seen, self.now + self.costs.line / 2);
+            self.timers.set(seen, self.now + self.line() / 2);
         }
         self.owed = 0;
         if handed {

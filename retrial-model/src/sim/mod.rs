@@ -24,7 +24,8 @@
 //! * **A spin** is one interval, which its limit or a release ends, not a row of polls. Of those that spin on a processor at a release
 //!   one gets the mutex, all equally likely. The others spin on, or take their next step at once with
 //!   `on_lost_race = sleep`. They see the release half a cache line's round trip late, so that whoever comes back to the mutex
-//!   at once may get it before them; and the release comes as much later, since they have the line that it stores to.
+//!   at once may get it before them; and the release comes as much later, since they have the line that it stores to. The more processors
+//!   spin, the longer each way of the line takes ([`Machine::line_crowd_ns`]).
 //! * **A step** takes time beside its yield, sleep or park ([`Machine::step_ns`]). A park whose wake-up comes before the kernel's last look
 //!   does not sleep. A timed sleep takes processor time ([`Machine::sleep_call_ns`]).
 //! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
@@ -33,7 +34,7 @@
 //!   queue; sleeps and parks leave it. Whoever wakes up goes to an idle processor if there is one, its last one first. Else it comes
 //!   before those who have run in the queue, and preempts whoever has run for a while ([`Machine::preempt_after_ns`]); nobody is
 //!   passed over for more than a quantum. A processor without work takes from the longest queue.
-//! * **Not modelled**: priorities, processors of unequal speed, interrupts, the traffic that many spinning processors cause,
+//! * **Not modelled**: priorities, processors of unequal speed, interrupts,
 //!   modes other than X, deadlines, deaths, changes of parameters during a run.
 
 mod engine;

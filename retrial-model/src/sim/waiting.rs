@@ -269,7 +269,7 @@ impl Engine<'_> {
         };
         let barrier = if first || came_back { self.costs.barrier } else { 0 };
         // The count of those who wait lies in the line that the others poll and change, and so it does when the park is over.
-        let announcing = barrier + self.costs.line;
+        let announcing = barrier + self.line();
         if announcing > 0 { self.run_as(s, Doing::Announcing, announcing) } else { self.last_look(s) }
     }
 
@@ -312,7 +312,7 @@ impl Engine<'_> {
         }
         session.parks = session.parks.saturating_add(1);
         session.woken = woken;
-        self.owed += self.costs.line;
+        self.owed += self.line();
         self.controller.queue_sleeps += 1;
         self.tally.count(Counter::Parks);
         if woken {

@@ -62,6 +62,9 @@ pub struct Machine {
     /// The mutex's way from one processor to another and back: what a get by another processor costs. A spinning session sees a release
     /// after half of it.
     pub line_ns: u64,
+    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves those who ask for it one after the
+    /// other (Boyd-Wickizer et al., *Non-scalable locks are dangerous*, 2012, §3).
+    pub line_crowd_ns: u64,
     /// A yield with nobody else ready to run; from 1.
     pub yield_alone_ns: u64,
     /// A switch from one session to another; from 1.
@@ -88,8 +91,8 @@ const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
 
 impl Default for Machine {
     /// Guesses, all of them: round numbers for a virtual machine with two processors and other work on it. The comments say what
-    /// `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures all but the first three, `step_ns` and
-    /// `sleep_call_ns`.
+    /// `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures all but the first three, `line_crowd_ns`,
+    /// `step_ns` and `sleep_call_ns`.
     fn default() -> Self {
         Self {
             processors: Some(2),
@@ -98,6 +101,7 @@ impl Default for Machine {
             poll_ns: 30,            // measured 17
             exchange_ns: 6,         // 10
             line_ns: 420,           // 130
+            line_crowd_ns: 25,      // takes more processors
             yield_alone_ns: 600,    // 223
             yield_switch_ns: 1_500, // 1,632
             step_ns: 200,           // 215 to 240, beside a busy neighbour
@@ -151,6 +155,7 @@ impl Machine {
             poll_ns: 1,
             exchange_ns: 0,
             line_ns: 0,
+            line_crowd_ns: 0,
             yield_alone_ns: 1,
             yield_switch_ns: 1,
             step_ns: 0,
@@ -330,6 +335,7 @@ impl Workload {
         for (name, ns) in [
             ("exchange_ns", machine.exchange_ns),
             ("line_ns", machine.line_ns),
+            ("line_crowd_ns", machine.line_crowd_ns),
             ("step_ns", machine.step_ns),
             ("wake_call_ns", machine.wake_call_ns),
             ("wake_far_ns", machine.wake_far_ns),

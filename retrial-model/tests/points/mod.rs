@@ -9,12 +9,11 @@ mod closed;
 pub mod grid;
 mod open;
 
+use rayon::prelude::*;
 use retrial_model::Function;
 use retrial_model::sim::{Measure, Workload, run};
 use serde_json::{Map, Value};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a run has measured, times in units of S.
 #[derive(Clone, Debug)]
@@ -109,23 +108,11 @@ pub struct Effort {
 
 /// Simulates the points on all processors, and judges each claim. The same seeds give the same verdicts.
 pub fn judge(points: &[Point], effort: Effort) -> Vec<Verdict> {
-    let next = AtomicUsize::new(0);
-    let verdicts = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            // Relaxed: the counter alone says who takes which point.
-            let i = next.fetch_add(effort.stride, Ordering::Relaxed);
-            let Some(point) = points.get(i) else { return };
-            let seeds = (0..effort.replications).map(|replication| (i as u64) << 16 | replication);
-            let found = point.judge(seeds);
-            verdicts.lock().expect("no thread has panicked with it").push((i, found));
-        }
+    let judge = |(i, point): (usize, &Point)| {
+        let seeds = (0..effort.replications).map(|replication| (i as u64) << 16 | replication);
+        point.judge(seeds)
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let mut verdicts = verdicts.into_inner().expect("no thread has panicked with it");
-    verdicts.sort_by_key(|(i, _)| *i);
-    verdicts.into_iter().flat_map(|(_, verdicts)| verdicts).collect()
+    points.par_iter().enumerate().step_by(effort.stride).flat_map_iter(judge).collect()
 }
 
 impl Point {
