@@ -157,7 +157,8 @@ fn cell(value: &Value) -> String {
     }
 }
 
-fn plain(value: &Value) -> String {
+/// A cell as it is, nothing for null.
+pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

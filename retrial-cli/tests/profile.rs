@@ -145,6 +145,31 @@ fn gets_have_their_shares_by_stack() {
 }
 
 #[test]
+fn csv_has_a_row_for_each_mutex_and_one_for_each_stack() {
+    let scratch = Scratch::new();
+    let program = scratch.compile("two", TWO_WAYS, &["-DLONG=20", "-DTHREADS=2"]);
+    let file = scratch.path("report.csv");
+    let output = scratch.command(&["--report", &file], &[&program, "4000"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = fs::read_to_string(&file).unwrap();
+    let mut rows = csv::Reader::from_reader(text.as_bytes());
+    let header = rows.headers().unwrap().clone();
+    let at = |name: &str| header.iter().position(|column| column == name).unwrap();
+    let rows: Vec<_> = rows.records().map(|row| row.expect("as many cells as columns")).collect();
+    let of = |group: &str| rows.iter().filter(|row| &row[at("group")] == group).collect::<Vec<_>>();
+    let (mutexes, stacks) = (of("mutex"), of("profile"));
+    assert_eq!((mutexes.len(), mutexes.len() + stacks.len()), (2, rows.len()), "{text}");
+    assert!(mutexes.iter().all(|row| row[at("calls")].is_empty() && !row[at("gets")].is_empty()), "{text}");
+    for way in ["inner < first < work", "inner < second < work"] {
+        let stack = stacks.iter().find(|row| row[at("calls")].starts_with(way)).unwrap_or_else(|| panic!("{text}"));
+        assert!(stack[at("mutex")].ends_with("hot (two)") && &stack[at("mode")] == "X", "{text}");
+        let figure = |name: &str| stack[at(name)].parse::<f64>().unwrap();
+        let hold_ms = figure("gets") * figure("holding_us") / 1e3;
+        assert!(hold_ms > 0.0 && (figure("hold_ms") - hold_ms).abs() <= hold_ms / 100.0, "{text}");
+    }
+}
+
+#[test]
 fn holds_have_their_length_by_stack() {
     let scratch = Scratch::new();
     let program = scratch.compile("two", TWO_WAYS, &["-DLONG=300", "-DTHREADS=2"]);

@@ -27,7 +27,7 @@ macro_rules! counters {
 }
 
 counters! {
-    Misses "misses" "Gets that found the mutex busy at the first try.";
+    Misses "misses" "Requests that found the mutex busy at the first try: got within the first spin, or waits.";
     SpinGets "spin_gets" "Misses that ended within the first spin.";
     Busy "busy" "Tries that found the mutex busy: misses, and later spins whose first look did.";
     Waits "waits" "Misses whose first spin failed.";
@@ -247,7 +247,7 @@ pub struct Derived {
     pub gets_per_s: f64,
     /// ω, sleeps per second.
     pub sleeps_per_s: f64,
-    /// ρ, misses per get; about the utilization (arrivals see time averages).
+    /// ρ, misses per request, that is per get or wait that gave up; about the utilization (arrivals see time averages).
     pub miss_ratio: f64,
     /// κ, sleeps per miss.
     pub sleep_ratio: f64,
@@ -266,8 +266,10 @@ impl Derived {
     #[must_use]
     pub fn new(gets: u64, figures: &Figures, interval_s: f64, utilization: Option<f64>) -> Self {
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        // A mutex that nobody got cannot be missed: its gets are not known.
+        let requests = if gets > 0 { gets as f64 + figures.get(Counter::GaveUp) as f64 } else { 0.0 };
         let (gets, sleeps, misses) = (gets as f64, figures.sleeps() as f64, figures.get(Counter::Misses) as f64);
-        let miss_ratio = ratio(misses, gets);
+        let miss_ratio = ratio(misses, requests);
         let gets_per_s = ratio(gets, interval_s);
         Self {
             gets_per_s,
@@ -315,6 +317,15 @@ mod tests {
         assert!((derived.sleep_ratio - k / (1.0 - k * derived.miss_ratio)).abs() < 1e-12);
         assert!((derived.gets_per_s * derived.sleep_ratio * derived.miss_ratio - derived.sleeps_per_s).abs() < 1e-9);
         assert!((derived.holding_time_s - 0.25 / 500.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn who_gives_up_has_missed_but_not_got() {
+        let mut figures = Figures::default();
+        figures.0[Counter::Misses as usize] = 90;
+        figures.0[Counter::GaveUp as usize] = 80;
+        assert!((Derived::new(20, &figures, 1.0, None).miss_ratio - 0.9).abs() < 1e-12);
+        assert!(Derived::new(0, &figures, 1.0, None).miss_ratio.abs() < f64::EPSILON, "gets that are not known");
     }
 
     #[test]

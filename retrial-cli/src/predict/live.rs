@@ -77,7 +77,7 @@ fn gather(
     private: impl FnOnce() -> HashMap<Identity, sampler::Seen>,
 ) -> Vec<Seen> {
     let began_ns = now_ns();
-    let (figures, times, gets, ticks) = (sums(tables), times(tables), gets(tables), Ticks::now());
+    let (mut figures, times, gets, ticks) = (sums(tables), times(tables), gets(tables), Ticks::now());
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
@@ -100,8 +100,17 @@ fn gather(
     }
     let looks = sampler.looks;
     let private = private();
+    let mut figures_at_end = sums(tables);
+    // What several processes have in shared memory is one mutex, by its first number.
+    for (id, other) in private.values().flat_map(|seen| seen.others.iter().map(|other| (seen.info.id, other.id))) {
+        for figures in [&mut figures, &mut figures_at_end] {
+            for (sid, of_other) in figures.remove(&other).unwrap_or_default() {
+                figures.entry(id).or_default().entry(sid).or_default().add(&of_other);
+            }
+        }
+    }
     let ended = End {
-        figures: sums(tables),
+        figures: figures_at_end,
         times: self::times(tables),
         interval_s: ns(now_ns() - began_ns),
         looks,

@@ -6,7 +6,7 @@ use super::profile::report::Profile;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
 use retrial::{Counter, Derived, Figures, LocationId, MutexId, P, Params, Tables};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -43,9 +43,11 @@ pub struct Used {
     pub id: MutexId,
     pub name: String,
     pub mutex_type: String,
+    /// Where it was seen first, and how many processes were seen to have it.
     pub pid: u32,
     pub address: u64,
-    /// Module and offset of a static one.
+    pub processes: usize,
+    /// Module and offset of a static one, file and offset of what is in shared memory.
     variable: Option<String>,
     pub gets: u64,
     pub figures: Figures,
@@ -139,8 +141,10 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
     let mut by_event: BTreeMap<(String, _), Figures> = BTreeMap::new();
     // The latest of those that had an id last, so that it gives the name.
     let mut seen: HashMap<MutexId, Vec<&Seen>> = HashMap::new();
+    let mut firsts: HashMap<MutexId, MutexId> = HashMap::new();
     for mutex in observation.mutexes.values() {
         seen.entry(mutex.info.id).or_default().push(mutex);
+        firsts.extend(mutex.others.iter().map(|other| (other.id, mutex.info.id)));
     }
     let type_of = |id: MutexId| -> String {
         let known = seen.get(&id).and_then(|all| all.last()).map(|seen| seen.info.mutex_type);
@@ -150,10 +154,11 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
     };
     for (_, key, figures) in tables.figures() {
         total.add(&figures);
-        let mutex = by_mutex.entry(key.mutex).or_default();
+        let id = firsts.get(&key.mutex).copied().unwrap_or(key.mutex);
+        let mutex = by_mutex.entry(id).or_default();
         mutex.0.add(&figures);
         mutex.1.entry(key.location).or_default().add(&figures);
-        let mutex_type = match type_of(key.mutex) {
+        let mutex_type = match type_of(id) {
             unknown if unknown.is_empty() => "other".to_owned(),
             known => known,
         };
@@ -216,12 +221,15 @@ fn used(
     let mut places: Vec<(String, Figures)> =
         locations.into_iter().map(|(location, figures)| (tables.location_name(location), figures)).collect();
     places.sort_by_key(|(_, figures)| std::cmp::Reverse((figures.get(Counter::WaitNs), figures.get(Counter::Misses))));
+    let of_others = all.iter().flat_map(|seen| seen.others.iter().map(|other| other.pid));
+    let processes: BTreeSet<u32> = info.iter().map(|info| info.pid).chain(of_others).collect();
     Used {
         id,
         name: info.as_ref().map_or_else(String::new, |info| info.name.clone()),
         mutex_type: info.as_ref().map_or_else(String::new, |info| tables.type_name(info.mutex_type)),
         pid: info.as_ref().map_or(0, |info| info.pid),
         address: info.as_ref().map_or(0, |info| info.address),
+        processes: processes.len(),
         variable: all.iter().find_map(|seen| seen.variable.clone()),
         gets,
         figures,

@@ -1,7 +1,8 @@
 //! A run's report: text, JSON or CSV from the same figures.
 
 use super::figures::{Event, Outcome, PARTS, TOP, Used, split};
-use crate::output::{Format, Table, short};
+use super::profile::report::Profile;
+use crate::output::{Format, Table, plain, short};
 use retrial::{Counter, Figures};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -43,6 +44,7 @@ impl Outcome {
             "misses": self.total.get(Counter::Misses),
             "spin_gets": self.total.get(Counter::SpinGets),
             "waits": self.total.get(Counter::Waits),
+            "gave_up": self.total.get(Counter::GaveUp),
             "wait_ms": ms(self.total.get(Counter::WaitNs)),
             "max_wait_ms": ms(self.total.get(Counter::MaxNs)),
             "time_split_pct": self.split_json(),
@@ -70,17 +72,17 @@ impl Outcome {
         PARTS.iter().zip(tenths).map(|((name, _), tenths)| ((*name).to_owned(), tenths_json(tenths))).collect()
     }
 
-    /// One row for each of the busiest mutexes.
+    /// One row for each of the busiest mutexes; then one for each lock and stack of the profile.
     fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
-        let _ = writer.write_record(BUSIEST);
-        if let Value::Array(rows) = self.busiest().json() {
-            for row in &rows {
-                let _ = writer.write_record(BUSIEST.iter().map(|column| match &row[*column] {
-                    Value::Null => String::new(),
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                }));
+        let columns = || BUSIEST.iter().chain(&PROFILE);
+        let _ = writer.write_record(columns());
+        let Value::Array(mutexes) = self.busiest().json() else { return String::new() };
+        let profile = self.profile.as_ref().map(Profile::rows).unwrap_or_default();
+        for (group, rows) in [("mutex", mutexes), ("profile", profile)] {
+            for mut row in rows {
+                row["group"] = group.into();
+                let _ = writer.write_record(columns().map(|column| plain(&row[*column])));
             }
         }
         String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
@@ -189,17 +191,19 @@ impl Outcome {
 
     fn locks(&self, text: &mut String) {
         let (misses, waits) = (self.total.get(Counter::Misses), self.total.get(Counter::Waits));
+        let given_up = self.total.get(Counter::GaveUp);
         let _ = writeln!(
             text,
-            "mutexes: {} used, {} contended; {} gets, {} gets/s, {} misses ({} %), {} got by the first spin, {} waits",
+            "mutexes: {} used, {} contended; {} gets, {} gets/s, {} misses ({} %), {} got by the first spin, {} waits{}",
             self.used(),
             self.contended(),
             grouped(self.gets),
             grouped(u64::try_from(u128::from(self.gets) * 1_000_000 / self.elapsed_us()).unwrap_or(u64::MAX)),
             grouped(misses),
-            share(misses, self.gets),
+            share(misses, self.gets + given_up),
             grouped(self.total.get(Counter::SpinGets)),
             grouped(waits),
+            if given_up > 0 { format!(", of which {} gave up", grouped(given_up)) } else { String::new() },
         );
         if waits > 0 {
             let _ = writeln!(
@@ -229,7 +233,10 @@ impl Outcome {
             let _ = writeln!(text, "no mutex of its own was registered; the gets were of other kinds of locks");
             return;
         };
-        let (title, kind) = (first.title(), &first.mutex_type);
+        let (title, mut kind) = (first.title(), first.mutex_type.clone());
+        if first.processes > 1 {
+            let _ = write!(kind, ", {} processes", first.processes);
+        }
         let _ = match first.place() {
             Some(place) => writeln!(text, "busiest: {title} ({kind}), busy at {place}"),
             None => writeln!(
@@ -336,7 +343,10 @@ impl Outcome {
     }
 }
 
-const BUSIEST: [&str; 28] = [
+/// Columns of the CSV beyond those of the busiest mutexes: of which group a row is, and what only those of a profile have.
+const PROFILE: [&str; 4] = ["group", "mode", "hold_ms", "calls"];
+
+const BUSIEST: [&str; 29] = [
     "mutex",
     "type",
     "pid",
@@ -365,6 +375,7 @@ const BUSIEST: [&str; 28] = [
     "slept_pct",
     "oversleep_pct",
     "places",
+    "processes",
 ];
 
 impl Used {
@@ -400,12 +411,16 @@ impl Used {
             tenths_json(slept),
             tenths_json(over),
             self.places_text().into(),
+            self.processes.into(),
         ]
     }
 
-    /// A figure that rests on the gets, null where they are not known: an object in libc's format has no room to count them.
+    /// A figure that rests on the gets, null where they are not known, or not all: rwlocks, spin locks and adaptive mutexes in libc's
+    /// format have no room to count them.
     fn counted(&self, figure: Value) -> Value {
-        if self.gets > self.figures.get(Counter::Misses) || self.samples > 0 { figure } else { Value::Null }
+        let requests = self.gets + self.figures.get(Counter::GaveUp);
+        let are_all = requests >= self.figures.get(Counter::Misses) || self.samples > 0;
+        if self.gets > 0 && are_all { figure } else { Value::Null }
     }
 
     /// The places with their shares of the misses: `push+0x1a (queue) 80 %, pop+0x2c (queue) 20 %`.

@@ -1,18 +1,20 @@
-//! Samples the holders of private mutexes from outside, while the program runs.
+//! Samples the holders of mutexes in processes' memory from outside, while the program runs.
 //!
 //! Nothing is recorded by who holds a mutex. A thread of ours reads the records of mutexes in the program's processes:
 //! a *census* of all of them now and then, for their gets, and between two of these many *samples* of those that are
 //! contended or used most, for their holders. It keeps its own cost below 1 % of a processor by doing less.
+//!
+//! What lies in memory that several processes have is one mutex, though each of them has registered it: the kernel says what
+//! their mappings are as long as they live.
 
-use super::variables::Modules;
+use super::record::{RECORD, Record};
+use super::variables::{Modules, Shared};
 use retrial::sys::{now_ns, thread_cpu_ns};
-use retrial::{Counter, MutexId, MutexInfo, Place, Tables, Word};
-use std::collections::HashMap;
+use retrial::{Counter, MutexId, MutexInfo, Place, Tables, TypeId};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bytes of a private mutex's record that are read.
-const RECORD: usize = 40;
 /// Records that one call reads.
 const BATCH: usize = 512;
 /// Records that one census reads; a larger table takes several.
@@ -32,6 +34,10 @@ const CENSUS_EVERY_NS: u64 = 100_000_000;
 const SAMPLE_EVERY_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
 
+/// The types, by the interposer's names, of what keeps libc's format and may lie in memory of several processes. Of the first
+/// the format is known.
+const LIBCS: [&str; 3] = ["pthread mutex shared", "pthread rwlock", "pthread spin"];
+
 /// A mutex, apart from others that have its id later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
@@ -50,12 +56,16 @@ impl Identity {
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub info: MutexInfo,
+    /// The same as others have registered it, of what lies in memory of several processes.
+    pub others: Vec<Identity>,
     /// Gets at the latest look, of its record or noted in its entry.
     pub gets: u64,
     pub samples: u64,
     pub held: u64,
-    /// Module and offset of a static one, looked up when it is first sampled.
+    /// Module and offset of a static one, file and offset of what is in shared memory; looked up when it is first sampled.
     pub variable: Option<String>,
+    /// What a mutex of libc's format had counted at the latest look.
+    count: Option<u32>,
     /// When sampling began, and the gets then.
     from: Option<(u64, u64)>,
     /// The latest sample, and the gets then.
@@ -64,7 +74,33 @@ pub struct Seen {
 
 impl Seen {
     fn new(info: MutexInfo) -> Self {
-        Self { gets: info.gets, info, samples: 0, held: 0, variable: None, from: None, to: (0, 0) }
+        Self {
+            gets: info.gets,
+            info,
+            others: Vec::new(),
+            samples: 0,
+            held: 0,
+            variable: None,
+            count: None,
+            from: None,
+            to: (0, 0),
+        }
+    }
+
+    /// All numbers that it has.
+    pub fn ids(&self) -> impl Iterator<Item = MutexId> {
+        std::iter::once(self.info.id).chain(self.others.iter().map(|other| other.id))
+    }
+
+    /// Gets by the count of a mutex in libc's format, which wraps, and is 0 again when the mutex is made anew. `all` is what
+    /// the program has got so far: a file may have a count from before.
+    fn gets_by(&mut self, count: u32, all: impl FnOnce() -> u64) -> u64 {
+        let more = match self.count.replace(count) {
+            None if u64::from(count) > all() => 0,
+            None => count,
+            Some(before) => Some(count.wrapping_sub(before)).filter(|more| *more <= u32::MAX / 2).unwrap_or(count),
+        };
+        self.gets + u64::from(more)
     }
 
     /// Share of the samples with a holder.
@@ -109,37 +145,6 @@ pub struct Observation {
     pub cost: Cost,
 }
 
-/// The fields of a private mutex's record that an observer needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Record {
-    word: Word,
-    kind: u32,
-    id: u32,
-    gets: u64,
-}
-
-impl Record {
-    fn parse(bytes: &[u8; RECORD]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let halves = |i: usize| {
-            let word = u64::from_ne_bytes(words[i]);
-            let (first, second) = (word as u32, (word >> 32) as u32);
-            if cfg!(target_endian = "little") { (first, second) } else { (second, first) }
-        };
-        let (kind, id) = halves(2);
-        Self { word: Word(u64::from_ne_bytes(words[0])), kind, id, gets: u64::from_ne_bytes(words[3]) }
-    }
-
-    /// Whether this is still the record of that mutex, not memory that has become something else: C++ ends the life of a
-    /// `std::mutex` without a word. `most` is what a mutex can have been got.
-    const fn is_of(&self, id: MutexId, most: u64) -> bool {
-        self.id == id.0 && self.kind & KIND_SHARED == 0 && self.gets <= most
-    }
-}
-
-/// In the kind of a `pthread_mutex_t`: shared between processes, in glibc's own format.
-const KIND_SHARED: u32 = 0x80;
-
 /// Observes until `stop`. The caller unparks this thread after setting it.
 pub fn observe(tables: &Tables, stop: &AtomicBool) -> Observation {
     let mut sampler = Sampler::new(tables);
@@ -154,6 +159,17 @@ pub fn observe(tables: &Tables, stop: &AtomicBool) -> Observation {
 struct Sampler<'t> {
     tables: &'t Tables,
     seen: HashMap<Identity, Seen>,
+    libcs: [Option<TypeId>; LIBCS.len()],
+    /// Of each mutex that may lie in memory of several processes, in each of them, the one that it was first seen as.
+    firsts: HashMap<Identity, Identity>,
+    /// The same by where it lies.
+    shared: HashMap<(TypeId, Shared), Identity>,
+    /// And by type and address: `None` where processes have different things there.
+    at: HashMap<(TypeId, u64), Option<Identity>>,
+    /// Those whose process had ended, or may not be read, when it was looked at first.
+    unknown: Vec<(TypeId, Identity)>,
+    /// Those that cannot be read any more.
+    gone: HashSet<Identity>,
     /// Those whose holders are sampled, by process: each time, and now and then.
     often: Vec<(u32, Vec<Identity>)>,
     seldom: Vec<(u32, Vec<Identity>)>,
@@ -176,6 +192,12 @@ impl<'t> Sampler<'t> {
         Self {
             tables,
             seen: HashMap::new(),
+            libcs: [None; LIBCS.len()],
+            firsts: HashMap::new(),
+            shared: HashMap::new(),
+            at: HashMap::new(),
+            unknown: Vec::new(),
+            gone: HashSet::new(),
             often: Vec::new(),
             seldom: Vec::new(),
             misses: HashMap::new(),
@@ -241,16 +263,28 @@ impl<'t> Sampler<'t> {
     fn census(&mut self) {
         let infos = self.tables.mutexes();
         let before: HashMap<Identity, u64> = self.seen.iter().map(|(identity, seen)| (*identity, seen.gets)).collect();
-        let mut private = Vec::new();
+        // Registered by the program's first process.
+        self.libcs = LIBCS.map(|name| self.tables.type_named(name));
+        let (mut private, mut by_first, mut processes) = (Vec::new(), HashMap::new(), HashMap::new());
         for info in infos {
             let identity = Identity::of(&info);
-            if info.place == Place::Process {
+            if info.place == Place::Process && self.libcs.contains(&Some(info.mutex_type)) {
+                let first = self.first_of(&info, &mut processes);
+                if !self.gone.contains(&identity) {
+                    by_first.insert(first, identity);
+                }
+                if first != identity {
+                    continue;
+                }
+            } else if info.place == Place::Process {
                 private.push(identity);
             }
             let seen = self.seen.entry(identity).or_insert_with(|| Seen::new(info.clone()));
             seen.gets = seen.gets.max(info.gets);
             seen.info = info;
         }
+        // What lies in memory of several processes is read in one of them.
+        private.extend(by_first.into_values());
         let total = private.len();
         if total > CENSUS {
             private.rotate_left(self.next % total);
@@ -267,10 +301,11 @@ impl<'t> Sampler<'t> {
             *misses.entry(key.mutex).or_default() += figures.get(Counter::Misses);
         }
         let growth = |identity: &Identity| {
-            let missed = misses.get(&identity.id).copied().unwrap_or(0);
-            let missed = missed.saturating_sub(self.misses.get(&identity.id).copied().unwrap_or(0));
-            let got = self.seen.get(identity).map_or(0, |seen| seen.gets);
-            (missed, got.saturating_sub(before.get(identity).copied().unwrap_or(0)))
+            let first = self.firsts.get(identity).unwrap_or(identity);
+            let Some(seen) = self.seen.get(first) else { return (0, 0) };
+            let sum = |misses: &HashMap<MutexId, u64>| seen.ids().filter_map(|id| misses.get(&id)).sum::<u64>();
+            let missed = sum(&misses).saturating_sub(sum(&self.misses));
+            (missed, seen.gets.saturating_sub(before.get(first).copied().unwrap_or(0)))
         };
         let mut contended: Vec<_> = private.iter().map(|identity| (growth(identity), *identity)).collect();
         contended.sort_unstable_by_key(|(growth, _)| std::cmp::Reverse(*growth));
@@ -289,11 +324,48 @@ impl<'t> Sampler<'t> {
         self.misses = misses;
     }
 
+    /// What a mutex was first seen as, perhaps in another process.
+    fn first_of(&mut self, info: &MutexInfo, processes: &mut HashMap<u32, Modules>) -> Identity {
+        let identity = Identity::of(info);
+        if let Some(first) = self.firsts.get(&identity) {
+            return *first;
+        }
+        let modules = processes.entry(info.pid).or_insert_with(|| Modules::of(info.pid));
+        let found = modules.shared(info.address);
+        let found = found.map(|shared| *self.shared.entry((info.mutex_type, shared)).or_insert(identity));
+        if *modules == Modules::default() {
+            self.unknown.push((info.mutex_type, identity));
+        } else {
+            let at = self.at.entry((info.mutex_type, info.address)).or_insert(found);
+            *at = found.filter(|_| *at == found);
+        }
+        let first = found.unwrap_or(identity);
+        if let Some(seen) = self.seen.get_mut(&first) {
+            seen.others.push(identity);
+        }
+        self.firsts.insert(identity, first);
+        first
+    }
+
+    /// Takes what was not looked at in time for what other processes have at its address, if that is one thing in shared memory:
+    /// children of a fork have their parent's mappings.
+    fn presume(&mut self) {
+        for (mutex_type, identity) in std::mem::take(&mut self.unknown) {
+            if let Some(Some(first)) = self.at.get(&(mutex_type, identity.address))
+                && let Some(seen) = self.seen.get_mut(first)
+            {
+                seen.others.push(identity);
+                self.seen.remove(&identity);
+            }
+        }
+    }
+
     /// Finds out what the chosen ones are that have not been sampled before. A process's mappings are gone at its end.
     fn find_variables(&mut self) {
         for (pid, identities) in self.often.iter().chain(&self.seldom) {
+            let first = |identity: &Identity| *self.firsts.get(identity).unwrap_or(identity);
             let is_new = |identity: &&Identity| {
-                self.seen.get(identity).is_some_and(|seen| seen.samples == 0 && seen.variable.is_none())
+                self.seen.get(&first(identity)).is_some_and(|seen| seen.samples == 0 && seen.variable.is_none())
             };
             let new: Vec<Identity> = identities.iter().filter(is_new).copied().collect();
             if new.is_empty() {
@@ -301,7 +373,7 @@ impl<'t> Sampler<'t> {
             }
             let modules = Modules::of(*pid);
             for identity in new {
-                if let Some(seen) = self.seen.get_mut(&identity) {
+                if let Some(seen) = self.seen.get_mut(self.firsts.get(&identity).unwrap_or(&identity)) {
                     seen.variable = modules.locate(identity.address);
                 }
             }
@@ -323,24 +395,33 @@ impl<'t> Sampler<'t> {
                 Err(libc::EFAULT) => 0,
                 Err(error) => {
                     self.cost.refused += u64::from(error == libc::EPERM);
+                    self.gone.extend(left.iter().filter(|identity| self.firsts.contains_key(identity)));
                     return;
                 }
             };
             let (now, most) = (now_ns(), self.most_gets());
             for (identity, bytes) in batch.iter().zip(&self.buffer[..read]) {
                 let record = Record::parse(bytes);
-                let Some(seen) = self.seen.get_mut(identity).filter(|_| record.is_of(identity.id, most)) else {
-                    continue;
+                let first = self.firsts.get(identity);
+                let Some(seen) = self.seen.get_mut(first.unwrap_or(identity)) else { continue };
+                let found = match first {
+                    None => record.ours(identity.id, most),
+                    Some(_) if self.libcs[0] == Some(seen.info.mutex_type) => record.libcs().map(|(held, count)| {
+                        (held, count.map_or(0, |count| seen.gets_by(count, || self.tables.session_gets())))
+                    }),
+                    Some(_) => None,
                 };
-                seen.gets = seen.gets.max(record.gets);
+                let Some((held, gets)) = found else { continue };
+                seen.gets = seen.gets.max(gets);
                 if sample {
                     seen.samples += 1;
-                    seen.held += u64::from(record.word.kind().is_some());
-                    seen.from.get_or_insert((now, record.gets));
-                    seen.to = (now, record.gets);
+                    seen.held += u64::from(held);
+                    seen.from.get_or_insert((now, gets));
+                    seen.to = (now, gets);
                 }
             }
             self.cost.records += read as u64;
+            self.gone.extend(batch.get(read).filter(|identity| self.firsts.contains_key(identity)));
             // What follows the last one that could be read is not there.
             left = &left[(read + usize::from(read < batch.len())).min(left.len())..];
         }
@@ -351,6 +432,7 @@ impl<'t> Sampler<'t> {
         self.cost.wall_ns = now_ns() - self.started_ns;
         // The program has ended: its entries have what it noted then, and it may have left processes behind.
         self.census();
+        self.presume();
         Observation { mutexes: self.seen, cost: self.cost }
     }
 }
@@ -403,25 +485,35 @@ mod tests {
         let all = [identity(&held, 1), identity(&free, 2), hole, identity(&held, 1)];
         assert_eq!(read_process(std::process::id(), &all, &mut buffer), Ok(2));
         let (first, second) = (Record::parse(&buffer[0]), Record::parse(&buffer[1]));
-        assert!(first.word.kind().is_some() && first.is_of(MutexId(1), 77) && first.gets == 77);
-        assert!(second.word.kind().is_none() && !second.is_of(MutexId(1), 77) && second.gets == 8);
+        assert_eq!((first.ours(MutexId(1), 77), first.ours(MutexId(1), 76)), (Some((true, 77)), None));
+        assert_eq!((second.ours(MutexId(2), 77), second.ours(MutexId(1), 77)), (Some((false, 8)), None));
         assert_eq!(read_process(std::process::id(), &all[2..], &mut buffer), Err(libc::EFAULT));
     }
 
     #[test]
-    fn a_mutex_in_glibcs_format_is_not_taken_for_ours() {
-        let shared = record(5 << 32, 0x80, 1, 0);
-        let mut buffer = vec![[0; RECORD]; 1];
-        assert_eq!(read_process(std::process::id(), &[identity(&shared, 1)], &mut buffer), Ok(1));
-        assert!(!Record::parse(&buffer[0]).is_of(MutexId(1), u64::MAX));
-    }
-
-    #[test]
-    fn memory_that_has_become_something_else_is_no_mutex() {
-        let number = record(0, 0, 1, 0.63_f64.to_bits());
-        let mut buffer = vec![[0; RECORD]; 1];
-        assert_eq!(read_process(std::process::id(), &[identity(&number, 1)], &mut buffer), Ok(1));
-        let a_day = 86_400_000_000_000;
-        assert!(!Record::parse(&buffer[0]).is_of(MutexId(1), a_day));
+    fn a_count_wraps_starts_over_and_may_be_from_before_the_run() {
+        let info = MutexInfo {
+            id: MutexId(1),
+            name: String::new(),
+            mutex_type: TypeId(0),
+            place: Place::Process,
+            address: 0,
+            pid: 1,
+            gets: 0,
+            death: None,
+            pthread_in_use: false,
+            switches: 0,
+        };
+        let looks = |counts: &[u32], all: u64| {
+            let mut seen = Seen::new(info.clone());
+            for count in counts {
+                seen.gets = seen.gets_by(*count, || all);
+            }
+            seen.gets
+        };
+        assert_eq!(looks(&[10, 25], 100), 25);
+        assert_eq!(looks(&[u32::MAX - 9, 10], u64::MAX), u64::from(u32::MAX) + 11);
+        assert_eq!(looks(&[1000, 30, 50], 2000), 1050);
+        assert_eq!(looks(&[500, 520], 100), 20);
     }
 }

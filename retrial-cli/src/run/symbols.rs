@@ -94,7 +94,9 @@ impl Symbols {
     pub fn variable(&mut self, location: &str) -> Option<String> {
         let Place { module, offset, .. } = self.place(location)?;
         let path = location.rsplit_once("+0x")?.0;
-        let known = self.modules.get(Path::new(path))?.as_ref()?;
+        let Some(known) = self.modules.get(Path::new(path))?.as_ref() else {
+            return Some(format!("{module}+{offset:#x}"));
+        };
         let address = offset + known.base;
         let symbol = known.variables.iter().find(|symbol| (symbol.start..symbol.end).contains(&address));
         Some(match symbol {
@@ -211,7 +213,8 @@ pub(super) fn base(data: &[u8]) -> u64 {
 
 fn demangled(name: &str) -> String {
     let bare = name.split('@').next().unwrap_or(name);
-    short(&addr2line::demangle_auto(bare.into(), None))
+    // A name of one letter is a type to who demangles C++.
+    if bare.starts_with('_') { short(&addr2line::demangle_auto(bare.into(), None)) } else { bare.to_owned() }
 }
 
 /// A C++ or Rust name without its parameters and hash, so that it fits a column.
@@ -252,6 +255,8 @@ mod tests {
     fn what_cannot_be_opened_keeps_its_offset() {
         assert_eq!(Symbols::default().text("/no/such/lib.so+0x1a"), "lib.so+0x1a");
         assert_eq!(Symbols::default().text("unknown"), "unknown");
+        assert_eq!(Symbols::default().variable("/no/such/file.mdb+0x1a").as_deref(), Some("file.mdb+0x1a"));
+        assert_eq!((demangled("m"), demangled("_ZN2ns1fEv@V1")), ("m".to_owned(), "ns::f".to_owned()));
         assert_eq!(short("core::f::h0123456789abcdef"), "core::f");
         assert_eq!(short("ns::f(int, char)"), "ns::f");
     }

@@ -151,6 +151,20 @@ impl Profile {
         })
     }
 
+    /// A row for each lock and stack, by the names of the report's columns.
+    pub fn rows(&self) -> Vec<Value> {
+        let row = |lock: &Profiled, stack: &Stack| {
+            let mut row = lock.json_of(stack.tally);
+            row["mutex"] = row["lock"].take();
+            row["holding_us"] = row["mean_hold_us"].take();
+            row["busy_at"] = stack.place.as_str().into();
+            row["mode"] = stack.mode.into();
+            row["calls"] = stack.calls.join(" < ").into();
+            row
+        };
+        self.locks.iter().flat_map(|lock| lock.stacks.iter().map(move |stack| row(lock, stack))).collect()
+    }
+
     fn cost_pct(&self, cpu_s: f64) -> f64 {
         if cpu_s > 0.0 { self.cost.spent_ns as f64 / 1e7 / cpu_s } else { 0.0 }
     }
@@ -239,7 +253,13 @@ fn profiled(lock: Lock, about: About, rows: Vec<(By, Tally)>, names: &mut Names<
 
 impl Profiled {
     fn json(&self) -> Value {
-        let stacks: Vec<Value> = self.stacks.iter().map(Stack::json).collect();
+        let mut value = self.json_of(self.tally);
+        value["stacks"] = self.stacks.iter().map(Stack::json).collect();
+        value
+    }
+
+    /// What it is, with these figures.
+    fn json_of(&self, tally: Tally) -> Value {
         let mut value = json!({
             "lock": self.title,
             "type": self.kind,
@@ -247,8 +267,7 @@ impl Profiled {
             "pid": self.about.pid,
             "address": format!("{:#x}", self.about.address),
         });
-        add(&mut value, &self.tally);
-        value["stacks"] = stacks.into();
+        add(&mut value, &tally);
         value
     }
 
