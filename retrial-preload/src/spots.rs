@@ -33,12 +33,6 @@ pub(crate) struct Spot {
     watched: AtomicUsize,
 }
 
-/// How often a parked thread looks by itself, so that nobody sleeps for long beside a mutex that is free.
-const WATCH_EVERY: Duration = Duration::from_millis(1);
-
-/// Without such a one, and at most so often.
-const UNWATCHED: Duration = Duration::from_millis(10);
-
 /// Looks at a mutex that is in use but was free just now, before a thread that would queue beside its user takes it.
 const TRIES: u32 = 16;
 
@@ -171,11 +165,7 @@ impl Spot {
             self.parked.fetch_or(ANNOUNCED, Ordering::Relaxed);
         }
         let is_watched = watches || self.watched.load(Ordering::Relaxed) == address;
-        let timeout = match (watches, how.throttle && before & COUNT != 0 && !is_watched) {
-            (true, _) => how.timeout.min(WATCH_EVERY),
-            (false, true) => how.timeout.min(UNWATCHED),
-            (false, false) => how.timeout,
-        };
+        let timeout = how.lasts(watches, how.throttle && before & COUNT != 0 && !is_watched);
         let tries = if how.queues { TRIES } else { 0 };
         let ended = self.sleep(futex, is_busy, timeout, tries);
         // In one step: were it free and announced for a moment, a release in it would wake nobody, and who parks next would
@@ -190,7 +180,7 @@ impl Spot {
             self.nobody_is_on_its_way(address);
             watched.set(watches);
         }
-        if watches || !ended && timeout >= UNWATCHED {
+        if watches || !ended && timeout >= Park::UNWATCHED {
             let _ = self.watched.compare_exchange(address, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         if ended { Parked::Woken } else { Parked::TimedOut }

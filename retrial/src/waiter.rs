@@ -98,6 +98,24 @@ pub struct Park {
     pub queues: bool,
 }
 
+impl Park {
+    /// How often one of those who are parked looks by itself, so that nobody sleeps for long beside a target that is free.
+    pub const WATCH_EVERY: Duration = Duration::from_millis(1);
+
+    /// How often each does so without such a one: whoever is on its way may be dead.
+    pub const UNWATCHED: Duration = Duration::from_millis(10);
+
+    /// For how long it sleeps at most: as the one that `watches`, or while the others are `unwatched`.
+    #[must_use]
+    pub fn lasts(&self, watches: bool, unwatched: bool) -> Duration {
+        match (watches, unwatched) {
+            (true, _) => self.timeout.min(Self::WATCH_EVERY),
+            (false, true) => self.timeout.min(Self::UNWATCHED),
+            (false, false) => self.timeout,
+        }
+    }
+}
+
 /// How a park ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked<G> {

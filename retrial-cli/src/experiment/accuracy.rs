@@ -1,7 +1,8 @@
 //! The simulator, and theory where it has a formula, against this machine: cell by cell, and how far they are off.
 //!
 //! The costs are those of `retrial calibrate`, but for what a busy neighbour changes: it measures on a machine that does nothing else,
-//! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that.
+//! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that. Work is
+//! calibrated by its fastest; how long it takes in the mean changes from one second to the next, and is measured beside each cell.
 
 use super::figures::{HERE, How, Place, Quantity, Row, Sample};
 use super::lab::Lab;
@@ -12,7 +13,7 @@ use crate::bench::cell::Stopped;
 use crate::bench::figures::median;
 use crate::bench::ours::Ours;
 use crate::bench::process::{Crew, children_cpu};
-use crate::bench::work::{self, Work};
+use crate::bench::work;
 use crate::chart::Scale;
 use crate::output::{Table, short};
 use crate::predict::theory::{Theory, theory};
@@ -79,7 +80,7 @@ const SLEEPS: u64 = 100;
 /// What costs differ in while the other processors are busy, and what the harness of the bench costs itself.
 #[derive(Clone, Copy, Debug)]
 struct Beside {
-    /// Time of work, over its time on a machine that does nothing else.
+    /// Time of work at its fastest, over its time on a machine that does nothing else.
     slowdown: f64,
     poll_ns: f64,
     step_ns: f64,
@@ -118,7 +119,6 @@ impl Beside {
     fn measure(lab: &mut Lab) -> Result<Self, Stopped> {
         const POLLS: u64 = 1000;
         lab.show(0.0, "what steps cost beside busy processors");
-        let alone = Work::calibrate();
         let mut hogs = Crew::default();
         for _ in 1..lab.here.processors {
             let hog = || {
@@ -134,8 +134,8 @@ impl Beside {
             start.elapsed().as_nanos() as f64
         };
         let each = |what: &dyn Fn()| least((0..301).map(|_| time(what)));
-        let rounds = alone.rounds(Duration::from_micros(100));
-        let slowdown = each(&|| work::spin(rounds)) / 100_000.0;
+        let rounds = lab.work().rounds(SAMPLE);
+        let slowdown = each(&|| work::spin(rounds)) / SAMPLE.as_nanos() as f64;
         let yield_ns = each(&|| (0..100).for_each(|_| sys::yield_now())) / 100.0;
         let ours = Ours::new(2, wait::named("10g").unwrap_or(wait::DEFAULT), &[])?;
         let ((short_ns, step_ns), (long_ns, _)) = (steps(&ours, 0)?, steps(&ours, POLLS)?);
@@ -164,9 +164,9 @@ impl Beside {
         machine
     }
 
-    /// Holding or think times in s: that many times slower, with half of the harness.
-    fn time(self, mean: Duration) -> Result<Times, Report> {
-        Times::exponential(mean.as_secs_f64() * self.slowdown + self.harness_ns / 2e9)
+    /// Holding or think times in s: that many times slower, at this pace, with half of the harness.
+    fn time(self, mean: Duration, pace: f64) -> Result<Times, Report> {
+        Times::exponential(mean.as_secs_f64() * self.slowdown * pace + self.harness_ns / 2e9)
             .map_err(|error| miette!(code = "retrial::experiment::time", "{error}"))
     }
 
@@ -192,6 +192,8 @@ struct Cell {
     place: Place,
     workload: Workload,
     measured: Vec<Sample>,
+    /// Of each measurement.
+    paces: Vec<f64>,
     /// Most processors that others used beside a measurement.
     others: f64,
     simulated: Vec<Sample>,
@@ -201,17 +203,21 @@ struct Cell {
 fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
     let beside = if lab.measures { Some(Beside::measure(lab)?) } else { None };
     let machine = beside.map_or_else(|| lab.here.clone(), |beside| beside.on(&lab.here));
-    let mut cells = cells(lab, &machine, beside)?;
+    let mut cells = cells(lab, &machine)?;
     // Simulating takes about a tenth of the time.
     let share = if lab.measures { 0.9 / f64::from(lab.rounds()) / cells.len() as f64 } else { 0.0 };
     for round in 1..=if lab.measures { lab.rounds() } else { 0 } {
         for cell in &mut cells {
             let Place { load, line, x, .. } = cell.place;
             lab.show(share, format!("measured, round {round}/{}: {load} {line} at {x}", lab.rounds()));
-            let Some((sample, others)) = undisturbed(lab, &cell.place.setup)? else { continue };
+            let Some((sample, pace, others)) = undisturbed(lab, &cell.place.setup)? else { continue };
             cell.others = cell.others.max(others);
+            cell.paces.push(pace);
             cell.measured.push(sample);
         }
+    }
+    if let Some(beside) = beside {
+        cells.iter_mut().try_for_each(|cell| cell.keep_pace(beside))?;
     }
     let share = if lab.measures { 0.1 } else { 1.0 } / cells.len() as f64;
     for part in cells.chunks_mut(8) {
@@ -224,6 +230,17 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
     }
     let errors: Vec<Errors> = cells.iter().filter_map(Errors::of).collect();
     let mut notes: Vec<String> = beside.iter().map(|beside| beside.note()).collect();
+    let paces = || cells.iter().flat_map(|cell| cell.paces.iter().copied());
+    if let (Some(least), Some(middle), Some(most)) =
+        (paces().reduce(f64::min), median(paces().collect()), paces().reduce(f64::max))
+    {
+        notes.push(format!(
+            "work took {} to {} times as long as at its fastest, beside the middle cell {}: that is simulated",
+            short(least),
+            short(most),
+            short(middle)
+        ));
+    }
     notes.extend(summary(&errors));
     let titled = |title: &str, table: Table| (!table.is_empty()).then(|| (title.to_owned(), table));
     let tables = [
@@ -235,7 +252,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
 }
 
 /// All of them; where it is quick without every second number of sessions.
-fn cells(lab: &Lab, machine: &Machine, beside: Option<Beside>) -> Result<Vec<Cell>, Report> {
+fn cells(lab: &Lab, machine: &Machine) -> Result<Vec<Cell>, Report> {
     let sessions = if lab.quick { &[2.0, 64.0][..] } else { &SESSIONS };
     let mut cells = Vec::new();
     for load in &LOADS {
@@ -243,34 +260,53 @@ fn cells(lab: &Lab, machine: &Machine, beside: Option<Beside>) -> Result<Vec<Cel
             for line in LINES {
                 let setup = Setup::new(load, line, Vary::Sessions, x, machine)?;
                 let mut workload = setup.workload(machine, lab.time(SPAN_S))?;
-                if let Some(beside) = beside {
-                    workload.hold = beside.time(setup.hold)?;
-                    if let Arrivals::Closed { think, .. } = &mut workload.arrivals {
-                        *think = beside.time(setup.think)?;
-                    }
-                }
                 // The bench counts from the start, too.
                 workload.warm_up = 0.0;
                 let place = Place { load: load.name, line: line.name, x, setup };
                 let (measured, simulated) = (Vec::new(), Vec::new());
-                cells.push(Cell { place, workload, measured, others: 0.0, simulated, theory: None });
+                cells.push(Cell { place, workload, measured, paces: Vec::new(), others: 0.0, simulated, theory: None });
             }
         }
     }
     Ok(cells)
 }
 
-/// Measures, again while others disturb. With the processors that others used beside the best of the tries.
-fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Sample, f64)>, Stopped> {
-    let mut best: Option<(Sample, f64)> = None;
+impl Cell {
+    /// Holding and think times as long as work took beside the measurements.
+    fn keep_pace(&mut self, beside: Beside) -> Result<(), Report> {
+        let Some(pace) = median(self.paces.clone()) else { return Ok(()) };
+        self.workload.hold = beside.time(self.place.setup.hold, pace)?;
+        if let Arrivals::Closed { think, .. } = &mut self.workload.arrivals {
+            *think = beside.time(self.place.setup.think, pace)?;
+        }
+        Ok(())
+    }
+}
+
+/// Work of this time, so often in a row, says how long it takes now.
+const SAMPLE: Duration = Duration::from_micros(100);
+const SAMPLES: u32 = 100;
+
+/// How much longer work takes now, in the mean, than at its fastest.
+fn pace(lab: &Lab) -> f64 {
+    let rounds = lab.work().rounds(SAMPLE);
+    let start = Instant::now();
+    (0..SAMPLES).for_each(|_| work::spin(rounds));
+    start.elapsed().as_secs_f64() / (SAMPLE * SAMPLES).as_secs_f64()
+}
+
+/// Measures, again while others disturb. With the pace before and after, and the processors that others used, of the best of the tries.
+fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Sample, f64, f64)>, Stopped> {
+    let mut best: Option<(Sample, f64, f64)> = None;
     for _ in 0..TRIES {
+        let before = pace(lab);
         let (ticks, cpu, start) = (Ticks::now(), children_cpu(), Instant::now());
         let Some(sample) = lab.measure(setup, lab.time(SPAN_S))? else { continue };
         let own_s = children_cpu().saturating_sub(cpu).as_secs_f64();
         let busy = ticks.and_then(|then| Ticks::now()?.busy_since(then)).unwrap_or_default();
         let others = (busy * f64::from(lab.here.processors) - own_s / start.elapsed().as_secs_f64()).max(0.0);
-        if best.as_ref().is_none_or(|(_, least)| others < *least) {
-            best = Some((sample, others));
+        if best.as_ref().is_none_or(|(_, _, least)| others < *least) {
+            best = Some((sample, f64::midpoint(before, pace(lab)), others));
         }
         if others <= OTHERS {
             break;
@@ -445,7 +481,7 @@ mod tests {
         let workload = setup.workload(&machine, 0.01).unwrap();
         let place = Place { load: "1 us", line: "10g", x: 2.0, setup };
         let (measured, simulated) = (vec![measured], vec![simulated]);
-        Cell { place, workload, measured, others: 0.0, simulated, theory: None }
+        Cell { place, workload, measured, paces: Vec::new(), others: 0.0, simulated, theory: None }
     }
 
     #[test]

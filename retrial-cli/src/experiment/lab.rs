@@ -49,9 +49,14 @@ impl Lab {
         let total_s: u32 = experiments.iter().map(|experiment| experiment.takes_s[usize::from(quick)]).sum();
         let here = here(measures);
         let (work, clock) = (Work::calibrate(), Clock::calibrate());
-        // No thread of its own: measurements fork.
+        // No thread of its own, which would run beside measurements.
         let bar = bar(u64::from(total_s) * 1000, "{bar:30} {msg}  {eta} left");
         Self { here, quick, measures, seed, errors: 0, work, clock, bar, began: 0, takes: 0, done: 0.0 }
+    }
+
+    /// What work takes at its fastest.
+    pub const fn work(&self) -> Work {
+        self.work
     }
 
     /// An experiment begins.

@@ -8,17 +8,11 @@ use super::{NS, Time};
 use rand::Rng;
 use retrial::turn::Hurdle;
 use retrial::wait::{Adaption, Attempt, Load, Release, Step};
-use retrial::{Counter, P, What};
+use retrial::{Counter, P, Park, What};
 use std::time::Duration;
 
 /// A wait that has not parked may take a handed-over mutex after so many steps.
 const HEAL_EVERY: u32 = 64;
-
-/// How often one of the parked sessions looks by itself.
-const WATCH_EVERY: Time = 1_000_000 * NS;
-
-/// Without such a one, they look at most so often.
-const UNWATCHED: Time = 10_000_000 * NS;
 
 /// Whoever parks again goes before so many others at most, as in the library.
 const GOES_FIRST_AMONG: u32 = 1024;
@@ -262,11 +256,8 @@ impl Engine<'_> {
         session.leaves = queues && session.parks == 0 && (!first || session.watches);
         session.handed = session.parks > 0;
         session.asked = picoseconds(limit);
-        session.timeout = match (session.watches, unwatched) {
-            (true, _) => session.asked.min(WATCH_EVERY),
-            (false, true) => session.asked.min(UNWATCHED),
-            (false, false) => session.asked,
-        };
+        let how = Park { timeout: limit, ..Park::default() };
+        session.timeout = picoseconds(how.lasts(session.watches, unwatched));
         let barrier = if first || came_back { self.costs.barrier } else { 0 };
         // The count of those who wait lies in the line that the others poll and change, and so it does when the park is over.
         let announcing = barrier + self.line();
@@ -307,7 +298,7 @@ impl Engine<'_> {
             self.mutex.hints.on_its_way = false;
         }
         session.watched = (!woken && session.watches).then_some(self.mutex.gets);
-        if session.watches || !woken && (session.asked >= UNWATCHED || self.mutex.is_open(true)) {
+        if session.watches || !woken && (session.asked >= picoseconds(Park::UNWATCHED) || self.mutex.is_open(true)) {
             self.mutex.hints.watched = false;
         }
         session.parks = session.parks.saturating_add(1);

@@ -25,12 +25,6 @@ pub(super) enum Why {
     OwnerDied,
 }
 
-/// How often a parked session looks by itself, so that nobody sleeps for long beside a mutex that is free.
-const WATCH_EVERY: Duration = Duration::from_millis(1);
-
-/// Without such a one, and at most so often.
-const UNWATCHED: Duration = Duration::from_millis(10);
-
 /// Whoever parks again goes before so many others at most: to find it the kernel looks through the whole queue, which among 16,384
 /// took two thirds of all processor time.
 const GOES_FIRST_AMONG: u32 = 1024;
@@ -221,11 +215,7 @@ impl Target for Getting<'_> {
             let moving = word.kind() == Some(Kind::Moving);
             // Whoever is on its way may be dead, and then nobody looks but we.
             let unwatched = how.throttle && before & WAITERS != 0 && hints & WATCHED == 0;
-            let timeout = match (moving || watches, unwatched) {
-                (true, _) => how.timeout.min(WATCH_EVERY),
-                (false, true) => how.timeout.min(UNWATCHED),
-                (false, false) => how.timeout,
-            };
+            let timeout = how.lasts(moving || watches, unwatched);
             // What we were woken for is not for us any more, but it may be for another kind.
             // Who parked between our count and our barrier looked without one: what was released meanwhile is for us to pass on.
             let answers = how.woken || came_back || first;
@@ -253,7 +243,7 @@ impl Target for Getting<'_> {
         if timed_out || watches {
             self.watched.set((timed_out && watches).then(|| mutex.gets()));
             // Whoever was on its way may be dead; whoever watched is, or late, where the mutex is found open or nobody has looked for long.
-            let unwatched = watches || how.timeout >= UNWATCHED || self.is_open(true);
+            let unwatched = watches || how.timeout >= Park::UNWATCHED || self.is_open(true);
             let over = if timed_out { ON_ITS_WAY } else { 0 } | if unwatched { WATCHED } else { 0 };
             mutex.hints.fetch_and(!over, Ordering::Relaxed);
         }
