@@ -235,7 +235,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
         (paces().reduce(f64::min), median(paces().collect()), paces().reduce(f64::max))
     {
         notes.push(format!(
-            "work took {} to {} times as long as at its fastest, beside the middle cell {}: that is simulated",
+            "work took {} to {} times as long as at its fastest, in the middle {}: each cell is simulated with its own",
             short(least),
             short(most),
             short(middle)

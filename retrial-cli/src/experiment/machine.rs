@@ -94,7 +94,7 @@ pub const SOCKETS: Machine = Machine {
         wake_far_ns: 10_000,
         ..SERVER
     },
-    from: "192 processors; as Exadata X2-2, but a cache line's way to another socket and back in 400 ns, which is supposed",
+    from: "192 processors; as Exadata X2-2, but a cache line's way to another socket and back in 400 ns, and 25 ns more for each further processor that polls it, which is supposed",
 };
 
 /// 004 says nothing of its servers.

@@ -124,7 +124,7 @@ fn sessions(measured: &Measured) -> u32 {
 
 /// Whether sessions spend more than a trifle of their time waiting.
 fn wait_matters(measured: &Measured) -> bool {
-    const TRIFLE: f64 = 0.05;
+    const TRIFLE: f64 = 0.02;
     let waiting = measured.wait_s() * measured.gets_per_s();
     waiting >= TRIFLE * f64::from(sessions(measured).max(1))
 }
