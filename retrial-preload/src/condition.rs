@@ -439,8 +439,7 @@ pub(crate) unsafe extern "C" fn destroy(cond: *mut pthread_cond_t) -> c_int {
         // SAFETY: the caller's.
         return unsafe { real::cond_destroy(cond) };
     }
-    let thread = Thread::current();
-    thread.wake_put_off();
+    Thread::current().wake_put_off();
     condition.wait_until_left();
     0
 }

@@ -161,9 +161,8 @@ fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> 
     const ASLEEP: f64 = 4.0;
     const TIMES: f64 = 20.0;
     let (sleep_s, hold_s, asleep) = (measured.sleep_s(), workload.hold.mean(), measured.asleep());
-    let timed = measured.count(Counter::Sleeps) > measured.count(Counter::Parks);
     if !wait_matters(measured)
-        || !timed
+        || !is_timed(measured)
         || asleep < ASLEEP
         || sleep_s < TIMES * hold_s
         || measured.count(Counter::Busy) < TRIES
@@ -171,22 +170,37 @@ fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> 
         return None;
     }
     let free = 1.0 - measured.utilization();
-    Some(Finding {
-        rule: "sleeps_too_long",
-        title: "sessions sleep for far longer than the mutex is held, and nobody wakes them",
-        evidence: vec![
-            format!("{} of {} sessions asleep at a time", short(asleep), sessions(measured)),
-            format!("a sleep takes {}, the mutex is held for {}", time(sleep_s), time(hold_s)),
-            format!(
-                "{}/s of sleeps; the mutex is free {} % of the time",
-                short(measured.sleeps_per_s()),
-                short(100.0 * free)
-            ),
-        ],
+    let evidence = vec![
+        format!("{} of {} sessions asleep at a time", short(asleep), sessions(measured)),
+        format!("a sleep takes {}, the mutex is held for {}", time(sleep_s), time(hold_s)),
+        format!(
+            "{}/s of sleeps; the mutex is free {} % of the time",
+            short(measured.sleeps_per_s()),
+            short(100.0 * free)
+        ),
+    ];
+    Some(to_orbit(
+        "sleeps_too_long",
+        "sessions sleep for far longer than the mutex is held, and nobody wakes them",
+        evidence,
+    ))
+}
+
+/// Whether sessions wait by timed sleeps: nobody wakes them.
+fn is_timed(measured: &Measured) -> bool {
+    measured.count(Counter::Sleeps) > measured.count(Counter::Parks)
+}
+
+/// Advises the default scheme, which wakes who sleeps.
+fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> Finding {
+    Finding {
+        rule,
+        title,
+        evidence,
         change: Change::Set(P::Scheme, wait::DEFAULT as u64),
         price: "releases wake parked sessions: a system call for some of them",
         risk: "another order of service: few sessions are active at a time, in turns",
-    })
+    }
 }
 
 /// So many sessions look so often that the processors are busy with waking them up in vain.
@@ -194,28 +208,17 @@ fn sleeps_too_many(measured: &Measured, workload: &Workload) -> Option<Finding> 
     const SHARE: f64 = 0.2;
     let (sleeps_per_s, cpus) = (measured.sleeps_per_s(), measured.cpus()?);
     let call_s = workload.machine.sleep_call_ns as f64 / 1e9;
-    let timed = measured.count(Counter::Sleeps) > measured.count(Counter::Parks);
     let waking = (sleeps_per_s * call_s).min(cpus);
-    if !wait_matters(measured) || !timed || waking < SHARE * cpus || measured.count(Counter::Busy) < TRIES {
+    if !wait_matters(measured) || !is_timed(measured) || waking < SHARE * cpus || measured.count(Counter::Busy) < TRIES
+    {
         return None;
     }
-    Some(Finding {
-        rule: "sleeps_too_many",
-        title: "processors are busy with sessions that wake up in vain",
-        evidence: vec![
-            format!("{} of {} sessions asleep at a time", short(measured.asleep()), sessions(measured)),
-            format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(measured.gets_per_s())),
-            format!(
-                "some {} of the {} processors that they use, at {} a sleep",
-                short(waking),
-                short(cpus),
-                time(call_s)
-            ),
-        ],
-        change: Change::Set(P::Scheme, wait::DEFAULT as u64),
-        price: "releases wake parked sessions: a system call for some of them",
-        risk: "another order of service: few sessions are active at a time, in turns",
-    })
+    let evidence = vec![
+        format!("{} of {} sessions asleep at a time", short(measured.asleep()), sessions(measured)),
+        format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(measured.gets_per_s())),
+        format!("some {} of the {} processors that they use, at {} a sleep", short(waking), short(cpus), time(call_s)),
+    ];
+    Some(to_orbit("sleeps_too_many", "processors are busy with sessions that wake up in vain", evidence))
 }
 
 /// Spins end just before the mutex would have been free, and cost a sleep.

@@ -301,7 +301,7 @@ impl<'t> Sampler<'t> {
             *misses.entry(key.mutex).or_default() += figures.get(Counter::Misses);
         }
         let growth = |identity: &Identity| {
-            let first = self.firsts.get(identity).unwrap_or(identity);
+            let first = &self.first(identity);
             let Some(seen) = self.seen.get(first) else { return (0, 0) };
             let sum = |misses: &HashMap<MutexId, u64>| seen.ids().filter_map(|id| misses.get(&id)).sum::<u64>();
             let missed = sum(&misses).saturating_sub(sum(&self.misses));
@@ -322,6 +322,11 @@ impl<'t> Sampler<'t> {
         (self.often, self.seldom) = (often, seldom);
         self.find_variables();
         self.misses = misses;
+    }
+
+    /// What a known mutex was first seen as.
+    fn first(&self, identity: &Identity) -> Identity {
+        *self.firsts.get(identity).unwrap_or(identity)
     }
 
     /// What a mutex was first seen as, perhaps in another process.
@@ -363,9 +368,8 @@ impl<'t> Sampler<'t> {
     /// Finds out what the chosen ones are that have not been sampled before. A process's mappings are gone at its end.
     fn find_variables(&mut self) {
         for (pid, identities) in self.often.iter().chain(&self.seldom) {
-            let first = |identity: &Identity| *self.firsts.get(identity).unwrap_or(identity);
             let is_new = |identity: &&Identity| {
-                self.seen.get(&first(identity)).is_some_and(|seen| seen.samples == 0 && seen.variable.is_none())
+                self.seen.get(&self.first(identity)).is_some_and(|seen| seen.samples == 0 && seen.variable.is_none())
             };
             let new: Vec<Identity> = identities.iter().filter(is_new).copied().collect();
             if new.is_empty() {
@@ -373,7 +377,8 @@ impl<'t> Sampler<'t> {
             }
             let modules = Modules::of(*pid);
             for identity in new {
-                if let Some(seen) = self.seen.get_mut(self.firsts.get(&identity).unwrap_or(&identity)) {
+                let first = self.first(&identity);
+                if let Some(seen) = self.seen.get_mut(&first) {
                     seen.variable = modules.locate(identity.address);
                 }
             }
