@@ -207,8 +207,9 @@ fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> F
 fn sleeps_too_many(measured: &Measured, workload: &Workload) -> Option<Finding> {
     const SHARE: f64 = 0.2;
     let (sleeps_per_s, cpus) = (measured.sleeps_per_s(), measured.cpus()?);
-    let call_s = workload.machine.sleep_call_ns as f64 / 1e9;
-    let waking = (sleeps_per_s * call_s).min(cpus);
+    // The sleep itself, and the spin that follows it in vain.
+    let each_s = workload.machine.sleep_call_ns as f64 / 1e9 + limit_s(workload);
+    let waking = (sleeps_per_s * each_s).min(cpus);
     if !wait_matters(measured) || !is_timed(measured) || waking < SHARE * cpus || measured.count(Counter::Busy) < TRIES
     {
         return None;
@@ -216,7 +217,7 @@ fn sleeps_too_many(measured: &Measured, workload: &Workload) -> Option<Finding> 
     let evidence = vec![
         format!("{} of {} sessions asleep at a time", short(measured.asleep()), sessions(measured)),
         format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(measured.gets_per_s())),
-        format!("some {} of the {} processors that they use, at {} a sleep", short(waking), short(cpus), time(call_s)),
+        format!("some {} of the {} processors that they use, at {} a sleep", short(waking), short(cpus), time(each_s)),
     ];
     Some(to_orbit("sleeps_too_many", "processors are busy with sessions that wake up in vain", evidence))
 }
