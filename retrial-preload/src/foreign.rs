@@ -11,7 +11,6 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::turn::{Hurdle, Turn};
 use retrial::{Mode, MutexId, Park, Parked, Sid, Target, sys};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,15 +23,6 @@ pub(crate) const KIND: usize = 16;
 /// Libc's count of spins, of adaptive mutexes only, and what it remembers of elision: nothing that a mutex needs. Our gets, of sorts
 /// that do not spin.
 const SPINS: usize = 20;
-
-/// How many wait libc does not say: turns are so long as among these.
-const WAITERS: u32 = 8;
-
-/// A thread whose turn is over waits for so long at most until a woken one has come, in ns.
-const GIVES_WAY_NS: u64 = 50_000;
-
-/// In the word of a mutex that is not robust: somebody waits. That of a robust one has the kernel's bit.
-const AWAITED: u32 = 2;
 
 /// Bits of the kind.
 const SORT: u32 = 3;
@@ -185,42 +175,12 @@ impl Foreign {
             return unsafe { real::mutex_unlock(self.mutex) };
         }
         profile::leaving(thread, self.mutex as usize);
-        let (word, gets, address) = (self.load(LOCK), self.gets(), self.address());
-        let is_awaited = if self.is_robust() { word & !TID & !OWNER_DIED != 0 } else { word == AWAITED };
-        // Of a mutex that has been waited for, all releases: while a woken one is on its way the word does not say that others wait.
-        let session = thread.session().filter(|session| is_awaited || session.turn().is_of(address));
-        let session = session.filter(|_| self.counts_gets());
         // SAFETY: as `new` was promised.
         let result = unsafe { real::mutex_unlock(self.mutex) };
         if result == 0 {
             thread.holds_one_less();
-            if let Some(session) = session {
-                let _errno = Errno::keep();
-                // Libc has woken one, whatever the answer.
-                let number = || registry::number_of(Type::SharedMutex, address as usize);
-                let _ = session.release_of(address, number, Type::SharedMutex.id(), u64::from(gets), WAITERS);
-            }
         }
         result
-    }
-
-    /// Lets a thread that was woken have it.
-    #[cold]
-    fn give_way(self, thread: &Thread) {
-        let _errno = Errno::keep();
-        let end = sys::now_ns() + GIVES_WAY_NS;
-        let getting = Getting { foreign: self, thread, tid: thread.tid() };
-        while getting.is_open(false) {
-            let now = sys::now_ns();
-            if now >= end {
-                // Nobody came: another turn begins.
-                if let Some(session) = thread.session() {
-                    session.turn().begin(self.address(), u64::from(self.gets()), now);
-                }
-                return;
-            }
-            sys::yield_now();
-        }
     }
 
     /// What it is to a profile.
@@ -274,20 +234,9 @@ impl Foreign {
     }
 
     pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
-        let hurdle = thread.session().and_then(|session| session.turn().take(self.address()));
-        let over = hurdle == Some(Hurdle::Over);
-        if over && thread.holds_none() && matches!(limit, Limit::Endless) {
-            self.give_way(thread);
-        }
         let mut result = self.attempt(thread.tid());
         if result == EBUSY {
-            result = self.lock_slow(thread, caller, limit, over);
-        }
-        if hurdle == Some(Hurdle::Timed)
-            && matches!(result, 0 | libc::EOWNERDEAD)
-            && let Some(session) = thread.session()
-        {
-            session.turn().time(u64::from(self.gets()), sys::now_ns());
+            result = self.lock_slow(thread, caller, limit);
         }
         self.count(thread, result);
         result
@@ -295,7 +244,7 @@ impl Foreign {
 
     #[cold]
     #[inline(never)]
-    fn lock_slow(self, thread: &Thread, caller: usize, limit: Limit, over: bool) -> c_int {
+    fn lock_slow(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
         let _errno = Errno::keep();
         if self.load(KIND) & SORT == Sort::Errorcheck as u32 && self.load(OWNER) == thread.tid() {
             // One's own; libc says so when it is asked to wait.
@@ -309,10 +258,10 @@ impl Foreign {
             Ok(deadline) => deadline,
             Err(error) => return error,
         };
-        let getting = Getting { foreign: self, thread, tid: thread.tid() };
+        let getting = Getting { foreign: self, tid: thread.tid() };
         let address = self.mutex as usize;
         let mutex = || registry::number_of(Type::SharedMutex, address);
-        let ask = || Ask { lock: Lock { mutex: mutex(), ..self.as_lock() }, caller, over };
+        let ask = || Ask { lock: Lock { mutex: mutex(), ..self.as_lock() }, caller };
         let result = waiting::wait(thread, &getting, ask, deadline).unwrap_or(ETIMEDOUT);
         registry::count_missed_get(Type::SharedMutex, address);
         result
@@ -320,13 +269,12 @@ impl Foreign {
 }
 
 /// A thread that wants a mutex of libc's format.
-struct Getting<'a> {
+struct Getting {
     foreign: Foreign,
-    thread: &'a Thread,
     tid: u32,
 }
 
-impl Target for Getting<'_> {
+impl Target for Getting {
     /// What the call returns: any error but that it is busy ends the wait as well.
     type Got = c_int;
 
@@ -342,7 +290,7 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<c_int> {
         // SAFETY: as `Foreign::new` was promised.
-        match unsafe { real::mutex_within(self.foreign.mutex, how.timeout) } {
+        match unsafe { real::mutex_within(self.foreign.mutex, how.lasts(true)) } {
             ETIMEDOUT => Parked::TimedOut,
             result => Parked::Got(result),
         }
@@ -357,11 +305,6 @@ impl Target for Getting<'_> {
             0 => (Sid::NONE, true),
             tid => (Sid::guest(tid), true),
         }
-    }
-
-    fn turn(&self) -> Option<(&Turn, u64)> {
-        let session = self.thread.session().filter(|_| self.foreign.counts_gets());
-        session.map(|session| (session.turn(), self.foreign.address()))
     }
 
     fn gets(&self) -> u64 {

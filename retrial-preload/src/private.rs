@@ -21,14 +21,11 @@ use crate::process::{self, Type};
 use crate::profile::{self, Lock};
 use crate::real::Errno;
 use crate::registry;
-use crate::spots::{self, Spot};
+use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::turn::{Hurdle, Turn};
-use retrial::wait::Release;
-use retrial::{Mode, MutexId, Park, Parked, Session, Sid, Target, Waiter, Word, sys};
-use std::cell::Cell;
+use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word, sys};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -141,13 +138,8 @@ impl PrivateMutex {
     #[inline]
     pub(crate) fn lock_at_once(&self, sort: Sort, thread: &Thread) -> bool {
         let Some((me, session)) = thread.known() else { return false };
-        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again. Expects a
-        // free word, or what no word is: then the slow path has to look at the thread's turn.
-        if self
-            .word
-            .compare_exchange(session.turn().expected(), me | HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again.
+        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         self.own(sort, thread);
@@ -160,9 +152,8 @@ impl PrivateMutex {
     /// Gets it. `Limit` is not looked at while it is free.
     pub(crate) fn lock(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
         let me = thread.me();
-        let expected = thread.session().map_or(0, |session| session.turn().expected());
         // Acquire: as above.
-        if self.word.compare_exchange(expected, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             self.got(sort, thread);
             return 0;
         }
@@ -256,8 +247,6 @@ impl PrivateMutex {
         if sort.knows_owner() && self.is_own(thread) {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
-        let address = self.address();
-        let hurdle = thread.session().and_then(|session| session.turn().take(address));
         let getting = Getting::new(self, thread);
         let missed = !self.get_open(thread, &getting);
         if missed {
@@ -270,16 +259,11 @@ impl PrivateMutex {
                 if let Some(instance) = process::instance() {
                     self.identify(instance);
                 }
-                Ask { lock: self.as_lock(), caller, over: hurdle == Some(Hurdle::Over) }
+                Ask { lock: self.as_lock(), caller }
             };
             if waiting::wait(thread, &getting, ask, deadline).is_err() {
                 return ETIMEDOUT;
             }
-        }
-        if hurdle == Some(Hurdle::Timed)
-            && let Some(session) = thread.session()
-        {
-            session.turn().time(self.gets.load(Ordering::Relaxed), sys::now_ns());
         }
         if self.epoch() != process::epoch() && self.id.load(Ordering::Relaxed) != 0 {
             // The gets so far are of the process that this one was forked from.
@@ -363,25 +347,9 @@ impl PrivateMutex {
         0
     }
 
-    /// What a session's turn knows it by.
-    fn address(&self) -> u64 {
-        self.word.as_ptr().addr() as u64
-    }
-
+    /// Gives it back.
     #[inline]
     fn release(&self, thread: &Thread) {
-        let (address, id, gets) = (self.address(), self.id.load(Ordering::Relaxed), self.gets.load(Ordering::Relaxed));
-        self.release_as(|spot| {
-            thread.session().map_or(Release::Wake, |session| {
-                session.release_of(address, || registry::number(id), Type::Mutex.id(), gets, spot.parked())
-            })
-        });
-        thread.gave_back();
-    }
-
-    /// Gives it back; `decide` says what is done about those who are parked.
-    #[inline]
-    fn release_as(&self, decide: impl FnOnce(&Spot) -> Release) {
         let word = Word(self.word.load(Ordering::Relaxed));
         let futex = self.futex();
         let spot = spots::at(futex);
@@ -391,11 +359,12 @@ impl PrivateMutex {
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);
         if spot.is_busy() {
-            spot.wake_after(futex, decide);
+            spot.wake_after(futex);
         }
         if word.0 & AWAITED != 0 {
             wake_at_libcs(self.word.as_ptr().addr());
         }
+        thread.gave_back();
     }
 
     /// Gives all locks back, for a wait on a condition: how many there were beyond the first.
@@ -412,9 +381,7 @@ impl PrivateMutex {
         self.owner.store(0, Ordering::Relaxed);
         self.users.store(self.users.load(Ordering::Relaxed) + WAITER, Ordering::Relaxed);
         thread.holds_one_less();
-        // It will not come back before others have had it.
-        self.release_as(|_| Release::Wake);
-        thread.gave_back();
+        self.release(thread);
         Ok(depth)
     }
 
@@ -463,15 +430,14 @@ fn wake_at_libcs(lock: usize) {
 struct Getting<'a> {
     mutex: &'a PrivateMutex,
     me: u64,
-    session: Option<&'a Session<'static>>,
-    /// Whether it watched when it was last parked, in vain.
-    watched: Cell<bool>,
+    /// What its parks have to tell the next one.
+    parks: Parks,
 }
 
 impl<'a> Getting<'a> {
-    fn new(mutex: &'a PrivateMutex, thread: &'a Thread) -> Self {
+    fn new(mutex: &'a PrivateMutex, thread: &Thread) -> Self {
         // `me` first: it finds out.
-        Self { mutex, me: thread.me(), session: thread.session(), watched: Cell::new(false) }
+        Self { mutex, me: thread.me(), parks: Parks::default() }
     }
 
     fn spot(&self) -> &'static Spot {
@@ -499,32 +465,20 @@ impl Target for Getting<'_> {
         const HOLDER: u32 = 0x00ff_ffff;
         let word = self.mutex.word.load(Ordering::Relaxed);
         if word & SID == 0 && word & LOCK != 0 {
-            if how.woken {
-                self.woken_is_done(true);
-            }
-            sys::sleep(how.timeout.min(NAP));
+            self.woken_is_done(true);
+            sys::sleep(how.left.min(NAP));
             return Parked::TimedOut;
         }
         let is_busy = |holder_field| holder_field & HOLDER != 0;
-        self.spot().park(self.mutex.futex_word(), is_busy, how, &self.watched)
+        self.spot().park(self.mutex.futex_word(), is_busy, how, &self.parks)
     }
 
     fn woken_is_done(&self, got: bool) {
-        self.spot().woken_is_done(self.mutex.futex(), got);
-    }
-
-    fn gave_up(&self) {
-        if self.watched.take() {
-            self.spot().gave_up_watching(self.mutex.futex(), || self.is_open(true));
-        }
+        self.spot().woken_is_done(self.mutex.futex(), got, &self.parks);
     }
 
     fn parked(&self) -> u32 {
         self.spot().parked()
-    }
-
-    fn turn(&self) -> Option<(&Turn, u64)> {
-        self.session.map(|session| (session.turn(), self.mutex.address()))
     }
 
     fn blocker(&self) -> (Sid, bool) {
@@ -543,6 +497,6 @@ impl Target for Getting<'_> {
     }
 
     fn wake_all(&self) {
-        Spot::wake_all(self.mutex.futex_word());
+        self.spot().wake_all(self.mutex.futex_word());
     }
 }

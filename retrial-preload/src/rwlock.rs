@@ -122,7 +122,7 @@ impl Getting {
         let address = self.rwlock as usize;
         let ask = || {
             let mutex = registry::number_of(Type::Rwlock, address);
-            Ask { lock: Lock { mutex, ..self.as_lock() }, caller, over: false }
+            Ask { lock: Lock { mutex, ..self.as_lock() }, caller }
         };
         let result = waiting::wait(thread, self, ask, deadline).unwrap_or(ETIMEDOUT);
         registry::count_missed_get(Type::Rwlock, address);
@@ -158,9 +158,9 @@ impl Target for Getting {
     fn park(&self, how: Park) -> Parked<c_int> {
         let result = match self.side {
             // SAFETY: a lock that is waited for is there.
-            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.timeout) },
+            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.lasts(true)) },
             // SAFETY: as above.
-            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.timeout) },
+            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.lasts(true)) },
         };
         if result == ETIMEDOUT { Parked::TimedOut } else { Parked::Got(result) }
     }

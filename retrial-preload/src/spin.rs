@@ -65,7 +65,7 @@ fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int 
     let _errno = Errno::keep();
     let ask = || {
         let mutex = registry::number_of(Type::Spin, spin as usize);
-        Ask { lock: Lock { mutex, ..as_lock(spin) }, caller, over: false }
+        Ask { lock: Lock { mutex, ..as_lock(spin) }, caller }
     };
     let result = waiting::wait(thread, &Getting { spin }, ask, None).unwrap_or(EBUSY);
     registry::count_missed_get(Type::Spin, spin as usize);
@@ -101,7 +101,7 @@ impl Target for Getting {
     }
 
     fn park(&self, how: Park) -> Parked<c_int> {
-        sys::sleep(how.timeout.min(NAP));
+        sys::sleep(how.left.min(NAP));
         Parked::TimedOut
     }
 

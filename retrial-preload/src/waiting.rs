@@ -4,7 +4,7 @@ use crate::profile::{self, Lock};
 use crate::thread::Thread;
 use crate::{caller, process};
 use retrial::sys::{self, Deadline};
-use retrial::{Ended, Park, Parked, Target, Waiter, Want, has_time_to_queue};
+use retrial::{Ended, Park, Parked, Target, Waiter, Want};
 use std::time::Duration;
 
 /// What is wanted, and whose call it is.
@@ -13,8 +13,6 @@ pub(crate) struct Ask {
     pub(crate) lock: Lock,
     /// Where the call returns to.
     pub(crate) caller: usize,
-    /// Whether the thread's turn is over.
-    pub(crate) over: bool,
 }
 
 /// Waits for a target after a first try has failed.
@@ -27,16 +25,13 @@ pub(crate) fn wait<T: Target>(
     let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) else {
         return wait_plainly(target, deadline);
     };
-    let Ask { lock, caller, over } = ask();
-    let may_queue = has_time_to_queue(deadline) && thread.holds_none();
+    let Ask { lock, caller } = ask();
     let want = Want {
         mutex: lock.mutex,
         mutex_type: lock.kind.id(),
         location: caller::location(instance, caller),
         mode: lock.mode,
         from_queue: thread.from_condition.get(),
-        queues: over && may_queue,
-        may_queue,
     };
     let begun = profile::wait_begins();
     let got = Waiter { instance, session: thread.session() }.wait(target, want, deadline);
@@ -67,7 +62,7 @@ fn wait_plainly<T: Target>(target: &T, deadline: Option<Deadline>) -> Result<T::
         };
         if round < YIELDS {
             sys::yield_now();
-        } else if let Parked::Got(got) = target.park(Park { timeout: left.min(PARK), ..Park::default() }) {
+        } else if let Parked::Got(got) = target.park(Park::lasting(left.min(PARK))) {
             return Ok(got);
         }
     }

@@ -31,8 +31,6 @@ pub struct Instance {
     tag: u64,
     /// Sessions of this process that the kernel knows of.
     pub(crate) sessions: AtomicU32,
-    /// Processors that this process may use.
-    pub(crate) processors: u32,
 }
 
 impl Deref for Instance {
@@ -159,8 +157,7 @@ impl Instance {
         // A process that cannot be reached by barriers has lost wake-ups healed by the parks' time-outs.
         let _ = sys::register_for_barriers();
         sys::tell_children();
-        let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
-        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0), processors }
+        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0) }
     }
 
     /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain, as

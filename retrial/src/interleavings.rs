@@ -451,7 +451,6 @@ mod every {
 #[cfg(shuttle)]
 mod some {
     use super::*;
-    use crate::machine::Cost;
     use crate::sys::Deadline;
     use shuttle::rand::Rng;
     use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -548,10 +547,6 @@ mod some {
     struct Case {
         scheme: usize,
         fairness: u64,
-        /// Whether releases leave the parked to sessions that keep coming back, for turns of some gets.
-        turns: bool,
-        /// Whether one that has the mutex to itself is taken to get it more often.
-        alone: bool,
         has_barrier: bool,
     }
 
@@ -560,16 +555,6 @@ mod some {
             let stage = Stage::new(self.scheme, self.has_barrier);
             for (p, value) in [(P::Fairness, self.fairness), (P::CheckEvery, 1), (P::Streak, 1)] {
                 stage.instance.set(p, None, value);
-            }
-            if self.turns {
-                // Spins of 0.1 s, in polls of 4 s each.
-                for (p, value) in [(P::OrbitSpinTime, 100_000), (P::OrbitTurn, 100), (P::OrbitRound, 0)] {
-                    stage.instance.set(p, None, value);
-                }
-                stage.instance.segment.header().costs[Cost::Poll as usize].store(u32::MAX.into(), Ordering::Relaxed);
-            }
-            if self.alone {
-                stage.instance.mutex_entry(stage.mutex.id()).unwrap().sharing.pretend();
             }
             stage
         }
@@ -614,13 +599,10 @@ mod some {
     fn sessions_of_every_scheme_exclude_each_other_and_all_come_to_an_end() {
         let rounds = std::env::var("RETRIAL_SCHEDULES").map_or(300, |text| text.parse().expect("a number"));
         let orbit = crate::wait::DEFAULT;
-        let schemes = (0..crate::wait::NAMES.len()).map(|scheme| (scheme, 1, false, false));
-        let more =
-            [(orbit, 0, false, false), (orbit, 2, false, false), (orbit, 0, true, false), (orbit, 1, true, false)];
-        let alone = [(orbit, 0, false, true), (orbit, 1, true, true)];
-        for (scheme, fairness, turns, alone) in schemes.chain(more).chain(alone) {
+        let schemes = (0..crate::wait::NAMES.len()).map(|scheme| (scheme, 1));
+        for (scheme, fairness) in schemes.chain([(orbit, 0), (orbit, 2)]) {
             for has_barrier in [true, false] {
-                let case = Case { scheme, fairness, turns, alone, has_barrier };
+                let case = Case { scheme, fairness, has_barrier };
                 run(RandomScheduler::new(rounds), case);
                 run(PctScheduler::new(3, rounds), case);
                 println!("{}, {case:?}: {} schedules", crate::wait::NAMES[scheme], 2 * rounds);

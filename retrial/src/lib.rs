@@ -45,6 +45,7 @@ mod machine;
 mod mode;
 mod mutex;
 mod params;
+pub mod parking;
 #[cfg(feature = "lock_api")]
 pub mod raw;
 mod recovery;
@@ -55,7 +56,7 @@ pub mod sys;
 mod tables;
 mod text;
 mod trace;
-pub mod turn;
+
 pub mod wait;
 mod waiter;
 mod word;
@@ -79,5 +80,5 @@ pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
 pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
 pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
 pub use trace::{Event, What};
-pub use waiter::{Ended, Park, Parked, Target, Waiter, Want, has_time_to_queue};
+pub use waiter::{Ended, Park, Parked, Target, Waiter, Want};
 pub use word::{Kind, Sid, Word};

@@ -128,19 +128,15 @@ params! {
     Streak "adaptive_streak" = 16, Number(1, 1 << 20), "checks",
         "Scheme adaptive: checks in a row that switch the type.";
     OrbitSpinTime "orbit_spin_time" = 8, Number(0, 100_000), "us",
-        "Scheme orbit: longest spin before the first yield; or twice the mean holding time, where that is known and at most 8 times this.";
-    OrbitYields "orbit_yields" = 8, Number(0, 1_000_000), "yields",
+        "Scheme orbit: spin before the first yield and after a wake-up; an eighth of it after each yield.";
+    OrbitYields "orbit_yields" = 64, Number(0, 1_000_000), "yields",
         "Scheme orbit: yields before a session parks.";
-    OrbitRetryRate "orbit_retry_rate" = 1000, Number(1, 1_000_000), "1/s",
-        "Scheme orbit: retries per second of all parked sessions of a mutex together; sets the time-out of a park.";
-    OrbitTurn "orbit_turn" = 250, Number(1, 1_000_000), "us",
-        "Scheme orbit: shortest turn, after which a session that keeps coming back lets the next one have the mutex (fairness balanced and fifo).";
-    OrbitRound "orbit_round" = 25, Number(0, 1_000_000), "ms",
-        "Scheme orbit: turns last up to 32 times longer as long as all parked sessions have theirs within this time.";
+    OrbitRetryRate "orbit_retry_rate" = 100, Number(1, 1_000_000), "1/s",
+        "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",
         "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced).";
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",
-        "Scheme orbit: turns without end; turns, and handovers to whoever was woken in vain; a handover at every release.";
+        "Scheme orbit: no handovers; a handover to a session that was woken in vain, now and then; a handover at every release.";
     AlertThreshold "alert_threshold" = 15_000, Number(1, 86_400_000), "ms",
         "A wait longer than this is written to the alert log.";
 }

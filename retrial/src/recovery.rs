@@ -9,7 +9,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
-use crate::session::{LOG_RECORDS, Slot};
+use crate::session::LOG_RECORDS;
 use crate::sys::protocol::AtomicU64;
 use crate::sys::{Ordering, Taken};
 use crate::tables::Place;
@@ -91,7 +91,6 @@ impl Instance {
         }
         slot.pid_namespace.store(0, Ordering::Release);
         fail::point();
-        self.uncount_parked(slot, here);
         let (mut mutexes, mut owing) = (0, false);
         // Settled references last: one cannot leave before the field of the same mutex is given back.
         // Before them those that are about to leave: a recoverer that died may have left one beside another that has the field.
@@ -137,16 +136,6 @@ impl Instance {
             },
             // A lock of one process ends with it; and a thread that ended may have passed on what it protects.
             Some(Place::Process) | None => Creditor::Nobody,
-        }
-    }
-
-    fn uncount_parked(&self, slot: &Slot, here: Option<&RawMutex>) {
-        let id = MutexId(slot.parked_on.load(Ordering::Acquire));
-        if let Creditor::Mutex(mutex) = self.creditor(id, here) {
-            // Cleared first: a recoverer that dies in between leaves a count too many, never one too few.
-            slot.parked_on.store(0, Ordering::Release);
-            fail::point();
-            mutex.uncount_dead();
         }
     }
 

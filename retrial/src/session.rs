@@ -7,11 +7,9 @@ use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence, protocol};
-use crate::tables::{Tables, TypeId};
+use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
-use crate::turn::Turn;
-use crate::wait::Release;
 use crate::word::Sid;
 use std::cell::Cell;
 use std::fmt;
@@ -56,8 +54,6 @@ pub(crate) struct Slot {
     class: AtomicU32,
     /// In which the ids above mean something.
     pub(crate) pid_namespace: AtomicU64,
-    /// Id of the mutex whose waiters count this session; set after it is counted and cleared before it is not.
-    pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
     claimed_ns: protocol::AtomicU64,
     pub(crate) gets: AtomicU64,
@@ -157,7 +153,6 @@ pub struct Session<'i> {
     sid: Sid,
     random: Cell<u64>,
     pub(crate) high_priority: bool,
-    pub(crate) turn: Turn,
     pid: u32,
     /// Generation of the process that made it.
     generation: u64,
@@ -194,7 +189,6 @@ impl Instance {
         slot.tid.store(sys::tid(), Ordering::Relaxed);
         slot.class.store(u32::from(high_priority), Ordering::Relaxed);
         slot.pid_namespace.store(sys::pid_namespace(), Ordering::Relaxed);
-        slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
         let now = sys::now_ns();
@@ -210,7 +204,6 @@ impl Instance {
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
-            turn: Turn::default(),
             pid,
             generation: sys::own_generation(),
             thread: PhantomData,
@@ -235,31 +228,6 @@ impl<'i> Session<'i> {
     #[must_use]
     pub const fn sid(&self) -> Sid {
         self.sid
-    }
-
-    /// Its turn.
-    #[inline]
-    #[must_use]
-    pub const fn turn(&self) -> &Turn {
-        &self.turn
-    }
-
-    /// What its release of a mutex, known to the turn by an `address`, does about those who are `parked`; `gets` so far. Its number
-    /// is asked for now and then.
-    #[must_use]
-    pub fn release_of(
-        &self,
-        address: u64,
-        mutex: impl Fn() -> MutexId,
-        mutex_type: TypeId,
-        gets: u64,
-        parked: u32,
-    ) -> Release {
-        let instance = self.instance;
-        self.turn.release(address, gets, parked, sys::now_ns, || {
-            let known = instance.mutex_entry(mutex()).map(|entry| &entry.sharing);
-            (instance.params(Some(mutex_type)), instance.processors, known)
-        })
     }
 
     /// The instance that it is a session of.
@@ -359,12 +327,6 @@ impl<'i> Session<'i> {
     pub(crate) fn held_beside(&self, id: MutexId) -> usize {
         let records = self.slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
-    }
-
-    /// Whether this session has anything but what a record is of.
-    pub(crate) fn holds_beside(&self, record: usize) -> bool {
-        let mut others = self.slot.log.iter().enumerate().filter(|(index, _)| *index != record);
-        others.any(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)).is_some())
     }
 
     /// The mode in which this session already has a mutex, if it has.

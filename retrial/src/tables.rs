@@ -13,7 +13,6 @@ use crate::session::Slot;
 use crate::sys::RobustLock;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering};
 use crate::text::{Text, hash};
-use crate::turn::Sharing;
 use crate::word::{Sid, Word};
 use std::fmt;
 
@@ -98,7 +97,6 @@ pub(crate) struct MutexEntry {
     pub(crate) death: AtomicU64,
     pub(crate) death_sid: AtomicU64,
     pub(crate) adaption: AdaptionCells,
-    pub(crate) sharing: Sharing,
     pub(crate) name: Text<8>,
 }
 
@@ -180,7 +178,6 @@ impl MutexEntry {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();
-        self.sharing.reset();
         self.name.set(name);
     }
 }
@@ -332,13 +329,8 @@ impl Tables {
     /// table's.
     #[must_use]
     pub fn default_of(&self, p: P) -> u64 {
-        let us = match p {
-            // To spin for longer than a wake-up takes is dearer than to park.
-            P::OrbitSpinTime => self.cost(Cost::WakeFar).div_ceil(1000),
-            // A turn costs a wake-up of the next session on the same processor: less than a hundredth.
-            P::OrbitTurn => self.cost(Cost::WakeNear).saturating_mul(150).div_ceil(1000),
-            _ => 0,
-        };
+        // To spin for longer than a wake-up takes is dearer than to park.
+        let us = if p == P::OrbitSpinTime { self.cost(Cost::WakeFar).div_ceil(1000) } else { 0 };
         if us == 0 { p.row().default } else { p.row().clamped(us) }
     }
 

@@ -11,7 +11,6 @@ use crate::stats::{Counter, Key, Row, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::tables::{AdaptionCells, TypeId};
 use crate::trace::{self, Note, What};
-use crate::turn::{Sharing, Turn};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
 use std::fmt;
@@ -52,11 +51,6 @@ pub trait Target {
     /// Sessions parked now.
     fn parked(&self) -> u32;
 
-    /// The session's turns, and the address by which they know the target. `None` where nobody has turns.
-    fn turn(&self) -> Option<(&Turn, u64)> {
-        None
-    }
-
     /// Who holds it, and whether nobody can pass it in any mode.
     fn blocker(&self) -> (Sid, bool);
 
@@ -81,38 +75,31 @@ pub trait Target {
 }
 
 /// How a session parks.
-#[allow(clippy::struct_excessive_bools)] // each true or not by itself
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Park {
-    /// For so long at most.
+    /// Time to its look by itself, if it is the parked session that watches.
+    pub watch: Duration,
+    /// The same if another one watches: all of these together look so rarely that the number of parked sessions costs nothing.
     pub timeout: Duration,
-    /// Releases need wake nobody while a woken session is on its way.
+    /// Time to its deadline.
+    pub left: Duration,
+    /// Whether releases need wake nobody while enough woken sessions are on their way.
     pub throttle: bool,
-    /// Whether it was woken by its last park, and comes back without the target.
-    pub woken: bool,
     /// Whether it may take what was handed over.
     pub handed: bool,
-    /// Whether it has parked before in the same wait: it has lost its place in the queue, and is woken before the others.
-    pub again: bool,
-    /// Whether it is to queue although the target may be open, beside others.
-    pub queues: bool,
 }
 
 impl Park {
-    /// How often one of those who are parked looks by itself, so that nobody sleeps for long beside a target that is free.
-    pub const WATCH_EVERY: Duration = Duration::from_millis(1);
-
-    /// How often each does so without such a one: whoever is on its way may be dead.
-    pub const UNWATCHED: Duration = Duration::from_millis(10);
-
-    /// For how long it sleeps at most: as the one that `watches`, or while the others are `unwatched`.
+    /// For so long for whatever a session does there.
     #[must_use]
-    pub fn lasts(&self, watches: bool, unwatched: bool) -> Duration {
-        match (watches, unwatched) {
-            (true, _) => self.timeout.min(Self::WATCH_EVERY),
-            (false, true) => self.timeout.min(Self::UNWATCHED),
-            (false, false) => self.timeout,
-        }
+    pub const fn lasting(time: Duration) -> Self {
+        Self { watch: time, timeout: time, left: time, throttle: false, handed: false }
+    }
+
+    /// Longest sleep.
+    #[must_use]
+    pub fn lasts(&self, watches: bool) -> Duration {
+        self.left.min(if watches { self.watch } else { self.timeout })
     }
 }
 
@@ -121,8 +108,10 @@ impl Park {
 pub enum Parked<G> {
     /// With the target: foreign formats queue and get in one.
     Got(G),
-    /// A releaser woke us, or it was open at the last look.
+    /// A release woke it.
     Woken,
+    /// It was open at the last look, or a release came before it slept.
+    Looked,
     /// The time has passed.
     TimedOut,
 }
@@ -138,12 +127,8 @@ pub struct Want {
     pub location: LocationId,
     /// The mode.
     pub mode: Mode,
-    /// Whether it comes out of a condition's queue: then it does not spin, since whoever signalled most likely has the mutex still.
+    /// Whether the session comes out of a condition's queue. Then it does not spin: the signaller most likely has the mutex still.
     pub from_queue: bool,
-    /// Whether the session is to queue at once, although the mutex may be open: its turn is over.
-    pub queues: bool,
-    /// Whether it may queue at once where that gives more gets: it holds nothing that others wait for, and has the time.
-    pub may_queue: bool,
 }
 
 /// Why a wait ended without the target.
@@ -178,13 +163,6 @@ fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: boo
         }
         left = left.checked_sub(1)?;
         sys::spin_loop();
-    }
-}
-
-/// Whoever was parked has it.
-fn begin_turn<T: Target>(target: &T, now_ns: u64) {
-    if let Some((turn, mutex)) = target.turn() {
-        turn.begin(mutex, target.gets(), now_ns);
     }
 }
 
@@ -264,13 +242,6 @@ impl Recorder<'_> {
     }
 }
 
-/// Whether a wait that may take so long is long enough to queue at once: a turn of others lasts milliseconds.
-#[must_use]
-pub fn has_time_to_queue(deadline: Option<Deadline>) -> bool {
-    const SHORT: Duration = Duration::from_millis(100);
-    deadline.is_none_or(|deadline| deadline.left().is_some_and(|left| left > SHORT))
-}
-
 /// A wait that has not parked may take a handed-over mutex after so many steps: whoever it was handed to may be dead.
 const HEAL_EVERY: u32 = 64;
 
@@ -279,13 +250,13 @@ struct Wait<'a> {
     waiter: Waiter<'a>,
     recorder: Recorder<'a>,
     adaption: Option<&'a AdaptionCells>,
-    /// Where it may queue at once.
-    sharing: Option<&'a Sharing>,
     want: Want,
     /// Read afresh before every step.
     params: Params,
     failed: u32,
     parks: u32,
+    since_park: u32,
+    /// Whether its last park was ended by a release, and it has neither got the target nor parked since.
     woken: bool,
     /// End of the first failed spin, and of the last step; by the monotonic clock.
     started: u64,
@@ -305,25 +276,21 @@ impl<'a> Wait<'a> {
             crate::stats::find(rows, &session.slot.rows_used, key)
         });
         let entry = instance.mutex_entry(want.mutex);
-        let sharing = entry.map(|entry| &entry.sharing).filter(|_| target.turn().is_some());
         let wait = Self {
             waiter,
             recorder: Recorder { session: waiter.session, row, key, blocker },
             adaption: entry.map(|entry| &entry.adaption),
-            sharing: sharing.filter(|_| want.may_queue && !waiter.is_high_priority()),
             want,
             params: instance.params(Some(want.mutex_type)),
             failed: 0,
             parks: 0,
+            since_park: 0,
             woken: false,
             started: 0,
             last: 0,
             now: 0,
             alerted: false,
         };
-        if let Some((turn, mutex)) = target.turn() {
-            turn.missed(mutex, target.gets(), sharing, sys::now_ns);
-        }
         wait.recorder.add(Counter::Misses, 1);
         wait.recorder.add(Counter::Busy, 1);
         if let Some(cells) = wait.adaptive() {
@@ -337,23 +304,17 @@ impl<'a> Wait<'a> {
         self.adaption.filter(|_| self.params.get(P::Scheme) == ADAPTIVE as u64)
     }
 
-    /// Whether the session may queue at once, and the mutex is got more often while one has it to itself.
-    fn alone(&self) -> bool {
-        self.sharing.is_some_and(Sharing::alone)
-    }
-
     fn attempt<T: Target>(&self, target: &T) -> Attempt<'_> {
         Attempt {
             params: &self.params,
             failed: self.failed,
             parks: self.parks,
+            since_park: self.since_park,
             woken: self.woken,
             high_priority: self.waiter.is_high_priority(),
             parked: target.parked(),
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
-            queues: self.want.queues || self.want.from_queue,
-            hold_ns: target.turn().map_or(0, |(turn, mutex)| turn.hold_ns(mutex)),
-            alone: self.alone(),
+            queues: self.want.from_queue,
             poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
@@ -433,9 +394,6 @@ impl<'a> Wait<'a> {
         if self.woken {
             target.woken_is_done(true);
         }
-        if self.parks > 0 {
-            begin_turn(target, self.now);
-        }
         self.recorder.end(self.started, self.now, What::Got);
     }
 
@@ -448,12 +406,8 @@ impl<'a> Wait<'a> {
         if step != Step::Yield || self.failed == 0 {
             self.recorder.remember(self.waiter.instance, self.now, target.gets(), self.failed + 1);
         }
-        let parks = matches!(step, Step::Park(_));
-        let woken = std::mem::take(&mut self.woken);
-        if woken && !parks {
-            target.woken_is_done(false);
-        }
         self.failed = self.failed.saturating_add(1);
+        self.since_park = self.since_park.saturating_add(1);
         match step {
             Step::Yield => {
                 sys::yield_now();
@@ -475,20 +429,24 @@ impl<'a> Wait<'a> {
                 self.recorder.slept(self.last, What::Sleep, asked, self.last.saturating_sub(self.now));
                 None
             }
-            Step::Park(limit) => self.park(target, limit.min(left), woken),
+            Step::Park(limit) => self.park(target, limit, left),
         }
     }
 
-    fn park<T: Target>(&mut self, target: &T, limit: Duration, woken: bool) -> Option<T::Got> {
+    fn park<T: Target>(&mut self, target: &T, limit: Duration, left: Duration) -> Option<T::Got> {
         let throttle = self.scheme().throttles_wakes();
-        if throttle {
-            self.ask_for_handover(target, woken);
+        let attempt = self.attempt(target);
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.started));
+        if throttle && let Some(interval) = attempt.asks_for_handover(waited, target.blocker().1) {
+            target.ask_for_handover(self.now, interval);
         }
-        let (again, handed) = (self.parks > 0, self.may_take_handover());
-        let queues = !again && (self.want.queues || throttle && self.alone());
-        let parked = target.park(Park { timeout: limit, throttle, woken, handed, again, queues });
+        let (watch, timeout) = attempt.looks(limit);
+        self.woken = false;
+        let limit = timeout.min(left);
+        let parked = target.park(Park { watch, timeout, left, throttle, handed: self.may_take_handover() });
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);
+        self.since_park = 0;
         self.recorder.add(Counter::Parks, 1);
         if let Some(cells) = self.adaptive() {
             cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
@@ -496,13 +454,12 @@ impl<'a> Wait<'a> {
         let what = if matches!(parked, Parked::TimedOut) {
             What::TimedOut
         } else {
-            self.recorder.add(Counter::Wakes, 1);
+            self.recorder.add(Counter::Wakes, u64::from(matches!(parked, Parked::Woken)));
             What::Woken
         };
         self.recorder.slept(self.last, what, limit, self.last.saturating_sub(self.now));
         match parked {
             Parked::Got(got) => {
-                begin_turn(target, self.last);
                 self.recorder.end(self.started, self.last, What::Got);
                 Some(got)
             }
@@ -510,20 +467,7 @@ impl<'a> Wait<'a> {
                 self.woken = true;
                 None
             }
-            Parked::TimedOut => None,
-        }
-    }
-
-    /// `fairness`: who was woken in vain, or waits for others than a holder of X, and has waited for longer than the interval asks for
-    /// its turn; with `fifo` everybody.
-    fn ask_for_handover<T: Target>(&self, target: &T, woken: bool) {
-        let interval = Duration::from_micros(self.params.get(P::HandoverInterval));
-        let waited = Duration::from_nanos(self.now.saturating_sub(self.started));
-        let in_vain = woken || self.parks > 0 && !target.blocker().1;
-        match self.params.get(P::Fairness) {
-            1 if in_vain && waited >= interval => target.ask_for_handover(self.now, interval),
-            0 | 1 => {}
-            _ => target.ask_for_handover(self.now, Duration::ZERO),
+            Parked::Looked | Parked::TimedOut => None,
         }
     }
 

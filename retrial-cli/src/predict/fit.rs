@@ -2,7 +2,7 @@
 
 use super::holds::Timed;
 use super::live::Seen;
-use super::measured::{Measured, whole};
+use super::measured::Measured;
 use super::prediction::spans;
 use super::recording::{Holds, Recording};
 use crate::output::short;
@@ -132,37 +132,21 @@ fn times(measured: &Measured, params: &Params, machine: &Machine, notes: &mut Ve
 
 /// Time per get of first spins, where nobody has counted who waits: Γ of misses, by theory.
 fn first_spin_s(measured: &Measured, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
-    let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine, hold_s));
+    let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine));
     let limit_s = f64::from(polls) * machine.poll_ns as f64 / 1e9;
     let spin_s = Distribution::exponential(hold_s).map_or(0.0, |hold| hold.spin_time(limit_s));
     measured.miss_ratio() * spin_s
 }
 
 /// What a scheme sees of a miss.
-fn first<'a>(params: &'a Params, machine: &Machine, hold_s: f64) -> retrial::wait::Attempt<'a> {
-    retrial::wait::Attempt {
-        params,
-        failed: 0,
-        parks: 0,
-        woken: false,
-        high_priority: false,
-        parked: 0,
-        pthread_in_use: false,
-        queues: false,
-        hold_ns: whole(hold_s * 1e9),
-        alone: false,
-        poll_ns: u32::try_from(machine.poll_ns).unwrap_or(u32::MAX),
-        random: 0,
-    }
+fn first<'a>(params: &'a Params, machine: &Machine) -> retrial::wait::Attempt<'a> {
+    let poll_ns = u32::try_from(machine.poll_ns).unwrap_or(u32::MAX);
+    retrial::wait::Attempt { poll_ns, ..retrial::wait::Attempt::first(params) }
 }
 
 /// ∆ of a miss in s, whatever the scheme.
 pub fn limit_s(workload: &Workload) -> f64 {
-    let hold_s = workload.hold.mean();
-    let polls = retrial::wait::scheme(workload.params.get(P::Scheme)).spins(&first(
-        &workload.params,
-        &workload.machine,
-        hold_s,
-    ));
+    let scheme = retrial::wait::scheme(workload.params.get(P::Scheme));
+    let polls = scheme.spins(&first(&workload.params, &workload.machine));
     f64::from(polls) * workload.machine.poll_ns as f64 / 1e9
 }

@@ -13,6 +13,7 @@ use crate::distribution::Distribution;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use retrial::P;
+use retrial::Parked;
 use retrial::wait::{ADAPTIVE, Adaption, Scheme};
 
 /// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex, the begin of the time that
@@ -92,8 +93,8 @@ struct Own {
 }
 
 impl Own {
-    fn new(index: u32) -> Self {
-        let mutex = Mutex::new(u64::from(index) + 1);
+    fn new() -> Self {
+        let mutex = Mutex::new();
         Self { mutex, spinning: Vec::new(), held_since: 0, controller: Controller::default() }
     }
 }
@@ -187,9 +188,9 @@ impl<'a> Engine<'a> {
             absent: Vec::new(),
             processors: Processors::new(processors),
             first: FIRST_PROCESSOR + processors + workload.copies - 1,
-            copies: (0..workload.copies).map(Own::new).collect(),
+            copies: (0..workload.copies).map(|_| Own::new()).collect(),
             copy: 0,
-            mutex: Mutex::new(1),
+            mutex: Mutex::new(),
             spinning: Vec::new(),
             losers: Vec::new(),
             owed: 0,
@@ -204,11 +205,6 @@ impl<'a> Engine<'a> {
     /// Whether every session has a processor of its own.
     pub(super) fn is_unlimited(&self) -> bool {
         self.workload.machine.processors.is_none()
-    }
-
-    /// Processors that sessions may use.
-    pub(super) fn processors(&self) -> u32 {
-        self.processors.count()
     }
 
     fn begin(&mut self) {
@@ -336,8 +332,8 @@ impl<'a> Engine<'a> {
             Doing::Arriving => self.request(s),
             Doing::Yielded => self.yielded(s),
             Doing::Slept => self.slept(s),
-            Doing::Woken => self.unparked(s, true),
-            Doing::TimedOut => self.unparked(s, false),
+            Doing::Woken => self.unparked(s, Parked::Woken),
+            Doing::TimedOut => self.unparked(s, Parked::TimedOut),
             Doing::Spinning => self.spin_on(s),
             _ => self.run(s),
         }

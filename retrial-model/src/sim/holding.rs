@@ -5,7 +5,6 @@ use super::engine::{Engine, draw};
 use super::processors::NONE;
 use super::session::{Doing, Session};
 use super::workload::Arrivals;
-use retrial::turn::Turn;
 
 impl Engine<'_> {
     /// Joins those who spin on a processor.
@@ -68,8 +67,11 @@ impl Engine<'_> {
         self.tally.releases += 1;
         self.tally.busy += self.tally.part(self.held_since, self.now);
         self.mutex.holder = NONE;
-        let asked = std::mem::take(&mut self.mutex.hints.starving);
-        self.mutex.handover = asked && self.mutex.waiters != 0;
+        let parking = self.mutex.parking;
+        if parking.starving().0 {
+            self.mutex.parking = parking.fed();
+        }
+        self.mutex.handover = parking.starving().0 && parking.parked() != 0;
         self.sessions[s as usize].doing = Doing::Calling;
         let seen = self.release_seen();
         let handed = self.mutex.handover;
@@ -83,8 +85,8 @@ impl Engine<'_> {
         self.owed = 0;
         if handed {
             self.hand_over(s);
-        } else if self.mutex.waiters != 0 {
-            self.wake(s);
+        } else if self.mutex.parking.wakes() {
+            self.wake_one(s);
         }
         if self.owed > 0 { self.run_as(s, Doing::Calling, 0) } else { self.end_cycle(s) }
     }
@@ -139,9 +141,7 @@ impl Engine<'_> {
                 self.leave(s);
             }
             Arrivals::Open { .. } => {
-                let session = &mut self.sessions[s as usize];
-                session.doing = Doing::Absent;
-                session.turn = Turn::default();
+                self.sessions[s as usize].doing = Doing::Absent;
                 self.absent.push(s);
                 self.leave(s);
             }

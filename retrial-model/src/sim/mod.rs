@@ -19,8 +19,8 @@
 //! # The model
 //!
 //! * **Waiting** is what [`retrial::wait`] says: its schemes decide on spins, steps and releases, its controller on the
-//!   type that `adaptive` uses, its [`Turn`](retrial::turn::Turn) on whom a release wakes. The protocol between sessions
-//!   (announcements, hints, the futex queue, handovers) is that of the library for mode X, done again on the virtual clock.
+//!   type that `adaptive` uses, its [`Parking`](retrial::parking::Parking) what is known of the parked. The steps between sessions
+//!   (announcements, the futex queue, handovers) are those of the library for mode X, on the virtual clock.
 //! * **A spin** is one interval, which its limit or a release ends, not a row of polls. Of those that spin on a processor at a release
 //!   one gets the mutex, all equally likely. The others spin on, or take their next step at once with
 //!   `on_lost_race = sleep`. They see the release half a cache line's round trip late, so that whoever comes back to the mutex

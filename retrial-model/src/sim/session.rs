@@ -2,7 +2,7 @@
 
 use super::Time;
 use super::tally::Use;
-use retrial::turn::Turn;
+use retrial::parking::{Announced, Parks};
 
 /// What a session does, or did until it became ready to run again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,13 +82,12 @@ pub(super) struct Session {
     /// The copy of the mutex that it asked for last.
     pub(super) copy: u32,
     pub(super) requested: Time,
-    pub(super) turn: Turn,
 
     // The wait under way, as in the library's waiter.
     pub(super) failed: u32,
     pub(super) parks: u32,
+    pub(super) since_park: u32,
     pub(super) woken: bool,
-    pub(super) queues: bool,
     /// Whether it may take a mutex that was handed over.
     pub(super) handed: bool,
     /// End of the first failed spin, of the last failed spin, and of the last step.
@@ -101,17 +100,11 @@ pub(super) struct Session {
     /// Place among those who spin.
     pub(super) place: u32,
 
-    // The park under way.
+    // The park under way, and what the parks so far have to tell the next one.
     pub(super) timeout: Time,
     pub(super) seen: u32,
-    pub(super) leaves: bool,
-    pub(super) watches: bool,
-    /// The gets of the mutex when it did so in vain.
-    pub(super) watched: Option<u64>,
-    /// Whether the hold to come is timed.
-    pub(super) timed: bool,
-    /// Whether it goes before those who are parked for the first time.
-    pub(super) goes_first: bool,
+    pub(super) announced: Announced,
+    pub(super) park: Parks,
 }
 
 impl Session {
@@ -125,11 +118,10 @@ impl Session {
             gets: 0,
             copy: 0,
             requested: 0,
-            turn: Turn::default(),
             failed: 0,
             parks: 0,
+            since_park: 0,
             woken: false,
-            queues: false,
             handed: false,
             started: 0,
             stepped: 0,
@@ -139,11 +131,8 @@ impl Session {
             place: 0,
             timeout: 0,
             seen: 0,
-            leaves: false,
-            watches: false,
-            watched: None,
-            timed: false,
-            goes_first: false,
+            announced: Announced::default(),
+            park: Parks::default(),
         }
     }
 }

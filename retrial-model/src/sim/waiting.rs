@@ -6,16 +6,13 @@ use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
 use rand::Rng;
-use retrial::turn::Hurdle;
-use retrial::wait::{Adaption, Attempt, Load, Release, Step};
-use retrial::{Counter, P, Park, What};
+use retrial::parking::{Announced, Parks};
+use retrial::wait::{Adaption, Attempt, Load, Step};
+use retrial::{Counter, P, Parked, What};
 use std::time::Duration;
 
 /// A wait that has not parked may take a handed-over mutex after so many steps.
 const HEAL_EVERY: u32 = 64;
-
-/// Whoever parks again goes before so many others at most, as in the library.
-const GOES_FIRST_AMONG: u32 = 1024;
 
 fn picoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
@@ -26,25 +23,16 @@ impl Engine<'_> {
     pub(super) fn request(&mut self, s: u32) {
         self.tally.requested(self.now);
         self.choose(s);
-        let (now, now_ns) = (self.now, self.now_ns());
         let session = &mut self.sessions[s as usize];
-        session.requested = now;
-        let hurdle = session.turn.take(self.mutex.id);
-        let queues = hurdle == Some(Hurdle::Over);
-        let timed = hurdle == Some(Hurdle::Timed);
+        session.requested = self.now;
         if self.mutex.is_open(false) {
-            if timed {
-                session.turn.time(self.mutex.gets, now_ns);
-            }
             return self.acquire(s, false);
         }
         session.failed = 0;
         session.parks = 0;
+        session.since_park = 0;
         session.woken = false;
-        session.queues = queues;
-        session.watched = None;
-        session.timed = timed;
-        session.turn.missed(self.mutex.id, self.mutex.gets, Some(&self.mutex.sharing), || now_ns);
+        session.park = Parks::default();
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.misses += 1;
@@ -62,13 +50,12 @@ impl Engine<'_> {
             params: &self.workload.params,
             failed: session.failed,
             parks: session.parks,
+            since_park: session.since_park,
             woken: session.woken,
             high_priority: false,
-            parked: self.mutex.waiters,
+            parked: self.mutex.parking.parked(),
             pthread_in_use: self.controller.state.pthread_in_use,
-            queues: session.queues,
-            hold_ns: session.turn.hold_ns(self.mutex.id),
-            alone: self.mutex.sharing.alone(),
+            queues: false,
             poll_ns: u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX),
             random,
         }
@@ -94,32 +81,15 @@ impl Engine<'_> {
 
     /// A wait has ended with the mutex.
     pub(super) fn wait_over(&mut self, s: u32) {
-        let now_ns = self.now_ns();
         let session = &mut self.sessions[s as usize];
         if session.failed == 0 {
-            self.time(s);
             return self.tally.count(Counter::SpinGets);
         }
         self.tally.spin += u128::from(self.now - session.last);
-        if session.woken {
-            self.mutex.hints.on_its_way = false;
-        }
-        if session.parks > 0 {
-            session.turn.begin(self.mutex.id, self.mutex.gets, now_ns);
-        }
-        self.time(s);
+        session.park.end(|to| self.mutex.change(to));
         let took = self.now - self.sessions[s as usize].started;
         self.tally.longest = self.tally.longest.max(took);
         self.note(s, What::Got, 0, took);
-    }
-
-    /// The hold that begins is timed if that was asked for.
-    fn time(&mut self, s: u32) {
-        let now_ns = self.now_ns();
-        let session = &mut self.sessions[s as usize];
-        if std::mem::take(&mut session.timed) {
-            session.turn.time(self.mutex.gets, now_ns);
-        }
     }
 
     /// The spin has come to its limit, or has lost a race.
@@ -142,15 +112,7 @@ impl Engine<'_> {
         let step = scheme.step(&self.attempt(s));
         let session = &mut self.sessions[s as usize];
         session.failed = session.failed.saturating_add(1);
-        let woken = std::mem::take(&mut session.woken);
-        let parks = matches!(step, Step::Park(_));
-        if woken && !parks {
-            // What it was woken for is for somebody else.
-            self.mutex.hints.on_its_way = false;
-            if self.mutex.waiters != 0 {
-                self.wake_one(s);
-            }
-        }
+        session.since_park = session.since_park.saturating_add(1);
         match step {
             Step::Yield => self.give_way(s),
             Step::Sleep(asked) => self.sleep(s, asked),
@@ -158,7 +120,7 @@ impl Engine<'_> {
                 self.tally.count(Counter::QueueFull);
                 self.sleep(s, asked);
             }
-            Step::Park(limit) => self.park(s, limit, woken),
+            Step::Park(limit) => self.park(s, limit),
         }
     }
 
@@ -231,34 +193,28 @@ impl Engine<'_> {
         self.note(s, what, asked, took);
     }
 
-    /// Announces that the session parks. `woken`: it comes back from a park without the mutex.
-    fn park(&mut self, s: u32, limit: Duration, woken: bool) {
+    /// Announces that the session parks, and looks by itself after `limit`.
+    fn park(&mut self, s: u32, limit: Duration) {
         let throttle = self.scheme.throttles_wakes();
-        if throttle {
-            self.ask_for_handover(s, woken);
+        let waited = Duration::from_nanos((self.now - self.sessions[s as usize].started) / NS);
+        let on_x = self.mutex.holder != super::processors::NONE;
+        let attempt = self.attempt(s);
+        let asks = attempt.asks_for_handover(waited, on_x).filter(|_| throttle);
+        let (watch, timeout) = attempt.looks(limit);
+        let now_ns = self.now_ns();
+        let parking = &mut self.mutex.parking;
+        if asks.is_some_and(|interval| u128::from(parking.since_handover_ns(now_ns)) >= interval.as_nanos()) {
+            *parking = parking.starve(now_ns, true);
         }
         let session = &mut self.sessions[s as usize];
-        session.goes_first = session.parks > 0 && self.mutex.waiters < GOES_FIRST_AMONG;
-        let hints = &mut self.mutex.hints;
-        let came_back = woken && hints.on_its_way;
-        hints.on_its_way &= !came_back;
-        let gets = self.mutex.gets;
-        let may_watch = throttle && session.watched.take().is_none_or(|seen| self.mutex.waiters == 0 && seen != gets);
-        let unwatched = throttle && self.mutex.waiters != 0 && !hints.watched;
-        session.watches = may_watch && !hints.watched;
-        hints.watched |= may_watch;
-        hints.throttled = throttle;
-        hints.again |= session.goes_first;
+        session.woken = false;
+        session.announced = session.park.announce(throttle, |to| self.mutex.change(to));
         session.seen = self.mutex.wakes;
-        let first = self.mutex.waiters == 0;
-        self.mutex.waiters += 1;
-        let queues = session.queues || throttle && self.mutex.sharing.alone();
-        session.leaves = queues && session.parks == 0 && (!first || session.watches);
         session.handed = session.parks > 0;
-        session.asked = picoseconds(limit);
-        let how = Park { timeout: limit, ..Park::default() };
-        session.timeout = picoseconds(how.lasts(session.watches, unwatched));
-        let barrier = if first || came_back { self.costs.barrier } else { 0 };
+        session.asked = picoseconds(timeout);
+        let Announced { watches, answers, .. } = session.announced;
+        session.timeout = if watches { picoseconds(watch) } else { session.asked };
+        let barrier = if answers { self.costs.barrier } else { 0 };
         // The count of those who wait lies in the line that the others poll and change, and so it does when the park is over.
         let announcing = barrier + self.line();
         if announcing > 0 { self.run_as(s, Doing::Announcing, announcing) } else { self.last_look(s) }
@@ -267,9 +223,8 @@ impl Engine<'_> {
     /// The look between the announcement and the sleep.
     pub(super) fn last_look(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
-        let may_have_it = self.mutex.is_open(session.handed) && !session.leaves;
-        if may_have_it {
-            return self.unparked(s, true);
+        if self.mutex.is_open(session.handed) {
+            return self.unparked(s, Parked::Looked);
         }
         // The kernel puts to sleep whom nobody has woken meanwhile: on its way there it takes what a call takes that finds nothing to do.
         self.run_as(s, Doing::Parking, self.costs.yield_alone);
@@ -279,57 +234,31 @@ impl Engine<'_> {
     pub(super) fn fall_asleep(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         if self.mutex.wakes != session.seen {
-            return self.unparked(s, true);
+            return self.unparked(s, Parked::Looked);
         }
         session.doing = Doing::Parked;
-        let (goes_first, timeout) = (session.goes_first, session.timeout);
-        self.mutex.sleep(s, goes_first);
+        let timeout = session.timeout;
+        self.mutex.sleep(s);
         let lasts = self.lasts(timeout);
         self.timers.set(self.slot(s), self.now.saturating_add(lasts));
         self.leave(s);
     }
 
     /// A park has ended, and the session has its processor.
-    pub(super) fn unparked(&mut self, s: u32, woken: bool) {
+    pub(super) fn unparked(&mut self, s: u32, how: Parked<()>) {
         let session = &mut self.sessions[s as usize];
-        self.mutex.waiters -= 1;
-        if !woken {
-            // Whoever was on its way may be dead.
-            self.mutex.hints.on_its_way = false;
-        }
-        session.watched = (!woken && session.watches).then_some(self.mutex.gets);
-        if session.watches || !woken && (session.asked >= picoseconds(Park::UNWATCHED) || self.mutex.is_open(true)) {
-            self.mutex.hints.watched = false;
-        }
+        session.park.come_back(session.announced, &how, |to| self.mutex.change(to));
+        session.since_park = 0;
         session.parks = session.parks.saturating_add(1);
-        session.woken = woken;
+        session.woken = how == Parked::Woken;
         self.owed += self.line();
         self.controller.queue_sleeps += 1;
         self.tally.count(Counter::Parks);
-        if woken {
+        if how == Parked::Woken {
             self.tally.count(Counter::Wakes);
         }
-        self.split(s, if woken { What::Woken } else { What::TimedOut });
+        self.split(s, if how == Parked::TimedOut { What::TimedOut } else { What::Woken });
         self.try_again(s);
-    }
-
-    /// Who was woken in vain, or waits for others than a holder, and has waited for longer than the interval, asks for its turn; with
-    /// `fairness = fifo` everybody.
-    fn ask_for_handover(&mut self, s: u32, woken: bool) {
-        let params = &self.workload.params;
-        let interval = params.get(P::HandoverInterval) * 1000 * NS;
-        let session = &self.sessions[s as usize];
-        let is_held = self.mutex.holder != super::processors::NONE;
-        let in_vain = woken || session.parks > 0 && !is_held;
-        let interval = match params.get(P::Fairness) {
-            1 if in_vain && self.now - session.started >= interval => interval,
-            0 | 1 => return,
-            _ => 0,
-        };
-        if self.now - self.mutex.handover_asked >= interval {
-            self.mutex.handover_asked = self.now;
-            self.mutex.hints.starving = true;
-        }
     }
 
     /// After a release that lets only who has been parked get the mutex.
@@ -340,25 +269,15 @@ impl Engine<'_> {
         }
     }
 
-    /// After a release: wakes one session, unless one is on its way or the scheme says otherwise.
-    pub(super) fn wake(&mut self, s: u32) {
-        let hints = self.mutex.hints;
-        if hints.throttled {
-            let now_ns = self.now_ns();
-            let usage = || (self.workload.params, self.processors(), Some(&self.mutex.sharing));
-            let turn = &self.sessions[s as usize].turn;
-            let release = turn.release(self.mutex.id, self.mutex.gets, self.mutex.waiters, || now_ns, usage);
-            if release == Release::Stay && hints.watched || hints.on_its_way {
-                return;
-            }
-        }
-        self.wake_one(s);
-    }
-
     /// Wakes the session that parked first. Whether there was one.
-    fn wake_one(&mut self, waker: u32) -> bool {
-        let woken = self.mutex.post();
-        self.mutex.hints.on_its_way = woken.is_some();
+    pub(super) fn wake_one(&mut self, waker: u32) -> bool {
+        let then = self.mutex.parking;
+        self.mutex.wakes += 1;
+        let woken = self.mutex.first();
+        self.mutex.parking = match woken {
+            Some(_) => then.wake().has_woken(then, 1),
+            None => then.wake().has_woken_nobody(then),
+        };
         match woken {
             Some(woken) => self.awaken(woken, waker),
             None => self.owed += self.costs.yield_alone,
@@ -377,7 +296,7 @@ impl Engine<'_> {
             gets: self.mutex.gets - controller.last_gets,
             misses: controller.misses - controller.last_misses,
             queue_sleeps: controller.queue_sleeps - controller.last_queue_sleeps,
-            queued: u64::from(self.mutex.waiters),
+            queued: u64::from(self.mutex.parking.parked()),
             elapsed_ns: now_ns - controller.last_ns,
         };
         let before: Adaption = controller.state;
@@ -391,6 +310,7 @@ impl Engine<'_> {
             self.tally.type_switches += 1;
             self.mutex.wakes += 1;
             while let Some(sleeper) = self.mutex.first() {
+                self.mutex.parking = self.mutex.parking.has_woken(self.mutex.parking, 1);
                 self.awaken(sleeper, s);
             }
         }

@@ -1,19 +1,15 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::{
-    AGAIN, ANYBODY, FENCED, FLAGS, FOR_E, FOR_S, FOR_X, ON_ITS_WAY, PARKED_AGAIN, Patience, RawMutex, STAMP,
-    STAMP_SHIFT, STARVING, STARVING_FOR_X, THROTTLED, TO_DRAIN, WAITERS, WATCHED, served, stamp,
-};
+use super::{ANYBODY, FOR_E, FOR_S, FOR_X, Patience, RawMutex, TO_DRAIN, served};
 use crate::aol::LocationId;
 use crate::fail;
 use crate::mode::Mode;
+use crate::parking::{Announced, Parking, Parks};
 use crate::session::{Session, Slot};
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
-use crate::turn::Turn;
 use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
-use std::cell::Cell;
 use std::time::Duration;
 
 /// Why a get is not an ordinary hold.
@@ -25,9 +21,8 @@ pub(super) enum Why {
     OwnerDied,
 }
 
-/// Whoever parks again goes before so many others at most: to find it the kernel looks through the whole queue, which among 16,384
-/// took two thirds of all processor time.
-const GOES_FIRST_AMONG: u32 = 1024;
+/// Longest park beside a reference that is being moved, which takes a few instructions.
+const MOVING: Duration = Duration::from_millis(1);
 
 pub(super) fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
     Waiter { instance: session.instance(), session: Some(session) }
@@ -39,12 +34,7 @@ pub(super) struct Getting<'a> {
     pub(super) session: &'a Session<'a>,
     pub(super) mode: Mode,
     pub(super) aim: Aim,
-    /// Whether its turn is over.
-    pub(super) over: bool,
-    /// Whether it may queue at once.
-    pub(super) may_queue: bool,
-    /// The gets of the mutex when it had watched in vain.
-    pub(super) watched: Cell<Option<u64>>,
+    pub(super) parks: Parks,
 }
 
 /// How the mode is to be reached.
@@ -61,8 +51,8 @@ pub(super) enum Aim {
 }
 
 impl<'a> Getting<'a> {
-    pub(super) const fn new(mutex: &'a RawMutex, session: &'a Session<'a>, mode: Mode, aim: Aim) -> Self {
-        Self { mutex, session, mode, aim, over: false, may_queue: false, watched: Cell::new(None) }
+    pub(super) fn new(mutex: &'a RawMutex, session: &'a Session<'a>, mode: Mode, aim: Aim) -> Self {
+        Self { mutex, session, mode, aim, parks: Parks::default() }
     }
 
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
@@ -117,15 +107,8 @@ impl<'a> Getting<'a> {
             Patience::Until(deadline) => Some(deadline),
             Patience::Endless => None,
         };
-        let want = Want {
-            mutex: mutex.id(),
-            mutex_type: mutex.mutex_type(),
-            location,
-            mode: self.mode,
-            from_queue: false,
-            queues: self.over,
-            may_queue: self.may_queue,
-        };
+        let want =
+            Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode, from_queue: false };
         waiter(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,
@@ -167,86 +150,46 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<Word> {
         let mutex = self.mutex;
-        let hints = mutex.hints.load(Ordering::Relaxed);
-        let came_back = how.woken && hints & ON_ITS_WAY != 0;
-        if came_back {
-            mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
-        }
-        let throttled = if how.throttle { THROTTLED } else { 0 };
-        // One of those who are parked looks every millisecond, for what no release has seen to. Not the same again if there are
-        // others: looking costs it its place in the queue; nor if nobody has got the mutex since. Until the next one parks or times
-        // out nobody watches; then releases wake.
-        let seen_by_watch = self.watched.take();
-        let may_watch = how.throttle && seen_by_watch.is_none_or(|gets| mutex.parked() == 0 && gets != mutex.gets());
-        let watches = may_watch && mutex.hints.fetch_or(WATCHED, Ordering::Relaxed) & WATCHED == 0;
-        let goes_first = how.again && mutex.parked() < GOES_FIRST_AMONG;
-        let again = if goes_first { AGAIN } else { 0 };
-        if hints & (THROTTLED | again) != throttled | again {
-            mutex.hints.fetch_and(!THROTTLED, Ordering::Relaxed);
-            mutex.hints.fetch_or(throttled | again, Ordering::Relaxed);
-        }
-        // Acquire: pairs with the Release of the count in `wake_one`.
+        // Acquire: pairs with the Release of the count in `post`. Before the announcement, see `parking.rs`.
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, in the fallback without a barrier everywhere.
-        let before = mutex.waiters.fetch_add(1, Ordering::SeqCst);
+        let announced = self.parks.announce(how.throttle, |to| mutex.change(Ordering::SeqCst, to));
+        let Announced { watches, answers, was_woken, .. } = announced;
         fail::point();
-        // A death in between leaves a count too many: releases then look for somebody to wake. Never one too few.
-        self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
-        fail::point();
-        let first = before & (FENCED | WAITERS) == 0;
-        if before & FENCED != 0 {
+        if mutex.parking().is_fenced() {
             fence(Ordering::SeqCst);
-        } else if first || came_back {
-            // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
-            if !sys::barrier_everywhere() {
-                // The kernel has come to refuse it: releases have a fence of their own from now on.
-                mutex.waiters.fetch_or(FENCED, Ordering::SeqCst);
-                fence(Ordering::SeqCst);
-            }
+        } else if answers && !sys::barrier_everywhere() {
+            // The kernel has come to refuse it: releases have a fence of their own from now on.
+            mutex.change(Ordering::SeqCst, Parking::fenced);
+            fence(Ordering::SeqCst);
         }
         let word = Word(mutex.word.load(Ordering::Relaxed));
-        // Its turn is over, and somebody was parked before: whoever that is leaves the queue, has its look and sees us after it. Not
-        // beside references: they may be in the other's way, not in ours, and wake nobody when they go.
-        let leaves = how.queues && (before & WAITERS != 0 || watches) && word.references() == 0;
-        let parked = if self.grant(word, how.handed).is_some() && !leaves || self.is_hopeless() {
-            Parked::Woken
+        let parked = if self.grant(word, how.handed).is_some() || self.is_hopeless() {
+            Parked::Looked
         } else {
             // A reference that is being moved wakes nobody when it is done.
             let moving = word.kind() == Some(Kind::Moving);
-            // Whoever is on its way may be dead, and then nobody looks but we.
-            let unwatched = how.throttle && before & WAITERS != 0 && hints & WATCHED == 0;
-            let timeout = how.lasts(moving || watches, unwatched);
-            // What we were woken for is not for us any more, but it may be for another kind.
-            // Who parked between our count and our barrier looked without one: what was released meanwhile is for us to pass on.
-            let answers = how.woken || came_back || first;
-            let others = if answers && word.sid().is_none() { served(word) } else { 0 };
+            let timeout = if moving { how.lasts(watches).min(MOVING) } else { how.lasts(watches) };
+            // A session that parked between our announcement and our barrier looked without one. A release in that window, for
+            // another kind than ours, woke nobody, so this session passes the wake-up on. So it does with its own.
+            let others = if (answers || was_woken) && word.sid().is_none() { served(word) } else { 0 };
             let passed_on = others != 0 && others != ANYBODY;
             if passed_on {
-                mutex.post(others);
+                mutex.wake_one(others);
             }
             // Our own wake-up does not count.
             let seen = seen.wrapping_add(u32::from(passed_on));
-            let kinds = self.kind() | if goes_first { PARKED_AGAIN } else { 0 };
-            match sys::futex_wait_as(&mutex.wakes, seen, timeout, kinds) {
-                sys::Woken::Yes | sys::Woken::Changed => Parked::Woken,
+            match sys::futex_wait_as(&mutex.wakes, seen, timeout, self.kind()) {
+                sys::Woken::Yes => Parked::Woken,
+                sys::Woken::Changed => Parked::Looked,
                 // What it was woken for is still to be looked at, or passed on.
-                sys::Woken::TimedOut if moving && answers => Parked::Woken,
+                sys::Woken::TimedOut if moving && (answers || was_woken) => Parked::Looked,
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
         fail::point();
-        self.session.slot.parked_on.store(0, Ordering::Release);
+        self.parks.come_back(announced, &parked, |to| mutex.change(Ordering::Release, to));
         fail::point();
-        mutex.waiters.fetch_sub(1, Ordering::Release);
-        fail::point();
-        let timed_out = parked == Parked::TimedOut;
-        if timed_out || watches {
-            self.watched.set((timed_out && watches).then(|| mutex.gets()));
-            // Whoever was on its way may be dead; whoever watched is, or late, where the mutex is found open or nobody has looked for long.
-            let unwatched = watches || how.timeout >= Park::UNWATCHED || self.is_open(true);
-            let over = if timed_out { ON_ITS_WAY } else { 0 } | if unwatched { WATCHED } else { 0 };
-            mutex.hints.fetch_and(!over, Ordering::Relaxed);
-        }
         parked
     }
 
@@ -256,18 +199,8 @@ impl Target for Getting<'_> {
     }
 
     fn gave_up(&self) {
-        if self.watched.take().is_some() {
-            // Whoever has released since may have taken us for watching still.
-            if !sys::barrier_everywhere() {
-                fence(Ordering::SeqCst);
-            }
-            let word = self.mutex.load();
-            if self.grant(word, true).is_some() && self.mutex.parked() != 0 {
-                self.mutex.wake_one(served(word));
-            }
-        }
         if matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
-            self.mutex.waiters.fetch_and(!STARVING_FOR_X, Ordering::Relaxed);
+            self.mutex.change(Ordering::Relaxed, Parking::not_for_x);
         }
         let word = self.mutex.load();
         let over_references = word.sid().is_none() && word.references() != 0 && word.has(Word::HANDOVER);
@@ -283,7 +216,7 @@ impl Target for Getting<'_> {
     }
 
     fn woken_is_done(&self, got: bool) {
-        self.mutex.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
+        self.parks.end(|to| self.mutex.change(Ordering::Relaxed, to));
         self.mutex.fence_without_barrier();
         let waiting = self.mutex.parked() != 0;
         // A woken reader lets the next one in as well; who gives up passes the wake-up on.
@@ -293,32 +226,15 @@ impl Target for Getting<'_> {
     }
 
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
-        let mutex = self.mutex;
-        let hints = mutex.hints.load(Ordering::Relaxed);
-        let now = stamp(now_ns);
-        let since = now.wrapping_sub(hints >> STAMP_SHIFT) & STAMP;
-        if u128::from(since) << 14 >= interval.as_nanos() {
-            // Not if the flags have changed since: set again, ON_ITS_WAY would keep releases from waking anybody.
-            let stamped = mutex.hints.compare_exchange(
-                hints,
-                now << STAMP_SHIFT | hints & FLAGS,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            if stamped.is_ok() {
-                let keeps_readers_out = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
-                let asked = if keeps_readers_out { STARVING | STARVING_FOR_X } else { STARVING };
-                mutex.waiters.fetch_or(asked, Ordering::Relaxed);
-            }
+        let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
+        let is_due = |all: Parking| u128::from(all.since_handover_ns(now_ns)) >= interval.as_nanos();
+        if is_due(self.mutex.parking()) {
+            self.mutex.change(Ordering::Relaxed, |all| if is_due(all) { all.starve(now_ns, for_x) } else { all });
         }
     }
 
     fn parked(&self) -> u32 {
         self.mutex.parked()
-    }
-
-    fn turn(&self) -> Option<(&Turn, u64)> {
-        Some((&self.session.turn, self.mutex.address()))
     }
 
     fn blocker(&self) -> (Sid, bool) {

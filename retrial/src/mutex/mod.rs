@@ -5,13 +5,13 @@
 //! 1. While the holder field is set, only the session in it changes the word. So X, LX and E are released by one plain
 //!    store, and so is a reference that is added or dropped under the field.
 //! 2. The operation log is written before the exchange that takes the field, and freed after the store that gives it back.
-//! 3. The holder field is the only truth. `waiters` and `hints` are hints: each park has a time-out and is followed by a
-//!    look, so that a wrong hint costs time, never the lock.
+//! 3. The holder field is the only truth. `parking` is hints: each park has a time-out and is followed by a look, so that a wrong
+//!    hint costs time, never the lock.
 //!
-//! No wake-up is lost although the release has no fence: the releaser stores the word, then loads `waiters`; a session
-//! that parks raises `waiters`, has the kernel do a full barrier on every processor (`membarrier`), then looks at the
-//! word once more. Either the releaser sees the waiter, or the waiter sees the release. Where the kernel has no such
-//! barrier, `waiters` carries [`FENCED`], which sends every release through a path with a fence of its own.
+//! No wake-up is lost although the release has no fence: the releaser stores the word, then loads `parking`; a session that parks
+//! announces itself in `parking`, has the kernel do a full barrier on every processor (`membarrier`), then looks at the word once
+//! more. Either the releaser sees the waiter, or the waiter sees the release. Where the kernel has no such barrier, `parking` is
+//! *fenced*, which sends every release through a path with a fence of its own.
 
 mod getting;
 mod hold;
@@ -22,13 +22,12 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
+use crate::parking::Parking;
 use crate::session::{LOG_RECORDS, Session};
 use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
 use crate::sys::{self, Deadline, Futex, Ordering};
 use crate::tables::{Place, TypeId};
-use crate::turn::Hurdle;
-use crate::wait::Release;
-use crate::waiter::{Target, has_time_to_queue};
+use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
@@ -37,10 +36,10 @@ use std::time::Duration;
 /// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
 ///
 /// ```text
-///  0        8         12      16     20   24     32        36
-/// +--------+---------+-------+------+----+------+---------+-------+
-/// |  word  | waiters | wakes | kind | id | gets | drainer | hints |
-/// +--------+---------+-------+------+----+------+---------+-------+
+///  0        8         16     20   24     32        36
+/// +--------+---------+------+----+------+---------+-------+
+/// |  word  | parking | kind | id | gets | drainer | wakes |
+/// +--------+---------+------+----+------+---------+-------+
 /// ```
 ///
 /// `kind` lies where glibc has the kind of a `pthread_mutex_t`. All bytes 0 is a free mutex without type or id.
@@ -48,10 +47,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct RawMutex {
     word: AtomicU64,
-    /// Number of parked sessions, and the flags below.
-    waiters: AtomicU32,
-    /// The futex that sessions park on; counts wake-ups.
-    wakes: Futex,
+    /// [`Parking`].
+    parking: AtomicU64,
     /// Bits 16 to 23: mutex type.
     kind: AtomicU32,
     id: AtomicU32,
@@ -59,39 +56,18 @@ pub struct RawMutex {
     gets: AtomicU64,
     /// SID of the session that waits for the references to leave.
     drainer: AtomicU32,
-    /// Bits 4 to 31: time of the last handover in 16 µs; the others are the flags below.
-    hints: AtomicU32,
+    /// The futex that sessions park on; counts wake-ups.
+    wakes: Futex,
 }
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= size_of::<libc::pthread_mutex_t>());
-
-/// In `waiters`: releases have a fence of their own.
-const FENCED: u32 = 1 << 31;
-/// In `waiters`: the next release hands over.
-const STARVING: u32 = 1 << 30;
-/// In `waiters`: who asked for that wants X or LX, and readers keep it out.
-const STARVING_FOR_X: u32 = 1 << 29;
-const WAITERS: u32 = STARVING_FOR_X - 1;
-
-/// In `hints`: a session that is on its way keeps releases from waking another.
-const THROTTLED: u32 = 1;
-/// In `hints`: a woken session is on its way.
-const ON_ITS_WAY: u32 = 2;
-/// In `hints`: one of the parked sessions looks by itself before long.
-const WATCHED: u32 = 4;
-/// In `hints`: somebody has parked again in the same wait.
-const AGAIN: u32 = 8;
-const FLAGS: u32 = 15;
-const STAMP_SHIFT: u32 = 4;
 
 /// Kinds of parked sessions, as bits of their futex wait: a release wakes the first that can have what it leaves.
 const FOR_X: u32 = 1;
 const FOR_E: u32 = 2;
 const FOR_S: u32 = 4;
 const TO_DRAIN: u32 = 8;
-/// Beside one of these: parked again in the same wait, to be woken before the others.
-const PARKED_AGAIN: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
 
 /// The kinds of sessions that can have a mutex once its word is this.
@@ -106,13 +82,6 @@ const fn served(left: Word) -> u32 {
     }
 }
 
-const STAMP: u32 = u32::MAX >> STAMP_SHIFT;
-
-/// A time in 16 µs, as `hints` has it.
-const fn stamp(now_ns: u64) -> u32 {
-    (now_ns >> 14) as u32 & STAMP
-}
-
 /// How long a get may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
@@ -122,17 +91,6 @@ pub enum Patience {
     Until(Deadline),
     /// For ever.
     Endless,
-}
-
-/// Whether a session may queue at once, its turn over or another's under way: not while it holds something else, for which others
-/// would wait as long, and not when its time is short.
-fn may_queue(session: &Session<'_>, mode: Mode, record: usize, patience: Patience) -> bool {
-    let has_time = match patience {
-        Patience::None => false,
-        Patience::Until(deadline) => has_time_to_queue(Some(deadline)),
-        Patience::Endless => true,
-    };
-    has_time && mode != Mode::Shared && !session.holds_beside(record)
 }
 
 #[cold]
@@ -153,13 +111,12 @@ impl RawMutex {
     pub const fn new() -> Self {
         Self {
             word: AtomicU64::new(0),
-            waiters: AtomicU32::new(0),
-            wakes: AtomicU32::new(0),
+            parking: AtomicU64::new(0),
             kind: AtomicU32::new(0),
             id: AtomicU32::new(0),
             gets: AtomicU64::new(0),
             drainer: AtomicU32::new(0),
-            hints: AtomicU32::new(0),
+            wakes: AtomicU32::new(0),
         }
     }
 
@@ -195,7 +152,7 @@ impl RawMutex {
     fn belong(&self, instance: &Instance, mutex_type: TypeId) {
         self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
         if !instance.has_barrier() {
-            self.waiters.fetch_or(FENCED, Ordering::Relaxed);
+            self.change(Ordering::Relaxed, Parking::fenced);
         }
     }
 
@@ -206,6 +163,7 @@ impl RawMutex {
         self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    #[cfg(feature = "lock_api")]
     pub(crate) fn address(&self) -> u64 {
         std::ptr::from_ref(self).addr() as u64
     }
@@ -248,10 +206,26 @@ impl RawMutex {
         self.gets.load(Ordering::Relaxed)
     }
 
-    /// Sessions parked now.
+    /// Sessions parked now. A hint: too high by those that were killed since nobody was parked last.
     #[must_use]
     pub fn parked(&self) -> u32 {
-        self.waiters.load(Ordering::Relaxed) & WAITERS
+        self.parking().parked()
+    }
+
+    #[inline]
+    fn parking(&self) -> Parking {
+        Parking(self.parking.load(Ordering::Relaxed))
+    }
+
+    /// Changes what is known of the parked. What it was before.
+    fn change(&self, order: Ordering, to: impl Fn(Parking) -> Parking) -> Parking {
+        let mut before = self.parking.load(Ordering::Relaxed);
+        loop {
+            match self.parking.compare_exchange_weak(before, to(Parking(before)).0, order, Ordering::Relaxed) {
+                Ok(before) => return Parking(before),
+                Err(now) => before = now,
+            }
+        }
     }
 
     /// Gets the mutex exclusively.
@@ -268,8 +242,7 @@ impl RawMutex {
         // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
         // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
-        // Expects a free word, or what no word is: then the slow path has to look at the session's turn.
-        if self.word.compare_exchange(session.turn.expected(), sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if self.word.compare_exchange(Word::FREE.0, sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             let (rest, why) = self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
             let hold = Hold { mutex: self, session, record: record as u32, mode: Mode::Exclusive, rest };
             return if let Some(why) = why { hold.refuse(why) } else { Ok(hold) };
@@ -295,8 +268,8 @@ impl RawMutex {
         }
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
         let word = Word(self.word.load(Ordering::Relaxed));
-        // A word without flags only: with any, the slow path looks why, and at the session's turn.
-        if u32::try_from(word.0 | session.turn.expected()).is_ok()
+        // A word without flags only: with any, the slow path looks why.
+        if u32::try_from(word.0).is_ok()
             && let Some(granted) = word.grant(session.sid(), mode, false)
             // AcqRel: as in `exclusive`.
             && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -339,9 +312,7 @@ impl RawMutex {
         record: usize,
         patience: Patience,
     ) -> (Word, Option<Why>) {
-        let hurdle = session.turn.take(self.address());
-        let mut getting = Getting::new(self, session, mode, Aim::Get);
-        // Though its turn be over: until the one that it has woken is here nobody else would use the mutex.
+        let getting = Getting::new(self, session, mode, Aim::Get);
         let granted = getting.try_get(false).inspect(|granted| {
             if granted.has(Word::ATTENTION) {
                 let params = session.instance().params(Some(self.mutex_type()));
@@ -351,15 +322,8 @@ impl RawMutex {
         let granted = match granted {
             Some(granted) => Ok(granted),
             None if getting.waits_for_itself(record) => Err(Why::Deadlock),
-            None => {
-                getting.may_queue = may_queue(session, mode, record, patience);
-                getting.over = getting.may_queue && hurdle == Some(Hurdle::Over);
-                getting.wait(location, patience)
-            }
+            None => getting.wait(location, patience),
         };
-        if hurdle == Some(Hurdle::Timed) && granted.is_ok() {
-            session.turn.time(self.gets(), sys::now_ns());
-        }
         let granted = match granted {
             Ok(granted) => granted,
             Err(why) => {
@@ -376,26 +340,26 @@ impl RawMutex {
 
     /// Gives the holder field back: the caller has it, and `word` is what stays.
     #[inline]
-    fn give_back(&self, session: &Session<'_>, word: Word) {
-        if self.waiters.load(Ordering::Relaxed) & STARVING != 0 {
-            return self.hand_over(session, word);
+    fn give_back(&self, word: Word) {
+        if self.parking().starving().0 {
+            return self.hand_over(word);
         }
         // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
         self.word.store(word.0, Ordering::Release);
         sys::barrier_here();
         fail::point();
         // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
-        if self.waiters.load(Ordering::Relaxed) != 0 {
-            self.wake(session, word);
+        if self.parking().concerns_releases() {
+            self.wake(word);
         }
     }
 
     /// The same by a session that has only moved a reference, while references stay: nobody can get a mode now that could
     /// not be got before, so that nobody is woken. But a starving session keeps further readers out.
     fn give_back_over_references(&self, word: Word) {
-        let starving = self.waiters.load(Ordering::Relaxed);
-        let word = if starving & STARVING_FOR_X != 0 && starving & WAITERS != 0 && !word.has(Word::DRAINING) {
-            self.waiters.fetch_and(!(STARVING | STARVING_FOR_X), Ordering::Relaxed);
+        let parking = self.parking();
+        let word = if parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING) {
+            self.change(Ordering::Relaxed, Parking::fed);
             fail::point();
             word.with(Word::HANDOVER)
         } else {
@@ -406,97 +370,84 @@ impl RawMutex {
         fail::point();
     }
 
-    /// After the store of a release: wakes one session, unless one is on its way.
+    /// After the store of a release: wakes one session, unless enough are on their way.
     #[cold]
     #[inline(never)]
-    fn wake(&self, session: &Session<'_>, left: Word) {
-        if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
-            // SeqCst: without it the load below could be done before the release is visible, and a session that parks in
-            // between would see the mutex held while we see nobody parked.
-            fence(Ordering::SeqCst);
-            if self.parked() == 0 {
-                return;
-            }
+    fn wake(&self, left: Word) {
+        self.fence_without_barrier();
+        let parking = self.parking();
+        if parking.wakes() || parking.parked() != 0 && left.has(Word::DRAINING) {
+            self.wake_one(served(left));
         }
-        let hints = self.hints.load(Ordering::Relaxed);
-        if hints & THROTTLED != 0 && !left.has(Word::DRAINING) {
-            let release = if left.references() == 0 {
-                session.release_of(self.address(), || self.id(), self.mutex_type(), self.gets(), self.parked())
-            } else {
-                Release::Wake
-            };
-            // Nobody is left to a session that may never come back, unless one of them looks by itself.
-            if release == Release::Stay && hints & WATCHED != 0 || hints & ON_ITS_WAY != 0 {
-                return;
-            }
-        }
-        self.wake_one(served(left));
     }
 
     /// Between a change that lets somebody in and a look at who is parked, where no barrier of theirs orders the two.
     fn fence_without_barrier(&self) {
-        if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
+        if self.parking().is_fenced() {
+            // SeqCst: without it the look could be done before the change is visible. A session that parks in between would see the
+            // mutex held while this one sees nobody parked.
             fence(Ordering::SeqCst);
         }
     }
 
     /// Wakes the session that parked first among some kinds. Whether there was one.
     fn wake_one(&self, kinds: u32) -> bool {
-        if kinds != ANYBODY {
-            // Releases go on waking the others.
-            return kinds != 0 && self.post(kinds);
+        if kinds == ANYBODY {
+            // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the announcements that are
+            // counted, whose sessions have read an older count of wake-ups than the one that `post` makes.
+            let then = self.change(Ordering::AcqRel, Parking::wake);
+            fail::point();
+            let woken = self.post(ANYBODY, 1) != 0;
+            fail::point();
+            if woken {
+                self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
+                return true;
+            }
+            self.change(Ordering::Relaxed, |all| all.has_woken_nobody(then));
+            self.fence_without_barrier();
+            fail::point();
         }
-        self.hints.fetch_or(ON_ITS_WAY, Ordering::Relaxed);
-        fail::point();
-        if self.post(ANYBODY) {
-            return true;
+        // A session may have fallen asleep since, and a release may have woken nobody because this call counted one as woken. Releases
+        // that wake some kinds only go on waking the others: nothing is counted before.
+        let then = self.parking();
+        let woken = kinds != 0 && then.parked() != 0 && self.post(kinds, 1) != 0;
+        if woken {
+            self.change(Ordering::Relaxed, |all| all.wake().has_woken(then, 1));
         }
-        self.hints.fetch_and(!ON_ITS_WAY, Ordering::Relaxed);
-        self.fence_without_barrier();
-        fail::point();
-        // Somebody may have fallen asleep since and somebody else released, who took our word for it that one is on its way.
-        self.parked() != 0 && self.post(ANYBODY)
+        woken
     }
 
-    /// Counts a wake-up and wakes the session that parked first among some kinds. Whether there was one.
-    fn post(&self, kinds: u32) -> bool {
+    /// Counts a wake-up and wakes up to `count` sessions of some kinds in the order in which they parked. How many there were.
+    fn post(&self, kinds: u32, count: u32) -> u32 {
         // Release: a session that parks and reads the new count has its look after our store.
         self.wakes.fetch_add(1, Ordering::Release);
         fail::point();
-        if kinds == ANYBODY && self.hints.load(Ordering::Relaxed) & AGAIN != 0 {
-            if sys::futex_wake_kinds(&raw const self.wakes, 1, PARKED_AGAIN) > 0 {
-                return true;
-            }
-            self.hints.fetch_and(!AGAIN, Ordering::Relaxed);
-            fail::point();
-        }
-        sys::futex_wake_kinds(&raw const self.wakes, 1, kinds) > 0
+        sys::futex_wake_kinds(&raw const self.wakes, count, kinds)
     }
 
     /// Wakes all parked sessions in queue order.
     fn wake_everybody(&self) {
-        self.wakes.fetch_add(1, Ordering::Release);
+        let then = self.parking();
+        let woken = self.post(ANYBODY, u32::MAX >> 1);
         fail::point();
-        sys::futex_wake_kinds(&raw const self.wakes, u32::MAX >> 1, ANYBODY);
+        self.change(Ordering::Relaxed, |all| all.has_woken(then, woken));
     }
 
     /// A release that lets only the session that parked first get the mutex.
     #[cold]
     #[inline(never)]
-    fn hand_over(&self, session: &Session<'_>, word: Word) {
+    fn hand_over(&self, word: Word) {
         let word = word.without(Word::HANDOVER);
-        let asked = self.waiters.fetch_and(!(STARVING | STARVING_FOR_X), Ordering::Relaxed);
+        let asked = self.change(Ordering::Relaxed, Parking::fed);
         // Over references the first in the queue may be one that cannot have it.
-        let nobody = asked & WAITERS == 0 || word.has(Word::DRAINING) || word.references() != 0;
+        let nobody = asked.parked() == 0 || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         fail::point();
         self.word.store(handed.0, Ordering::Release);
         fence(Ordering::SeqCst);
         fail::point();
         if handed == word {
-            if self.parked() != 0 {
-                self.wake(session, word);
-            }
+            self.wake(word);
         } else if !self.wake_one(ANYBODY) {
             // Nobody was asleep: whoever comes may have it.
             fail::point();
@@ -547,9 +498,9 @@ impl RawMutex {
         if left.references() == 0 {
             if left.has(Word::HANDOVER) {
                 // It kept readers out. Whoever asked for it may have gone since: nobody else would get the mutex then.
-                self.hand_over(session, left);
+                self.hand_over(left);
             } else {
-                self.give_back(session, left);
+                self.give_back(left);
             }
         } else {
             self.give_back_over_references(left);
@@ -602,18 +553,10 @@ impl RawMutex {
         }
     }
 
-    /// Takes a dead session off the count of the parked ones.
-    pub(crate) fn uncount_dead(&self) {
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
-        // It may have been the one that watched, or was on its way.
-        self.hints.fetch_and(!(WATCHED | ON_ITS_WAY), Ordering::Relaxed);
-    }
-
     /// Whether a handover was asked for so long ago that whoever it went to must be dead or stuck.
     fn handover_is_stale(&self) -> bool {
-        const LONG: u32 = 10_000_000 >> 14;
-        let asked = self.hints.load(Ordering::Relaxed) >> STAMP_SHIFT;
-        (stamp(sys::now_ns()).wrapping_sub(asked) & STAMP) > LONG
+        const LONG_NS: u64 = 10_000_000;
+        self.parking().since_handover_ns(sys::now_ns()) > LONG_NS
     }
 
     #[cfg(test)]

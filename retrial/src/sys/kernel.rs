@@ -77,9 +77,9 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, pr
 
 fn woken(rc: libc::c_long) -> Woken {
     match (rc, errno()) {
-        (-1, libc::ETIMEDOUT) => Woken::TimedOut,
-        (-1, libc::EAGAIN) => Woken::Changed,
-        _ => Woken::Yes,
+        (0, _) => Woken::Yes,
+        (_, libc::ETIMEDOUT) => Woken::TimedOut,
+        _ => Woken::Changed,
     }
 }
 

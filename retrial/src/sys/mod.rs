@@ -106,9 +106,9 @@ impl Drop for Errno {
 /// Why a futex wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
-    /// Somebody woke us, or a signal came.
+    /// A wake-up.
     Yes,
-    /// The word was another one.
+    /// The word was another one, or a signal came.
     Changed,
     /// The time has passed.
     TimedOut,

@@ -163,8 +163,9 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
         while queue.waiting.iter().any(|(ticket, _)| *ticket == mine) {
             queue = word.woken.wait(queue).unwrap();
         }
+        return Woken::Yes;
     }
-    Woken::Yes
+    Woken::Changed
 }
 
 /// Wakes up to `count` waiters of these kinds in the order in which they queued.

@@ -3,7 +3,7 @@
 //! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; it performs nothing. The
 //! [waiter](crate::Waiter) interprets it with the real clock.
 
-use crate::params::Params;
+use crate::params::{P, Params};
 use std::time::Duration;
 
 /// What to do after a failed spin.
@@ -29,7 +29,9 @@ pub struct Attempt<'a> {
     pub failed: u32,
     /// Parks of this wait that have ended.
     pub parks: u32,
-    /// Whether the last step was a park that a releaser ended.
+    /// Steps since the last park ended, or since the wait began.
+    pub since_park: u32,
+    /// Whether a release ended the last park.
     pub woken: bool,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
@@ -37,71 +39,73 @@ pub struct Attempt<'a> {
     pub parked: u32,
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
-    /// Whether the session is to queue at once: it comes out of a condition's queue, or its turn is over.
+    /// Whether the session is to queue at once: it comes out of a condition's queue.
     pub queues: bool,
-    /// Mean time that the session holds the mutex, in ns; 0 when that is not known.
-    pub hold_ns: u64,
-    /// Whether the mutex is got more often while one session has it to itself for a turn.
-    pub alone: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
     pub random: u64,
 }
 
-/// What a scheme sees of a session that releases a mutex others are parked on.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage<'a> {
-    /// The values in force for the mutex's type.
-    pub params: &'a Params,
-    /// Mean time from one get of the session to its next, in ns; 0 when that is not known yet.
-    pub gap_ns: u64,
-    /// Mean time that it holds the mutex, in ns; 0 when that is not known yet.
-    pub hold_ns: u64,
-    /// Time since its turn began: since it was parked last, or since it was first asked.
-    pub turn_ns: u64,
-    /// Time since this was looked at last, in ns.
-    pub took_ns: u64,
-    /// Gets in that time: its own, and everybody's.
-    pub own: u64,
-    /// See `own`.
-    pub all: u64,
-    /// Sessions parked on the mutex now, a hint.
-    pub parked: u32,
-    /// Processors that its process may use.
-    pub processors: u32,
-    /// Whether the mutex is got more often while one session has it to itself for a turn.
-    pub alone: bool,
-}
+/// Maximum factor by which the looks of a wait grow apart. Thousands of sessions that each watch a mutex of their own would fill a
+/// processor with looks otherwise (2,000: one of two, measured).
+const WATCH_TIMES: u32 = 16;
 
-/// What a release does about those who are parked, unless a woken session is on its way already.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Release {
-    /// Wakes one.
-    Wake,
-    /// Wakes nobody: whoever releases comes back at once.
-    Stay,
-    /// Wakes one, and the next get queues behind the others.
-    Leave,
+impl<'a> Attempt<'a> {
+    /// Times of a park to the session's look by itself, as the one that watches and beside another one that does, where the scheme
+    /// asks for a look after `limit`. All that do not watch look `orbit_retry_rate` times a second together.
+    #[must_use]
+    pub fn looks(&self, limit: Duration) -> (Duration, Duration) {
+        let watch = limit * self.parks.saturating_add(1).min(WATCH_TIMES);
+        // Uniform on 0.5 to 1.5 times the mean, so that sessions that parked together do not look together.
+        let permille = 500 + u32::try_from(self.random % 1000).unwrap_or(0);
+        let share =
+            Duration::from_millis(1) * self.parked.saturating_add(1) / clamp(self.params.get(P::OrbitRetryRate));
+        (watch, watch.max(share * permille))
+    }
+
+    /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X (`on_x`), and has waited for longer
+    /// than the interval asks for its turn; with `fifo` every session does. Not more often than once in the time it gives.
+    #[must_use]
+    pub fn asks_for_handover(&self, waited: Duration, on_x: bool) -> Option<Duration> {
+        let interval = Duration::from_micros(self.params.get(P::HandoverInterval));
+        match self.params.get(P::Fairness) {
+            0 => None,
+            1 => ((self.woken || self.parks > 0 && !on_x) && waited >= interval).then_some(interval),
+            _ => Some(Duration::ZERO),
+        }
+    }
+
+    /// Of a wait that begins where nobody else waits.
+    #[must_use]
+    pub const fn first(params: &'a Params) -> Self {
+        Self {
+            params,
+            failed: 0,
+            parks: 0,
+            since_park: 0,
+            woken: false,
+            high_priority: false,
+            parked: 0,
+            pthread_in_use: false,
+            queues: false,
+            poll_ns: 30,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
 }
 
 /// A wait scheme.
 pub trait Scheme: Sync {
     /// Polls of the word before the step of this attempt; the exchange is tried when a poll finds it open.
     fn spins(&self, attempt: &Attempt<'_>) -> u32 {
-        clamp(attempt.params.get(crate::params::P::SpinCount))
+        clamp(attempt.params.get(P::SpinCount))
     }
 
     /// What to do after the spin of this attempt failed.
     fn step(&self, attempt: &Attempt<'_>) -> Step;
 
-    /// What a release does about those who are parked. Asked now and then, of schemes that throttle.
-    fn release(&self, usage: &Usage<'_>) -> Release {
-        let _ = usage;
-        Release::Wake
-    }
-
-    /// Whether a release wakes no further session while a woken one is on its way.
+    /// Whether a release wakes no further session while enough woken ones are on their way.
     fn throttles_wakes(&self) -> bool {
         false
     }
@@ -182,7 +186,6 @@ fn clamp(n: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::params::P;
     use Step::{Park, Sleep, Yield};
 
     /// The first `n` steps of a wait that nobody wakes.
@@ -191,20 +194,8 @@ mod tests {
         let mut parks = 0;
         (0..n)
             .map(|failed| {
-                let step = scheme.step(&Attempt {
-                    params: &params,
-                    failed,
-                    parks,
-                    woken: false,
-                    high_priority,
-                    parked: 0,
-                    pthread_in_use: false,
-                    queues: false,
-                    hold_ns: 0,
-                    alone: false,
-                    poll_ns: 30,
-                    random: 0x9e37_79b9_7f4a_7c15,
-                });
+                let attempt = Attempt { failed, parks, since_park: failed, high_priority, ..Attempt::first(&params) };
+                let step = scheme.step(&attempt);
                 parks += u32::from(matches!(step, Park(_)));
                 step
             })

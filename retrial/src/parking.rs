@@ -1,0 +1,358 @@
+//! What is known of the sessions that are parked on a mutex, as arithmetic on a plain `u64`: no atomics, no I/O.
+//!
+//! ```text
+//!  63      50 49     40 39     36 35      27 26     22 21              0
+//! +----------+---------+---------+----------+---------+----------------+
+//! |  stamp   |  epoch  |  woken  | sequence |  flags  |     parked     |
+//! +----------+---------+---------+----------+---------+----------------+
+//! ```
+//!
+//! | part | meaning |
+//! |---|---|
+//! | parked | sessions that have announced a park and have neither been woken nor come back |
+//! | fenced | releases have a fence of their own |
+//! | throttled | the session that announced last waits by a scheme with which releases wake nobody while [`Parking::WOKEN_MAX`] woken sessions are on their way |
+//! | starving, starving for X | the next release hands over; the session that asked for it wants X or LX |
+//! | watched | one of the parked sessions looks by itself before long |
+//! | sequence | counts announcements |
+//! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
+//! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
+//! | stamp | time at which a handover was last asked for, in units of 2^17 ns |
+//!
+//! All of it is hints: each park has a time-out and is followed by a look at the word, which is the only truth. `parked` is exact as
+//! long as no session is killed, and never too low then. A session that is killed between two steps leaves it one too high until a
+//! wake-up finds nobody asleep: then it is set to 0. That is right, because a session reads the count of wake-ups before it
+//! announces its park, and the kernel puts nobody to sleep whose count is an old one. The epoch keeps a session that announced
+//! before from taking another one off the count when it comes back.
+
+use crate::waiter::Parked;
+use std::cell::Cell;
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Parking(pub u64);
+
+impl Parking {
+    /// Woken sessions that may be on their way before releases wake no more. A woken session spins and yields before it parks again:
+    /// with fewer, a release that finds them all without a processor leaves the mutex free and the others asleep.
+    pub const WOKEN_MAX: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+
+    /// As many threads as Linux has ids for.
+    const COUNT: u64 = (1 << 22) - 1;
+    const FENCED: u64 = 1 << 22;
+    const THROTTLED: u64 = 1 << 23;
+    const STARVING: u64 = 1 << 24;
+    const STARVING_FOR_X: u64 = 1 << 25;
+    const WATCHED: u64 = 1 << 26;
+    const SEQUENCE: u64 = 0x1ff << 27;
+    const WOKEN_SHIFT: u32 = 36;
+    const WOKEN: u64 = 0xf << Self::WOKEN_SHIFT;
+    const EPOCH: u64 = 0x3ff << 40;
+    const STAMP_SHIFT: u32 = 50;
+    /// Unit of the stamp, as a power of 2 of ns: 131 us. The stamp comes round after 2.1 s.
+    const STAMP_UNIT: u32 = 17;
+
+    /// Of a mutex whose releases have a fence of their own.
+    #[must_use]
+    pub const fn fenced(self) -> Self {
+        Self(self.0 | Self::FENCED)
+    }
+
+    /// In the child of a fork, where nobody is parked.
+    #[must_use]
+    pub const fn forgotten(self) -> Self {
+        Self(self.0 & (Self::FENCED | Self::EPOCH)).next(Self::EPOCH)
+    }
+
+    /// Whether a release has to look closer: somebody is parked, or a flag is set.
+    #[inline]
+    #[must_use]
+    pub const fn concerns_releases(self) -> bool {
+        self.0 & (Self::COUNT | Self::FENCED | Self::STARVING) != 0
+    }
+
+    /// Sessions that are parked.
+    #[must_use]
+    pub const fn parked(self) -> u32 {
+        (self.0 & Self::COUNT) as u32
+    }
+
+    /// Sessions that were woken and are on their way.
+    #[must_use]
+    pub const fn woken(self) -> u64 {
+        (self.0 & Self::WOKEN) >> Self::WOKEN_SHIFT
+    }
+
+    /// Whether releases have a fence of their own.
+    #[must_use]
+    pub const fn is_fenced(self) -> bool {
+        self.0 & Self::FENCED != 0
+    }
+
+    /// Whether one of the parked sessions looks by itself before long.
+    #[must_use]
+    pub const fn is_watched(self) -> bool {
+        self.0 & Self::WATCHED != 0
+    }
+
+    /// Whether a session asks for a handover, and one that wants X or LX does.
+    #[must_use]
+    pub const fn starving(self) -> (bool, bool) {
+        (self.0 & Self::STARVING != 0, self.0 & Self::STARVING_FOR_X != 0)
+    }
+
+    /// Whether as many woken sessions are on their way as releases wait for.
+    #[must_use]
+    pub const fn is_full(self) -> bool {
+        self.woken() >= Self::WOKEN_MAX
+    }
+
+    /// Whether a release wakes a session.
+    #[must_use]
+    pub const fn wakes(self) -> bool {
+        self.parked() != 0 && !(self.0 & Self::THROTTLED != 0 && self.is_full())
+    }
+
+    const fn with(self, flag: u64, on: bool) -> Self {
+        Self(if on { self.0 | flag } else { self.0 & !flag })
+    }
+
+    /// One more in a part that counts round and round.
+    const fn next(self, part: u64) -> Self {
+        Self(self.0 & !part | self.0.wrapping_add(part & part.wrapping_neg()) & part)
+    }
+
+    /// A session is about to park: by a scheme that throttles, having been woken by its last park, watching if nobody does.
+    #[must_use]
+    pub const fn announce(self, throttles: bool, woken: bool, may_watch: bool) -> Self {
+        let all = if woken { self.arrived() } else { self };
+        let all = Self(all.0 + (all.parked() as u64 != Self::COUNT) as u64).next(Self::SEQUENCE);
+        all.with(Self::THROTTLED, throttles).with(Self::WATCHED, may_watch || all.is_watched())
+    }
+
+    /// A session that announced in the epoch of `announced` comes back without having been woken. `watches`: it was the one; the
+    /// next one that parks watches then.
+    #[must_use]
+    pub const fn come_back(self, announced: Self, watches: bool) -> Self {
+        let is_counted = self.parked() != 0 && (self.0 ^ announced.0) & Self::EPOCH == 0;
+        Self(self.0 - is_counted as u64).unwatched(watches)
+    }
+
+    /// A session that was woken comes back, and the release has taken it off the count. `watches`: as above.
+    #[must_use]
+    pub const fn unwatched(self, watches: bool) -> Self {
+        self.with(Self::WATCHED, self.is_watched() && !watches)
+    }
+
+    /// A release is about to wake a session.
+    #[must_use]
+    pub const fn wake(self) -> Self {
+        if self.woken() == 15 { self } else { self.next(Self::WOKEN) }
+    }
+
+    /// It has woken so many that were parked when it looked, at `then`.
+    #[must_use]
+    pub const fn has_woken(self, then: Self, count: u32) -> Self {
+        let same_epoch = (self.0 ^ then.0) & Self::EPOCH == 0;
+        let fewer = if same_epoch { self.parked().saturating_sub(count) } else { self.parked() };
+        Self(self.0 & !Self::COUNT | fewer as u64)
+    }
+
+    /// It found nobody asleep. So nobody is, unless a session has announced itself since it looked, at `then`.
+    #[must_use]
+    pub const fn has_woken_nobody(self, then: Self) -> Self {
+        let all = self.arrived();
+        if self.0 != then.wake().0 {
+            return all;
+        }
+        Self(all.0 & !(Self::COUNT | Self::WATCHED)).next(Self::EPOCH)
+    }
+
+    /// A woken session has the mutex, or has given up. Also when the time of a parked one has passed: a woken one may have died.
+    #[must_use]
+    pub const fn arrived(self) -> Self {
+        Self(if self.woken() == 0 { self.0 } else { self.0 - (1 << Self::WOKEN_SHIFT) })
+    }
+
+    const fn stamp(now_ns: u64) -> u64 {
+        now_ns >> Self::STAMP_UNIT & (u64::MAX >> Self::STAMP_SHIFT)
+    }
+
+    /// Time since a handover was last asked for, in ns, up to 2 s.
+    #[must_use]
+    pub const fn since_handover_ns(self, now_ns: u64) -> u64 {
+        let since = Self::stamp(now_ns).wrapping_sub(self.0 >> Self::STAMP_SHIFT);
+        (since & (u64::MAX >> Self::STAMP_SHIFT)) << Self::STAMP_UNIT
+    }
+
+    /// A session asks for a handover; `for_x`: it wants X or LX, so that further readers are kept out.
+    #[must_use]
+    pub const fn starve(self, now_ns: u64, for_x: bool) -> Self {
+        let stamped = Self(self.0 & !(u64::MAX << Self::STAMP_SHIFT) | Self::stamp(now_ns) << Self::STAMP_SHIFT);
+        stamped.with(Self::STARVING, true).with(Self::STARVING_FOR_X, for_x || stamped.starving().1)
+    }
+
+    /// The handover is made, or not wanted any more.
+    #[must_use]
+    pub const fn fed(self) -> Self {
+        Self(self.0 & !(Self::STARVING | Self::STARVING_FOR_X))
+    }
+
+    /// The session that wanted X has given up.
+    #[must_use]
+    pub const fn not_for_x(self) -> Self {
+        Self(self.0 & !Self::STARVING_FOR_X)
+    }
+}
+
+/// What a session remembers from one park to the next of one wait.
+#[derive(Clone, Debug, Default)]
+pub struct Parks {
+    /// Whether a release has woken it and counts it as on its way.
+    on_its_way: Cell<bool>,
+    /// Whether releases may have left a wake-up to it, though none has woken it.
+    answers: Cell<bool>,
+    /// Whether it watched in its last park.
+    watched: Cell<bool>,
+}
+
+/// A park that has been announced.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Announced {
+    before: Parking,
+    /// Whether the session watches.
+    pub watches: bool,
+    /// Whether it needs a barrier between this and its last look: so that releases on every processor see the first session that
+    /// parks; and because, where they woke nobody since enough woken sessions were on their way, each of these has to see what was
+    /// released meanwhile.
+    pub answers: bool,
+    /// Whether a release has woken it before, so that it passes on what is not for it.
+    pub was_woken: bool,
+}
+
+impl Parks {
+    /// Announces a park, by one `change` that gives what was known before.
+    pub fn announce(&self, throttles: bool, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {
+        let was_woken = self.on_its_way.take();
+        // Not the same session twice in a row if there are others: a look costs it its place in the queue.
+        let may_watch = !self.watched.take();
+        let may = |all: Parking| may_watch || all.parked() == 0;
+        let before = change(&|all| all.announce(throttles, was_woken, may(all)));
+        let answers = before.parked() == 0 || was_woken && before.is_full() || self.answers.take();
+        Announced { before, watches: may(before) && !before.is_watched(), answers, was_woken }
+    }
+
+    /// Comes back from a park.
+    pub fn come_back<G>(
+        &self,
+        announced: Announced,
+        how: &Parked<G>,
+        change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
+    ) {
+        let Announced { before, watches, .. } = announced;
+        let timed_out = matches!(how, Parked::TimedOut);
+        self.on_its_way.set(matches!(how, Parked::Woken));
+        self.watched.set(timed_out && watches);
+        let all = match how {
+            // The release that woke it has taken it off the count.
+            Parked::Woken => change(&|all| all.unwatched(watches)),
+            Parked::TimedOut => change(&|all| all.come_back(before, watches).arrived()),
+            _ => change(&|all| all.come_back(before, watches)),
+        };
+        self.answers.set(timed_out && all.is_full());
+    }
+
+    /// The session has the mutex, or gives up.
+    pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) {
+        if self.on_its_way.take() {
+            change(&Parking::arrived);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every state with up to three parked, up to two and up to 15 woken, every flag, two epochs.
+    fn states() -> impl Iterator<Item = Parking> {
+        let flags = (0..32u64).map(|flags| flags << 22);
+        flags.flat_map(|flags| {
+            [0, 1, 2, 8, 15].into_iter().flat_map(move |woken| {
+                (0..4).flat_map(move |parked| {
+                    [0, Parking::SEQUENCE, Parking::EPOCH, Parking::SEQUENCE | Parking::EPOCH]
+                        .map(|rest| Parking(flags | parked | woken << Parking::WOKEN_SHIFT | rest))
+                })
+            })
+        })
+    }
+
+    #[test]
+    fn each_operation_changes_what_it_says_and_nothing_else() {
+        for state in states() {
+            for (throttles, woken, watch) in (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0)) {
+                let after = state.announce(throttles, woken, watch);
+                assert_eq!(after.parked(), state.parked() + 1);
+                assert_eq!(after.woken(), state.woken().saturating_sub(u64::from(woken)));
+                assert_eq!(after.is_watched(), state.is_watched() || watch);
+                assert_eq!((after.is_fenced(), after.starving()), (state.is_fenced(), state.starving()));
+                assert_eq!(after.wakes(), !throttles || !after.is_full());
+                let back = after.come_back(state, watch);
+                assert_eq!((back.parked(), back.woken()), (state.parked(), after.woken()));
+                assert_eq!(back.is_watched(), state.is_watched() && !watch);
+            }
+            let waking = state.wake();
+            assert_eq!((waking.woken(), waking.parked()), ((state.woken() + 1).min(15), state.parked()));
+            let woke = waking.has_woken(state, 1);
+            assert_eq!((woke.woken(), woke.parked()), (waking.woken(), state.parked().saturating_sub(1)));
+            let nobody = waking.has_woken_nobody(state);
+            assert_eq!((nobody.parked(), nobody.woken()), (0, waking.woken() - 1));
+            assert_eq!((nobody.is_fenced(), nobody.starving()), (state.is_fenced(), state.starving()));
+            assert!(!nobody.is_watched());
+            let asked = state.starve(1 << 40, true);
+            assert_eq!(
+                (asked.starving(), asked.parked(), asked.woken()),
+                ((true, true), state.parked(), state.woken())
+            );
+            assert_eq!(asked.fed().starving(), (false, false));
+            assert_eq!(asked.not_for_x().starving(), (true, false));
+            assert!(asked.concerns_releases());
+        }
+    }
+
+    #[test]
+    fn a_session_from_before_the_count_was_set_to_0_takes_nobody_off_it() {
+        let announced = Parking::default().announce(true, false, true);
+        let waking = announced.wake();
+        let nobody = waking.has_woken_nobody(announced);
+        let next = nobody.announce(true, false, true);
+        assert_eq!(next.come_back(announced, false).parked(), 1);
+        assert_eq!(next.come_back(nobody, false).parked(), 0);
+    }
+
+    #[test]
+    fn a_session_that_announces_while_a_wake_up_finds_nobody_stays_counted() {
+        let announced = Parking::default().announce(true, false, true);
+        let waking = announced.wake().announce(true, false, false);
+        assert_eq!(waking.has_woken_nobody(announced).parked(), 2);
+        // Also where another one came back meanwhile, so that there are as many as before.
+        let exchanged = waking.come_back(announced, false);
+        assert_eq!(exchanged.has_woken_nobody(announced).parked(), 1);
+    }
+
+    #[test]
+    fn a_release_has_nothing_to_do_where_nobody_is_parked() {
+        let state = Parking::default().announce(true, false, true);
+        let state = state.starve(77 << 30, false).fed().wake().has_woken(state, 1);
+        assert_eq!((state.parked(), state.woken()), (0, 1));
+        assert!(!state.concerns_releases() && !state.wakes());
+    }
+
+    #[test]
+    fn the_time_since_a_handover_comes_round_after_two_seconds() {
+        let state = Parking::default().starve(5_000_000_000, false);
+        for (later, since) in [(0, 0), (1 << 17, 1 << 17), (1 << 20, 1 << 20), (1 << 30, 1 << 30), (1 << 31, 0)] {
+            assert_eq!(state.since_handover_ns(5_000_000_000 + later), since);
+        }
+    }
+}
