@@ -465,7 +465,7 @@ impl Target for Getting<'_> {
         const HOLDER: u32 = 0x00ff_ffff;
         let word = self.mutex.word.load(Ordering::Relaxed);
         if word & SID == 0 && word & LOCK != 0 {
-            self.woken_is_done(true);
+            self.ended(true);
             sys::sleep(how.left.min(NAP));
             return Parked::TimedOut;
         }
@@ -473,8 +473,8 @@ impl Target for Getting<'_> {
         self.spot().park(self.mutex.futex_word(), is_busy, how, &self.parks)
     }
 
-    fn woken_is_done(&self, got: bool) {
-        self.spot().woken_is_done(self.mutex.futex(), got, &self.parks);
+    fn ended(&self, got: bool) {
+        self.spot().ended(self.mutex.futex(), got, &self.parks);
     }
 
     fn parked(&self) -> u32 {

@@ -118,14 +118,14 @@ impl Spot {
         self.fence_without_barrier();
         // A thread may have fallen asleep since, and a release may have woken nobody because this call counted one as woken.
         if then.wake().is_full() && self.parked() != 0 && wake() {
-            self.change(Ordering::Relaxed, |all| all.wake().has_woken(then, 1));
+            self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
         }
     }
 
-    /// Says that a woken thread has what it was woken for, or has given up: then the next one is woken in its place.
-    pub(crate) fn woken_is_done(&self, address: usize, got: bool, parks: &Parks) {
-        parks.end(|to| self.change(Ordering::Relaxed, to));
-        if !got && self.parked() != 0 {
+    /// The wait of a thread that parked here has ended. If it gives up, it passes on what releases may have left to it.
+    pub(crate) fn ended(&self, address: usize, got: bool, parks: &Parks) {
+        let owes = parks.end(|to| self.change(Ordering::Relaxed, to));
+        if owes && !got && self.parked() != 0 {
             self.wake_one(address);
         }
     }

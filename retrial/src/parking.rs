@@ -210,7 +210,7 @@ impl Parking {
 pub struct Parks {
     /// Whether a release has woken it and counts it as on its way.
     on_its_way: Cell<bool>,
-    /// Whether releases may have left a wake-up to it, though none has woken it.
+    /// Whether it has come back from a park with a wake-up left to it that it has not seen to.
     answers: Cell<bool>,
     /// Whether it watched in its last park.
     watched: Cell<bool>,
@@ -222,12 +222,10 @@ pub struct Announced {
     before: Parking,
     /// Whether the session watches.
     pub watches: bool,
-    /// Whether it needs a barrier between this and its last look: so that releases on every processor see the first session that
-    /// parks; and because, where they woke nobody since enough woken sessions were on their way, each of these has to see what was
-    /// released meanwhile.
+    /// Whether it needs a barrier between this and its last look, and passes on what it finds free for others only. The first session
+    /// that parks does, so that releases on every processor see it. And a woken one: releases may have woken nobody because it was on
+    /// its way, and it has to see what they left.
     pub answers: bool,
-    /// Whether a release has woken it before, so that it passes on what is not for it.
-    pub was_woken: bool,
 }
 
 impl Parks {
@@ -238,8 +236,8 @@ impl Parks {
         let may_watch = !self.watched.take();
         let may = |all: Parking| may_watch || all.parked() == 0;
         let before = change(&|all| all.announce(throttles, was_woken, may(all)));
-        let answers = before.parked() == 0 || was_woken && before.is_full() || self.answers.take();
-        Announced { before, watches: may(before) && !before.is_watched(), answers, was_woken }
+        let answers = before.parked() == 0 || was_woken || self.answers.take();
+        Announced { before, watches: may(before) && !before.is_watched(), answers }
     }
 
     /// Comes back from a park.
@@ -249,24 +247,27 @@ impl Parks {
         how: &Parked<G>,
         change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
     ) {
-        let Announced { before, watches, .. } = announced;
+        let Announced { before, watches, answers } = announced;
         let timed_out = matches!(how, Parked::TimedOut);
         self.on_its_way.set(matches!(how, Parked::Woken));
         self.watched.set(timed_out && watches);
-        let all = match how {
+        self.answers.set(matches!(how, Parked::Looked) && answers);
+        match how {
             // The release that woke it has taken it off the count.
             Parked::Woken => change(&|all| all.unwatched(watches)),
+            // A session on its way may have died.
             Parked::TimedOut => change(&|all| all.come_back(before, watches).arrived()),
             _ => change(&|all| all.come_back(before, watches)),
         };
-        self.answers.set(timed_out && all.is_full());
     }
 
-    /// The session has the mutex, or gives up.
-    pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) {
-        if self.on_its_way.take() {
+    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it, so that one that gives up passes it on.
+    pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> bool {
+        let on_its_way = self.on_its_way.take();
+        if on_its_way {
             change(&Parking::arrived);
         }
+        self.answers.take() || on_its_way
     }
 }
 

@@ -30,13 +30,10 @@ pub trait Target {
     /// Queues for a wake-up.
     fn park(&self, how: Park) -> Parked<Self::Got>;
 
-    /// Called when a session that was woken has got the target, and when it gave up (`got` is false): others may be woken.
-    fn woken_is_done(&self, got: bool) {
+    /// Called when a wait of at least one step has ended, with the target if it `got` it: others may have to be woken.
+    fn ended(&self, got: bool) {
         let _ = got;
     }
-
-    /// Called when it gave up.
-    fn gave_up(&self) {}
 
     /// Whether a session whose time has passed may take what was handed over.
     fn may_take_handover_at_deadline(&self) -> bool {
@@ -381,19 +378,14 @@ impl<'a> Wait<'a> {
     }
 
     fn give_up<T: Target>(&self, target: &T) {
-        if self.woken {
-            target.woken_is_done(false);
-        }
-        target.gave_up();
+        target.ended(false);
         self.recorder.add(Counter::GaveUp, 1);
         self.recorder.end(self.started, self.now, What::GaveUp);
     }
 
     /// Notes that a wait of at least one step has ended with the target.
     fn ended_with<T: Target>(&self, target: &T) {
-        if self.woken {
-            target.woken_is_done(true);
-        }
+        target.ended(true);
         self.recorder.end(self.started, self.now, What::Got);
     }
 

@@ -154,7 +154,7 @@ impl Target for Getting<'_> {
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, in the fallback without a barrier everywhere.
         let announced = self.parks.announce(how.throttle, |to| mutex.change(Ordering::SeqCst, to));
-        let Announced { watches, answers, was_woken, .. } = announced;
+        let Announced { watches, answers, .. } = announced;
         fail::point();
         if mutex.parking().is_fenced() {
             fence(Ordering::SeqCst);
@@ -172,10 +172,10 @@ impl Target for Getting<'_> {
             let timeout = if moving { how.lasts(watches).min(MOVING) } else { how.lasts(watches) };
             // A session that parked between our announcement and our barrier looked without one. A release in that window, for
             // another kind than ours, woke nobody, so this session passes the wake-up on. So it does with its own.
-            let others = if (answers || was_woken) && word.sid().is_none() { served(word) } else { 0 };
+            let others = if answers && word.sid().is_none() { served(word) } else { 0 };
             let passed_on = others != 0 && others != ANYBODY;
             if passed_on {
-                mutex.wake_one(others);
+                mutex.wake_of(others);
             }
             // Our own wake-up does not count.
             let seen = seen.wrapping_add(u32::from(passed_on));
@@ -183,7 +183,7 @@ impl Target for Getting<'_> {
                 sys::Woken::Yes => Parked::Woken,
                 sys::Woken::Changed => Parked::Looked,
                 // What it was woken for is still to be looked at, or passed on.
-                sys::Woken::TimedOut if moving && (answers || was_woken) => Parked::Looked,
+                sys::Woken::TimedOut if moving && answers => Parked::Looked,
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
@@ -198,30 +198,30 @@ impl Target for Getting<'_> {
         self.mode != Mode::Shared || word.references() == 0 || self.mutex.handover_is_stale()
     }
 
-    fn gave_up(&self) {
-        if matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
-            self.mutex.change(Ordering::Relaxed, Parking::not_for_x);
+    fn ended(&self, got: bool) {
+        let mutex = self.mutex;
+        let owes = self.parks.end(|to| mutex.change(Ordering::Relaxed, to));
+        mutex.fence_without_barrier();
+        // A woken reader lets the next one in as well. A session that gives up passes on what was left to it.
+        if owes && mutex.parked() != 0 && (self.mode == Mode::Shared || !got) {
+            mutex.wake_for(mutex.load().give_back());
         }
-        let word = self.mutex.load();
-        let over_references = word.sid().is_none() && word.references() != 0 && word.has(Word::HANDOVER);
-        if over_references && matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
+        if got || !matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
+            return;
+        }
+        if mutex.parking().starving().1 {
+            mutex.change(Ordering::Relaxed, Parking::not_for_x);
+        }
+        // A handover over references keeps readers out for the session that asked for it.
+        let word = mutex.load();
+        if word.sid().is_none() && word.references() != 0 && word.has(Word::HANDOVER) {
             let open = word.without(Word::HANDOVER);
-            if self.mutex.word.compare_exchange(word.0, open.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if mutex.word.compare_exchange(word.0, open.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 fence(Ordering::SeqCst);
-                if self.mutex.parked() != 0 {
-                    self.mutex.wake_one(served(open));
+                if mutex.parked() != 0 {
+                    mutex.wake_for(open);
                 }
             }
-        }
-    }
-
-    fn woken_is_done(&self, got: bool) {
-        self.parks.end(|to| self.mutex.change(Ordering::Relaxed, to));
-        self.mutex.fence_without_barrier();
-        let waiting = self.mutex.parked() != 0;
-        // A woken reader lets the next one in as well; who gives up passes the wake-up on.
-        if waiting && (self.mode == Mode::Shared || !got) {
-            self.mutex.wake_one(served(self.mutex.load().give_back()));
         }
     }
 

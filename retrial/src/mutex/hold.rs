@@ -203,7 +203,7 @@ impl<'a> Hold<'a> {
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
             // Readers may come in now; the first woken lets in the next.
-            mutex.wake_one(FOR_S | FOR_E);
+            mutex.wake_of(FOR_S | FOR_E);
         }
     }
 }

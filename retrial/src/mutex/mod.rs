@@ -377,7 +377,7 @@ impl RawMutex {
         self.fence_without_barrier();
         let parking = self.parking();
         if parking.wakes() || parking.parked() != 0 && left.has(Word::DRAINING) {
-            self.wake_one(served(left));
+            self.wake_for(left);
         }
     }
 
@@ -390,31 +390,43 @@ impl RawMutex {
         }
     }
 
-    /// Wakes the session that parked first among some kinds. Whether there was one.
-    fn wake_one(&self, kinds: u32) -> bool {
-        if kinds == ANYBODY {
-            // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the announcements that are
-            // counted, whose sessions have read an older count of wake-ups than the one that `post` makes.
-            let then = self.change(Ordering::AcqRel, Parking::wake);
-            fail::point();
-            let woken = self.post(ANYBODY, 1) != 0;
-            fail::point();
-            if woken {
-                self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
-                return true;
-            }
-            self.change(Ordering::Relaxed, |all| all.has_woken_nobody(then));
-            self.fence_without_barrier();
-            fail::point();
-        }
-        // A session may have fallen asleep since, and a release may have woken nobody because this call counted one as woken. Releases
-        // that wake some kinds only go on waking the others: nothing is counted before.
-        let then = self.parking();
-        let woken = kinds != 0 && then.parked() != 0 && self.post(kinds, 1) != 0;
+    /// Wakes the session that parked first. Whether there was one.
+    fn wake_one(&self) -> bool {
+        // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the announcements that are
+        // counted, whose sessions have read an older count of wake-ups than the one that `post` makes.
+        let then = self.change(Ordering::AcqRel, Parking::wake);
+        fail::point();
+        let woken = self.post(ANYBODY, 1) != 0;
+        fail::point();
         if woken {
-            self.change(Ordering::Relaxed, |all| all.wake().has_woken(then, 1));
+            self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
+            return true;
+        }
+        self.change(Ordering::Relaxed, |all| all.has_woken_nobody(then));
+        self.fence_without_barrier();
+        fail::point();
+        // A session may have fallen asleep since, and a release may have woken nobody because this call counted one as woken.
+        self.parked() != 0 && self.wake_of(ANYBODY)
+    }
+
+    /// Wakes the session that parked first among some kinds. Whether there was one. Makes one wake-up in any case. Releases go on waking
+    /// others meanwhile: it is not counted as on its way, so that no release is left to a session that cannot have what it leaves.
+    fn wake_of(&self, kinds: u32) -> bool {
+        let then = self.parking();
+        let woken = self.post(kinds, 1) != 0;
+        if woken {
+            self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
         }
         woken
+    }
+
+    /// Wakes the session that parked first among those that can have what the word says now.
+    fn wake_for(&self, left: Word) {
+        match served(left) {
+            0 => {}
+            ANYBODY => drop(self.wake_one()),
+            kinds => drop(self.wake_of(kinds)),
+        }
     }
 
     /// Counts a wake-up and wakes up to `count` sessions of some kinds in the order in which they parked. How many there were.
@@ -448,14 +460,14 @@ impl RawMutex {
         fail::point();
         if handed == word {
             self.wake(word);
-        } else if !self.wake_one(ANYBODY) {
+        } else if !self.wake_one() {
             // Nobody was asleep: whoever comes may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
             self.fence_without_barrier();
             fail::point();
             if self.parked() != 0 {
-                self.wake_one(ANYBODY);
+                self.wake_one();
             }
         }
     }
