@@ -111,6 +111,11 @@ impl Slot {
         records.find(|record| in_word || matches!(record.phase, Phase::Granted | Phase::Held | Phase::Leaving))
     }
 
+    /// The first mutex in its log.
+    pub(crate) fn owes_to(&self) -> Option<MutexId> {
+        self.log.iter().find_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).map(|record| record.mutex)
+    }
+
     /// Writes who is behind it and, when that can be known from here, what it is at.
     pub(crate) fn describe(&self, to: &mut impl fmt::Write) -> fmt::Result {
         let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));

@@ -3,8 +3,11 @@
 //! A child is this test program again, told by an environment variable what to do. It says on its standard output how far
 //! it has come; nobody sleeps to let somebody else get there.
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, Word, location};
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, RawMutex, Word, location};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const DEED: &str = "RETRIAL_TEST_DEED";
@@ -18,8 +21,28 @@ impl Name {
     }
 }
 
+/// The file of a mutex outside of the instance's memory.
+fn elsewhere(name: &Address) -> PathBuf {
+    let mut path = name.path().as_os_str().to_owned();
+    path.push(".elsewhere");
+    path.into()
+}
+
+/// Maps that mutex: all bytes 0 in a fresh file.
+fn map_elsewhere(name: &Address) -> &'static RawMutex {
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(elsewhere(name)).unwrap();
+    file.set_len(4096).unwrap();
+    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+    // SAFETY: a new mapping overlaps nothing.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    // SAFETY: a page of atomics that is never unmapped.
+    unsafe { &*base.cast() }
+}
+
 impl Drop for Name {
     fn drop(&mut self) {
+        let _ = std::fs::remove_file(elsewhere(&self.0));
         let _ = std::fs::remove_file(self.0.path());
     }
 }
@@ -48,8 +71,14 @@ fn kill(mut child: Child) {
 fn the_child() {
     let Ok(deed) = std::env::var(DEED) else { return };
     let instance = Instance::attach(&Address::new(&std::env::var(NAME).unwrap()).unwrap()).unwrap();
-    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let session = instance.session("child", Class::Normal).unwrap();
+    if deed == "elsewhere" {
+        let mutex = map_elsewhere(instance.address().unwrap());
+        println!("ready");
+        let _ = mutex.get(&session, Mode::Exclusive, location!("child waits elsewhere"), Patience::Endless);
+        return;
+    }
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let stay = || {
         println!("ready");
         loop {
@@ -182,6 +211,37 @@ fn a_killed_waiter_costs_the_others_nothing() {
         let parked: Vec<u32> = (0..5).map(|_| parked_after_kills_of_waiters(scheme)).collect();
         assert!(parked.contains(&0), "{scheme}: the dead are counted for ever: {parked:?}");
         assert!(parked.iter().all(|parked| *parked <= 3), "{scheme}: counted more often than they were: {parked:?}");
+    }
+}
+
+#[test]
+fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
+    for scheme in ["orbit", "latch", "10g"] {
+        let name = Name::new("elsewhere");
+        let instance = Instance::create(&name.0, Capacity { sessions: 8, ..Capacity::default() }, 0o600).unwrap();
+        instance.set(P::Scheme, None, retrial::wait::named(scheme).unwrap() as u64);
+        let mutex = map_elsewhere(&name.0);
+        let mutex_type = instance.register_type("elsewhere").unwrap();
+        // SAFETY: sessions of this instance only.
+        unsafe { mutex.register(&instance, mutex_type, "elsewhere").unwrap() };
+        let session = instance.session("parent", Class::Normal).unwrap();
+        let held = mutex.exclusive(&session, location!("parent")).unwrap();
+        let waiting = || instance.sessions().iter().filter(|s| s.wait.is_some() && !s.dead).count();
+        let payer = child(&name, "elsewhere");
+        for _ in 0..12 {
+            let dies = child(&name, "elsewhere");
+            while waiting() < 2 {
+                std::thread::yield_now();
+            }
+            kill(dies);
+            // Nobody is blocked by the dead: one process finds them, and the waiter, which has the mutex mapped, pays.
+            instance.recover_all(None);
+            while instance.sessions().len() > 2 {
+                std::thread::yield_now();
+            }
+        }
+        kill(payer);
+        drop(held);
     }
 }
 

@@ -328,6 +328,7 @@ impl Target for Getting<'_> {
 
     fn look_after_blocker(&self) {
         let instance = self.session.instance();
+        instance.collect_debts(self.mutex);
         let word = self.mutex.load();
         if word.sid().is_none() {
             let kept_out = word.has(Word::DRAINING) || word.has(Word::HANDOVER);

@@ -602,10 +602,10 @@ impl RawMutex {
         }
     }
 
-    /// Takes a dead session off the count of the parked ones.
-    pub(crate) fn uncount_dead(&self) {
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
-        // It may have been the one that watched, or was on its way.
+    /// Takes dead sessions off the count of the parked ones.
+    pub(crate) fn uncount_dead(&self, dead: u32) {
+        self.waiters.fetch_sub(dead, Ordering::Relaxed);
+        // One of them may have been the one that watched, or was on its way.
         self.hints.fetch_and(!(WATCHED | ON_ITS_WAY), Ordering::Relaxed);
     }
 
@@ -620,6 +620,12 @@ impl RawMutex {
     pub(crate) fn fake(&self, word: Word, drainer: Sid) {
         self.drainer.store(drainer.number(), Ordering::Relaxed);
         self.word.store(word.0, Ordering::Release);
+    }
+
+    /// As a session that parks.
+    #[cfg(test)]
+    pub(crate) fn count_parked(&self) {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn drainer(&self) -> Sid {
