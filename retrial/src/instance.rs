@@ -34,6 +34,8 @@ pub struct Instance {
     pub(crate) sessions: AtomicU32,
     /// Processors that this process may use.
     pub(crate) processors: u32,
+    /// Whether barriers reach this process, or are not relied on.
+    pub(crate) in_reach: bool,
 }
 
 impl Deref for Instance {
@@ -157,11 +159,11 @@ impl Instance {
 
     fn new(tables: Tables) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // A process that cannot be reached by barriers has lost wake-ups healed by the parks' time-outs.
-        let _ = sys::register_for_barriers();
+        let in_reach = sys::register_for_barriers() || !tables.has_barrier();
         sys::tell_children();
         let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
-        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0), processors }
+        let tag = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { tables, tag, sessions: AtomicU32::new(0), processors, in_reach }
     }
 
     /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain, as

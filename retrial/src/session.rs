@@ -215,7 +215,7 @@ impl Instance {
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
-            turn: Turn::default(),
+            turn: if self.in_reach { Turn::default() } else { Turn::out_of_reach() },
             pid,
             generation: sys::own_generation(),
             thread: PhantomData,
@@ -381,6 +381,15 @@ impl<'i> Session<'i> {
         // One operation is in flight at a time: any other record is of something held.
         let mut records = records.filter_map(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)));
         records.find(|record| record.mutex == id).map(|record| record.mode)
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Session<'_> {
+    /// As in a process that barriers do not reach.
+    pub(crate) fn out_of_reach(mut self) -> Self {
+        self.turn = Turn::out_of_reach();
+        self
     }
 }
 

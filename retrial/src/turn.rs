@@ -31,8 +31,10 @@ pub enum Hurdle {
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
     mutex: Cell<u64>,
-    /// What the exchange of the next get expects: 0, or the complement of a [`Hurdle`]'s position.
+    /// What the exchange of the next get expects: `usual`, or the complement of a [`Hurdle`]'s position.
     expected: Cell<u64>,
+    /// 0; in a process whose releases have to be fenced a value that no word has, so that every get takes the slow path.
+    usual: u64,
     /// Gets of other mutexes that it was in the way of.
     passed: Cell<u32>,
     /// Releases since the last look, and how many of them make the next one due.
@@ -147,7 +149,21 @@ impl Sharing {
     }
 }
 
+/// What the exchange of a get expects where every get takes the slow path: no word, nor any [`Hurdle`].
+const ALWAYS_SLOW: u64 = !2;
+
 impl Turn {
+    /// Of a session whose process no barrier reaches: each of its gets makes sure that the releases of the mutex are fenced.
+    #[must_use]
+    pub(crate) fn out_of_reach() -> Self {
+        Self { expected: Cell::new(ALWAYS_SLOW), usual: ALWAYS_SLOW, ..Self::default() }
+    }
+
+    /// Whether barriers reach the session's releases.
+    pub(crate) const fn is_in_reach(&self) -> bool {
+        self.usual == 0
+    }
+
     /// What the exchange of a get expects.
     #[inline]
     #[must_use]
@@ -170,11 +186,11 @@ impl Turn {
             let passed = self.passed.get().saturating_add(1);
             self.passed.set(passed);
             if passed >= PASSES {
-                self.expected.set(0);
+                self.expected.set(self.usual);
             }
             return None;
         }
-        match !self.expected.replace(0) {
+        match !self.expected.replace(self.usual) {
             0 => Some(Hurdle::Over),
             1 => Some(Hurdle::Timed),
             _ => None,
@@ -214,7 +230,7 @@ impl Turn {
         self.releases.set(0);
         self.since_ns.set(now_ns);
         self.got_ns.set(0);
-        self.expected.set(0);
+        self.expected.set(self.usual);
     }
 
     /// What the last look decided says nothing any more.

@@ -194,14 +194,17 @@ impl Target for Getting<'_> {
         self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
         fail::point();
         let first = before & (FENCED | WAITERS) == 0;
+        let mut refused = false;
         if before & FENCED != 0 {
             fence(Ordering::SeqCst);
         } else if first || came_back {
             // The first to park: from here on every release on every processor sees us. Later ones find the count raised.
             if !sys::barrier_everywhere() {
-                // The kernel has come to refuse it: releases have a fence of their own from now on.
+                // The kernel refuses it: releases have a fence of their own from the next one on. The one under way may
+                // not see this session.
                 mutex.waiters.fetch_or(FENCED, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
+                refused = true;
             }
         }
         let word = Word(mutex.word.load(Ordering::Relaxed));
@@ -215,7 +218,7 @@ impl Target for Getting<'_> {
             let moving = word.kind() == Some(Kind::Moving);
             // Whoever is on its way may be dead, and then nobody looks but we.
             let unwatched = how.throttle && before & WAITERS != 0 && hints & WATCHED == 0;
-            let timeout = how.lasts(moving || watches, unwatched);
+            let timeout = how.lasts(moving || watches || refused, unwatched);
             // What we were woken for is not for us any more, but it may be for another kind.
             // Who parked between our count and our barrier looked without one: what was released meanwhile is for us to pass on.
             let answers = how.woken || came_back || first;

@@ -361,7 +361,12 @@ impl RawMutex {
             session.turn.time(self.gets(), sys::now_ns());
         }
         let granted = match granted {
-            Ok(granted) => granted,
+            Ok(granted) => {
+                if !session.turn.is_in_reach() {
+                    self.fence_releases();
+                }
+                granted
+            }
             Err(why) => {
                 session.unlog(record);
                 return (Word::FREE, Some(why));
@@ -433,11 +438,19 @@ impl RawMutex {
         self.wake_one(served(left));
     }
 
-    /// Between a change that lets somebody in and a look at who is parked, where no barrier of theirs orders the two.
-    fn fence_without_barrier(&self) {
-        if self.waiters.load(Ordering::Relaxed) & FENCED != 0 {
-            fence(Ordering::SeqCst);
+    /// Gives releases a fence of their own from now on: barriers do not reach this process. Only while the caller has the
+    /// holder field: the releases before are visible by now, and later holders see the flag with the word that they get.
+    fn fence_releases(&self) {
+        if self.waiters.load(Ordering::Relaxed) & FENCED == 0 {
+            self.waiters.fetch_or(FENCED, Ordering::Relaxed);
         }
+    }
+
+    /// Between a change that lets somebody in and a look at who is parked, where no barrier of theirs orders the two: the
+    /// caller's process may be out of reach of barriers, too.
+    #[allow(clippy::unused_self)]
+    fn fence_without_barrier(&self) {
+        fence(Ordering::SeqCst);
     }
 
     /// Wakes the session that parked first among some kinds. Whether there was one.
