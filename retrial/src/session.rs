@@ -366,6 +366,12 @@ impl<'i> Session<'i> {
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
+    /// Whether its log has any record.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn has_records(&self) -> bool {
+        self.slot.log.iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
+    }
+
     /// Whether this session has anything but what a record is of.
     pub(crate) fn holds_beside(&self, record: usize) -> bool {
         let mut others = self.slot.log.iter().enumerate().filter(|(index, _)| *index != record);

@@ -221,6 +221,14 @@ impl RawMutex {
         found.map(|(record, _)| Hold { mutex: self, session, record: record as u32, mode, rest })
     }
 
+    /// A hold of which no session of this process has a record: a child of fork has the memory of its parent's. `None` when
+    /// the session's log is full.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn inherit<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
+        session.log(Record { phase: Phase::Held, mode, location: LocationId(0), mutex: self.id() })?;
+        self.resume(session, mode)
+    }
+
     /// Its id in the instance that it is registered with.
     #[inline]
     #[must_use]
