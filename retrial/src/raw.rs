@@ -90,8 +90,9 @@ fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> R
 /// Ends the sessions that are not needed any more.
 fn tidy() {
     MORE.with(|cell| {
-        if !cell.borrow().is_empty() {
-            cell.borrow_mut().retain(Session::has_records);
+        // Not while the thread gets something by one of them: in a handler of a signal.
+        if let Ok(mut more) = cell.try_borrow_mut() {
+            more.retain(Session::has_records);
         }
     });
 }
