@@ -32,7 +32,6 @@ use crate::waiter::{Target, has_time_to_queue};
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
-use std::time::Duration;
 
 /// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
 ///
@@ -547,15 +546,7 @@ impl RawMutex {
                 return None;
             }
             rounds += 1;
-            match rounds {
-                0..256 => sys::spin_loop(),
-                256..272 => sys::yield_now(),
-                _ => {
-                    let getting = Getting::new(self, session, Mode::Shared, Aim::Get);
-                    getting.look_after_blocker();
-                    sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
-                }
-            }
+            Getting::new(self, session, Mode::Shared, Aim::Get).pause(rounds);
         }
     }
 
