@@ -326,6 +326,11 @@ mod every {
     }
 
     #[test]
+    fn a_look_for_a_thread_that_is_gone_mixes_no_sessions() {
+        explore("a look for a thread", 3, crate::session::looks::a_successor_is_not_taken_for_the_gone);
+    }
+
+    #[test]
     fn conversions_let_nobody_in_and_strand_nobody() {
         type Deed = fn(Stage, &Session<'static>, &Data);
         let ladder: [(&str, Deed); 4] = [
