@@ -166,7 +166,7 @@ pub fn mutex_type(tables: &Tables, text: &str) -> Result<TypeId, Report> {
 
 pub fn session_error(error: SessionError) -> Report {
     let (code, help) = match error {
-        SessionError::Full { capacity } => {
+        SessionError::Full { capacity, .. } => {
             ("full", format!("retrial ps shows them; retrial create NAME --sessions {}", u64::from(capacity) * 2))
         }
         SessionError::NoSpace => ("no_space", format!("df -h {}; retrial list", retrial::DIRECTORY)),

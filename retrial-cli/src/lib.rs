@@ -65,7 +65,9 @@ enum Command {
 /// What the command does. Gives its exit code.
 pub fn main() -> ExitCode {
     // Commands to type are printed whole, to be copied.
-    let _ = miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
+    let _ = miette::set_hook(Box::new(|_| {
+        Box::new(output::Handler(miette::MietteHandlerOpts::new().wrap_lines(false).build()))
+    }));
     let cli = Cli::parse();
     let format = cli.format;
     let result = match cli.command {

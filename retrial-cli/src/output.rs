@@ -1,7 +1,11 @@
 //! One table type for everything that prints figures: text, JSON or CSV from the same rows and columns.
 
 use clap::Args;
+use miette::Diagnostic;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
 use std::io::{self, Write};
 
 /// How figures are printed.
@@ -29,9 +33,103 @@ impl Format {
     }
 }
 
+/// Whether a terminal or a reader would obey the character instead of showing it: C0, DEL and C1 controls, line and paragraph
+/// separators, and what reorders the text beside it.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text with `\u001b` in the place of such characters, as JSON has them: names, actions and alerts are other users' texts.
+/// Everything that is printed goes through here. Ends of lines stay.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_obeyed(c) && c != '\n')
+}
+
+fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_bad) {
+        return text.into();
+    }
+    let escape = |c: char| if is_bad(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    text.chars().map(escape).collect::<String>().into()
+}
+
+/// Has the texts of errors, which quote names, printed as [`printable`] makes them.
+pub struct Handler(pub miette::MietteHandler);
+
+impl miette::ReportHandler for Handler {
+    fn debug(&self, error: &dyn Diagnostic, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut causes: Vec<String> = Vec::new();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            causes.push(printable(&cause.to_string()).into());
+            next = cause.source();
+        }
+        let cause = causes.into_iter().rev().fold(None, |source, text| Some(Box::new(Cause { text, source })));
+        let source = Cause { text: printable(&error.to_string()).into(), source: cause };
+        self.0.debug(&Printable { error, text: source }, f)
+    }
+}
+
+#[derive(Debug)]
+struct Cause {
+    text: String,
+    source: Option<Box<Cause>>,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|cause| -> &(dyn Error + 'static) { &**cause })
+    }
+}
+
+/// An error with texts that can be printed.
+struct Printable<'a> {
+    error: &'a dyn Diagnostic,
+    text: Cause,
+}
+
+impl fmt::Debug for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text, f)
+    }
+}
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.text, f)
+    }
+}
+
+impl Error for Printable<'_> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.text.source()
+    }
+}
+
+impl Diagnostic for Printable<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.error.code()
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        self.error.severity()
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.error.help().map(|help| -> Box<dyn fmt::Display> { Box::new(printable(&help.to_string()).into_owned()) })
+    }
+}
+
 /// Writes a line; a closed pipe ends the program quietly, as other commands do.
 pub fn line(text: &str) {
-    if writeln!(io::stdout(), "{text}").is_err() {
+    if writeln!(io::stdout(), "{}", printable(text)).is_err() {
         std::process::exit(0);
     }
 }
@@ -157,11 +255,11 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A cell as it is, nothing for null.
+/// A cell as it is, nothing for null. A text that is another user's cannot begin a line of its own.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escaped(text, is_obeyed).into(),
         other => other.to_string(),
     }
 }
@@ -179,5 +277,26 @@ pub fn short(x: f64) -> String {
         format!("{x:.3}")
     } else {
         format!("{x:.4}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        let controls =
+            (0..0x20).chain(0x7f..0xa0).chain([0x61c, 0x200e, 0x200f]).chain(0x2028..=0x202e).chain(0x2066..=0x2069);
+        for c in controls.filter_map(char::from_u32) {
+            let shown = printable(&format!("a{c}b")).into_owned();
+            assert_eq!(shown == format!("a{c}b"), c == '\n', "{c:?}");
+            assert_eq!(plain(&format!("a{c}b").into()), format!("a\\u{:04x}b", u32::from(c)));
+            // JSON stays what it says.
+            let json = Value::from(format!("a{c}b"));
+            assert_eq!(serde_json::from_str::<Value>(&printable(&json.to_string())).unwrap(), json);
+        }
+        let fine = "Grüße, κ ≤ 1 😀 «x»";
+        assert!(matches!(printable(fine), Cow::Borrowed(text) if text == fine));
     }
 }

@@ -391,3 +391,47 @@ fn an_instance_in_use_is_removed_by_force_only() {
     // Who was in it goes on.
     assert_eq!(holder.signal(libc::SIGINT).0, Some(0));
 }
+
+/// Names as another user may choose them: a title for the terminal, a colour, a change of direction, a line of its own.
+const HOSTILE: &str = "\x1b]0;x\x07\u{9b}31m\u{202e}";
+
+fn assert_shown(output: &std::process::Output, arguments: &[&str]) {
+    let text = both(output);
+    let obeyed = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+    assert!(!text.contains(obeyed), "{arguments:?}: {text:?}");
+    assert!(text.contains("\\u001b]0;x"), "{arguments:?} does not show the name: {text}");
+}
+
+#[test]
+fn names_that_a_terminal_would_obey_are_shown() {
+    let scratch = Scratch::new();
+    let instance = scratch.instance();
+    let session = instance.session(HOSTILE, retrial::Class::Normal).unwrap();
+    session.set_action(HOSTILE);
+    let mutex = instance.mutex(HOSTILE, HOSTILE, || 0u64).unwrap();
+    instance.register_location(HOSTILE).unwrap();
+    let guard = mutex.exclusive(&session, retrial::location!("here")).unwrap();
+    // A wait that fails: a row of figures, of the history and of the steps.
+    let waiter = instance.session(HOSTILE, retrial::Class::Normal).unwrap();
+    let soon = retrial::Patience::Until(retrial::sys::Deadline::after(std::time::Duration::from_millis(2)));
+    assert!(mutex.get(&waiter, retrial::Mode::Exclusive, retrial::location!("there"), soon).is_err());
+    instance.alert(HOSTILE);
+    for format in [&[][..], &["--json"], &["--csv"]] {
+        let views = ["mutexes", "types", "locations", "events", "sleeps", "history"].map(|view| vec!["show", view]);
+        for command in [vec!["ps"], vec!["alerts"]].into_iter().chain(views) {
+            let arguments = [&command[..], format].concat();
+            let output = scratch.output(&arguments);
+            assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", both(&output));
+            assert_shown(&output, &arguments);
+        }
+    }
+    // JSON says what is there all the same.
+    assert_eq!(scratch.rows(&["ps"])[0]["name"], HOSTILE);
+    // Errors quote names: the one that was typed, and those that there are.
+    for arguments in [&["hold", HOSTILE, "--for", "0s", "--wait", "1ms"][..], &["show", "sleeps", "--type", "none"]] {
+        let output = scratch.output(arguments);
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        assert_shown(&output, arguments);
+    }
+    drop(guard);
+}

@@ -1,6 +1,6 @@
 //! What can go wrong, one type per operation that fails differently.
 
-use crate::aol::LocationId;
+use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
 use crate::word::Sid;
 use std::io;
@@ -155,11 +155,16 @@ pub enum AttachError {
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// Every slot is taken by a living session, or by a dead one that owes something to a mutex we cannot reach.
-    #[error("all {capacity} sessions are taken; create the instance with more (`sessions`)")]
+    /// Every slot is taken by a living session, or by a dead one that owes something to a mutex which this process cannot
+    /// reach, or which is busy.
+    #[error("all {capacity} sessions are taken{}", advice(*.owing, *.mutex))]
     Full {
         /// Number of slots.
         capacity: u32,
+        /// Slots of dead sessions that owe something.
+        owing: u32,
+        /// The first mutex that one of them owes to; 0 when none does.
+        mutex: MutexId,
     },
     /// No memory for the slot.
     #[error("no space for another session in shared memory")]
@@ -167,6 +172,19 @@ pub enum SessionError {
     /// The table of sessions is being changed by somebody who has been stopped for a second.
     #[error("the session table has been locked for a second; its holder is alive but does not run")]
     Stuck,
+}
+
+/// What to do about a full table of sessions.
+fn advice(owing: u32, mutex: MutexId) -> impl std::fmt::Display {
+    std::fmt::from_fn(move |f| match owing {
+        0 => f.write_str("; create the instance with more (`sessions`)"),
+        _ => write!(
+            f,
+            ", {owing} of them by dead ones that owe to mutexes elsewhere, the first to #{}: they are paid for by the next \
+             waiter for such a mutex, or by `recover_all` in a process that has it mapped",
+            mutex.0
+        ),
+    })
 }
 
 /// A table of an instance is full.

@@ -8,6 +8,7 @@ use crate::file::{check, format, link, open, unnamed_file};
 use crate::machine::Machine;
 use crate::mutex::RawMutex;
 use crate::params::P;
+use crate::recovery::SWEEP_EVERY;
 use crate::segment::{Capacity, TYPES};
 use crate::session::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
@@ -31,6 +32,8 @@ pub struct Instance {
     tag: u64,
     /// Sessions of this process that the kernel knows of.
     pub(crate) sessions: AtomicU32,
+    /// Whether barriers reach this process, or are not relied on.
+    pub(crate) in_reach: bool,
 }
 
 impl Deref for Instance {
@@ -154,10 +157,9 @@ impl Instance {
 
     fn new(tables: Tables) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // A process that cannot be reached by barriers has lost wake-ups healed by the parks' time-outs.
-        let _ = sys::register_for_barriers();
+        let in_reach = sys::register_for_barriers() || !tables.has_barrier();
         sys::tell_children();
-        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0) }
+        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0), in_reach }
     }
 
     /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain, as
@@ -385,10 +387,10 @@ impl Instance {
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));
     }
 
-    /// Looks for dead sessions, at most once in 10 ms in the whole instance: somebody waits for references, and the word
-    /// does not say whose they are.
+    /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references, and the word
+    /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
-        if is_due(&self.segment.header().swept_ns, Duration::from_millis(10)) {
+        if is_due(&self.segment.header().swept_ns, SWEEP_EVERY) {
             self.recover_all(here);
         }
     }
@@ -468,7 +470,15 @@ impl Instance {
                 return Ok((sid, slot));
             }
         }
-        Err(SessionError::Full { capacity })
+        Err(self.full(capacity))
+    }
+
+    /// Why no slot is free: what the dead among them owe.
+    fn full(&self, capacity: u32) -> SessionError {
+        let dead = self.sids().filter_map(|sid| self.slot(sid)).filter(|slot| slot.is_dead());
+        let mut owes = dead.filter_map(Slot::owes_to).peekable();
+        let mutex = owes.peek().copied().unwrap_or_default();
+        SessionError::Full { capacity, owing: owes.count() as u32, mutex }
     }
 
     fn param_row(&self, mutex_type: Option<TypeId>) -> &ParamRow {

@@ -300,6 +300,36 @@ mod every {
         }
     }
 
+    /// A session of a process that no barrier reaches holds the mutex while another one, of a process that can do
+    /// barriers, comes to wait.
+    fn beside_one_out_of_reach(mode: Mode) {
+        let stage = Stage::new(LATCH, true);
+        let (outside, inside) = (stage.session(), stage.session());
+        let waits = thread::spawn(move || {
+            let session = inside.take();
+            drop(stage.get(&session, Mode::Exclusive));
+        });
+        crate::sys::leave_reach();
+        let outside = outside.take().out_of_reach();
+        drop(stage.get(&outside, mode));
+        waits.join().unwrap();
+        assert_eq!((stage.mutex.load(), stage.mutex.parked()), (Word::FREE, 0));
+        drop(outside);
+        stage.end();
+    }
+
+    #[test]
+    fn a_release_that_no_barrier_reaches_strands_nobody() {
+        for mode in Mode::ALL {
+            explore(&format!("{mode} out of reach"), 1, move || beside_one_out_of_reach(mode));
+        }
+    }
+
+    #[test]
+    fn a_look_for_a_thread_that_is_gone_mixes_no_sessions() {
+        explore("a look for a thread", 3, crate::session::looks::a_successor_is_not_taken_for_the_gone);
+    }
+
     #[test]
     fn conversions_let_nobody_in_and_strand_nobody() {
         type Deed = fn(Stage, &Session<'static>, &Data);

@@ -1,9 +1,11 @@
 //! [`lock_api`] on retrial mutexes: `Mutex<T>` and `RwLock<T>` as other lock crates have them.
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
-//! [`instance()`]. Each thread becomes a session at its first lock. A lock is registered at its first lock, under the type
+//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 64 locks that it holds at a time;
+//! of 16,384 sessions in all the next lock panics. A lock is registered at its first lock, under the type
 //! `lock_api`; when the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
-//! stays locked when its thread ends: what it protects may have been leaked with it.
+//! stays locked when its thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks,
+//! and gives up those that the forking thread held.
 //!
 //! ```
 //! use retrial::raw::{Mutex, RwLock};
@@ -15,13 +17,13 @@
 //! ```
 
 use crate::aol::MutexId;
-use crate::error::GetError;
+use crate::error::{GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
-use crate::sys::Deadline;
+use crate::sys::{self, Deadline};
 use crate::tables::Place;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -49,17 +51,50 @@ pub fn instance() -> &'static Instance {
 thread_local! {
     // Nothing to drop, so that locks work in destructors of other thread-locals; the kernel notes the thread's end.
     static SESSION: RefCell<Option<ManuallyDrop<Session<'static>>>> = const { RefCell::new(None) };
+    /// Sessions beside that one, while the thread holds more locks than a log has records. One whose log is empty again ends.
+    static MORE: RefCell<ManuallyDrop<Vec<Session<'static>>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-fn with_session<R>(f: impl FnOnce(&Session<'static>) -> R) -> R {
-    SESSION.with(|cell| {
+fn new_session() -> Result<Session<'static>, SessionError> {
+    let name = std::thread::current().name().unwrap_or("").to_owned();
+    instance().session(&name, Class::Detect)
+}
+
+/// Calls `f` with the sessions of the thread, first with the one that it always has, until it gives something. When none
+/// does, `f` may have one more.
+fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
+    let first = SESSION.with(|cell| {
         if cell.borrow().as_ref().is_none_or(|session| session.is_parents()) {
-            let name = std::thread::current().name().unwrap_or("").to_owned();
-            let session = instance().session(&name, Class::Detect).expect("a thread can become a session");
-            cell.replace(Some(ManuallyDrop::new(session)));
+            cell.replace(Some(ManuallyDrop::new(new_session()?)));
+            // A parent's are none of a child of fork.
+            MORE.with(|more| more.replace(ManuallyDrop::default()));
         }
-        f(cell.borrow().as_ref().expect("made above if it was not there"))
+        Ok(cell.borrow().as_ref().and_then(|session| f(session)))
+    })?;
+    if first.is_some() {
+        return Ok(first);
+    }
+    MORE.with(|cell| {
+        if let Some(result) = cell.borrow().iter().find_map(&f) {
+            return Ok(Some(result));
+        }
+        if !more {
+            return Ok(None);
+        }
+        let session = new_session()?;
+        cell.borrow_mut().push(session);
+        Ok(cell.borrow().last().and_then(f))
     })
+}
+
+/// Ends the sessions that are not needed any more.
+fn tidy() {
+    MORE.with(|cell| {
+        // Not while the thread gets something by one of them: in a handler of a signal.
+        if let Ok(mut more) = cell.try_borrow_mut() {
+            more.retain(Session::has_records);
+        }
+    });
 }
 
 /// The lock behind [`Mutex`] and [`RwLock`].
@@ -68,23 +103,48 @@ pub struct RawLock(crate::mutex::RawMutex);
 
 impl RawLock {
     fn get(&self, mode: Mode, patience: Patience) -> bool {
-        with_session(|session| {
-            if self.0.id().0 == 0 {
-                self.register();
+        if self.0.id().0 == 0 {
+            self.register();
+        }
+        let location = crate::location!("lock_api");
+        let got = with_sessions(true, |session| {
+            // Each session knows of its own log alone.
+            if let Some(held) =
+                self.held_by_one_of_several().filter(|held| (*held, mode) != (Mode::Shared, Mode::Shared))
+            {
+                return Some(Err(GetError::Deadlock { held }));
             }
-            match self.0.get(session, mode, crate::location!("lock_api"), patience) {
+            match self.0.get(session, mode, location, patience) {
                 Ok(hold) => {
                     std::mem::forget(hold);
-                    true
+                    Some(Ok(()))
                 }
-                Err(GetError::Busy | GetError::TimedOut) => false,
-                Err(error) => {
-                    // A trylock of what one holds is just busy.
-                    assert!(patience == Patience::None && matches!(error, GetError::Deadlock { .. }), "{error}");
-                    false
-                }
+                Err(GetError::LogFull { .. }) => None,
+                Err(error) => Some(Err(error.map(drop))),
             }
-        })
+        });
+        match (got, patience) {
+            (Ok(Some(Ok(()))), _) => true,
+            (Ok(Some(Err(GetError::Busy | GetError::TimedOut))), _) | (_, Patience::None) => false,
+            // What one holds is busy until the deadline.
+            (Ok(Some(Err(GetError::Deadlock { .. }))), Patience::Until(deadline)) => {
+                while let Some(left) = deadline.left() {
+                    sys::sleep(left);
+                }
+                false
+            }
+            (Ok(Some(Err(error))), _) => panic!("{error}"),
+            (Ok(None), _) => unreachable!("a new session has room"),
+            (Err(error), _) => panic!("a thread cannot become a session: {error}"),
+        }
+    }
+
+    /// The mode in which the thread has it, where the thread has several sessions.
+    fn held_by_one_of_several(&self) -> Option<Mode> {
+        if MORE.with(|cell| cell.borrow().is_empty()) {
+            return None;
+        }
+        with_sessions(false, |session| session.held(self.0.id(), usize::MAX)).ok().flatten()
     }
 
     #[cold]
@@ -99,22 +159,22 @@ impl RawLock {
         }
     }
 
-    /// # Safety
-    ///
-    /// The calling thread holds the lock in this mode.
-    unsafe fn release(&self, mode: Mode) {
-        // In a child of fork: not its own.
-        with_session(|session| drop(self.0.resume(session, mode)));
-    }
-
-    fn hold<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Hold<'a> {
-        self.0.resume(session, mode).expect("the calling thread holds the lock that it releases")
+    /// Has `f` change or drop what the calling thread holds.
+    fn with_hold(&self, mode: Mode, f: impl Fn(Hold<'_>)) {
+        let resumed = with_sessions(false, |session| self.0.resume(session, mode).map(&f));
+        if matches!(resumed, Ok(None)) {
+            // A child of fork has the memory of its parent's lock, but no record of its hold.
+            let _ = with_sessions(true, |session| self.0.inherit(session, mode).map(&f));
+        }
+        tidy();
     }
 }
 
 impl Drop for RawLock {
     fn drop(&mut self) {
-        if self.0.id().0 != 0 {
+        // In a child of fork the entry of a lock from before is the parent's.
+        let registered_by = (self.0.id().0 != 0).then(|| instance().mutex_in_process(self.0.id())).flatten();
+        if registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
             instance().unregister_mutex(self.0.id());
         }
     }
@@ -135,8 +195,7 @@ unsafe impl lock_api::RawMutex for RawLock {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's.
-        unsafe { self.release(Mode::Exclusive) };
+        self.with_hold(Mode::Exclusive, |hold| drop(hold));
     }
 
     fn is_locked(&self) -> bool {
@@ -181,8 +240,7 @@ unsafe impl lock_api::RawRwLock for RawLock {
     }
 
     unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller's.
-        unsafe { self.release(Mode::Shared) };
+        self.with_hold(Mode::Shared, |hold| drop(hold));
     }
 
     fn lock_exclusive(&self) {
@@ -194,8 +252,7 @@ unsafe impl lock_api::RawRwLock for RawLock {
     }
 
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller's.
-        unsafe { self.release(Mode::Exclusive) };
+        self.with_hold(Mode::Exclusive, |hold| drop(hold));
     }
 }
 
@@ -224,8 +281,7 @@ unsafe impl lock_api::RawRwLockTimed for RawLock {
 // SAFETY: X becomes S without letting anybody in between.
 unsafe impl lock_api::RawRwLockDowngrade for RawLock {
     unsafe fn downgrade(&self) {
-        with_session(|session| {
-            let mut hold = self.hold(session, Mode::Exclusive);
+        self.with_hold(Mode::Exclusive, |mut hold| {
             hold.share();
             std::mem::forget(hold);
         });

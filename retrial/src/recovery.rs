@@ -9,11 +9,16 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::RawMutex;
-use crate::session::LOG_RECORDS;
+use crate::session::{LOG_RECORDS, Slot};
 use crate::sys::protocol::AtomicU64;
-use crate::sys::{Ordering, Taken};
+use crate::sys::{self, Ordering, Taken};
 use crate::tables::Place;
 use crate::word::{Kind, Sid, Word};
+use std::time::Duration;
+
+/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
+/// mutex that was busy.
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
 /// What a dead session owes a mutex.
 #[allow(clippy::struct_excessive_bools)] // four debts, each owed or not
@@ -91,7 +96,10 @@ impl Instance {
         }
         slot.pid_namespace.store(0, Ordering::Release);
         fail::point();
-        let (mut mutexes, mut owing) = (0, false);
+        Self::forget_park(slot);
+        let mut mutexes = 0;
+        // Mutexes to which something stays owed, and whether each is only busy.
+        let mut owed = [None; LOG_RECORDS];
         // Settled references last: one cannot leave before the field of the same mutex is given back.
         // Before them those that are about to leave: a recoverer that died may have left one beside another that has the field.
         let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
@@ -101,18 +109,19 @@ impl Instance {
         };
         let classes = std::array::from_fn::<_, LOG_RECORDS, _>(|n| class(&slot.log[n]));
         let in_turn = (0..3).flat_map(|turn| slot.log.iter().zip(classes).filter(move |(_, class)| *class == turn));
-        for (cell, _) in in_turn {
+        for ((cell, _), owed) in in_turn.zip(&mut owed) {
             let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
                 continue;
             };
             match self.creditor(record.mutex, here) {
                 Creditor::Mutex(mutex) if mutex.settle(self, sid, record, cell) => mutexes += 1,
-                Creditor::Mutex(_) | Creditor::Elsewhere => owing = true,
+                Creditor::Mutex(_) => *owed = Some((record.mutex, true)),
+                Creditor::Elsewhere => *owed = Some((record.mutex, false)),
                 Creditor::Nobody => cell.store(0, Ordering::Relaxed),
             }
         }
-        if !owing {
+        if owed.iter().all(Option::is_none) {
             let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
             slot.free();
             fail::point();
@@ -123,12 +132,40 @@ impl Instance {
             return Recovery::Done { mutexes };
         }
         slot.alive.give_up();
+        // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
+        for (mutex, is_busy) in owed.into_iter().flatten() {
+            self.note_debt(mutex, is_busy);
+        }
         Recovery::Owing
+    }
+
+    /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it `is_busy`.
+    fn note_debt(&self, id: MutexId, is_busy: bool) {
+        if let Some(entry) = self.mutex_entry(id) {
+            let due = if is_busy { sys::now_ns().saturating_add(SWEEP_EVERY.as_nanos() as u64) } else { 1 };
+            // Release: pairs with the exchange in `collect_debts`. The waiter that takes the note finds the session dead.
+            entry.debts_due_ns.store(due, Ordering::Release);
+        }
+    }
+
+    /// Pays what dead sessions are known to owe to a mutex that the caller waits for, and so has mapped.
+    pub(crate) fn collect_debts(&self, here: &RawMutex) {
+        let Some(entry) = self.mutex_entry(here.id()) else { return };
+        let due = entry.debts_due_ns.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `note_debt`. One waiter takes the note; what stays owed is noted again.
+        if due == 0
+            || sys::now_ns() < due
+            || entry.debts_due_ns.compare_exchange(due, 0, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        fail::point();
+        self.recover_all(Some(here));
     }
 
     /// The mutex of this id, for whoever wants to pay a debt to it.
     fn creditor<'a>(&'a self, id: MutexId, here: Option<&'a RawMutex>) -> Creditor<'a> {
-        match self.mutex_info(id).map(|info| info.place) {
+        match self.place_of(id) {
             Some(Place::Arena) => self.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
             Some(Place::Elsewhere) => match here {
                 Some(here) if here.id() == id => Creditor::Mutex(here),
@@ -137,6 +174,23 @@ impl Instance {
             // A lock of one process ends with it; and a thread that ended may have passed on what it protects.
             Some(Place::Process) | None => Creditor::Nobody,
         }
+    }
+
+    /// A parked session has not got what it waits for: whatever the word says, its get owes nothing.
+    fn forget_park(slot: &Slot) {
+        let id = MutexId(slot.parked_on.load(Ordering::Acquire));
+        if id.0 == 0 {
+            return;
+        }
+        for cell in &slot.log {
+            let record = Record::unpack(cell.load(Ordering::Relaxed));
+            if record.is_some_and(|record| record.mutex == id && record.phase == Phase::Getting) {
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
+        fail::point();
+        slot.parked_on.store(0, Ordering::Release);
+        fail::point();
     }
 
     /// Recovers every dead session, as far as that can be done without waiting: how many, and how many still owe.
@@ -584,6 +638,88 @@ pub(crate) mod tests {
         assert_eq!((mutex.load(), other.load()), (Word(1), Word(1)));
         assert_eq!(instance.recover(sid, Some(&mutex)), Recovery::Done { mutexes: 1 });
         assert_eq!((mutex.load(), other.load()), (Word::FREE, Word(1)));
+    }
+
+    /// A mutex outside of the instance's memory.
+    fn register_elsewhere(instance: &Instance, mutex: &RawMutex) {
+        // SAFETY: sessions of this instance only.
+        unsafe { mutex.register(instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
+    }
+
+    const GETTING_X: State = (Phase::Getting, Mode::Exclusive, None, 0, 0);
+
+    #[test]
+    fn a_dead_waiter_of_a_mutex_elsewhere_is_paid_for_by_a_waiter_that_it_does_not_block() {
+        let instance = Instance::anonymous(Capacity { sessions: 9, ..Capacity::default() }).unwrap();
+        let mutex = RawMutex::new();
+        register_elsewhere(&instance, &mutex);
+        let (holder, waiter) = (instance.session("h", Class::Normal).unwrap(), instance.session("w", Class::Normal));
+        let waiter = waiter.unwrap();
+        for _ in 0..7 {
+            die(&instance, &mutex, GETTING_X);
+        }
+        let held = mutex.get(&holder, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None).unwrap();
+        // What the dead owe can be known by the word alone, which nobody has looked at.
+        let full = instance.session("another", Class::Normal).map(drop).unwrap_err();
+        assert_eq!(full, crate::SessionError::Full { capacity: 9, owing: 7, mutex: mutex.id() });
+        let says = format!("7 of them by dead ones that owe to mutexes elsewhere, the first to #{}", mutex.id().0);
+        assert!(full.to_string().contains(&says), "{full}");
+        let busy = mutex.get(&waiter, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None);
+        assert!(matches!(busy, Err(crate::GetError::Busy)));
+        assert_eq!(instance.sessions().len(), 2, "the waiter has paid for all of them");
+        drop(held);
+    }
+
+    #[test]
+    fn a_parked_session_that_died_elsewhere_frees_its_slot_at_once() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = RawMutex::new();
+        register_elsewhere(&instance, &mutex);
+        for _ in 0..3 {
+            let sid = die(&instance, &mutex, GETTING_X);
+            instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
+            assert_eq!(instance.recover(sid, None), Recovery::Done { mutexes: 0 });
+        }
+        assert!(instance.sessions().is_empty());
+    }
+
+    #[test]
+    fn a_parked_session_that_died_elsewhere_with_a_reference_keeps_owing_it() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = RawMutex::new();
+        register_elsewhere(&instance, &mutex);
+        // It waited for S beside its own S, and another one to become E.
+        let session = instance.session("dying", Class::Normal).unwrap();
+        for (phase, mode) in [(Phase::Held, Mode::Shared), (Phase::Getting, Mode::Shared)] {
+            let location = crate::aol::LocationId(0);
+            session.log(Record { phase, mode, location, mutex: mutex.id() }).unwrap();
+        }
+        let first = session.sid();
+        drop(session);
+        let second = die(&instance, &mutex, (Phase::Promoting, Mode::Shared, None, 2, 0));
+        for sid in [first, second] {
+            instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
+            assert_eq!(instance.recover(sid, None), Recovery::Owing);
+        }
+        assert_eq!(mutex.load(), Word(2));
+        let writer = instance.session("writer", Class::Normal).unwrap();
+        drop(mutex.get(&writer, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None).unwrap());
+        assert_eq!((mutex.load(), instance.sessions().len()), (Word::FREE, 1));
+    }
+
+    #[test]
+    fn a_dead_reader_is_found_although_waiters_of_other_mutexes_have_just_looked() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let (mutex, other) = (RawMutex::new(), RawMutex::new());
+        register_elsewhere(&instance, &mutex);
+        register_elsewhere(&instance, &other);
+        let writer = instance.session("writer", Class::Normal).unwrap();
+        die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
+        instance.recover_all(Some(&other));
+        // As after each look that the waiters of the other mutex win.
+        instance.segment.header().swept_ns.store(sys::now_ns(), Ordering::Relaxed);
+        let got = mutex.get(&writer, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None);
+        assert!(got.is_ok());
     }
 
     #[test]

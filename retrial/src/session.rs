@@ -10,7 +10,7 @@ use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fenc
 use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
-use crate::word::Sid;
+use crate::word::{Sid, Word};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -39,6 +39,10 @@ pub const CALLS: [(&str, bool); 16] = [
     ("shared condition with a private mutex", true),
 ];
 
+/// In place of a free word: what no word is. Barriers do not reach the process, so that the releases of each mutex that the session gets
+/// need a fence of their own, to which the slow path sees.
+const OUT_OF_REACH: u64 = u64::MAX;
+
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
 
@@ -49,11 +53,13 @@ pub(crate) struct Slot {
     /// Held for the life of the session.
     pub(crate) alive: RobustLock,
     state: protocol::AtomicU32,
-    pub(crate) pid: AtomicU32,
-    pub(crate) tid: AtomicU32,
+    pub(crate) pid: protocol::AtomicU32,
+    pub(crate) tid: protocol::AtomicU32,
     class: AtomicU32,
     /// In which the ids above mean something.
     pub(crate) pid_namespace: AtomicU64,
+    /// Id of the mutex that it is parked on: while it is set, the get under way has not got it.
+    pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
     claimed_ns: protocol::AtomicU64,
     pub(crate) gets: AtomicU64,
@@ -90,14 +96,39 @@ impl Slot {
     /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
     /// `execve` loses its id first unless it is the process's first, and no more than 2,048 locks of a thread are marked.
     pub(crate) fn look_for_thread(&self, pid_namespace: u64) {
-        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
-        let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
-        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
-        let is_here = || pid_namespace != 0 && self.pid_namespace.load(Ordering::Acquire) == pid_namespace;
-        let gone = self.is_live() && is_here() && sys::is_gone(pid, tid) && is_here();
-        if gone && self.claimed_ns.load(Ordering::Acquire) == claimed_ns {
+        if let Some(tid) = self.gone_thread(pid_namespace, sys::is_gone) {
             self.alive.owner_is_gone(tid);
         }
+    }
+
+    /// The thread of the session, if it is gone.
+    fn gone_thread(&self, pid_namespace: u64, is_gone: impl Fn(u32, u32) -> bool) -> Option<u32> {
+        // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a later session
+        // finds afterwards that the first one's state or time is over: the ids of two sessions are never mixed.
+        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
+        let is_same = || {
+            pid_namespace != 0
+                && self.pid_namespace.load(Ordering::Acquire) == pid_namespace
+                && self.is_live()
+                && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+        };
+        if !is_same() {
+            return None;
+        }
+        let (pid, tid) = (self.pid.load(Ordering::Acquire), self.tid.load(Ordering::Acquire));
+        (is_gone(pid, tid) && is_same()).then_some(tid)
+    }
+
+    /// Says whose it is from now on. By the thread that has taken its lock.
+    fn publish(&self, pid: u32, tid: u32, pid_namespace: u64, now_ns: u64) {
+        // Release, all of them: whoever sees one sees that the session before has ended.
+        self.pid.store(pid, Ordering::Release);
+        self.tid.store(tid, Ordering::Release);
+        self.pid_namespace.store(pid_namespace, Ordering::Release);
+        self.claimed_ns.store(now_ns, Ordering::Release);
+        // Release: whoever finds it live finds the rest.
+        self.state.store(LIVE, Ordering::Release);
     }
 
     /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.
@@ -105,6 +136,11 @@ impl Slot {
         let records = self.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire)));
         let mut records = records.filter(|record| record.mutex == mutex && mutex.0 != 0 && self.is_live());
         records.find(|record| in_word || matches!(record.phase, Phase::Granted | Phase::Held | Phase::Leaving))
+    }
+
+    /// The first mutex in its log.
+    pub(crate) fn owes_to(&self) -> Option<MutexId> {
+        self.log.iter().find_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).map(|record| record.mutex)
     }
 
     /// Writes who is behind it and, when that can be known from here, what it is at.
@@ -153,10 +189,40 @@ pub struct Session<'i> {
     sid: Sid,
     random: Cell<u64>,
     pub(crate) high_priority: bool,
+    /// What the exchange of a get expects: a free word, or [`OUT_OF_REACH`].
+    expected: u64,
     pid: u32,
     /// Generation of the process that made it.
     generation: u64,
     thread: PhantomData<*mut ()>,
+}
+
+/// What a look for a thread that is gone takes for its own.
+#[cfg(all(test, loom))]
+pub(crate) mod looks {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    /// A session of process 1 ends, its process too; a session of process 2, whose thread has the same id, claims the slot.
+    pub(crate) fn a_successor_is_not_taken_for_the_gone() {
+        let (slot, ended) = (Arc::new(Slot::default()), Arc::new(AtomicBool::new(false)));
+        assert_ne!(slot.alive.try_take(), sys::Taken::No);
+        slot.publish(1, 7, 5, 100);
+        let theirs = (Arc::clone(&slot), Arc::clone(&ended));
+        let successor = thread::spawn(move || {
+            let (slot, ended) = theirs;
+            slot.free();
+            slot.alive.give_up();
+            ended.store(true, Ordering::Release);
+            assert_ne!(slot.alive.try_take(), sys::Taken::No);
+            slot.publish(2, 7, 5, 200);
+        });
+        let gone = slot.gone_thread(5, |pid, _| pid == 1 && ended.load(Ordering::Acquire));
+        assert_eq!(gone, None, "the slot is a living session's");
+        successor.join().unwrap();
+    }
 }
 
 impl fmt::Debug for Slot {
@@ -185,18 +251,14 @@ impl Instance {
             record.store(0, Ordering::Relaxed);
         }
         let pid = sys::pid();
-        slot.pid.store(pid, Ordering::Relaxed);
-        slot.tid.store(sys::tid(), Ordering::Relaxed);
         slot.class.store(u32::from(high_priority), Ordering::Relaxed);
-        slot.pid_namespace.store(sys::pid_namespace(), Ordering::Relaxed);
+        slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
         let now = sys::now_ns();
-        slot.claimed_ns.store(now, Ordering::Relaxed);
         slot.name.set(name);
         slot.action.set("");
-        // Release: whoever finds it live finds the rest.
-        slot.state.store(LIVE, Ordering::Release);
+        slot.publish(pid, sys::tid(), sys::pid_namespace(), now);
         fail::point();
         Ok(Session {
             instance: self,
@@ -204,6 +266,7 @@ impl Instance {
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             high_priority,
+            expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
             pid,
             generation: sys::own_generation(),
             thread: PhantomData,
@@ -228,6 +291,16 @@ impl<'i> Session<'i> {
     #[must_use]
     pub const fn sid(&self) -> Sid {
         self.sid
+    }
+
+    #[inline]
+    pub(crate) const fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// Whether barriers reach its process, or are not relied on.
+    pub(crate) const fn is_in_reach(&self) -> bool {
+        self.expected == Word::FREE.0
     }
 
     /// The instance that it is a session of.
@@ -329,6 +402,12 @@ impl<'i> Session<'i> {
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
+    /// Whether its log has any record.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn has_records(&self) -> bool {
+        self.slot.log.iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
+    }
+
     /// The mode in which this session already has a mutex, if it has.
     pub(crate) fn held(&self, id: MutexId, but: usize) -> Option<Mode> {
         if id.0 == 0 || id == MutexId::OVERFLOW {
@@ -338,6 +417,15 @@ impl<'i> Session<'i> {
         // One operation is in flight at a time: any other record is of something held.
         let mut records = records.filter_map(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)));
         records.find(|record| record.mutex == id).map(|record| record.mode)
+    }
+}
+
+#[cfg(all(test, loom))]
+impl Session<'_> {
+    /// As in a process that barriers do not reach.
+    pub(crate) fn out_of_reach(mut self) -> Self {
+        self.expected = OUT_OF_REACH;
+        self
     }
 }
 

@@ -96,6 +96,9 @@ pub(crate) struct MutexEntry {
     pub(crate) gets: AtomicU64,
     pub(crate) death: AtomicU64,
     pub(crate) death_sid: AtomicU64,
+    /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0 when none is
+    /// known.
+    pub(crate) debts_due_ns: AtomicU64,
     pub(crate) adaption: AdaptionCells,
     pub(crate) name: Text<8>,
 }
@@ -168,13 +171,21 @@ impl MutexEntry {
         self.key.store(hash(name), Ordering::Release);
     }
 
+    fn place(&self) -> Place {
+        match self.place.load(Ordering::Relaxed) {
+            1 => Place::Arena,
+            2 => Place::Process,
+            _ => Place::Elsewhere,
+        }
+    }
+
     pub(crate) fn fill(&self, mutex_type: TypeId, place: Place, address: u64, len: u64, name: &str) {
         self.mutex_type.store(u32::from(mutex_type.0), Ordering::Relaxed);
         self.place.store(place as u32, Ordering::Relaxed);
         self.address.store(address, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.pid.store(u64::from(sys::pid()), Ordering::Relaxed);
-        for cell in [&self.gets, &self.death, &self.death_sid] {
+        for cell in [&self.gets, &self.death, &self.death_sid, &self.debts_due_ns] {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();
@@ -452,11 +463,7 @@ impl Tables {
             id,
             name: entry.name.get(),
             mutex_type: TypeId(u8::try_from(entry.mutex_type.load(Ordering::Relaxed)).unwrap_or(0)),
-            place: match entry.place.load(Ordering::Relaxed) {
-                1 => Place::Arena,
-                2 => Place::Process,
-                _ => Place::Elsewhere,
-            },
+            place: entry.place(),
             address: entry.address.load(Ordering::Relaxed),
             pid: u32::try_from(entry.pid.load(Ordering::Relaxed)).unwrap_or(0),
             gets: entry.gets.load(Ordering::Relaxed),
@@ -464,6 +471,13 @@ impl Tables {
             pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
             switches: entry.adaption.switches.load(Ordering::Relaxed),
         })
+    }
+
+    /// Where a registered mutex is. Allocates nothing: a waiter that recovers a dead session may wait for the allocator's lock.
+    pub(crate) fn place_of(&self, id: MutexId) -> Option<Place> {
+        let entry = self.mutex_entry(id)?;
+        // Acquire: pairs with the Release in `publish`.
+        (entry.key.load(Ordering::Acquire) > CLAIMED).then(|| entry.place())
     }
 
     /// Process and address of a mutex that lies in a process, without allocating: for interposers at the process's end.

@@ -1,6 +1,8 @@
 //! Instances: created whole or not at all, found by name, checked before they are trusted.
 
-use retrial::{Address, AttachError, Capacity, Class, CreateError, Instance, Observer, P, SessionError, location};
+use retrial::{
+    Address, AttachError, Capacity, Class, CreateError, Instance, MutexId, Observer, P, SessionError, location,
+};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
@@ -85,7 +87,7 @@ fn a_full_session_table_says_which_capacity_to_raise() {
     let a = instance.session("a", Class::Normal).unwrap();
     let _b = instance.session("b", Class::Normal).unwrap();
     let error = instance.session("c", Class::Normal).unwrap_err();
-    assert_eq!(error, SessionError::Full { capacity: 2 });
+    assert_eq!(error, SessionError::Full { capacity: 2, owing: 0, mutex: MutexId(0) });
     assert!(error.to_string().contains("`sessions`"));
     drop(a);
     assert!(instance.session("c", Class::Normal).is_ok());

@@ -3,11 +3,16 @@
 //! A child is this test program again, told by an environment variable what to do. It says on its standard output how far
 //! it has come; nobody sleeps to let somebody else get there.
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, Word, location};
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, RawMutex, Word, location};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const DEED: &str = "RETRIAL_TEST_DEED";
+/// Gets of a child whose releases no barrier reaches.
+const ROUNDS: u64 = 10_000;
 const NAME: &str = "RETRIAL_TEST_INSTANCE";
 
 struct Name(Address);
@@ -18,8 +23,28 @@ impl Name {
     }
 }
 
+/// The file of a mutex outside of the instance's memory.
+fn elsewhere(name: &Address) -> PathBuf {
+    let mut path = name.path().as_os_str().to_owned();
+    path.push(".elsewhere");
+    path.into()
+}
+
+/// Maps that mutex: all bytes 0 in a fresh file.
+fn map_elsewhere(name: &Address) -> &'static RawMutex {
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(elsewhere(name)).unwrap();
+    file.set_len(4096).unwrap();
+    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+    // SAFETY: a new mapping overlaps nothing.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, fd, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    // SAFETY: a page of atomics that is never unmapped.
+    unsafe { &*base.cast() }
+}
+
 impl Drop for Name {
     fn drop(&mut self) {
+        let _ = std::fs::remove_file(elsewhere(&self.0));
         let _ = std::fs::remove_file(self.0.path());
     }
 }
@@ -43,13 +68,49 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
+/// Has the kernel refuse `membarrier` to this thread, as a container's filter may.
+fn refuse_barriers() {
+    let (load, jump, give) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut steps = [
+        // The number of the call is at 0.
+        step(load, 0, 0, 0),
+        step(jump, 0, 1, libc::SYS_membarrier as u32),
+        step(give, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(give, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: takes no memory.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the program is readable for the call.
+    let rc = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(rc, 0, "a filter can be set");
+    assert!(!retrial::sys::register_for_barriers());
+}
+
 /// Not a test of its own: what a child does.
 #[test]
 fn the_child() {
     let Ok(deed) = std::env::var(DEED) else { return };
+    if deed.ends_with("without barriers") {
+        refuse_barriers();
+    }
     let instance = Instance::attach(&Address::new(&std::env::var(NAME).unwrap()).unwrap()).unwrap();
-    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let session = instance.session("child", Class::Normal).unwrap();
+    if deed == "elsewhere" {
+        let mutex = map_elsewhere(instance.address().unwrap());
+        println!("ready");
+        let _ = mutex.get(&session, Mode::Exclusive, location!("child waits elsewhere"), Patience::Endless);
+        return;
+    }
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    if deed.ends_with("without barriers") {
+        for _ in 0..ROUNDS {
+            *mutex.exclusive(&session, location!("child without barriers")).unwrap() += 1;
+        }
+        println!("ready");
+        return;
+    }
     let stay = || {
         println!("ready");
         loop {
@@ -183,6 +244,65 @@ fn a_killed_waiter_costs_the_others_nothing() {
         assert!(parked.contains(&0), "{scheme}: the dead are counted for ever: {parked:?}");
         assert!(parked.iter().all(|parked| *parked <= 3), "{scheme}: counted more often than they were: {parked:?}");
     }
+}
+
+#[test]
+fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
+    for scheme in ["orbit", "latch", "10g"] {
+        let name = Name::new("elsewhere");
+        let instance = Instance::create(&name.0, Capacity { sessions: 8, ..Capacity::default() }, 0o600).unwrap();
+        instance.set(P::Scheme, None, retrial::wait::named(scheme).unwrap() as u64);
+        let mutex = map_elsewhere(&name.0);
+        let mutex_type = instance.register_type("elsewhere").unwrap();
+        // SAFETY: sessions of this instance only.
+        unsafe { mutex.register(&instance, mutex_type, "elsewhere").unwrap() };
+        let session = instance.session("parent", Class::Normal).unwrap();
+        let held = mutex.exclusive(&session, location!("parent")).unwrap();
+        let waiting = || instance.sessions().iter().filter(|s| s.wait.is_some() && !s.dead).count();
+        let payer = child(&name, "elsewhere");
+        for _ in 0..12 {
+            let dies = child(&name, "elsewhere");
+            while waiting() < 2 {
+                std::thread::yield_now();
+            }
+            kill(dies);
+            // Nobody is blocked by the dead: one process finds them, and the waiter, which has the mutex mapped, pays.
+            instance.recover_all(None);
+            while instance.sessions().len() > 2 {
+                std::thread::yield_now();
+            }
+        }
+        kill(payer);
+        drop(held);
+    }
+}
+
+#[test]
+fn a_process_that_no_barrier_reaches_fences_its_releases() {
+    let name = Name::new("barrier");
+    let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    if !instance.has_barrier() {
+        eprintln!("skipped: this kernel has no membarrier");
+        return;
+    }
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let session = instance.session("parent", Class::Normal).unwrap();
+    let id = instance.mutex_named("m").unwrap();
+    // Bit 31 of the count of the parked, at 8.
+    let is_fenced = || instance.peek(instance.offset_of(id).unwrap() + 8, 1).unwrap()[0] & 1 << 31 != 0;
+    *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
+    assert!(!is_fenced(), "one store, where barriers reach everybody");
+    // Nobody is beside it: it has parked nowhere.
+    child(&name, "get without barriers").wait().unwrap();
+    assert!(is_fenced(), "others that park do no barrier that it would not see");
+    let mut beside = Command::new(std::env::current_exe().unwrap());
+    beside.args(["--exact", "the_child", "--test-threads=1"]).env(DEED, "get without barriers");
+    let mut beside = beside.env(NAME, name.0.to_string()).stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..ROUNDS {
+        *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
+    }
+    assert!(beside.wait().unwrap().success());
+    assert_eq!(*mutex.exclusive(&session, location!("parent")).unwrap(), 1 + 3 * ROUNDS);
 }
 
 #[test]

@@ -37,6 +37,104 @@ fn a_lock_refuses_and_times_out() {
     assert!(mutex.try_lock().is_some());
 }
 
+/// Sessions of the calling thread.
+fn sessions() -> usize {
+    retrial::raw::instance().sessions().iter().filter(|session| session.tid == retrial::sys::tid()).count()
+}
+
+#[test]
+fn a_thread_holds_as_many_locks_as_it_likes() {
+    let locks: Vec<RwLock<u32>> = (0..1000).map(RwLock::new).collect();
+    let writers: Vec<_> = locks.iter().map(|lock| lock.write()).collect();
+    assert_eq!(sessions(), 16, "64 locks each");
+    for lock in [&locks[0], &locks[999]] {
+        assert!(lock.try_read().is_none() && lock.try_write_for(Duration::from_millis(1)).is_none());
+        std::thread::scope(|scope| scope.spawn(|| assert!(lock.try_read().is_none())).join().unwrap());
+    }
+    let readers: Vec<_> = writers.into_iter().map(lock_api::RwLockWriteGuard::downgrade).collect();
+    assert!(locks[0].try_write().is_none() && locks[0].try_read().is_some() && locks[999].try_read().is_some());
+    // The oldest first: the sessions beside the first one outlive it with what they have.
+    let mut readers = readers.into_iter();
+    readers.by_ref().take(500).for_each(drop);
+    assert!(locks[499].try_write().is_some() && locks[500].try_write().is_none());
+    drop(readers);
+    assert_eq!(sessions(), 1);
+    assert!(locks.iter().all(|lock| lock.try_write().is_some()));
+}
+
+#[test]
+#[should_panic(expected = "would wait for itself")]
+fn what_another_session_of_the_thread_holds_is_not_waited_for() {
+    let locks: Vec<Mutex<u32>> = (0..65).map(Mutex::new).collect();
+    let guards: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
+    let _ = locks[64].lock();
+    drop(guards);
+}
+
+#[test]
+fn a_lock_that_one_holds_is_busy_until_the_deadline() {
+    let (mutex, lock) = (Mutex::new(()), RwLock::new(()));
+    let (guard, reader) = (mutex.lock(), lock.read());
+    let start = std::time::Instant::now();
+    assert!(mutex.try_lock_for(Duration::from_millis(5)).is_none());
+    assert!(lock.try_write_for(Duration::from_millis(5)).is_none());
+    assert!(start.elapsed() >= Duration::from_millis(10));
+    drop((guard, reader));
+    assert!(mutex.try_lock().is_some() && lock.try_write().is_some());
+}
+
+/// What a child of fork says.
+fn in_child(f: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child calls nothing that another thread's lock could keep it from, and ends without handlers.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let code = i32::from(!std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false));
+        // SAFETY: always callable.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: our child, and `status` is writable.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    status == 0
+}
+
+#[test]
+fn a_child_of_fork_gives_up_its_copies_of_what_the_forking_thread_held() {
+    let (mutex, lock, other) = (Mutex::new(1), RwLock::new(2), RwLock::new(3));
+    let (guard, readers, writer) = (mutex.lock(), [lock.read(), lock.read()], other.write());
+    assert!(in_child(|| {
+        drop(guard);
+        let [one, two] = readers;
+        drop(one);
+        let shared = lock.try_write().is_none();
+        drop(two);
+        let reader = lock_api::RwLockWriteGuard::downgrade(writer);
+        let downgraded = other.try_read().is_some() && other.try_write().is_none();
+        drop(reader);
+        shared && downgraded && mutex.try_lock().is_some() && lock.try_write().is_some() && other.try_write().is_some()
+    }));
+    // Those of the parent were not touched: it has moved its guards into the closure, and dropped them there.
+    assert!(mutex.try_lock().is_some() && lock.try_write().is_some() && other.try_write().is_some());
+}
+
+#[test]
+fn a_lock_that_is_dropped_in_a_child_stays_registered_in_its_parent() {
+    let mutex = Box::new(Mutex::new(0));
+    *mutex.lock() += 1;
+    let address = std::ptr::from_ref(&*mutex).addr() as u64;
+    let is_registered = || retrial::raw::instance().mutexes().iter().any(|info| info.address == address);
+    assert!(is_registered());
+    let mut mutex = Some(mutex);
+    assert!(in_child(|| {
+        drop(mutex.take());
+        is_registered()
+    }));
+    assert!(is_registered());
+    *mutex.as_ref().unwrap().lock() += 1;
+    drop(mutex);
+    assert!(!is_registered());
+}
+
 #[test]
 fn readers_share_and_a_writer_is_alone() {
     let lock = RwLock::new(1);

@@ -1,6 +1,6 @@
 //! `retrial run`.
 
-use crate::output::Format;
+use crate::output::{Format, printable};
 use crate::run::child::{End, Signals};
 use crate::run::supervise::{Options, supervise};
 use miette::{Report, miette};
@@ -79,9 +79,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }
     };
     match report {
-        None => eprint_all(&outcome.render(format)),
+        None => eprint_all(&printable(&outcome.render(format))),
         Some((mut file, path)) => {
-            file.write_all(outcome.render(form(path, format)).as_bytes()).map_err(|error| unwritable(path, &error))?;
+            file.write_all(printable(&outcome.render(form(path, format))).as_bytes())
+                .map_err(|error| unwritable(path, &error))?;
             if format.is_text() {
                 eprint_all(&format!("retrial: report in {}\n", path.display()));
             }

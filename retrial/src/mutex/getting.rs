@@ -21,8 +21,8 @@ pub(super) enum Why {
     OwnerDied,
 }
 
-/// Longest park beside a reference that is being moved, which takes a few instructions.
-const MOVING: Duration = Duration::from_millis(1);
+/// Longest park beside a reference that is being moved, which takes a few instructions, and where a release may not have seen it.
+const BRIEFLY: Duration = Duration::from_millis(1);
 
 pub(super) fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
     Waiter { instance: session.instance(), session: Some(session) }
@@ -155,12 +155,16 @@ impl Target for Getting<'_> {
         // SeqCst: before the last look below, in the fallback without a barrier everywhere.
         let announced = self.parks.announce(how.throttle, |to| mutex.change(Ordering::SeqCst, to));
         let Announced { watches, answers, .. } = announced;
+        // While this is set, its get has not got the mutex, whatever the word says.
+        self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
         fail::point();
-        if mutex.parking().is_fenced() {
-            fence(Ordering::SeqCst);
-        } else if answers && !sys::barrier_everywhere() {
-            // The kernel has come to refuse it: releases have a fence of their own from now on.
+        let fenced = mutex.parking().is_fenced();
+        // The kernel refuses it: releases have a fence of their own from the next one on. The one under way may not see this session.
+        let refused = answers && !fenced && !sys::barrier_everywhere();
+        if refused {
             mutex.change(Ordering::SeqCst, Parking::fenced);
+        }
+        if fenced || refused {
             fence(Ordering::SeqCst);
         }
         let word = Word(mutex.word.load(Ordering::Relaxed));
@@ -169,7 +173,7 @@ impl Target for Getting<'_> {
         } else {
             // A reference that is being moved wakes nobody when it is done.
             let moving = word.kind() == Some(Kind::Moving);
-            let timeout = if moving { how.lasts(watches).min(MOVING) } else { how.lasts(watches) };
+            let timeout = how.lasts(watches).min(if moving || refused { BRIEFLY } else { Duration::MAX });
             // A session that parked between our announcement and our barrier looked without one. A release in that window, for
             // another kind than ours, woke nobody, so this session passes the wake-up on. So it does with its own.
             let others = if answers && word.sid().is_none() { served(word) } else { 0 };
@@ -187,6 +191,8 @@ impl Target for Getting<'_> {
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
+        fail::point();
+        self.session.slot.parked_on.store(0, Ordering::Release);
         fail::point();
         self.parks.come_back(announced, &parked, |to| mutex.change(Ordering::Release, to));
         fail::point();
@@ -244,6 +250,7 @@ impl Target for Getting<'_> {
 
     fn look_after_blocker(&self) {
         let instance = self.session.instance();
+        instance.collect_debts(self.mutex);
         let word = self.mutex.load();
         if word.sid().is_none() {
             let kept_out = word.has(Word::DRAINING) || word.has(Word::HANDOVER);

@@ -11,6 +11,7 @@ use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
 use crate::waiter::Target;
 use crate::word::Word;
+use std::time::Duration;
 
 /// A mutex held by a session; given back when dropped.
 #[derive(Debug)]
@@ -157,9 +158,10 @@ impl<'a> Hold<'a> {
         } else {
             // Back to E: the drain is ours, so that only a reader that leaves can be in the way.
             let back = Getting::new(mutex, session, Mode::Examine, Aim::TakeBack);
+            let mut rounds = 0;
             while back.try_get(true).is_none() {
-                back.look_after_blocker();
-                sys::yield_now();
+                rounds += 1;
+                back.pause(rounds);
             }
             Mode::Examine
         };
@@ -208,6 +210,22 @@ impl<'a> Hold<'a> {
     }
 }
 
+impl Getting<'_> {
+    /// Waits a little, the longer the more `rounds` were in vain, for a session that moves a reference: that takes it a few
+    /// instructions, or as long as it is off its processor. A real-time thread has to sleep then: one of lower priority never runs
+    /// beside yields.
+    pub(super) fn pause(&self, rounds: u32) {
+        match rounds {
+            0..256 => sys::spin_loop(),
+            256..272 => sys::yield_now(),
+            _ => {
+                self.look_after_blocker();
+                sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
+            }
+        }
+    }
+}
+
 impl Drop for Hold<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -220,5 +238,66 @@ impl Drop for Hold<'_> {
         }
         self.mutex.give_back(self.rest);
         self.session.unlog(self.record as usize);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::instance::Instance;
+    use crate::segment::Capacity;
+    use crate::session::Class;
+    use crate::sys::Deadline;
+
+    /// How often a thread of this process has gone to sleep.
+    fn sleeps(tid: u32) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).unwrap();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn who_takes_an_upgrade_back_sleeps_beside_one_that_does_not_run() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let raw = mutex.raw();
+        let reader = instance.session("reader", Class::Normal).unwrap();
+        let examiner = instance.session("examiner", Class::Normal).unwrap();
+        let mover = instance.session("mover", Class::Normal).unwrap();
+        let reads = raw.get(&reader, Mode::Shared, crate::location!(), Patience::None).unwrap();
+        let mut examines = raw.get(&examiner, Mode::Examine, crate::location!(), Patience::None).unwrap();
+        let (tid, moves) = (sys::tid(), mover.sid().bits() | 3 << 56);
+        let deadline = Deadline::after(Duration::from_millis(20));
+        let slept = std::thread::scope(|scope| {
+            let helper = scope.spawn(move || {
+                // A session that has lost its processor while it moves a reference.
+                while !raw.load().has(Word::DRAINING) {
+                    std::thread::yield_now();
+                }
+                raw.word.fetch_or(moves, Ordering::AcqRel);
+                // Until the deadline it parks; then it takes E back.
+                while deadline.left().is_some() {
+                    std::thread::yield_now();
+                }
+                let (before, patience) = (sleeps(tid), Deadline::after(Duration::from_secs(10)));
+                let slept = loop {
+                    let slept = sleeps(tid) - before;
+                    // More than a park or two that were under way.
+                    if slept >= 20 || patience.left().is_none() {
+                        break slept;
+                    }
+                };
+                raw.word.fetch_and(!moves, Ordering::AcqRel);
+                slept
+            });
+            let upgraded = examines.upgrade(Patience::Until(deadline));
+            assert!(matches!(upgraded, Err(GetError::TimedOut)), "{upgraded:?}");
+            helper.join().unwrap()
+        });
+        assert!(slept >= 20, "slept {slept} times");
+        assert_eq!((examines.mode(), raw.load().sid()), (Mode::Examine, examiner.sid()));
+        drop(examines);
+        drop(reads);
+        assert_eq!(raw.load(), Word::FREE);
     }
 }

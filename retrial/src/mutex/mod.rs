@@ -31,7 +31,6 @@ use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
-use std::time::Duration;
 
 /// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
 ///
@@ -179,6 +178,14 @@ impl RawMutex {
         found.map(|(record, _)| Hold { mutex: self, session, record: record as u32, mode, rest })
     }
 
+    /// A hold of which no session of this process has a record: a child of fork has the memory of its parent's. `None` when
+    /// the session's log is full.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn inherit<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
+        session.log(Record { phase: Phase::Held, mode, location: LocationId(0), mutex: self.id() })?;
+        self.resume(session, mode)
+    }
+
     /// Its id in the instance that it is registered with.
     #[inline]
     #[must_use]
@@ -242,7 +249,8 @@ impl RawMutex {
         // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
         // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
-        if self.word.compare_exchange(Word::FREE.0, sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // Expects a free word; of a session out of reach of barriers what no word is, so that the slow path fences the releases.
+        if self.word.compare_exchange(session.expected(), sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             let (rest, why) = self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
             let hold = Hold { mutex: self, session, record: record as u32, mode: Mode::Exclusive, rest };
             return if let Some(why) = why { hold.refuse(why) } else { Ok(hold) };
@@ -269,7 +277,7 @@ impl RawMutex {
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
         let word = Word(self.word.load(Ordering::Relaxed));
         // A word without flags only: with any, the slow path looks why.
-        if u32::try_from(word.0).is_ok()
+        if u32::try_from(word.0 | session.expected()).is_ok()
             && let Some(granted) = word.grant(session.sid(), mode, false)
             // AcqRel: as in `exclusive`.
             && self.word.compare_exchange(word.0, granted.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -325,7 +333,12 @@ impl RawMutex {
             None => getting.wait(location, patience),
         };
         let granted = match granted {
-            Ok(granted) => granted,
+            Ok(granted) => {
+                if !session.is_in_reach() {
+                    self.fence_releases();
+                }
+                granted
+            }
             Err(why) => {
                 session.unlog(record);
                 return (Word::FREE, Some(why));
@@ -374,20 +387,30 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn wake(&self, left: Word) {
-        self.fence_without_barrier();
+        if self.parking().is_fenced() {
+            // SeqCst: without it the look could be done before the release is visible. A session that parks in between would see the
+            // mutex held while this one sees nobody parked.
+            fence(Ordering::SeqCst);
+        }
         let parking = self.parking();
         if parking.wakes() || parking.parked() != 0 && left.has(Word::DRAINING) {
             self.wake_for(left);
         }
     }
 
-    /// Between a change that lets somebody in and a look at who is parked, where no barrier of theirs orders the two.
-    fn fence_without_barrier(&self) {
-        if self.parking().is_fenced() {
-            // SeqCst: without it the look could be done before the change is visible. A session that parks in between would see the
-            // mutex held while this one sees nobody parked.
-            fence(Ordering::SeqCst);
+    /// Gives releases a fence of their own from now on: barriers do not reach this process. Only while the caller has the
+    /// holder field: the releases before are visible by now, and later holders see the flag with the word that they get.
+    fn fence_releases(&self) {
+        if !self.parking().is_fenced() {
+            self.change(Ordering::Relaxed, Parking::fenced);
         }
+    }
+
+    /// Between a change that lets somebody in and a look at who is parked, where no barrier of theirs orders the two: the
+    /// caller's process may be out of reach of barriers, too.
+    #[allow(clippy::unused_self)]
+    fn fence_without_barrier(&self) {
+        fence(Ordering::SeqCst);
     }
 
     /// Wakes the session that parked first. Whether there was one.
@@ -489,15 +512,7 @@ impl RawMutex {
                 return None;
             }
             rounds += 1;
-            match rounds {
-                0..256 => sys::spin_loop(),
-                256..272 => sys::yield_now(),
-                _ => {
-                    let getting = Getting::new(self, session, Mode::Shared, Aim::Get);
-                    getting.look_after_blocker();
-                    sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
-                }
-            }
+            Getting::new(self, session, Mode::Shared, Aim::Get).pause(rounds);
         }
     }
 

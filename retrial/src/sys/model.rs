@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 #[cfg(loom)]
-use loom::{hint, sync, thread};
+use loom::{hint, sync, thread, thread_local};
 #[cfg(shuttle)]
-use shuttle::{hint, sync, thread};
+use shuttle::{hint, sync, thread, thread_local};
 
 pub(crate) use hint::spin_loop;
 use protocol::{AtomicU32, fence};
@@ -101,6 +101,21 @@ mod counted {
 /// Whether the kernel of this model has a barrier everywhere.
 pub(crate) static HAS_BARRIER: AtomicBool = AtomicBool::new(true);
 
+thread_local! {
+    /// Whether barriers reach the thread, as they reach the threads of a process that has registered.
+    static IN_REACH: std::cell::Cell<bool> = std::cell::Cell::new(true);
+}
+
+/// Puts the calling thread of the model out of the reach of barriers; it has none either.
+#[cfg(all(test, loom))]
+pub(crate) fn leave_reach() {
+    IN_REACH.with(|in_reach| in_reach.set(false));
+}
+
+fn has_barrier() -> bool {
+    HAS_BARRIER.load(Ordering::Relaxed) && IN_REACH.with(std::cell::Cell::get)
+}
+
 /// Time of the model, in ns: it passes with sleeps alone, so that one schedule gives one run.
 pub(crate) static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
@@ -187,7 +202,7 @@ pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u3
 /// The light side of an asymmetric fence. Both sides are a fence in a model: what ISO P1202R5 says of the pair is what it says
 /// of two fences.
 pub(crate) fn barrier_here() {
-    if HAS_BARRIER.load(Ordering::Relaxed) {
+    if has_barrier() {
         fence(Ordering::SeqCst);
     }
 }
@@ -195,7 +210,7 @@ pub(crate) fn barrier_here() {
 /// The heavy side.
 #[allow(clippy::must_use_candidate)]
 pub fn barrier_everywhere() -> bool {
-    let has = HAS_BARRIER.load(Ordering::Relaxed);
+    let has = has_barrier();
     if has {
         fence(Ordering::SeqCst);
     }
