@@ -407,7 +407,10 @@ pub(crate) unsafe extern "C" fn destroy(cond: *mut pthread_cond_t) -> c_int {
         // SAFETY: the caller's.
         return unsafe { real::cond_destroy(cond) };
     }
-    Thread::current().wake_put_off();
+    let thread = Thread::current();
+    // Finds out who the thread is, and so which process this is.
+    thread.me();
+    thread.wake_put_off();
     condition.waiters.wait_until_left(process::epoch());
     0
 }

@@ -142,6 +142,11 @@ fn a_get_that_is_alerted_is_no_cancellation_point() {
 }
 
 #[test]
+fn a_child_does_not_wait_for_waiters_of_its_parent() {
+    check(&mut preloaded(program("child_destroys"), "orbit"));
+}
+
+#[test]
 fn a_library_that_was_closed_stays() {
     check(Command::new(program("closed")).arg(library()));
 }

@@ -274,6 +274,7 @@ impl Waiters {
     }
 
     /// Whether a signal finds anybody. Looked at without the lock: where nobody waits, a signal costs nothing.
+    #[inline]
     fn is_waited_for(&self, process: u32) -> bool {
         // Relaxed: the waiters that a signal is owed to have given the mutex back after `enter`, and the signaller has had
         // it since: to change what they wait for, or before that.
@@ -282,18 +283,30 @@ impl Waiters {
     }
 
     /// Signals one waiter: the wake-up that is owed, if there is a waiter without a signal.
+    #[inline]
     pub fn signal(&self, process: u32) -> Option<Wake> {
         if !self.is_waited_for(process) {
             return None;
         }
+        self.signal_waiter(process)
+    }
+
+    #[inline(never)]
+    fn signal_waiter(&self, process: u32) -> Option<Wake> {
         self.lock(process).signal()
     }
 
     /// Releases all waiters: the wake-up that is owed, if there is a waiter without a signal.
+    #[inline]
     pub fn broadcast(&self, process: u32) -> Option<Wake> {
         if !self.is_waited_for(process) {
             return None;
         }
+        self.signal_all(process)
+    }
+
+    #[inline(never)]
+    fn signal_all(&self, process: u32) -> Option<Wake> {
         let held = self.lock(process);
         if load(&held.unsignalled) == 0 && load(&held.open) == 0 {
             return None;
