@@ -266,6 +266,18 @@ mod some {
         }
     }
 
+    /// Waits for a moment, again and again, and takes no token: what it was signalled for is another thread's.
+    fn passes_by(stage: &'static Stage<u32>) {
+        for _ in 0..2 * TOKENS {
+            let tokens = stage.lock();
+            if shuttle::rand::thread_rng().gen_bool(0.5) {
+                stage.wait_cancelled(tokens);
+            } else if stage.wait_no_time(tokens) {
+                stage.signal(|_| (), true);
+            }
+        }
+    }
+
     fn gives(stage: &'static Stage<u32>) {
         for _ in 0..TAKERS * TOKENS / GIVERS {
             stage.signal(|tokens| *tokens += 1, shuttle::rand::thread_rng().gen_bool(0.7));
@@ -280,9 +292,11 @@ mod some {
             let stage = Stage::new(0);
             let takers = (0..TAKERS).map(|_| thread::spawn(move || takes(stage)));
             let givers = (0..GIVERS).map(|_| thread::spawn(move || gives(stage)));
+            let passer = thread::spawn(move || passes_by(stage));
             for thread in takers.chain(givers).collect::<Vec<_>>() {
                 thread.join().unwrap();
             }
+            passer.join().unwrap();
             stage.end();
         });
     }
