@@ -2,6 +2,7 @@
 //! mapped first. Only gets that miss ask, and each place is looked up once.
 
 use crate::real;
+use retrial::sys::File;
 use retrial::{Instance, LocationId};
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Write;
@@ -141,18 +142,11 @@ impl Name {
 
     /// By the kernel's list of mappings, for a libc without the look-up (before 2.35).
     fn set_by_maps(&mut self, caller: usize) {
-        // SAFETY: a string with its 0.
-        let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if fd < 0 {
-            return self.put(b"", caller);
-        }
+        let Some(maps) = File::open(c"/proc/self/maps") else { return self.put(b"", caller) };
         let mut line = Line { bytes: [0; 512], len: 0 };
         let (mut module, mut start) = (0, 0);
         let mut buffer = [0u8; 512];
-        'file: loop {
-            // SAFETY: the buffer is writable in this length.
-            let len = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
-            let Ok(len @ 1..) = usize::try_from(len) else { break };
+        'file: while let len @ 1.. = maps.read(&mut buffer) {
             for byte in &buffer[..len] {
                 if *byte != b'\n' {
                     line.push(*byte);
@@ -171,8 +165,6 @@ impl Name {
                 line.len = 0;
             }
         }
-        // SAFETY: opened above.
-        unsafe { libc::close(fd) };
         if self.len == 0 {
             self.put(b"", caller);
         }

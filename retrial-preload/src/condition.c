@@ -31,7 +31,7 @@ struct wait {
     int32_t op;
     struct timespec until;
     int32_t result;
-    int32_t unused;
+    uint32_t bits;
     uint64_t rest[12];
 };
 
@@ -63,7 +63,7 @@ static int wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int clock, const s
         /* As libc does around system calls that are cancellation points: acts on a request that is
          * pending, and on one that comes in the call. */
         pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-        long rc = syscall(SYS_futex, w.word, w.op, w.expected, &w.until, NULL, FUTEX_BITSET_MATCH_ANY);
+        long rc = syscall(SYS_futex, w.word, w.op, w.expected, &w.until, NULL, w.bits);
         int error = rc == -1 ? errno : 0;
         pthread_setcanceltype(type, NULL);
         w.result = error;

@@ -1,23 +1,22 @@
 //! Conditions of one process: our own, in the bytes of the `pthread_cond_t`, for mutexes of every kind.
 //!
 //! ```text
-//!  0          4        8       12  16      24                       48
-//! +----------+--------+-------+---+-------+------------------------+
-//! | sequence | inside | epoch |   | mutex |  libc's flags, zeros   |
-//! +----------+--------+-------+---+-------+------------------------+
+//!  0                         28                       40       48
+//! +-------------------------+------------------------+--------+
+//! | waiters, by their group |  libc's flags, zeros   | mutex  |
+//! +-------------------------+------------------------+--------+
 //! ```
 //!
 //! The flags are where libc has them: at 36 for long, at 28 since it needs no count of references (2.41). So that is looked
 //! up in a condition that libc has made. All zeros is a condition without waiters.
 //!
-//! A wait counts itself in, notes the sequence, gives the mutex back and waits on the futex `sequence` while that is what
-//! it noted. A signal adds one to the sequence and wakes one. So whoever waited when the signal came either sleeps on
-//! the futex, where the kernel wakes in queue order, or finds the sequence changed. A wait ends when the sequence has
-//! changed and not before: others than the one that was woken may end as well, which POSIX allows, and one that a
-//! thread of higher priority overtook in the kernel's queue finds out when it looks, once a second.
+//! A wait joins the waiters ([`retrial::condition`]), gives the mutex back and sleeps. Whenever it is awake it looks whether it
+//! was signalled, also at its deadline: a signal that came before is no time-out. A signal chooses among those that wait when
+//! it comes, and wakes one of them when the mutex is given back, if the signaller has it: woken at once, the waiter would
+//! find it held.
 //!
-//! Nothing is touched after a wake-up by who wakes, nor by a waiter after it has counted itself out, which it does before
-//! it gets the mutex back; destroying waits for that.
+//! Nothing is touched after a wake-up by who wakes, nor by a waiter after it has left, which it does before it gets the mutex
+//! back; destroying waits for that.
 
 use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::limit::Limit;
@@ -26,30 +25,33 @@ use crate::private::PrivateMutex;
 use crate::process;
 use crate::profile;
 use crate::real::{self, Errno};
-use crate::thread::{EVERYBODY, Thread};
+use crate::thread::Thread;
 use libc::{
     EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec,
 };
+use retrial::condition::{Look, Place, Waiters, Wake};
 use retrial::sys::{self, Clock, Deadline};
 use std::mem::MaybeUninit;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-#[derive(Default)]
 #[repr(C)]
 struct Condition {
-    sequence: AtomicU32,
-    /// Waiters that may still touch this, and [`DESTROYED`].
-    inside: AtomicU32,
-    /// The [`process::epoch`] of the process whose threads `inside` counts.
-    epoch: AtomicU32,
+    waiters: Waiters,
+    /// The flags, and zeros.
+    rest: [AtomicU32; REST],
     /// Address of the mutex that the last waiter came with.
     mutex: AtomicUsize,
-    rest: [AtomicU32; 6],
 }
 
+const REST: usize = 3;
+/// Words of a condition before `rest`, and in all.
+const BEFORE_REST: usize = size_of::<Waiters>() / 4;
+const WORDS: usize = size_of::<pthread_cond_t>() / 4;
+
 const _: () = assert!(size_of::<Condition>() == size_of::<pthread_cond_t>());
+const _: () = assert!(std::mem::offset_of!(Condition, rest) == 28);
 
 /// Which word of `rest` has the flags; [`UNKNOWN`] before the first look, and in a libc that has them in none.
 static FLAGS: AtomicUsize = AtomicUsize::new(UNKNOWN);
@@ -59,26 +61,26 @@ const UNKNOWN: usize = usize::MAX;
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
-/// In `inside`: somebody waits for it to become 0.
-const DESTROYED: u32 = 1 << 31;
-
 /// Positions in [`retrial::CALLS`].
 const CALLS: usize = 9;
 const CALLS_PASSED: usize = 12;
 const CALLS_POLLED: usize = 15;
 
-/// A wait looks by itself so often, for what the kernel's queue may have given to another.
+/// Interval in which a wait looks by itself: another thread may have given the mutex back for the signaller, which then never
+/// comes to the wake-up that it has put off.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A wait under way, on the stack of the shim, which knows the first fields.
 #[repr(C)]
 pub(crate) struct Wait {
-    word: *const AtomicU32,
+    word: *const u32,
     expected: u32,
     op: c_int,
     until: timespec,
     /// What the last system call returned.
     result: c_int,
+    /// The kinds of a futex's waiters that it is one of.
+    bits: u32,
     /// What is polled on, where nothing wakes.
     own: AtomicU32,
     condition: *const Condition,
@@ -89,12 +91,15 @@ pub(crate) struct Wait {
     has_deadline: bool,
     is_real_time: bool,
     is_polling: bool,
+    /// Whether it is one of the condition's waiters.
+    is_inside: bool,
+    place: Place,
     depth: u32,
     /// What the wait returns, when the mutex is back.
     outcome: c_int,
 }
 
-const _: () = assert!(size_of::<Wait>() <= 48 + 12 * 8, "struct wait in condition.c has room for it");
+const _: () = assert!(size_of::<Wait>() <= 40 + 12 * 8, "struct wait in condition.c has room for it");
 
 /// What the shim knows as such.
 const PASS_ON: c_int = -1;
@@ -121,62 +126,6 @@ impl Condition {
         // Looked at first: an allocator's condition may be signalled while libc's functions are looked up.
         let all_zeros = (0..self.rest.len()).all(|at| word(at) == 0);
         if all_zeros || !find_flags() { 0 } else { word(FLAGS.load(Ordering::Relaxed)) }
-    }
-
-    /// Counts a waiter in: the sequence that it waits to see changed.
-    fn enter(&self) -> u32 {
-        let (epoch, now) = (self.epoch.load(Ordering::Relaxed), process::epoch());
-        let stale = self.inside.load(Ordering::Relaxed);
-        if epoch != now && self.epoch.compare_exchange(epoch, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            // Those counted so far wait in the process that this one was forked from.
-            self.inside.fetch_sub(stale, Ordering::Relaxed);
-        }
-        // SeqCst: before the load, for signals that come without the mutex.
-        self.inside.fetch_add(1, Ordering::SeqCst);
-        self.sequence.load(Ordering::SeqCst)
-    }
-
-    /// Counts a waiter out: its last touch.
-    fn leave(&self) {
-        let inside: *const AtomicU32 = &raw const self.inside;
-        // Release: pairs with the Acquire in `wait_until_left`.
-        if self.inside.fetch_sub(1, Ordering::Release) == DESTROYED | 1 {
-            sys::futex_wake(inside, 1, true);
-        }
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.inside.load(Ordering::SeqCst) & !DESTROYED != 0 && self.epoch.load(Ordering::Relaxed) == process::epoch()
-    }
-
-    fn wake(&self, count: u32, thread: &Thread) {
-        if !self.is_waited_for() {
-            return;
-        }
-        let sequence: *const AtomicU32 = &raw const self.sequence;
-        let holds = thread.holds(self.mutex.load(Ordering::Relaxed));
-        self.sequence.fetch_add(1, Ordering::SeqCst);
-        // By address: a waiter that has seen the sequence may have made an end of the condition.
-        if holds {
-            // Woken now it would only wait for the mutex.
-            thread.put_off(sequence, count);
-        } else {
-            sys::futex_wake(sequence, count, true);
-        }
-    }
-
-    /// Waits until those who were woken are out of here.
-    fn wait_until_left(&self) {
-        if self.epoch.load(Ordering::Relaxed) != process::epoch() {
-            return;
-        }
-        while self.inside.load(Ordering::Acquire) & !DESTROYED != 0 {
-            let inside = self.inside.fetch_or(DESTROYED, Ordering::Acquire) | DESTROYED;
-            if inside != DESTROYED {
-                sys::futex_wait(&self.inside, inside, Some(Duration::from_millis(10)), true);
-            }
-        }
-        self.inside.store(0, Ordering::Relaxed);
     }
 }
 
@@ -249,11 +198,26 @@ impl Wait {
         result
     }
 
-    /// Leaves the condition and gets the mutex back.
-    fn end(&mut self) -> c_int {
-        if !self.is_polling {
-            self.condition().leave();
+    /// Looks whether it was signalled.
+    fn look(&mut self, leaves: bool) -> Look {
+        let mut place = self.place;
+        let found = self.condition().waiters.look(process::epoch(), &mut place, leaves);
+        (self.place, self.expected) = (place, place.expected);
+        self.is_inside = found == Look::Waits;
+        found
+    }
+
+    /// Leaves the condition: what was for it is another waiter's.
+    fn withdraw(&mut self) {
+        if std::mem::take(&mut self.is_inside)
+            && let Some(wake) = self.condition().waiters.withdraw(process::epoch(), self.place)
+        {
+            wake.now();
         }
+    }
+
+    /// Gets the mutex back.
+    fn end(&mut self) -> c_int {
         self.thread().from_condition.set(true);
         // SAFETY: the caller of the wait has a mutex there.
         let result = unsafe { mutex::lock(self.mutex, self.caller, self.thread()) };
@@ -280,18 +244,19 @@ pub(crate) fn find_flags() -> bool {
     unsafe { libc::pthread_condattr_setpshared(attr, libc::PTHREAD_PROCESS_SHARED) };
     // SAFETY: as above.
     unsafe { libc::pthread_condattr_setclock(attr, libc::CLOCK_MONOTONIC) };
-    let made = Condition::default();
-    // SAFETY: large enough, as asserted above, and nobody uses it.
-    let result = unsafe { real::cond_init((&raw const made).cast_mut().cast(), attr) };
+    let mut made = MaybeUninit::<pthread_cond_t>::zeroed();
+    // SAFETY: room for a condition that nobody uses.
+    let result = unsafe { real::cond_init(made.as_mut_ptr(), attr) };
     // SAFETY: as above.
     unsafe { libc::pthread_condattr_destroy(attr) };
-    let words = made.rest.each_ref().map(|word| word.load(Ordering::Relaxed));
-    let ours = [&made.sequence, &made.inside, &made.epoch].map(|word| word.load(Ordering::Relaxed));
-    let mutex = made.mutex.load(Ordering::Relaxed);
+    // SAFETY: as large, and initialised: zeros, and what libc has written.
+    let words = unsafe { made.as_ptr().cast::<[u32; WORDS]>().read() };
     let Some(found) = words.iter().position(|word| *word == SHARED | MONOTONIC) else { return false };
-    let is_known = result == 0 && ours == [0; 3] && mutex == 0 && words.iter().filter(|word| **word != 0).count() == 1;
+    let is_known = result == 0
+        && (BEFORE_REST..BEFORE_REST + REST).contains(&found)
+        && words.iter().filter(|word| **word != 0).count() == 1;
     if is_known {
-        FLAGS.store(found, Ordering::Relaxed);
+        FLAGS.store(found - BEFORE_REST, Ordering::Relaxed);
     }
     is_known
 }
@@ -342,6 +307,7 @@ unsafe extern "C" fn retrial_condition_begin(
         op: 0,
         until: real::PAST,
         result: 0,
+        bits: u32::MAX,
         own: AtomicU32::new(0),
         condition,
         mutex,
@@ -351,6 +317,8 @@ unsafe extern "C" fn retrial_condition_begin(
         has_deadline: deadline.is_some(),
         is_real_time: deadline.is_some_and(|deadline| deadline.clock == Clock::Realtime),
         is_polling: is_shared,
+        is_inside: false,
+        place: Place::default(),
         depth: 0,
         outcome: 0,
     };
@@ -360,18 +328,19 @@ unsafe extern "C" fn retrial_condition_begin(
     let wait = unsafe { &mut *wait };
     if is_shared {
         // Whoever destroys it knows nothing of us: it is not touched again.
-        wait.word = &raw const wait.own;
+        wait.word = wait.own.as_ptr();
         let slice = wait.polling_slice();
         wait.set_slice(slice);
     } else {
-        wait.word = &raw const condition.sequence;
+        wait.word = condition.waiters.futex();
         condition.mutex.store(mutex.addr(), Ordering::Relaxed);
-        wait.expected = condition.enter();
+        wait.place = condition.waiters.enter(process::epoch());
+        (wait.expected, wait.bits, wait.is_inside) = (wait.place.expected, wait.place.bits(), true);
         wait.set_slice(LOOK_EVERY);
     }
     let result = wait.release();
-    if result != 0 && !is_shared {
-        condition.leave();
+    if result != 0 {
+        wait.withdraw();
     }
     result
 }
@@ -385,17 +354,18 @@ unsafe extern "C" fn retrial_condition_goes_on(wait: &mut Wait) -> c_int {
         wait.outcome = if has_passed { ETIMEDOUT } else { 0 };
         return 0;
     }
-    if wait.result == ETIMEDOUT && has_passed {
-        // A wake-up went to somebody else: the kernel says either the one or the other.
-        wait.outcome = ETIMEDOUT;
-        return 0;
+    let has_failed = !matches!(wait.result, 0 | EINTR | ETIMEDOUT | libc::EAGAIN);
+    match wait.look(has_passed || has_failed) {
+        Look::Waits => {
+            wait.set_slice(LOOK_EVERY);
+            1
+        }
+        Look::Left if has_passed => {
+            wait.outcome = ETIMEDOUT;
+            0
+        }
+        Look::Released | Look::Left => 0,
     }
-    let has_changed = wait.condition().sequence.load(Ordering::SeqCst) != wait.expected;
-    if has_changed || !matches!(wait.result, 0 | EINTR | ETIMEDOUT | libc::EAGAIN) {
-        return 0;
-    }
-    wait.set_slice(LOOK_EVERY);
-    1
 }
 
 /// Ends a wait: what it returns, with the mutex back.
@@ -409,9 +379,7 @@ unsafe extern "C" fn retrial_condition_end(wait: &mut Wait) -> c_int {
 /// passed on.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn retrial_condition_cancelled(wait: &mut Wait) {
-    if !wait.is_polling && wait.condition().sequence.load(Ordering::SeqCst) != wait.expected {
-        wait.condition().wake(1, wait.thread());
-    }
+    wait.withdraw();
     wait.end();
 }
 
@@ -439,8 +407,11 @@ pub(crate) unsafe extern "C" fn destroy(cond: *mut pthread_cond_t) -> c_int {
         // SAFETY: the caller's.
         return unsafe { real::cond_destroy(cond) };
     }
-    Thread::current().wake_put_off();
-    condition.wait_until_left();
+    let thread = Thread::current();
+    // Finds out who the thread is, and so which process this is.
+    thread.me();
+    thread.wake_put_off();
+    condition.waiters.wait_until_left(process::epoch());
     0
 }
 
@@ -449,7 +420,7 @@ pub(crate) unsafe extern "C" fn signal(cond: *mut pthread_cond_t, _: usize, thre
     // SAFETY: the caller's.
     let pass = || unsafe { real::cond_signal(cond) };
     // SAFETY: the caller's.
-    unsafe { wake(cond, thread, 1, pass) }
+    unsafe { wake(cond, thread, Waiters::signal, pass) }
 }
 
 /// `pthread_cond_broadcast`.
@@ -457,10 +428,15 @@ pub(crate) unsafe extern "C" fn broadcast(cond: *mut pthread_cond_t, _: usize, t
     // SAFETY: the caller's.
     let pass = || unsafe { real::cond_broadcast(cond) };
     // SAFETY: the caller's.
-    unsafe { wake(cond, thread, EVERYBODY, pass) }
+    unsafe { wake(cond, thread, Waiters::broadcast, pass) }
 }
 
-unsafe fn wake(cond: *mut pthread_cond_t, thread: &Thread, count: u32, pass: impl Fn() -> c_int) -> c_int {
+unsafe fn wake(
+    cond: *mut pthread_cond_t,
+    thread: &Thread,
+    signal: impl Fn(&Waiters, u32) -> Option<Wake>,
+    pass: impl Fn() -> c_int,
+) -> c_int {
     if !process::is_on() {
         return pass();
     }
@@ -475,6 +451,13 @@ unsafe fn wake(cond: *mut pthread_cond_t, thread: &Thread, count: u32, pass: imp
         return pass();
     }
     thread.count(CALLS, false);
-    condition.wake(count, thread);
+    // Before the signal: by the time of the wake-up a waiter may have made an end of the condition.
+    let holds = thread.holds(condition.mutex.load(Ordering::Relaxed));
+    match signal(&condition.waiters, process::epoch()) {
+        // Woken now it would only wait for the mutex.
+        Some(wake) if holds => thread.put_off(wake),
+        Some(wake) => wake.now(),
+        None => {}
+    }
     0
 }

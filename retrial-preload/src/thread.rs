@@ -6,11 +6,11 @@
 use crate::process;
 use crate::profile::Sampling;
 use crate::real::Errno;
+use retrial::condition::Wake;
 use retrial::{Class, Session, Sid, sys};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicU32;
 
 /// What a thread knows of itself. Only it reads and writes this, and handlers of signals that interrupt it.
 #[repr(C, align(64))]
@@ -31,16 +31,13 @@ pub(crate) struct Thread {
     held: Cell<u32>,
     /// Address of the private mutex that it got last, 0 when it has given one back since.
     latest: Cell<usize>,
-    /// Who is woken when it gives a mutex back: a futex, and how many there.
-    put_off: Cell<(usize, u32)>,
+    /// The wake-up that it has put off until it gives a mutex back.
+    put_off: Cell<Wake>,
     session: UnsafeCell<MaybeUninit<Session<'static>>>,
     /// The condition polled last, how often in a row, and until when.
     pub(crate) polled: Cell<(usize, u32, u64)>,
     pub(crate) sampling: Sampling,
 }
-
-/// As many as the kernel may be asked to wake.
-pub(crate) const EVERYBODY: u32 = i32::MAX as u32;
 
 const _: () = assert!(size_of::<Thread>() <= 512, "retrial_thread in condition.c has room for it");
 
@@ -146,21 +143,20 @@ impl Thread {
         self.wake_put_off();
     }
 
-    /// Puts off waking so many at a futex until it gives a mutex back, which they need to go on.
-    pub(crate) fn put_off(&self, futex: *const AtomicU32, count: u32) {
-        if self.put_off.get().0 != futex.addr() {
+    /// Puts a wake-up off until it gives a mutex back, which the woken need to go on.
+    pub(crate) fn put_off(&self, wake: Wake) {
+        let both = self.put_off.get().and(wake).unwrap_or_else(|| {
             self.wake_put_off();
-        }
-        let (_, others) = self.put_off.get();
-        self.put_off.set((futex.addr(), others.saturating_add(count).min(EVERYBODY)));
+            wake
+        });
+        self.put_off.set(both);
     }
 
     /// Wakes those whose waking was put off.
     #[inline]
     pub(crate) fn wake_put_off(&self) {
-        if self.put_off.get().1 != 0 {
-            let (futex, count) = self.put_off.take();
-            wake(futex, count);
+        if self.put_off.get().is_owed() {
+            self.put_off.take().now();
         }
     }
 
@@ -216,12 +212,6 @@ impl Thread {
         self.guest.set(u64::from(Sid::guest(tid).number()) << 32);
         self.me.set(self.guest.get());
     }
-}
-
-#[cold]
-#[inline(never)]
-fn wake(futex: usize, count: u32) {
-    sys::futex_wake(futex as *const AtomicU32, count, true);
 }
 
 #[cold]

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 25] = [
     "before_all",
     "c11",
     "cancel",
@@ -37,6 +37,7 @@ const PROGRAMS: [&str; 24] = [
     "robust",
     "rwlock",
     "signal_held",
+    "signal_owed",
     "spin",
     "thread_churn",
 ];

@@ -1,8 +1,12 @@
 //! What breaks interposers: one test for each hazard that no program of `conformance.rs` has.
 
 mod kit;
+#[allow(dead_code)] // of its layout only the beginning is needed
+#[path = "../src/samples.rs"]
+mod samples;
 
 use kit::{Named, check, compiled, library, preloaded, program, sanitized};
+use retrial::P;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -47,6 +51,99 @@ fn no_lock_call_allocates_or_needs_the_loader() {
     for scheme in ["orbit", "pthread", "adaptive"] {
         check(preloaded(&program, scheme).arg(&library));
     }
+}
+
+/// An instance in which a session that has waited for so long looks what the holder is at.
+fn alerting(name: &str, after_ms: u64) -> Named {
+    let named = Named::new(name);
+    named.instance.set(P::AlertThreshold, None, after_ms);
+    named
+}
+
+/// The empty file of a profile, in a directory of its own.
+fn profile(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    let mut head = samples::MAGIC.to_ne_bytes().to_vec();
+    head.extend(samples::GAP_NS.to_ne_bytes());
+    let path = directory.join(samples::FILE);
+    std::fs::write(&path, head).expect("there is space");
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("it was written");
+    file.set_len(size_of::<samples::Ring>() as u64).expect("it is sparse");
+    directory
+}
+
+/// Cancellation points of POSIX and of glibc (`pthreads(7)`, and what `SYSCALL_CANCEL` is in its source), without the
+/// thread's own (`pthread_join`) and the waits that are the library's.
+const CANCELLATION_POINTS: &str = "accept accept4 aio_suspend clock_nanosleep close connect copy_file_range creat \
+    epoll_pwait epoll_pwait2 epoll_wait fallocate fcntl fdatasync fsync getmsg getpmsg getrandom lockf mq_receive \
+    mq_send mq_timedreceive mq_timedsend msgrcv msgsnd msync nanosleep open open_by_handle_at openat pause poll \
+    posix_fallocate ppoll pread preadv preadv2 pselect pthread_testcancel putmsg putpmsg pwrite pwritev pwritev2 read \
+    readv recv recvfrom recvmmsg recvmsg select sem_clockwait sem_timedwait sem_wait send sendmmsg sendmsg sendto \
+    sigpause sigsuspend sigtimedwait sigwait sigwaitinfo sleep splice sync_file_range system tcdrain tee usleep \
+    vmsplice wait wait3 wait4 waitid waitpid write writev";
+
+/// Those that the library refers to, for its constructor and for a panic: `no_allocation.c` watches each of them.
+const REFERRED_TO: &str = "close open open64 pread64 read write writev";
+
+#[test]
+fn the_cancellation_points_that_the_library_refers_to_are_those_that_are_watched() {
+    let output = check(Command::new("nm").args(["-D", "--undefined-only"]).arg(library()));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text.lines().filter_map(|line| line.split_whitespace().last()?.split('@').next());
+    let is_one = |name: &&str| {
+        let plain = name.trim_start_matches("__").trim_end_matches("_2").trim_end_matches("64");
+        CANCELLATION_POINTS.split_whitespace().any(|point| point == plain)
+    };
+    for name in names.filter(is_one) {
+        assert!(REFERRED_TO.split(' ').any(|known| known == name), "{name} is a cancellation point");
+    }
+}
+
+#[test]
+fn no_slow_lock_call_allocates_or_is_a_cancellation_point() {
+    let library = compiled("no_allocation_library", &["-shared", "-fPIC"]);
+    let program = compiled("no_allocation", &["-rdynamic"]);
+    check(Command::new(&program).arg(&library).arg("slow"));
+    for has_dl_find_object in [true, false] {
+        for is_profiled in [false, true] {
+            let named = alerting(&format!("slow-{has_dl_find_object}-{is_profiled}"), 1);
+            let mut command = named.run(&program);
+            command.arg(&library).arg("slow");
+            if !has_dl_find_object {
+                command.env("HIDE_DL_FIND_OBJECT", "");
+            }
+            let directory = is_profiled.then(|| profile("slow"));
+            if let Some(directory) = &directory {
+                command.env(samples::VARIABLE, directory);
+            }
+            check(&mut command);
+            // It was slow: gets were alerted, and places were looked up.
+            let alerts = named.instance.alerts(0);
+            assert!(alerts.iter().any(|alert| alert.2.contains("has waited")), "{alerts:?}");
+            if let Some(directory) = directory {
+                let samples = std::fs::read(directory.join(samples::FILE)).expect("it is there");
+                let bytes = std::mem::offset_of!(samples::Ring, bytes);
+                assert!(samples[bytes..bytes + 8] != [0; 8], "samples were taken");
+                let _ = std::fs::remove_dir_all(directory);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_get_that_is_alerted_is_no_cancellation_point() {
+    let program = program("cancel_alerted");
+    check(&mut Command::new(&program));
+    let named = alerting("alerted", 200);
+    check(&mut named.run(&program));
+    let alerts = named.instance.alerts(0);
+    assert!(alerts.iter().any(|alert| alert.2.contains("has waited")), "{alerts:?}");
+}
+
+#[test]
+fn a_child_does_not_wait_for_waiters_of_its_parent() {
+    check(&mut preloaded(program("child_destroys"), "orbit"));
 }
 
 #[test]

@@ -29,6 +29,7 @@
 
 mod address;
 mod aol;
+pub mod condition;
 mod error;
 #[cfg(feature = "fail_points")]
 #[doc(hidden)]

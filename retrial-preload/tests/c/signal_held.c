@@ -11,6 +11,7 @@ struct scene {
     /* What the waiters have been given, and how much of that they have taken. */
     int given[2];
     atomic_int taken;
+    bool answered;
 };
 
 struct waiter {
@@ -75,6 +76,69 @@ static void waits(struct scene *s, int i) {
     while (s->taken == i)
         RETURNS(pthread_cond_wait(&s->answer, &s->m), 0);
     RETURNS(pthread_mutex_unlock(&s->m), 0);
+}
+
+/* Waits on another condition, with another mutex, before it unlocks. */
+static void *answers(void *arg) {
+    struct scene *s = arg;
+    RETURNS(pthread_mutex_lock(&s->other), 0);
+    s->answered = true;
+    RETURNS(pthread_cond_signal(&s->answer), 0);
+    RETURNS(pthread_mutex_unlock(&s->other), 0);
+    return NULL;
+}
+
+static void waits_elsewhere(struct scene *s, int i) {
+    RETURNS(pthread_mutex_lock(&s->other), 0);
+    RETURNS(pthread_mutex_lock(&s->m), 0);
+    give(s, 0);
+    s->answered = false;
+    pthread_t answerer = start(answers, s);
+    while (!s->answered)
+        RETURNS(pthread_cond_wait(&s->answer, &s->other), 0);
+    RETURNS(pthread_mutex_unlock(&s->m), 0);
+    RETURNS(pthread_mutex_unlock(&s->other), 0);
+    finish(answerer);
+    AWAIT(s->taken == i + 1);
+}
+
+/* A child, which has the mutex too, unlocks it first. */
+static void forks(struct scene *s, int i) {
+    RETURNS(pthread_mutex_lock(&s->m), 0);
+    give(s, 0);
+    if (i % 20 == 0) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            RETURNS(pthread_mutex_unlock(&s->m), 0);
+            _exit(0);
+        }
+        reap(child);
+    }
+    RETURNS(pthread_mutex_unlock(&s->m), 0);
+    AWAIT(s->taken == i + 1);
+}
+
+/* The signaller is cancelled, or ends, with the mutex held: a handler unlocks it. */
+static void unlocks(void *m) { RETURNS(pthread_mutex_unlock(m), 0); }
+
+static void *gives_and_ends(void *arg) {
+    struct scene *s = arg;
+    RETURNS(pthread_mutex_lock(&s->m), 0);
+    pthread_cleanup_push(unlocks, &s->m);
+    give(s, 0);
+    if (s->taken % 2 == 0) {
+        CHECK_EQ(pthread_cancel(pthread_self()), 0);
+        pthread_testcancel();
+    }
+    pthread_exit(NULL);
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+
+static void ends(struct scene *s, int i) {
+    finish(start(gives_and_ends, s));
+    AWAIT(s->taken == i + 1);
 }
 
 static void without(struct scene *s, int i) {
@@ -158,6 +222,9 @@ int main(void) {
     play(twice, 1, PTHREAD_MUTEX_RECURSIVE);
     play(waits, 1, PTHREAD_MUTEX_NORMAL);
     play(waits, 1, PTHREAD_MUTEX_RECURSIVE);
+    play(waits_elsewhere, 1, PTHREAD_MUTEX_NORMAL);
+    play(forks, 1, PTHREAD_MUTEX_NORMAL);
+    play(ends, 1, PTHREAD_MUTEX_NORMAL);
     play(without, 1, PTHREAD_MUTEX_NORMAL);
     play(two_at_once, 2, PTHREAD_MUTEX_NORMAL);
     destroyed_while_held();

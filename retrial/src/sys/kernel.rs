@@ -118,6 +118,24 @@ pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u3
     u32::try_from(woken).unwrap_or(0)
 }
 
+/// Waits while a futex word of this process alone is `expected`, as a waiter of some kinds.
+pub(crate) fn futex_wait_private(word: &Futex, expected: u32, kinds: u32) {
+    let _errno = Errno::keep();
+    let (op, never) = (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG, std::ptr::null::<libc::timespec>());
+    // SAFETY: `word` is a live aligned 32-bit word; the second address is not used.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, never, 0usize, kinds) };
+}
+
+/// Wakes up to `count` waiters of a futex word of this process alone that are of one of these kinds.
+///
+/// Takes an address for the same reason as [`futex_wake`].
+pub(crate) fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
+    let _errno = Errno::keep();
+    let op = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
+    unsafe { libc::syscall(libc::SYS_futex, word, op, count, 0usize, 0usize, kinds) };
+}
+
 /// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it before it.
 #[inline]
 pub(crate) fn barrier_here() {

@@ -10,12 +10,14 @@ use std::time::Duration;
 #[cfg(not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relies on robust futexes in glibc's format");
 
+mod file;
 #[cfg(not(any(loom, shuttle)))]
 mod kernel;
 #[cfg(any(loom, shuttle))]
 mod model;
 mod whereabouts;
 
+pub use file::File;
 #[cfg(not(any(loom, shuttle)))]
 pub use kernel::*;
 #[cfg(any(loom, shuttle))]

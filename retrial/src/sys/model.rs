@@ -55,6 +55,10 @@ mod counted {
                     self.value().store(new, order);
                 }
 
+                pub(crate) fn swap(&self, new: $number, order: Ordering) -> $number {
+                    self.value().swap(new, order)
+                }
+
                 pub(crate) fn fetch_add(&self, n: $number, order: Ordering) -> $number {
                     self.value().fetch_add(n, order)
                 }
@@ -145,6 +149,20 @@ pub(crate) struct Futex {
     woken: sync::Condvar,
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// Whether the waiter that queued last is woken first, as one of a higher priority is. Of one test alone: all threads of a
+    /// model run in turn on its thread of the system.
+    pub(crate) static LATEST_FIRST: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn latest_first() -> bool {
+    #[cfg(test)]
+    return LATEST_FIRST.get();
+    #[cfg(not(test))]
+    false
+}
+
 /// First in, first out: tickets of those who wait, with their kinds.
 #[derive(Debug, Default)]
 struct Queue {
@@ -169,6 +187,10 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
         sleep(timeout);
         return Woken::TimedOut;
     }
+    sleep_on(word, expected, kinds)
+}
+
+fn sleep_on(word: &Futex, expected: u32, kinds: u32) -> Woken {
     let mut queue = word.queue.lock().unwrap();
     // Relaxed: ordered by the queue's lock, as in the kernel.
     if word.load(Ordering::Relaxed) == expected {
@@ -183,6 +205,16 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
     Woken::Changed
 }
 
+/// The same without an end.
+pub(crate) fn futex_wait_private(word: &Futex, expected: u32, kinds: u32) {
+    sleep_on(word, expected, kinds);
+}
+
+/// Wakes waiters of a model's one process.
+pub(crate) fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
+    futex_wake_kinds(word, count, kinds);
+}
+
 /// Wakes up to `count` waiters of these kinds in the order in which they queued.
 #[allow(clippy::not_unsafe_ptr_arg_deref)] // in a model, nothing is unmapped
 pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u32 {
@@ -190,11 +222,17 @@ pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u3
     let word = unsafe { &*word };
     let mut queue = word.queue.lock().unwrap();
     let mut woken = 0;
+    if latest_first() {
+        queue.waiting.reverse();
+    }
     queue.waiting.retain(|(_, theirs)| {
         let stays = woken == count || theirs & kinds == 0;
         woken += u32::from(!stays);
         stays
     });
+    if latest_first() {
+        queue.waiting.reverse();
+    }
     word.woken.notify_all();
     woken
 }

@@ -1,23 +1,21 @@
 //! What a thread is at, as far as the kernel tells: for alerts about whoever holds a mutex for long.
 //!
-//! Nothing is allocated: whoever waits for a mutex may wait for the allocator's.
+//! Nothing is allocated: the mutex that a session waits for may be the allocator's. Files are read by raw system calls: a
+//! waiting session is not to be cancelled here.
 
-use super::Errno;
+use super::file::{File, inode};
 use crate::text::Line;
+use std::ffi::CStr;
 use std::fmt::{self, Write};
-use std::fs::File;
-use std::io::Read;
 
 /// Number of the PID namespace of this process; 0 when the kernel does not say.
 pub(crate) fn pid_namespace() -> u64 {
-    let _errno = Errno::keep();
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| std::os::unix::fs::MetadataExt::ino(&meta))
+    inode(c"/proc/self/ns/pid").unwrap_or(0)
 }
 
 /// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`. Nothing where the
 /// kernel keeps it from us.
 pub(crate) fn whereabouts(pid: u32, tid: u32, to: &mut impl Write) -> fmt::Result {
-    let _errno = Errno::keep();
     let (mut stat, mut wchan, mut syscall) = ([0; 512], [0; 64], [0; 256]);
     // `TID (NAME) STATE …`; a name may have anything in it.
     let stat = read(pid, tid, "stat", &mut stat);
@@ -46,22 +44,22 @@ pub(crate) fn whereabouts(pid: u32, tid: u32, to: &mut impl Write) -> fmt::Resul
 fn open(pid: u32, tid: Option<u32>, name: &str) -> Option<File> {
     let mut path = Line::new();
     match tid {
-        Some(tid) => write!(path, "/proc/{pid}/task/{tid}/{name}").ok()?,
-        None => write!(path, "/proc/{pid}/{name}").ok()?,
+        Some(tid) => write!(path, "/proc/{pid}/task/{tid}/{name}\0").ok()?,
+        None => write!(path, "/proc/{pid}/{name}\0").ok()?,
     }
-    File::open(path.as_str()).ok()
+    File::open(CStr::from_bytes_with_nul(path.as_str().as_bytes()).ok()?)
 }
 
 fn read<'a>(pid: u32, tid: u32, name: &str, buffer: &'a mut [u8]) -> &'a str {
-    let len = open(pid, Some(tid), name).and_then(|mut file| file.read(buffer).ok()).unwrap_or(0);
+    let len = open(pid, Some(tid), name).map_or(0, |file| file.read(buffer));
     std::str::from_utf8(&buffer[..len]).unwrap_or("").trim_end()
 }
 
 /// Writes an address as `, at FILE+OFFSET`: what symbolizers take.
 fn write_module(pid: u32, address: u64, to: &mut impl Write) -> fmt::Result {
-    let Some(mut maps) = open(pid, None, "maps") else { return Ok(()) };
+    let Some(maps) = open(pid, None, "maps") else { return Ok(()) };
     let (mut buffer, mut filled) = ([0; 4096], 0);
-    while let Ok(len @ 1..) = maps.read(&mut buffer[filled..]) {
+    while let len @ 1.. = maps.read(&mut buffer[filled..]) {
         filled += len;
         let whole = buffer[..filled].iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         for line in buffer[..whole].split(|byte| *byte == b'\n') {
