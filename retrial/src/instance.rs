@@ -222,9 +222,8 @@ impl Instance {
             let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
                 fail::point();
-                if entries[i].name.is_empty() {
-                    entries[i].name.set(name);
-                }
+                // Also when it is there: a process that was killed may have left a part of it.
+                entries[i].name.set(name);
                 return Ok(LocationId(u16::try_from(i + 1).unwrap_or(0)));
             }
         }
