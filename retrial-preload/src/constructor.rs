@@ -3,7 +3,7 @@
 use crate::private::PrivateMutex;
 use crate::process::{self, Type};
 use crate::thread::Thread;
-use crate::{caller, condition, profile, real};
+use crate::{caller, condition, profile, real, registry};
 use retrial::sys::{self, RobustCalls};
 use retrial::wait::DEFAULT;
 use retrial::{Address, AttachError, Capacity, Instance, MutexId, P};
@@ -96,23 +96,16 @@ fn say(what: &str) {
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
-/// Leaves the gets of this process's mutexes in the instance: their records go with the memory.
+/// Leaves the gets of this process's mutexes that were missed in the instance: their records go with the memory.
 extern "C" fn destruct() {
     let Some(instance) = process::instance() else { return };
-    let own = sys::pid();
     // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
     let most = instance.session_gets();
-    for id in (1..=instance.last_mutex().0).map(MutexId) {
-        if let Some((pid, address)) = instance.mutex_in_process(id)
-            && pid == own
-            && let Some(copy) = peek(address)
-            && let Some((found, gets)) = PrivateMutex::read(&copy)
-            && found == id
-            && gets <= most
-        {
-            instance.note_gets(id, gets);
-        }
-    }
+    registry::retire_all(instance, |id, address| {
+        let (found, gets) = PrivateMutex::read(&peek(address)?)?;
+        // Who waited first may wait still: then its holder has not been told the number.
+        (matches!(found, MutexId(0)) || found == id).then_some(gets).filter(|gets| *gets <= most)
+    });
 }
 
 /// Memory of this process, `None` when there is none any more.

@@ -13,7 +13,7 @@
 //! of libc's. So is a held one: the lower half, where nobody counts references to these, is libc's lock, and who calls libc past
 //! us, in this process, excludes us and is excluded.
 //!
-//! Only the holder changes the word, `owner`, `users`, `gets` and `depth`. The store that releases the word is the last touch.
+//! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that releases the word is the last touch.
 
 use crate::foreign;
 use crate::limit::Limit;
@@ -26,6 +26,7 @@ use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word, sys};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::Duration;
 
@@ -39,12 +40,12 @@ pub(crate) struct PrivateMutex {
     /// [`WAITER`] for each thread that gave it back to wait on a condition.
     users: AtomicU32,
     kind: AtomicU32,
-    /// Its number in the instance, [`registry::NO_PLACE`] when the table was full, 0 before the first get.
+    /// Its number in the instance, 0 until a get that has missed has got it.
     id: AtomicU32,
     gets: AtomicU64,
     /// Locks beyond the first, of a recursive one.
     depth: AtomicU32,
-    /// The [`process::epoch`] of the process whose gets these are, and [`MISSED`].
+    /// The [`process::epoch`] of the process whose gets and number these are.
     epoch: AtomicU32,
 }
 
@@ -71,8 +72,6 @@ impl Sort {
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
 
-/// A get has missed it: its figures outlive it.
-const MISSED: u32 = 1 << 31;
 /// A thread will come back to it from a condition, and it may not be destroyed.
 const WAITER: u32 = 1;
 
@@ -143,7 +142,7 @@ impl PrivateMutex {
             return false;
         }
         self.own(sort, thread);
-        self.count_get(thread);
+        self.count_get();
         session.count_call(sort as usize);
         session.count_get();
         true
@@ -177,35 +176,31 @@ impl PrivateMutex {
 
     /// Counts a get, and at the first and now and then sees to what has to be done then.
     #[inline]
-    fn count_get(&self, thread: &Thread) {
+    fn count_get(&self) {
         let gets = self.gets.load(Ordering::Relaxed);
         // No RMW: only the holder counts.
         self.gets.store(gets.wrapping_add(1), Ordering::Relaxed);
         if gets.is_multiple_of(SEEN_TO) {
-            self.see_to(thread);
+            self.see_to();
         }
     }
 
     fn got(&self, sort: Sort, thread: &Thread) {
         self.own(sort, thread);
-        self.count_get(thread);
+        self.count_get();
         thread.count(sort as usize, true);
         profile::got(thread, || self.as_lock());
     }
 
     /// What it is to a profile.
     fn as_lock(&self) -> Lock {
-        Lock {
-            address: self.word.as_ptr() as usize,
-            mutex: registry::number(self.id.load(Ordering::Relaxed)),
-            kind: Type::Mutex,
-            mode: Mode::Exclusive,
-        }
+        Lock { address: self.word.as_ptr() as usize, mutex: self.number(), kind: Type::Mutex, mode: Mode::Exclusive }
     }
 
-    /// Of which process its figures are.
-    fn epoch(&self) -> u32 {
-        self.epoch.load(Ordering::Relaxed) & !MISSED
+    /// Its number in the instance; 0 while no get of this process has missed it.
+    fn number(&self) -> MutexId {
+        let is_own = self.epoch.load(Ordering::Relaxed) == process::epoch();
+        MutexId(if is_own { self.id.load(Ordering::Relaxed) } else { 0 })
     }
 
     /// Whether the next unlock leaves it locked.
@@ -216,28 +211,27 @@ impl PrivateMutex {
     /// Done by the holder at its first get, and now and then.
     #[cold]
     #[inline(never)]
-    fn see_to(&self, thread: &Thread) {
-        let _errno = Errno::keep();
+    fn see_to(&self) {
         if self.gets.load(Ordering::Relaxed) > 1 {
             // Whoever began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
             self.libcs().store(AWAITED as u32, Ordering::Relaxed);
-            return;
-        }
-        if let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) {
-            self.identify(instance);
+        } else {
             self.epoch.store(process::epoch(), Ordering::Relaxed);
         }
     }
 
-    /// Its number in the instance, which it is given if it has none from this process. 0 when there was no place.
-    fn identify(&self, instance: &retrial::Instance) -> MutexId {
-        let id = self.id.load(Ordering::Relaxed);
-        if id != 0 && self.epoch() == process::epoch() {
-            return registry::number(id);
+    /// Takes a number, done by the holder after its get has missed. The gets so far are its own, and go on from those of the
+    /// mutexes that had the number before; in a child of fork they are the parent's, and forgotten.
+    fn take_number(&self, number: MutexId) {
+        if number == MutexId(0) || self.number() == number {
+            return;
         }
-        let id = registry::find(instance, Type::Mutex, self.word.as_ptr() as usize);
-        self.id.store(id, Ordering::Relaxed);
-        registry::number(id)
+        let is_own = self.epoch.load(Ordering::Relaxed) == process::epoch();
+        let gets = if is_own { self.gets.load(Ordering::Relaxed) } else { 0 };
+        let noted = process::instance().map_or(0, |instance| instance.noted_gets(number));
+        self.gets.store(gets.wrapping_add(noted), Ordering::Relaxed);
+        self.epoch.store(process::epoch(), Ordering::Relaxed);
+        self.id.store(number.0, Ordering::Relaxed);
     }
 
     #[cold]
@@ -248,33 +242,24 @@ impl PrivateMutex {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
         let getting = Getting::new(self, thread);
-        let missed = !self.get_open(thread, &getting);
-        if missed {
+        if !self.get_open(thread, &getting) {
             // SAFETY: the moment is the caller's of the wrapper.
             let deadline = match unsafe { limit.deadline() } {
                 Ok(deadline) => deadline,
                 Err(error) => return error,
             };
+            let number = Cell::new(MutexId(0));
             let ask = || {
-                if let Some(instance) = process::instance() {
-                    self.identify(instance);
-                }
-                Ask { lock: self.as_lock(), caller }
+                number.set(registry::number_of(Type::Mutex, self.word.as_ptr().addr()));
+                let lock = Lock { mutex: number.get(), ..self.as_lock() };
+                Ask { lock, caller }
             };
             if waiting::wait(thread, &getting, ask, deadline).is_err() {
                 return ETIMEDOUT;
             }
-        }
-        if self.epoch() != process::epoch() && self.id.load(Ordering::Relaxed) != 0 {
-            // The gets so far are of the process that this one was forked from.
-            self.gets.store(0, Ordering::Relaxed);
-            self.epoch.store(process::epoch(), Ordering::Relaxed);
+            self.take_number(number.get());
         }
         self.got(sort, thread);
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        if missed && epoch & MISSED == 0 {
-            self.epoch.store(epoch | MISSED, Ordering::Relaxed);
-        }
         0
     }
 
@@ -286,7 +271,7 @@ impl PrivateMutex {
         {
             let params = instance.params(Some(Type::Mutex.id()));
             let waiter = Waiter { instance, session: thread.session() };
-            waiter.adapt(getting, registry::number(self.id.load(Ordering::Relaxed)), &params);
+            waiter.adapt(getting, self.number(), &params);
         }
         true
     }
@@ -397,14 +382,11 @@ impl PrivateMutex {
         if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || self.users.load(Ordering::Relaxed) != 0 {
             return EBUSY;
         }
-        let id = registry::number(self.id.load(Ordering::Relaxed));
-        if let Some(instance) = process::instance()
-            && id.0 != 0
-            && self.epoch() == process::epoch()
+        let number = self.number();
+        if number != MutexId(0)
+            && let Some(instance) = process::instance()
         {
-            let missed = self.epoch.load(Ordering::Relaxed) & MISSED != 0;
-            let gets = self.gets.load(Ordering::Relaxed);
-            registry::retire(instance, Type::Mutex, self.word.as_ptr() as usize, id, gets, missed);
+            instance.retire_mutex(number, Some(self.gets.load(Ordering::Relaxed)));
         }
         self.kind.store(u32::MAX, Ordering::Relaxed);
         0
@@ -415,7 +397,7 @@ impl PrivateMutex {
         let (words, _) = copy.as_chunks::<8>();
         let (kind_and_id, gets) = (u64::from_ne_bytes(words[2]), u64::from_ne_bytes(words[3]));
         let (kind, id) = (kind_and_id as u32, (kind_and_id >> 32) as u32);
-        matches!(foreign::class(kind), foreign::Class::Private(_)).then_some((registry::number(id), gets))
+        matches!(foreign::class(kind), foreign::Class::Private(_)).then_some((MutexId(id), gets))
     }
 }
 

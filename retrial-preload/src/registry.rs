@@ -1,111 +1,113 @@
 //! Which number the instance has for the object at an address of this process: a hint for the figures, never for
-//! correctness.
+//! correctness. An object gets one at its first miss.
 //!
 //! Memory is given back and used again without notice, and objects of libc's format have no room for a number. So there is
-//! a small table by address, in which entries push each other out.
+//! a small table by address, in which objects push each other out; what is pushed out gives its entry in the instance back.
+//! What comes to an address after an object that had a number has the same number, as long as both tables remember it.
 
 use crate::process::{self, Type};
-use retrial::{Instance, MutexId, Place};
+use retrial::{Instance, MutexId, sys};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
-/// In place of a number: the table of the instance was full.
-pub(crate) const NO_PLACE: u32 = u32::MAX;
 
 const BUCKETS: usize = 4096;
 const WAYS: usize = 4;
 
-struct Entry {
-    /// Address, type and process; 0 when free. What a parent of this process has left is nobody's.
-    key: AtomicU64,
-    id: AtomicU32,
-    /// Gets that missed: all that is known of the gets of foreign objects.
-    missed_gets: AtomicU32,
+/// A number, and above it a hash of address, type and process; 0 when free. Numbers that a parent of this process has left are
+/// found by nobody.
+static TABLE: [[AtomicU64; WAYS]; BUCKETS] = [const { [const { AtomicU64::new(0) }; WAYS] }; BUCKETS];
+/// Gets that missed: all that is known of the gets of foreign objects.
+static MISSED_GETS: [[AtomicU32; WAYS]; BUCKETS] = [const { [const { AtomicU32::new(0) }; WAYS] }; BUCKETS];
+/// Whether there has been anything in the table.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Where in the table an object is, if it is there.
+#[derive(Clone, Copy)]
+struct Place {
+    bucket: usize,
+    tag: u32,
 }
 
-static TABLE: [[Entry; WAYS]; BUCKETS] = [const {
-    [const { Entry { key: AtomicU64::new(0), id: AtomicU32::new(0), missed_gets: AtomicU32::new(0) } }; WAYS]
-}; BUCKETS];
+impl Place {
+    fn of(kind: Type, address: usize) -> Self {
+        let key = address as u64 ^ u64::from(process::epoch()) << 48 ^ (kind as u64 + 1) << 60;
+        // Multiplicative hashing, Knuth 6.4.
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { bucket: (hash >> 52) as usize % BUCKETS, tag: (hash >> 20) as u32 }
+    }
 
-/// Whether the instance's table was full last time; until something is retired it is not asked again.
-static FULL: AtomicBool = AtomicBool::new(false);
+    /// Which of the ways of its bucket is its own, by what is in them.
+    fn way(self) -> Option<usize> {
+        let ways = TABLE[self.bucket].each_ref().map(|way| way.load(Ordering::Relaxed));
+        self.way_of(ways)
+    }
 
-fn key(kind: Type, address: usize) -> u64 {
-    address as u64 ^ u64::from(process::epoch()) << 48 ^ (kind as u64 + 1) << 60
+    fn way_of(self, ways: [u64; WAYS]) -> Option<usize> {
+        ways.iter().position(|found| *found != 0 && (found >> 32) as u32 == self.tag)
+    }
 }
 
-fn bucket(key: u64) -> &'static [Entry; WAYS] {
-    // Multiplicative hashing, Knuth 6.4.
-    &TABLE[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % BUCKETS]
-}
-
-fn entry(key: u64) -> Option<&'static Entry> {
-    // Acquire: who finds the key finds the number.
-    bucket(key).iter().find(|entry| entry.key.load(Ordering::Acquire) == key)
-}
-
-/// The number that is shown for what a record has.
-pub(crate) const fn number(id: u32) -> MutexId {
-    MutexId(if id == NO_PLACE { 0 } else { id })
-}
-
-/// The number of the object at an address, registered if it is new; [`NO_PLACE`] when there is no place.
-pub(crate) fn find(instance: &Instance, kind: Type, address: usize) -> u32 {
-    let key = key(kind, address);
-    if let Some(entry) = entry(key) {
-        let id = entry.id.load(Ordering::Relaxed);
-        if id != 0 && entry.key.load(Ordering::Relaxed) == key {
+/// The number of the object at an address, registered if it is new; 0 when there is no place for it.
+fn find(instance: &Instance, kind: Type, address: usize) -> MutexId {
+    let place = Place::of(kind, address);
+    let bucket = &TABLE[place.bucket];
+    loop {
+        // Relaxed: a number says nothing by itself; the instance's entry is asked.
+        let ways = bucket.each_ref().map(|way| way.load(Ordering::Relaxed));
+        let own = place.way_of(ways);
+        let known = own.map(|way| MutexId(ways[way] as u32));
+        if let Some(id) = known.filter(|id| instance.resume_mutex(*id, kind.id(), address as u64)) {
             return id;
         }
+        let free = || ways.iter().position(|found| *found == 0);
+        let way = own.or_else(free).unwrap_or(place.tag as usize % WAYS);
+        let Some(id) = instance.register_missed_mutex(kind.id(), address as u64) else { return MutexId(0) };
+        let entry = u64::from(place.tag) << 32 | u64::from(id.0);
+        // Relaxed: as above.
+        if bucket[way].compare_exchange(ways[way], entry, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            USED.store(true, Ordering::Relaxed);
+            MISSED_GETS[place.bucket][way].store(0, Ordering::Relaxed);
+            let pushed_out = MutexId(ways[way] as u32);
+            if instance.mutex_in_process(pushed_out).is_some_and(|(pid, _)| pid == sys::pid()) {
+                instance.retire_mutex(pushed_out, None);
+            }
+            return id;
+        }
+        // Another thread came first, most likely with the same object.
+        instance.unregister_mutex(id);
     }
-    if FULL.load(Ordering::Relaxed) {
-        return NO_PLACE;
-    }
-    let Ok(id) = instance.register_mutex(kind.id(), Place::Process, address as u64, "") else {
-        FULL.store(true, Ordering::Relaxed);
-        return NO_PLACE;
-    };
-    remember(key, id.0);
-    id.0
 }
 
-/// The number that is shown for the object at an address of this process; 0 when it has none.
+/// The number of the object at an address of this process, after a get that has missed it; 0 when it has none.
 pub(crate) fn number_of(kind: Type, address: usize) -> MutexId {
-    process::instance().map_or(MutexId(0), |instance| number(find(instance, kind, address)))
-}
-
-fn remember(key: u64, id: u32) {
-    let bucket = bucket(key);
-    let free = bucket.iter().find(|entry| entry.key.load(Ordering::Relaxed) == 0);
-    let entry = free.unwrap_or(&bucket[id as usize % WAYS]);
-    // Not found while it changes: no number for the old key, then none for the new one.
-    entry.id.store(0, Ordering::Relaxed);
-    entry.missed_gets.store(0, Ordering::Relaxed);
-    entry.key.store(key, Ordering::Release);
-    entry.id.store(id, Ordering::Release);
+    process::instance().map_or(MutexId(0), |instance| find(instance, kind, address))
 }
 
 /// Counts a get that missed a foreign object.
 pub(crate) fn count_missed_get(kind: Type, address: usize) {
-    if let Some(entry) = entry(key(kind, address)) {
-        entry.missed_gets.fetch_add(1, Ordering::Relaxed);
+    let place = Place::of(kind, address);
+    if let Some(way) = place.way() {
+        MISSED_GETS[place.bucket][way].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Gets that missed a foreign object, as far as remembered.
 pub(crate) fn missed_gets(kind: Type, address: usize) -> u64 {
-    entry(key(kind, address)).map_or(0, |entry| u64::from(entry.missed_gets.load(Ordering::Relaxed)))
+    let place = Place::of(kind, address);
+    place.way().map_or(0, |way| u64::from(MISSED_GETS[place.bucket][way].load(Ordering::Relaxed)))
 }
 
-/// The object is gone. Its entry in the instance stays if a get has `missed` it, and as long as half of the table is
-/// unused.
-pub(crate) fn retire(instance: &Instance, kind: Type, address: usize, id: MutexId, gets: u64, missed: bool) {
-    if let Some(entry) = entry(key(kind, address)) {
-        entry.key.store(0, Ordering::Relaxed);
+/// Gives the entries of this process's objects back at its end, with the gets that `gets` finds at an address.
+pub(crate) fn retire_all(instance: &Instance, gets: impl Fn(MutexId, u64) -> Option<u64>) {
+    if !USED.load(Ordering::Relaxed) {
+        return;
     }
-    if missed || instance.last_mutex().0 <= instance.capacity().mutexes / 2 {
-        instance.note_gets(id, gets);
-    } else {
-        instance.unregister_mutex(id);
-        FULL.store(false, Ordering::Relaxed);
+    let own = sys::pid();
+    for way in TABLE.as_flattened() {
+        let id = MutexId(way.load(Ordering::Relaxed) as u32);
+        if let Some((pid, address)) = instance.mutex_in_process(id)
+            && pid == own
+        {
+            instance.retire_mutex(id, gets(id, address));
+        }
     }
 }

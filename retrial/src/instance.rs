@@ -12,7 +12,7 @@ use crate::recovery::SWEEP_EVERY;
 use crate::segment::{Capacity, TYPES};
 use crate::session::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
-use crate::tables::{CLAIMED, FREED, MutexEntry, ParamRow, Place, Tables, TypeId};
+use crate::tables::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, Tables, TypeId};
 use crate::text::{Line, hash};
 use crate::word::Sid;
 use std::fmt;
@@ -52,7 +52,8 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
     due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-/// Slots that a claim looks at before it takes one that was never used.
+/// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes that a miss
+/// looks at.
 const A_FEW: u32 = 64;
 
 impl Drop for Instance {
@@ -220,9 +221,8 @@ impl Instance {
             let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
                 fail::point();
-                if entries[i].name.is_empty() {
-                    entries[i].name.set(name);
-                }
+                // Also when it is there: a process that was killed may have left a part of it.
+                entries[i].name.set(name);
                 return Ok(LocationId(u16::try_from(i + 1).unwrap_or(0)));
             }
         }
@@ -243,51 +243,101 @@ impl Instance {
     ) -> Result<MutexId, TableFull> {
         // Without memory for more entries the table is as long as it is.
         let full = || TableFull { table: "mutexes", capacity: u64::from(self.segment.capacity().mutexes) };
-        let (id, entry) = self.claim_entry()?.ok_or_else(full)?;
+        let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(full)?;
         entry.fill(mutex_type, place, address, 0, name);
         entry.publish(name);
         Ok(id)
     }
 
-    /// A free entry of the mutex table, for the caller alone until it is published. A caller that dies leaks it.
-    /// `None` when there is no memory for one.
-    fn claim_entry(&self) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
+    /// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no longer when the
+    /// table is full: `None` when no entry is free among a few, and then the next miss may ask again.
+    pub fn register_missed_mutex(&self, mutex_type: TypeId, address: u64) -> Option<MutexId> {
+        let (id, entry) = self.claim_entry(A_FEW).ok()??;
+        entry.fill(mutex_type, Place::Process, address, 0, "");
+        entry.publish("");
+        Some(id)
+    }
+
+    /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller that is killed
+    /// leaks it. `None` when there is no memory for one.
+    ///
+    /// The search starts where the last one ended, so that what was given back can be read for as long as possible, and an id
+    /// comes again only after 256 rounds of the table.
+    fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
         let header = self.segment.header();
         let entries = self.segment.mutexes();
         let capacity = entries.len() - 1;
-        let start = header.mutex_hint.fetch_add(1, Ordering::Relaxed) as usize % capacity;
-        for i in (start..capacity).chain(0..start).map(|i| i + 1) {
+        let start = header.mutex_hint.load(Ordering::Relaxed) as usize % capacity;
+        let looks = capacity.min(looks as usize);
+        let next = |n| (start + n) % capacity + 1;
+        // Entries of dead processes last: each takes a question to the kernel.
+        for (i, of_the_dead) in (0..looks).map(|n| (next(n), false)).chain((0..looks).map(|n| (next(n), true))) {
             let entry = &entries[i];
             if i as u64 > header.mutexes_high.load(Ordering::Relaxed) && !self.segment.populate_entry(entry) {
                 return Ok(None);
             }
             let key = entry.key.load(Ordering::Relaxed);
+            let is_free = matches!(key, 0 | FREED | RETIRED) || of_the_dead && entry.is_of_dead_process(key);
             // Acquire: a freed entry's last user is done with it.
-            if key <= FREED && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if is_free && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 header.mutexes_high.fetch_max(i as u64, Ordering::Relaxed);
+                header.mutex_hint.store(i as u64, Ordering::Relaxed);
                 fail::point();
+                if key != 0 {
+                    // No RMW: the entry is the caller's. Release: pairs with the Acquire in `mutex_entry`, so that nobody finds
+                    // the next mutex by the id of the last one.
+                    let generation = entry.generation.load(Ordering::Relaxed).wrapping_add(1);
+                    entry.generation.store(generation, Ordering::Release);
+                    fail::point();
+                }
                 return Ok(Some((self.mutex_id(i as u32), entry)));
             }
         }
+        header.mutex_hint.store(next(looks - 1) as u64, Ordering::Relaxed);
         Err(TableFull { table: "mutexes", capacity: capacity as u64 })
     }
 
     /// Gives a mutex's entry back. Its mutex must not be used any more.
     pub fn unregister_mutex(&self, id: MutexId) {
         if let Some(entry) = self.mutex_entry(id) {
-            // No RMW needed: the owner of the entry is the only one who gives it back. Release: whoever uses the entry next
-            // gives another id.
-            entry.generation.store(entry.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-            fail::point();
+            // Release: pairs with the Acquire of the next claim.
             entry.key.store(FREED, Ordering::Release);
         }
     }
 
-    /// Remembers the gets of a registered mutex whose memory is about to go, or which counts elsewhere.
-    pub fn note_gets(&self, id: MutexId, gets: u64) {
-        if let Some(entry) = self.mutex_entry(id) {
+    /// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
+    /// another mutex needs the entry.
+    pub fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
+        let Some(entry) = self.mutex_entry(id) else { return };
+        if let Some(gets) = gets {
             entry.gets.store(gets, Ordering::Relaxed);
         }
+        let key = entry.key.load(Ordering::Relaxed);
+        if key > RETIRED {
+            // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for a dead process's.
+            let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again then.
+    pub fn resume_mutex(&self, id: MutexId, mutex_type: TypeId, address: u64) -> bool {
+        let Some(entry) = self.mutex_entry(id) else { return false };
+        let same = |cell: &AtomicU32, value: u32| cell.load(Ordering::Relaxed) == value;
+        let is_its = same(&entry.mutex_type, u32::from(mutex_type.0))
+            && same(&entry.place, Place::Process as u32)
+            && entry.address.load(Ordering::Relaxed) == address;
+        is_its
+            && match entry.key.load(Ordering::Relaxed) {
+                // Acquire: as in `claim_entry`, which may come first.
+                RETIRED => entry.key.compare_exchange(RETIRED, hash(""), Ordering::Acquire, Ordering::Relaxed).is_ok(),
+                key => key > RETIRED,
+            }
+    }
+
+    /// Gets that were noted for the mutexes that have had this id, at one address.
+    #[must_use]
+    pub fn noted_gets(&self, id: MutexId) -> u64 {
+        self.mutex_entry(id).map_or(0, |entry| entry.gets.load(Ordering::Relaxed))
     }
 
     /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were
@@ -327,7 +377,7 @@ impl Instance {
         if !self.segment.populate_arena(offset, len) {
             return Err(ObjectError::NoSpace(name.into()));
         }
-        let (id, entry) = self.claim_entry()?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
+        let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
         entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
         let made = found(entry, id)?;
         if let Some(mutex) = self.record(id) {

@@ -83,7 +83,7 @@ pub(crate) struct Location {
 /// A registered mutex.
 #[repr(C, align(64))]
 pub(crate) struct MutexEntry {
-    /// 0 free, `FREED`, `CLAIMED`, or a hash of the name.
+    /// 0 free, `FREED`, `CLAIMED`, `RETIRED`, or a hash of the name.
     pub(crate) key: AtomicU64,
     pub(crate) mutex_type: AtomicU32,
     pub(crate) place: AtomicU32,
@@ -92,7 +92,7 @@ pub(crate) struct MutexEntry {
     pub(crate) address: AtomicU64,
     pub(crate) len: AtomicU64,
     pub(crate) pid: AtomicU64,
-    /// Gets of a mutex whose memory cannot be read any more, or which has no record of ours.
+    /// Gets of a mutex whose memory is gone, of those before it at the same address too.
     pub(crate) gets: AtomicU64,
     pub(crate) death: AtomicU64,
     pub(crate) death_sid: AtomicU64,
@@ -138,6 +138,8 @@ pub(crate) struct Alert {
 
 pub(crate) const FREED: u64 = 1;
 pub(crate) const CLAIMED: u64 = 2;
+/// Its mutex is gone. The entry can be read until another mutex needs it, or one at the same address has it again.
+pub(crate) const RETIRED: u64 = 3;
 
 /// Where a registered mutex is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,6 +179,13 @@ impl MutexEntry {
             2 => Place::Process,
             _ => Place::Elsewhere,
         }
+    }
+
+    /// Whether an entry with this key is that of a mutex in a process that is gone. A process of another PID namespace may be taken
+    /// for one: then its mutex gets another id at its next miss.
+    pub(crate) fn is_of_dead_process(&self, key: u64) -> bool {
+        let pid = u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0);
+        key > RETIRED && self.place.load(Ordering::Relaxed) == Place::Process as u32 && sys::is_gone(pid, pid)
     }
 
     pub(crate) fn fill(&self, mutex_type: TypeId, place: Place, address: u64, len: u64, name: &str) {
@@ -226,8 +235,8 @@ pub struct MutexInfo {
     pub address: u64,
     /// The process that registered it, in its own PID namespace.
     pub pid: u32,
-    /// Gets that were noted for it apart from its record.
-    pub gets: u64,
+    /// Gets that were noted when it went; `None` while it may be in use, and where nobody noted them.
+    pub gets: Option<u64>,
     /// The last death of a holder.
     pub death: Option<Death>,
     /// Under `adaptive`: whether `pthread` is in use.
@@ -456,7 +465,9 @@ impl Tables {
     #[must_use]
     pub fn mutex_info(&self, id: MutexId) -> Option<MutexInfo> {
         let entry = self.mutex_entry(id)?;
-        if entry.key.load(Ordering::Acquire) <= CLAIMED {
+        // Acquire: pairs with the Release in `publish` and in `retire_mutex`.
+        let key = entry.key.load(Ordering::Acquire);
+        if key <= CLAIMED {
             return None;
         }
         Some(MutexInfo {
@@ -466,7 +477,7 @@ impl Tables {
             place: entry.place(),
             address: entry.address.load(Ordering::Relaxed),
             pid: u32::try_from(entry.pid.load(Ordering::Relaxed)).unwrap_or(0),
-            gets: entry.gets.load(Ordering::Relaxed),
+            gets: Some(entry.gets.load(Ordering::Relaxed)).filter(|gets| key == RETIRED && *gets > 0),
             death: self.death(id),
             pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
             switches: entry.adaption.switches.load(Ordering::Relaxed),
@@ -484,7 +495,7 @@ impl Tables {
     #[must_use]
     pub fn mutex_in_process(&self, id: MutexId) -> Option<(u32, u64)> {
         let entry = self.mutex_entry(id)?;
-        let live = entry.key.load(Ordering::Acquire) > CLAIMED;
+        let live = entry.key.load(Ordering::Acquire) > RETIRED;
         if !live || entry.place.load(Ordering::Relaxed) != Place::Process as u32 {
             return None;
         }
@@ -512,7 +523,7 @@ impl Tables {
         if id.0 == 0 {
             return None;
         }
-        // Acquire: pairs with the Release in `unregister_mutex`.
+        // Acquire: pairs with the Release in `claim_entry`.
         let entry = self.segment.mutexes().get(id.index())?;
         (entry.generation.load(Ordering::Acquire) as u8 == id.generation()).then_some(entry)
     }

@@ -536,7 +536,11 @@ impl Waiter<'_> {
 
     /// Runs the controller of `adaptive`; the caller has just got the target.
     pub fn adapt<T: Target>(&self, target: &T, mutex: MutexId, params: &Params) {
-        let Some(entry) = self.instance.mutex_entry(mutex) else { return };
+        let Some(entry) = self.instance.mutex_entry(mutex) else {
+            // Its entry is another mutex's by now. Without one nobody would take the flag away.
+            target.set_attention(false);
+            return;
+        };
         let cells = &entry.adaption;
         let state = cells.state.load(Ordering::Relaxed);
         if params.get(P::Scheme) as usize != ADAPTIVE {

@@ -20,6 +20,8 @@ pub struct Outcome {
     pub instance: String,
     pub kept: bool,
     pub params: Params,
+    /// Combinations of mutex, location and event that each thread counts apart.
+    pub rows: u32,
     pub mutexes: Vec<Used>,
     /// Gets of all mutexes.
     pub gets: u64,
@@ -37,7 +39,7 @@ pub struct Outcome {
     pub profile: Option<Profile>,
 }
 
-/// A mutex that was used, with those that had its id before or after.
+/// A mutex that was missed, with those that had its id before or after.
 #[derive(Debug)]
 pub struct Used {
     pub id: MutexId,
@@ -113,10 +115,6 @@ impl Outcome {
         waited > 0 && queued * 2 > waited && self.machine_busy.is_some_and(|busy| busy > 0.9)
     }
 
-    pub fn used(&self) -> usize {
-        self.mutexes.iter().filter(|mutex| mutex.id.0 != 0).count()
-    }
-
     pub fn contended(&self) -> usize {
         self.mutexes.iter().filter(|mutex| mutex.id.0 != 0 && mutex.figures.get(Counter::Misses) > 0).count()
     }
@@ -126,7 +124,7 @@ impl Outcome {
     }
 }
 
-/// The mutexes that were used, busiest first, with the events and totals.
+/// The mutexes that were missed, busiest first, with the events and totals.
 pub struct Summary {
     pub mutexes: Vec<Used>,
     pub events: Vec<Event>,
@@ -209,15 +207,9 @@ fn used(
     elapsed_s: f64,
 ) -> Used {
     let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex_info(id));
-    let gets = all.iter().map(|seen| seen.gets).sum();
-    let (samples, held) = all.iter().fold((0, 0), |(samples, held), seen| (samples + seen.samples, held + seen.held));
-    let utilization = (samples > 0).then(|| held as f64 / samples as f64);
-    let sampled = all.iter().filter_map(|seen| Some((seen.while_sampled()?, seen.utilization()?)));
-    // Little's law over the time in which there were samples: busy seconds over gets.
-    let (busy_s, sampled_gets) = sampled
-        .fold((0.0, 0), |(busy, gets), ((more, seconds), utilization)| (busy + utilization * seconds, gets + more));
-    // Fewer say little.
-    let holding_s = (held >= 5 && sampled_gets > 0).then(|| busy_s / sampled_gets as f64);
+    let sum = |of: fn(&Seen) -> u64| all.iter().map(|seen| of(seen)).sum::<u64>();
+    let gets = sum(|seen| seen.gets);
+    let utilization = Seen::utilization(all);
     let mut places: Vec<(String, Figures)> =
         locations.into_iter().map(|(location, figures)| (tables.location_name(location), figures)).collect();
     places.sort_by_key(|(_, figures)| std::cmp::Reverse((figures.get(Counter::WaitNs), figures.get(Counter::Misses))));
@@ -235,8 +227,8 @@ fn used(
         figures,
         derived: Derived::new(gets, &figures, elapsed_s, utilization),
         utilization,
-        samples,
-        holding_s,
+        samples: sum(|seen| seen.samples),
+        holding_s: Seen::holding_s(all),
         places,
     }
 }

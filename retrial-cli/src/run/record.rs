@@ -35,9 +35,15 @@ impl Record {
 
     /// Whether a mutex of ours is held, and its gets. `None` when this is not the record of that mutex, but memory that has
     /// become something else: C++ ends the life of a `std::mutex` without a word. `most` is what a mutex can have been got.
-    pub fn ours(&self, id: MutexId, most: u64) -> Option<(bool, u64)> {
-        let is_it = self.number == id.0 && self.kind & SHARED == 0 && self.gets <= most;
+    /// One that is missed for the first time has no number until its waiter has got it: that is no reason while it is `nameless`.
+    pub fn ours(&self, id: MutexId, most: u64, nameless: bool) -> Option<(bool, u64)> {
+        let is_it = (self.has(id) || nameless && self.number == 0) && self.kind & SHARED == 0 && self.gets <= most;
         is_it.then(|| (Word(self.word).kind().is_some(), self.gets))
+    }
+
+    /// Whether it says that it is the mutex with this number.
+    pub const fn has(&self, id: MutexId) -> bool {
+        self.number == id.0
     }
 
     /// Whether a mutex of libc's format is held, and the count of its gets, where there is one. `None` when it is of no such
@@ -67,14 +73,21 @@ mod tests {
 
     #[test]
     fn a_mutex_in_libcs_format_is_not_taken_for_ours() {
-        assert_eq!(record(5 << 32, SHARED, 1, 0).ours(MutexId(1), u64::MAX), None);
-        assert_eq!(record(5 << 32, 0, 1, 7).ours(MutexId(1), u64::MAX), Some((true, 7)));
+        assert_eq!(record(5 << 32, SHARED, 1, 0).ours(MutexId(1), u64::MAX, false), None);
+        assert_eq!(record(5 << 32, 0, 1, 7).ours(MutexId(1), u64::MAX, false), Some((true, 7)));
+    }
+
+    #[test]
+    fn a_mutex_has_no_number_until_a_get_that_missed_it_has_it() {
+        assert_eq!(record(5 << 32, 0, 0, 7).ours(MutexId(1), u64::MAX, true), Some((true, 7)));
+        assert_eq!(record(5 << 32, 0, 0, 7).ours(MutexId(1), u64::MAX, false), None);
+        assert_eq!(record(5 << 32, 0, 2, 7).ours(MutexId(1), u64::MAX, true), None);
     }
 
     #[test]
     fn memory_that_has_become_something_else_is_no_mutex() {
         let a_day = 86_400_000_000_000;
-        assert_eq!(record(0, 0, 1, 0.63_f64.to_bits()).ours(MutexId(1), a_day), None);
+        assert_eq!(record(0, 0, 1, 0.63_f64.to_bits()).ours(MutexId(1), a_day, false), None);
         assert_eq!(record(0, 0, 7, 0).libcs(), None);
         assert_eq!(record(0, u32::MAX, 7, 0).libcs(), None);
     }

@@ -37,7 +37,6 @@ impl Outcome {
             "instance": self.instance,
             "instance_kept": self.kept,
             "scheme": self.scheme(),
-            "mutexes_used": self.used(),
             "mutexes_contended": self.contended(),
             "gets": self.gets,
             "gets_per_s": self.gets as f64 / self.elapsed_s,
@@ -56,7 +55,7 @@ impl Outcome {
             "sessions_living": self.living,
             "cpu_starved": self.starved(),
             "nothing_handled": self.nothing,
-            "profile": self.profile.as_ref().map(|profile| profile.json(self.cpu_s(), self.used() - self.contended())),
+            "profile": self.profile.as_ref().map(|profile| profile.json(self.cpu_s())),
             "observer": {
                 "cpu_pct": percent(self.cost.share()),
                 "samples": self.cost.samples,
@@ -141,7 +140,7 @@ impl Outcome {
             self.locks(&mut text);
         }
         if let Some(profile) = &self.profile {
-            text += &profile.text(self.cpu_s(), self.used() - self.contended());
+            text += &profile.text(self.cpu_s());
         }
         self.remarks(&mut text);
         let cost = &self.cost;
@@ -194,8 +193,7 @@ impl Outcome {
         let given_up = self.total.get(Counter::GaveUp);
         let _ = writeln!(
             text,
-            "mutexes: {} used, {} contended; {} gets, {} gets/s, {} misses ({} %), {} got by the first spin, {} waits{}",
-            self.used(),
+            "mutexes: {} contended; {} gets, {} gets/s, {} misses ({} %), {} got by the first spin, {} waits{}",
             self.contended(),
             grouped(self.gets),
             grouped(u64::try_from(u128::from(self.gets) * 1_000_000 / self.elapsed_us()).unwrap_or(u64::MAX)),
@@ -230,21 +228,15 @@ impl Outcome {
 
     fn busiest_line(&self, text: &mut String) {
         let Some(first) = self.mutexes.first() else {
-            let _ = writeln!(text, "no mutex of its own was registered; the gets were of other kinds of locks");
+            let _ = writeln!(text, "no lock was contended: a lock is listed from its first miss on");
             return;
         };
         let (title, mut kind) = (first.title(), first.mutex_type.clone());
         if first.processes > 1 {
             let _ = write!(kind, ", {} processes", first.processes);
         }
-        let _ = match first.place() {
-            Some(place) => writeln!(text, "busiest: {title} ({kind}), busy at {place}"),
-            None => writeln!(
-                text,
-                "no lock was contended; used most: {title} ({kind}), {} gets (where is not known: places are taken on misses only)",
-                grouped(first.gets)
-            ),
-        };
+        let place = first.place().map_or_else(String::new, |place| format!(", busy at {place}"));
+        let _ = writeln!(text, "busiest: {title} ({kind}){place}");
     }
 
     /// The columns that fit a terminal.
@@ -293,9 +285,11 @@ impl Outcome {
         if let Some(rest) = self.mutexes.iter().find(|mutex| mutex.id.0 == 0) {
             let _ = writeln!(
                 text,
-                "{} misses, {} ms of waiting, were by threads that met more mutexes than they have rows for: of which is not known",
+                "{} misses, {} ms of waiting: which locks these were of is not known; a thread has rows for {} combinations of lock, \
+                 place and event",
                 grouped(rest.figures.get(Counter::Misses)),
                 short(ms(rest.figures.get(Counter::WaitNs))),
+                self.rows,
             );
         }
         if self.starved() {

@@ -64,26 +64,34 @@ pub struct Seen {
     pub held: u64,
     /// Module and offset of a static one, file and offset of what is in shared memory; looked up when it is first sampled.
     pub variable: Option<String>,
+    /// Whether its record has had its number.
+    is_named: bool,
     /// What a mutex of libc's format had counted at the latest look.
     count: Option<u32>,
-    /// When sampling began, and the gets then.
-    from: Option<(u64, u64)>,
-    /// The latest sample, and the gets then.
-    to: (u64, u64),
+    /// The latest sample of the period under way, in which it is among those that are sampled, and the gets then.
+    latest: Option<(u64, u64)>,
+    /// Time from each sample to the next, over all periods; the part of it that ended with a sample that found it held; and
+    /// the gets meanwhile.
+    sampled_ns: u64,
+    busy_ns: u64,
+    sampled_gets: u64,
 }
 
 impl Seen {
     fn new(info: MutexInfo) -> Self {
         Self {
-            gets: info.gets,
+            gets: info.gets.unwrap_or(0),
             info,
             others: Vec::new(),
             samples: 0,
             held: 0,
             variable: None,
+            is_named: false,
             count: None,
-            from: None,
-            to: (0, 0),
+            latest: None,
+            sampled_ns: 0,
+            busy_ns: 0,
+            sampled_gets: 0,
         }
     }
 
@@ -103,17 +111,40 @@ impl Seen {
         self.gets + u64::from(more)
     }
 
-    /// Share of the samples with a holder.
-    pub fn utilization(&self) -> Option<f64> {
-        (self.samples > 0).then(|| self.held as f64 / self.samples as f64)
+    /// Takes a sample: when, whether somebody had it, and its gets so far.
+    fn sample(&mut self, now_ns: u64, held: bool, gets: u64) {
+        self.samples += 1;
+        self.held += u64::from(held);
+        if let Some((then_ns, gets_then)) = self.latest.replace((now_ns, gets)) {
+            let took_ns = now_ns.saturating_sub(then_ns);
+            self.sampled_ns += took_ns;
+            self.busy_ns += if held { took_ns } else { 0 };
+            // Fewer than before: another mutex has its memory.
+            self.sampled_gets += gets.checked_sub(gets_then).unwrap_or(gets);
+        }
     }
 
-    /// Gets and seconds between the first and the last sample.
-    pub fn while_sampled(&self) -> Option<(u64, f64)> {
-        let (from_ns, from_gets) = self.from?;
-        let (gets, ns) = (self.to.1.saturating_sub(from_gets), self.to.0.saturating_sub(from_ns));
-        (gets > 0 && ns > 0).then(|| (gets, ns as f64 / 1e9))
+    /// Share of the sampled time in which somebody had one of these, which have had the same number.
+    pub fn utilization(all: &[&Self]) -> Option<f64> {
+        let (busy_ns, sampled_ns) = (sum(all, |seen| seen.busy_ns), sum(all, |seen| seen.sampled_ns));
+        (sampled_ns > 0).then(|| busy_ns as f64 / sampled_ns as f64)
     }
+
+    /// Their mean holding time in s, by Little's law: what was busy of the sampled time, over the gets in it.
+    pub fn holding_s(all: &[&Self]) -> Option<f64> {
+        let (busy_ns, gets) = (sum(all, |seen| seen.busy_ns), sum(all, |seen| seen.sampled_gets));
+        // Fewer samples say little.
+        (sum(all, |seen| seen.held) >= 5 && gets > 0).then(|| busy_ns as f64 / 1e9 / gets as f64)
+    }
+
+    /// Gets and seconds while it was sampled.
+    pub fn while_sampled(&self) -> Option<(u64, f64)> {
+        (self.sampled_gets > 0 && self.sampled_ns > 0).then(|| (self.sampled_gets, self.sampled_ns as f64 / 1e9))
+    }
+}
+
+fn sum(all: &[&Seen], of: fn(&Seen) -> u64) -> u64 {
+    all.iter().map(|seen| of(seen)).sum()
 }
 
 /// What the observer cost.
@@ -280,7 +311,7 @@ impl<'t> Sampler<'t> {
                 private.push(identity);
             }
             let seen = self.seen.entry(identity).or_insert_with(|| Seen::new(info.clone()));
-            seen.gets = seen.gets.max(info.gets);
+            seen.gets = seen.gets.max(info.gets.unwrap_or(0));
             seen.info = info;
         }
         // What lies in memory of several processes is read in one of them.
@@ -320,6 +351,17 @@ impl<'t> Sampler<'t> {
         };
         let (often, seldom) = (choose(OFTEN), choose(SELDOM));
         (self.often, self.seldom) = (often, seldom);
+        // The others' gets until they are chosen again are no gets of a sampled time.
+        let chosen: HashSet<Identity> = self
+            .often
+            .iter()
+            .chain(&self.seldom)
+            .flat_map(|(_, all)| all)
+            .map(|identity| self.first(identity))
+            .collect();
+        for (_, seen) in self.seen.iter_mut().filter(|(identity, _)| !chosen.contains(identity)) {
+            seen.latest = None;
+        }
         self.find_variables();
         self.misses = misses;
     }
@@ -410,19 +452,17 @@ impl<'t> Sampler<'t> {
                 let first = self.firsts.get(identity);
                 let Some(seen) = self.seen.get_mut(first.unwrap_or(identity)) else { continue };
                 let found = match first {
-                    None => record.ours(identity.id, most),
+                    None => record.ours(identity.id, most, !seen.is_named),
                     Some(_) if self.libcs[0] == Some(seen.info.mutex_type) => record.libcs().map(|(held, count)| {
                         (held, count.map_or(0, |count| seen.gets_by(count, || self.tables.session_gets())))
                     }),
                     Some(_) => None,
                 };
                 let Some((held, gets)) = found else { continue };
+                seen.is_named |= record.has(identity.id);
                 seen.gets = seen.gets.max(gets);
                 if sample {
-                    seen.samples += 1;
-                    seen.held += u64::from(held);
-                    seen.from.get_or_insert((now, gets));
-                    seen.to = (now, gets);
+                    seen.sample(now, held, gets);
                 }
             }
             self.cost.records += read as u64;
@@ -490,27 +530,50 @@ mod tests {
         let all = [identity(&held, 1), identity(&free, 2), hole, identity(&held, 1)];
         assert_eq!(read_process(std::process::id(), &all, &mut buffer), Ok(2));
         let (first, second) = (Record::parse(&buffer[0]), Record::parse(&buffer[1]));
-        assert_eq!((first.ours(MutexId(1), 77), first.ours(MutexId(1), 76)), (Some((true, 77)), None));
-        assert_eq!((second.ours(MutexId(2), 77), second.ours(MutexId(1), 77)), (Some((false, 8)), None));
+        let read = |record: Record, id, most| record.ours(MutexId(id), most, false);
+        assert_eq!((read(first, 1, 77), read(first, 1, 76)), (Some((true, 77)), None));
+        assert_eq!((read(second, 2, 77), read(second, 1, 77)), (Some((false, 8)), None));
         assert_eq!(read_process(std::process::id(), &all[2..], &mut buffer), Err(libc::EFAULT));
     }
 
-    #[test]
-    fn a_count_wraps_starts_over_and_may_be_from_before_the_run() {
-        let info = MutexInfo {
+    fn info() -> MutexInfo {
+        MutexInfo {
             id: MutexId(1),
             name: String::new(),
             mutex_type: TypeId(0),
             place: Place::Process,
             address: 0,
             pid: 1,
-            gets: 0,
+            gets: None,
             death: None,
             pthread_in_use: false,
             switches: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn time_and_gets_between_two_periods_of_samples_are_left_out() {
+        let mut seen = Seen::new(info());
+        // Busy for 3 of 4 ms, with 60 gets.
+        for (at_ms, held, gets) in
+            [(10, false, 100), (11, true, 120), (12, true, 130), (13, false, 140), (14, true, 160)]
+        {
+            seen.sample(at_ms * 1_000_000, held, gets);
+        }
+        // Not sampled for a while, in which it was got a million times; another mutex has its memory then.
+        seen.latest = None;
+        for (at_ms, held, gets) in [(1000, false, 1_000_160), (1003, true, 1_000_180), (1004, true, 10)] {
+            seen.sample(at_ms * 1_000_000, held, gets);
+        }
+        assert_eq!((seen.sampled_ns, seen.busy_ns, seen.sampled_gets), (8_000_000, 7_000_000, 90));
+        let (utilization, holding_s) = (Seen::utilization(&[&seen]).unwrap(), Seen::holding_s(&[&seen]).unwrap());
+        assert!((utilization - 0.875).abs() < 1e-12 && (holding_s - 7e-3 / 90.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_count_wraps_starts_over_and_may_be_from_before_the_run() {
         let looks = |counts: &[u32], all: u64| {
-            let mut seen = Seen::new(info.clone());
+            let mut seen = Seen::new(info());
             for count in counts {
                 seen.gets = seen.gets_by(*count, || all);
             }

@@ -122,6 +122,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         instance: named.address.to_string(),
         kept: options.keep,
         params: tables.params(None),
+        rows: tables.capacity().rows,
         mutexes: summary.mutexes,
         gets: summary.gets,
         total: summary.total,

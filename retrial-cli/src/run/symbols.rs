@@ -49,6 +49,8 @@ struct Symbol {
 struct Module {
     /// What is to be added to an offset from where the file is mapped.
     base: u64,
+    /// Where its last variable ends, by its own reckoning.
+    end: u64,
     symbols: Vec<Symbol>,
     variables: Vec<Symbol>,
     lines: Option<Loader>,
@@ -90,7 +92,8 @@ impl Symbols {
         }
     }
 
-    /// The static variable at `MODULE+0xOFFSET`: `lock (memcached)`, `table+0x28 (sort)`; without symbols the offset.
+    /// The static variable at `MODULE+0xOFFSET`: `lock (memcached)`, `table+0x28 (sort)`; without symbols the offset. `None` beyond the
+    /// module's end: other memory may follow it, which the kernel shows as one with the module's zeroed variables.
     pub fn variable(&mut self, location: &str) -> Option<String> {
         let Place { module, offset, .. } = self.place(location)?;
         let path = location.rsplit_once("+0x")?.0;
@@ -98,6 +101,9 @@ impl Symbols {
             return Some(format!("{module}+{offset:#x}"));
         };
         let address = offset + known.base;
+        if address >= known.end {
+            return None;
+        }
         let symbol = known.variables.iter().find(|symbol| (symbol.start..symbol.end).contains(&address));
         Some(match symbol {
             Some(symbol) if symbol.start == address => format!("{} ({module})", demangled(&symbol.name)),
@@ -122,7 +128,8 @@ impl Module {
         }
         symbols.sort_by_key(|symbol| symbol.start);
         let lines = Loader::new(debug.as_deref().unwrap_or(path)).ok();
-        Some(Self { base: base(&data), symbols, variables, lines })
+        let (base, end) = extent(&data);
+        Some(Self { base, end, symbols, variables, lines })
     }
 
     fn fill(&self, mut place: Place) -> Place {
@@ -204,11 +211,18 @@ fn debug_file(elf: &object::File<'_>) -> Option<PathBuf> {
 
 /// Address of the file's first loaded page, by its own reckoning: 0 but for programs at a fixed address.
 pub(super) fn base(data: &[u8]) -> u64 {
-    let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(data) else { return 0 };
-    let Ok(endian) = header.endian() else { return 0 };
-    let Ok(segments) = header.program_headers(endian, data) else { return 0 };
-    let loaded = segments.iter().filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD);
-    loaded.map(|segment| segment.p_vaddr(endian) & !4095).min().unwrap_or(0)
+    extent(data).0
+}
+
+/// That address, and where the last segment ends in memory.
+fn extent(data: &[u8]) -> (u64, u64) {
+    let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(data) else { return (0, 0) };
+    let Ok(endian) = header.endian() else { return (0, 0) };
+    let Ok(segments) = header.program_headers(endian, data) else { return (0, 0) };
+    let loaded = || segments.iter().filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD);
+    let base = loaded().map(|segment| segment.p_vaddr(endian) & !4095).min();
+    let end = loaded().map(|segment| segment.p_vaddr(endian).saturating_add(segment.p_memsz(endian))).max();
+    (base.unwrap_or(0), end.unwrap_or(0))
 }
 
 fn demangled(name: &str) -> String {

@@ -305,12 +305,17 @@ fn registrations(scene: &Scene<'_>) {
     }
     for (place, name) in [(Place::Elsewhere, "outside"), (Place::Process, ""), (Place::Arena, "inside")] {
         if let Ok(id) = instance.register_mutex(TypeId(9), place, 8, name) {
-            instance.note_gets(id, u64::MAX);
             look(instance.mutex_info(id));
             look(instance.offset_of(id));
+            instance.retire_mutex(id, Some(u64::MAX));
+            look((instance.mutex_info(id), instance.noted_gets(id)));
+            look(instance.resume_mutex(id, TypeId(9), 8));
             instance.unregister_mutex(id);
             look(instance.mutex_info(id));
         }
+    }
+    for address in 0..70 {
+        look(instance.register_missed_mutex(TypeId(9), address));
     }
 }
 

@@ -71,9 +71,10 @@ pub fn mutexes(observer: &Observer, only: &Only) -> Table {
 
 fn mutex_row(observer: &Observer, mutex: &MutexInfo, figures: &Figures) -> Vec<Value> {
     let state = observer.mutex_state(mutex.id);
-    let gets = state.map_or(mutex.gets, |state| state.gets);
+    // Those of a lock in a process's memory are known when it is gone.
+    let gets = state.map_or(mutex.gets, |state| Some(state.gets));
     let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) as f64 / 1e9;
-    let derived = Derived::new(gets, figures, age_s, None);
+    let derived = Derived::new(gets.unwrap_or(0), figures, age_s, None);
     let params = observer.params(Some(mutex.mutex_type));
     let scheme = match (params.get(P::Scheme) as usize, mutex.pthread_in_use) {
         (ADAPTIVE, false) => "ADAPTIVE (YDB)".to_owned(),
@@ -93,7 +94,7 @@ fn mutex_row(observer: &Observer, mutex: &MutexInfo, figures: &Figures) -> Vec<V
         figures.sleeps().into(),
         figures.get(Counter::Waits).into(),
         (wait_ns(figures) as f64 / 1e6).into(),
-        derived.miss_ratio.into(),
+        gets.map(|_| derived.miss_ratio).into(),
         derived.sleep_ratio.into(),
         derived.spin_inefficiency.into(),
         state.is_some_and(|state| state.word.has(Word::POISONED)).into(),

@@ -131,13 +131,12 @@ impl Profile {
         Ok(())
     }
 
-    /// All of it; `cpu_s` is the program's processor time, `never` how many locks were never missed.
-    pub fn json(&self, cpu_s: f64, never: usize) -> Value {
+    /// All of it; `cpu_s` is the program's processor time.
+    pub fn json(&self, cpu_s: f64) -> Value {
         let locks: Vec<Value> = self.locks.iter().map(Profiled::json).collect();
         let files: Vec<String> = FILES.iter().map(|name| self.output.join(name).display().to_string()).collect();
         json!({
             "locks": locks,
-            "locks_never_contended": never,
             "samples_gets": self.gets,
             "samples_waits": self.waits,
             "samples_dropped": self.cost.dropped,
@@ -169,11 +168,11 @@ impl Profile {
         if cpu_s > 0.0 { self.cost.spent_ns as f64 / 1e7 / cpu_s } else { 0.0 }
     }
 
-    pub fn text(&self, cpu_s: f64, never: usize) -> String {
+    pub fn text(&self, cpu_s: f64) -> String {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "profile: {} locks, {never} of all were never contended; estimates from {} gets and {} waits, most wait time first",
+            "profile: {} locks; estimates from {} gets and {} waits, most wait time first",
             self.locks.len(),
             self.gets,
             self.waits,
@@ -241,6 +240,7 @@ fn profiled(lock: Lock, about: About, rows: Vec<(By, Tally)>, names: &mut Names<
         Lock::Static(location) => names.symbols.variable(names.locations.name(location)),
         Lock::Heap { .. } => None,
     };
+    let is_static = variable.is_some();
     let title = variable.unwrap_or_else(|| {
         let taken_most = stacks.iter().max_by_key(|stack| stack.tally.gets);
         let calls = taken_most.map_or(&[][..], |stack| &stack.calls);
@@ -248,7 +248,7 @@ fn profiled(lock: Lock, about: About, rows: Vec<(By, Tally)>, names: &mut Names<
     });
     let title = if about.mutex == 0 { title } else { format!("#{} {title}", about.mutex) };
     let kind = tables.type_name(TypeId(about.mutex_type as u8));
-    Profiled { title, kind, is_static: matches!(lock, Lock::Static(_)), about, tally, stacks }
+    Profiled { title, kind, is_static, about, tally, stacks }
 }
 
 impl Profiled {
