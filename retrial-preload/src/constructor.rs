@@ -35,6 +35,7 @@ extern "C" fn construct() {
     if !condition::find_flags() {
         return give_up(Some("conditions of this libc have an unknown format"));
     }
+    sys::learn_from_libc();
     sys::set_robust_calls(RobustCalls {
         init: real::mutex_init,
         trylock: real::mutex_trylock,
@@ -98,7 +99,8 @@ fn say(what: &str) {
 
 /// Leaves the gets of this process's mutexes in the instance: their records go with the memory.
 extern "C" fn destruct() {
-    let Some(instance) = process::instance() else { return };
+    // From a sandbox memory that may be gone cannot be read: what the observer has seen last stays.
+    let Some(instance) = process::instance().filter(|_| !sys::calls_are_limited()) else { return };
     let own = sys::pid();
     // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
     let most = instance.session_gets();

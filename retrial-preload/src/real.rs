@@ -126,6 +126,7 @@ pub(crate) fn resolve() {
         found.store(look_up(name), Ordering::Release);
     }
     DLOPEN.store(look_up(c"dlopen"), Ordering::Release);
+    crate::filter::resolve(look_up);
     tell_shim();
     RESOLVED.store(true, Ordering::Release);
 }
@@ -277,7 +278,7 @@ within! {
     rwlock_write_within pthread_rwlock_t, rwlock_clockwrlock, rwlock_timedwrlock;
 }
 
-fn errno() -> *mut c_int {
+pub(crate) fn errno() -> *mut c_int {
     // SAFETY: has no preconditions.
     unsafe { libc::__errno_location() }
 }

@@ -198,7 +198,7 @@ impl Thread {
         let Some(_inside) = self.enter() else { return };
         let cookie = process::enter();
         self.has_session.set(false);
-        let instance = process::instance().filter(|_| cookie & process::READY != 0 && has_robust_list());
+        let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
         if let Some(session) = instance.and_then(|instance| instance.session("", Class::Detect).ok()) {
             self.me.set(u64::from(session.sid().number()) << 32);
@@ -211,10 +211,19 @@ impl Thread {
     }
 
     fn be_guest(&self) {
-        let tid = sys::tid();
+        // Libc's record of a thread that was left by a fork may have the parent's.
+        let known = if process::is_first() { sys::libc_tid() } else { None };
+        let tid = known.unwrap_or_else(sys::tid);
         self.tid.set(tid);
         self.guest.set(u64::from(Sid::guest(tid).number()) << 32);
         self.me.set(self.guest.get());
+    }
+
+    /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads. A process made by the
+    /// raw system call starts without, and has its parent's thread id in libc's record. Where no call may be made to tell, no child
+    /// of a fork has a list.
+    fn has_robust_list(&self) -> bool {
+        sys::libc_tid() == Some(self.tid.get()) && (process::is_first() || !sys::calls_are_limited())
     }
 }
 
@@ -230,14 +239,4 @@ fn count_of_guest(kind: usize, is_get: bool) {
     if let Some(instance) = process::instance() {
         instance.count_call_of_guest(kind, is_get);
     }
-}
-
-/// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it, but a process made by the raw
-/// system call starts without.
-fn has_robust_list() -> bool {
-    let mut head = std::ptr::null_mut::<libc::c_void>();
-    let mut len = 0usize;
-    // SAFETY: both are writable; 0 is the calling thread.
-    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
-    rc == 0 && !head.is_null()
 }

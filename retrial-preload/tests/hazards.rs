@@ -3,6 +3,8 @@
 mod kit;
 
 use kit::{Named, check, compiled, library, preloaded, program, sanitized};
+use retrial::P;
+use retrial::wait::NAMES;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -153,4 +155,32 @@ fn who_forks_into_the_background_and_execs_keeps_its_instance() {
     let output = check(&mut named.run(&program));
     assert_eq!(stderr(&output), "");
     assert_eq!(named.instance.session_gets(), 3 * GETS);
+}
+
+/// Makes waiters do all that they ever do within the two seconds that the program has a lock held.
+fn sandboxed(scheme: &str, how: &str, used: &str) -> Output {
+    let named = Named::new(&format!("sandbox-{scheme}-{how}-{used}"));
+    named.instance.set(P::Scheme, None, NAMES.iter().position(|name| *name == scheme).expect("a scheme") as u64);
+    named.instance.set(P::AlertThreshold, None, 1500);
+    let output = check(named.run(compiled("sandbox", &[])).args([how, used]));
+    assert!(named.instance.session_gets() > 0, "{scheme}: the locks were ours");
+    output
+}
+
+#[test]
+fn a_program_lives_in_a_sandbox_that_kills_at_any_call_but_those_of_libcs_locks() {
+    let sandbox = compiled("sandbox", &[]);
+    for how in ["prctl", "syscall", "seccomp"] {
+        check(Command::new(&sandbox).args([how, "used"]));
+        for used in ["used", "unused"] {
+            assert_eq!(stderr(&sandboxed("orbit", how, used)), "");
+        }
+    }
+}
+
+#[test]
+fn a_program_lives_in_a_sandbox_under_each_scheme() {
+    for scheme in NAMES.iter().filter(|name| **name != "orbit") {
+        assert_eq!(stderr(&sandboxed(scheme, "seccomp", "used")), "");
+    }
 }

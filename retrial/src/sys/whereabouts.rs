@@ -2,21 +2,31 @@
 //!
 //! Nothing is allocated: whoever waits for a mutex may wait for the allocator's.
 
-use super::Errno;
+use super::{AtomicU64, Errno, Ordering, calls_are_limited};
 use crate::text::Line;
 use std::fmt::{self, Write};
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 
 /// Number of the PID namespace of this process; 0 when the kernel does not say.
 pub(crate) fn pid_namespace() -> u64 {
-    let _errno = Errno::keep();
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| std::os::unix::fs::MetadataExt::ino(&meta))
+    /// What the last look found, for when no more looks are possible.
+    static FOUND: AtomicU64 = AtomicU64::new(0);
+    if !calls_are_limited() {
+        let _errno = Errno::keep();
+        let found = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
+        FOUND.store(found, Ordering::Relaxed);
+    }
+    FOUND.load(Ordering::Relaxed)
 }
 
 /// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`. Nothing where the
 /// kernel keeps it from us.
 pub(crate) fn whereabouts(pid: u32, tid: u32, to: &mut impl Write) -> fmt::Result {
+    if calls_are_limited() {
+        return to.write_str("not looked at from a sandbox");
+    }
     let _errno = Errno::keep();
     let (mut stat, mut wchan, mut syscall) = ([0; 512], [0; 64], [0; 256]);
     // `TID (NAME) STATE …`; a name may have anything in it.
