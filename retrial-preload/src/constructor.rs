@@ -32,6 +32,9 @@ extern "C" fn construct() {
     if let Some(taker) = real::finds_taker() {
         return give_up(Some(&format!("{} takes the calls itself", taker.to_string_lossy())));
     }
+    if let Some(checker) = real::finds_checker() {
+        return give_up(Some(&format!("{} follows libc's calls", checker.to_string_lossy())));
+    }
     if !condition::find_flags() {
         return give_up(Some("conditions of this libc have an unknown format"));
     }

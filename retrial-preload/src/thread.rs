@@ -17,10 +17,8 @@ use std::sync::atomic::AtomicU32;
 pub(crate) struct Thread {
     /// Complement of the cookie under which the rest was found, so that 0 is none.
     check: Cell<u64>,
-    /// The holder field that says it is this thread: its SID, or the same as `guest`.
+    /// The holder field that says it is this thread: its SID, or that of a guest.
     me: Cell<u64>,
-    /// The holder field from before it had a session.
-    guest: Cell<u64>,
     tid: Cell<u32>,
     /// Whether it is in the library now: a call from there has to do without it.
     inside: Cell<bool>,
@@ -79,14 +77,6 @@ impl Thread {
     #[inline]
     pub(crate) fn known(&self) -> Option<(u64, &Session<'static>)> {
         if self.check.get() == !process::cookie() { Some((self.me.get(), self.session()?)) } else { None }
-    }
-
-    /// Whether a holder field, without flags, names this thread.
-    #[inline]
-    pub(crate) fn is(&self, holder: u64) -> bool {
-        // `me` first: it finds out.
-        let me = self.me();
-        holder != 0 && (holder == me || holder == self.guest.get())
     }
 
     /// Its thread id.
@@ -215,8 +205,7 @@ impl Thread {
         let known = if process::is_first() { sys::libc_tid() } else { None };
         let tid = known.unwrap_or_else(sys::tid);
         self.tid.set(tid);
-        self.guest.set(u64::from(Sid::guest(tid).number()) << 32);
-        self.me.set(self.guest.get());
+        self.me.set(u64::from(Sid::guest(tid).number()) << 32);
     }
 
     /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads. A process made by the

@@ -102,6 +102,30 @@ fn other_sanitizers_run_and_address_sanitizer_says_what_it_needs() {
     }
 }
 
+/// They follow libc's calls: with the locks in our format each access under a lock would be a race to them.
+#[test]
+fn checkers_of_threads_keep_the_calls() {
+    let program = program("no_race");
+    for (tool, is_left) in [("helgrind", true), ("drd", true), ("memcheck", false)] {
+        let run = |preload: bool| {
+            let mut command = Command::new("valgrind");
+            command.args(["--quiet", "--error-exitcode=3", &format!("--tool={tool}")]).arg(&program);
+            if preload {
+                command.env("LD_PRELOAD", library());
+            }
+            command
+        };
+        if !run(false).output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no {tool}, or it does not run here");
+            continue;
+        }
+        let text = stderr(&check(&mut run(true)));
+        let line = format!("vgpreload_{tool}-");
+        let is_said = text.starts_with("retrial: locks are left to libc: ") && text.contains(&line);
+        assert_eq!((is_said, text.lines().count()), (is_left, usize::from(is_left)), "{tool}: {text}");
+    }
+}
+
 #[test]
 fn programs_are_excluded_by_name() {
     let program = program("mutex_exclusion");
