@@ -6,6 +6,7 @@ use kit::{Named, check, compiled, library, preloaded, program, sanitized};
 use retrial::P;
 use retrial::wait::NAMES;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -207,4 +208,29 @@ fn a_program_lives_in_a_sandbox_under_each_scheme() {
     for scheme in NAMES.iter().filter(|name| **name != "orbit") {
         assert_eq!(stderr(&sandboxed(scheme, "seccomp", "used")), "");
     }
+}
+
+/// The command with a limit of its own.
+fn limited(mut command: Command, resource: libc::__rlimit_resource_t, limit: u64) -> Command {
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    let set = move || {
+        // SAFETY: the limit is readable.
+        let rc = unsafe { libc::setrlimit(resource, &raw const limit) };
+        if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the call is one that may be made between fork and exec.
+    unsafe { command.pre_exec(set) };
+    command
+}
+
+#[test]
+fn limits_of_memory_and_of_files_are_asked_first() {
+    let program = program("limits");
+    check(&mut Command::new(&program));
+    assert_eq!(stderr(&check(&mut preloaded(&program, "orbit"))), "", "little is locked");
+    let run = |resource, limit| stderr(&check(&mut limited(preloaded(&program, "orbit"), resource, limit)));
+    assert_eq!(run(libc::RLIMIT_FSIZE, 100_000 << 10), "", "fewer sessions fit");
+    assert_eq!(run(libc::RLIMIT_AS, 64 << 20), "", "few are mapped");
+    let text = run(libc::RLIMIT_FSIZE, 64 << 10);
+    assert!(text.starts_with("retrial: locks are left to libc: ") && text.lines().count() == 1, "{text}");
 }

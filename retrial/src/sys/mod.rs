@@ -283,6 +283,14 @@ pub fn euid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Bytes that a file of this process may have.
+pub(crate) fn file_size_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    let rc = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if rc == 0 { limit.rlim_cur } else { u64::MAX }
+}
+
 /// Whether the calling thread is scheduled by a real-time policy.
 #[must_use]
 pub fn is_real_time() -> bool {
