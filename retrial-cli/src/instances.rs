@@ -119,6 +119,7 @@ pub fn create_error(error: CreateError) -> Report {
                 "{error}, expected as much free memory"
             );
         }
+        CreateError::FileSize { .. } => ("file_size", "ulimit -f unlimited".to_owned()),
         _ => ("io", format!("ls -ld {}", retrial::DIRECTORY)),
     };
     miette!(code = format!("retrial::create::{code}"), help = help, "{error}")

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -797,4 +797,37 @@ fn gets_of_a_lock_in_a_process_are_shown_when_they_are_known() {
     assert!(Command::new(RETRIAL).args(["rm", &name]).stdout(Stdio::null()).status().unwrap().success());
     assert!(living["gets"].is_null() && living["miss_ratio"].is_null(), "{living:#}");
     assert!(gone["gets"].as_u64() >= gone["misses"].as_u64() && gone["miss_ratio"].is_number(), "{gone:#}");
+}
+
+/// `retrial run` itself takes no more than it is allowed, and what it makes leaves room to programs.
+#[test]
+fn limits_are_asked_first() {
+    let scratch = Scratch::new();
+    let source =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../retrial-preload/tests/c/limits.c")).unwrap();
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../retrial-preload/tests/c/check.h"), scratch.path("check.h"))
+        .unwrap();
+    let program = scratch.compile(&source, &[]).expect("a C compiler");
+    let run = |resource, limit: u64| {
+        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+        let set = move || {
+            // SAFETY: the limit is readable.
+            let rc = unsafe { libc::setrlimit(resource, &raw const limit) };
+            if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        let mut command = retrial_run(&["--", &program]);
+        // SAFETY: the call is one that may be made between fork and exec.
+        unsafe { command.pre_exec(set) };
+        command.output().unwrap()
+    };
+    for (resource, limit) in
+        [(libc::RLIMIT_FSIZE, 100_000 << 10), (libc::RLIMIT_AS, 1 << 30), (libc::RLIMIT_MEMLOCK, 8 << 20)]
+    {
+        let output = run(resource, limit);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(flat(&output).contains("gets"), "{}", stderr(&output));
+    }
+    let output = run(libc::RLIMIT_FSIZE, 64 << 10);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(flat(&output).contains("limit of this process for the size of a file is 65536"), "{}", stderr(&output));
 }

@@ -32,9 +32,13 @@ extern "C" fn construct() {
     if let Some(taker) = real::finds_taker() {
         return give_up(Some(&format!("{} takes the calls itself", taker.to_string_lossy())));
     }
+    if let Some(checker) = real::finds_checker() {
+        return give_up(Some(&format!("{} follows libc's calls", checker.to_string_lossy())));
+    }
     if !condition::find_flags() {
         return give_up(Some("conditions of this libc have an unknown format"));
     }
+    sys::learn_from_libc();
     sys::set_robust_calls(RobustCalls {
         init: real::mutex_init,
         trylock: real::mutex_trylock,
@@ -73,7 +77,7 @@ fn attach(name: &str) -> Result<Instance, Option<String>> {
 }
 
 fn make() -> Result<Instance, String> {
-    let capacity = Capacity { sessions: 16_384, mutexes: 65_536, locations: 4096, rows: 64, arena: 0 };
+    let capacity = Capacity { sessions: 16_384, mutexes: 8192, locations: 2048, rows: 64, arena: 0 }.within_limits();
     let instance = Instance::anonymous(capacity).map_err(|error| error.to_string())?;
     if let Ok(scheme) = env::var("RETRIAL_SCHEME") {
         let value = P::Scheme.parse(&scheme, DEFAULT).map_err(|error| error.to_string())?;
@@ -98,7 +102,8 @@ fn say(what: &str) {
 
 /// Leaves the gets of this process's mutexes that were missed in the instance: their records go with the memory.
 extern "C" fn destruct() {
-    let Some(instance) = process::instance() else { return };
+    // From a sandbox memory that may be gone cannot be read: what the observer has seen last stays.
+    let Some(instance) = process::instance().filter(|_| !sys::calls_are_limited()) else { return };
     // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
     let most = instance.session_gets();
     registry::retire_all(instance, |id, address| {

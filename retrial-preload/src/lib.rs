@@ -34,6 +34,7 @@ mod caller;
 mod condition;
 mod constructor;
 pub mod exports;
+pub mod filter;
 mod foreign;
 mod limit;
 pub mod loading;

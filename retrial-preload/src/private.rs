@@ -34,10 +34,10 @@ use std::time::Duration;
 #[repr(C)]
 pub(crate) struct PrivateMutex {
     word: AtomicU64,
-    /// The holder's thread id, of sorts that know their owner; otherwise 0. A SID alone may be that of a thread that died
-    /// with the mutex and be used again.
+    /// The holder's thread id, of sorts that know their owner and after a lock by libc's call; otherwise 0. A SID would not do: it may
+    /// be that of a thread that died with the mutex, and be used again.
     owner: AtomicU32,
-    /// [`WAITER`] for each thread that gave it back to wait on a condition.
+    /// [`WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us count one up and one down.
     users: AtomicU32,
     kind: AtomicU32,
     /// Its number in the instance, 0 until a get that has missed has got it.
@@ -72,8 +72,9 @@ impl Sort {
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
 
-/// A thread will come back to it from a condition, and it may not be destroyed.
-const WAITER: u32 = 1;
+/// A thread will come back to it from a condition, and it may not be destroyed. Above what a lock by libc's call and an unlock by
+/// ours, or the other way round, leave in the count.
+const WAITER: u32 = 1 << 16;
 
 /// Gets from one to the next that sees to what the figures need, and to who may have been missed at libc's.
 const SEEN_TO: u64 = 1024;
@@ -109,11 +110,6 @@ impl PrivateMutex {
         // SAFETY: zeros are a record.
         let record = unsafe { Self::at(mutex) };
         record.kind.store(kind, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn holder(&self) -> u64 {
-        self.word.load(Ordering::Relaxed) & SID
     }
 
     #[inline]
@@ -168,10 +164,10 @@ impl PrivateMutex {
         }
     }
 
-    /// Whether it is the thread's, of a sort that knows its owner.
+    /// Whether it is the thread's, of a sort that knows its owner: by what libc goes by, which also knows of a lock past us.
     #[inline]
     fn is_own(&self, thread: &Thread) -> bool {
-        thread.is(self.holder()) && self.owner.load(Ordering::Relaxed) == thread.tid()
+        self.owner.load(Ordering::Relaxed) == thread.tid()
     }
 
     /// Counts a get, and at the first and now and then sees to what has to be done then.
@@ -325,8 +321,9 @@ impl PrivateMutex {
                 self.depth.store(depth - 1, Ordering::Relaxed);
                 return 0;
             }
-            self.owner.store(0, Ordering::Relaxed);
         }
+        // Of every sort: a lock by libc's call has set it.
+        self.owner.store(0, Ordering::Relaxed);
         thread.holds_one_less();
         self.release(thread);
         0
@@ -364,7 +361,7 @@ impl PrivateMutex {
         let depth = self.depth.load(Ordering::Relaxed);
         self.depth.store(0, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
-        self.users.store(self.users.load(Ordering::Relaxed) + WAITER, Ordering::Relaxed);
+        self.users.store(self.users.load(Ordering::Relaxed).wrapping_add(WAITER), Ordering::Relaxed);
         thread.holds_one_less();
         self.release(thread);
         Ok(depth)
@@ -372,14 +369,18 @@ impl PrivateMutex {
 
     /// After the get that followed `release_all`.
     pub(crate) fn come_back(&self, depth: u32) {
-        // Who comes past us may have written there.
-        self.users.store(self.users.load(Ordering::Relaxed).saturating_sub(WAITER), Ordering::Relaxed);
+        self.users.store(self.users.load(Ordering::Relaxed).wrapping_sub(WAITER), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
+    }
+
+    /// Whether a thread will come back to it from a condition.
+    fn has_users(&self) -> bool {
+        self.users.load(Ordering::Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
     /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
     pub(crate) fn destroy(&self) -> c_int {
-        if self.word.load(Ordering::Relaxed) & (SID | LOCK) != 0 || self.users.load(Ordering::Relaxed) != 0 {
+        if self.word.load(Ordering::Relaxed) & LOCK != 0 || self.has_users() {
             return EBUSY;
         }
         let number = self.number();
@@ -431,12 +432,14 @@ impl Target for Getting<'_> {
     type Got = Word;
 
     fn is_open(&self, _: bool) -> bool {
-        self.mutex.word.load(Ordering::Relaxed) & (SID | LOCK) == 0
+        self.mutex.word.load(Ordering::Relaxed) & LOCK == 0
     }
 
     fn try_get(&self, handed: bool) -> Option<Word> {
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
-        let granted = word.grant(Sid::new((self.me >> 32) as u32), Mode::Exclusive, handed)?;
+        // An unlock by libc's call leaves the name of its holder.
+        let left = if word.0 & LOCK == 0 { word.released() } else { word };
+        let granted = left.grant(Sid::new((self.me >> 32) as u32), Mode::Exclusive, handed)?;
         let granted = Word(granted.0 | HELD);
         // Acquire: as in `lock`.
         self.mutex.word.compare_exchange(word.0, granted.0, Ordering::Acquire, Ordering::Relaxed).ok()?;

@@ -174,7 +174,7 @@ pub(crate) fn enter() -> u64 {
         EPOCH.store(1, Ordering::Relaxed);
         return 0;
     }
-    let _without_signals = Masked::new();
+    let _without_signals = (!sys::calls_are_limited()).then(Masked::new);
     // AcqRel: one thread enters; the others see its cookie when it has.
     if page().compare_exchange(0, ENTERING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return entered();
@@ -208,6 +208,20 @@ fn entered() -> u64 {
         // No yield: the other one may have a lower priority.
         sys::sleep(Duration::from_micros(10));
     }
+}
+
+/// Whether this is the first process, and entered: none of its threads is what a fork left of a parent's.
+pub(crate) fn is_first() -> bool {
+    cookie() != 0 && epoch() == 1
+}
+
+/// Makes no further system call but those that libc's own locks make: a filter is about to be installed. The calling thread is known.
+pub(crate) fn limit_calls() {
+    spots::fence_all();
+    // Releases that have not seen the flags yet have stored their words by then.
+    let _ = sys::barrier_everywhere();
+    sys::limit_calls();
+    let _ = MODE.compare_exchange(PROFILED, ON, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// Which process this is among its ancestors; never 0 once a thread has come by.

@@ -7,7 +7,7 @@ use libc::{
     c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
     pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec,
 };
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -126,6 +126,7 @@ pub(crate) fn resolve() {
         found.store(look_up(name), Ordering::Release);
     }
     DLOPEN.store(look_up(c"dlopen"), Ordering::Release);
+    crate::filter::resolve(look_up);
     tell_shim();
     RESOLVED.store(true, Ordering::Release);
 }
@@ -174,6 +175,33 @@ pub(crate) fn finds_thread_sanitizer() -> bool {
     }
     tell_shim();
     true
+}
+
+/// What the libraries of Valgrind's checkers of threads are called: they follow libc's calls, and these only.
+const CHECKERS: [&[u8]; 2] = [b"vgpreload_helgrind-", b"vgpreload_drd-"];
+
+/// The library of a checker that follows libc's calls, if this process runs under one.
+pub(crate) fn finds_checker() -> Option<CString> {
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+        // SAFETY: the loader's record.
+        let name = unsafe { (*info).dlpi_name };
+        if name.is_null() {
+            return 0;
+        }
+        // SAFETY: the loader's string.
+        let path = unsafe { CStr::from_ptr(name) };
+        let file = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let is_one = CHECKERS.iter().any(|checker| file.starts_with(checker));
+        if is_one {
+            // SAFETY: what `finds_checker` has handed on.
+            unsafe { *found.cast::<Option<CString>>() = Some(path.to_owned()) };
+        }
+        c_int::from(is_one)
+    }
+    let mut found = None::<CString>;
+    // SAFETY: the function is called with its own argument, before this returns.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
 }
 
 /// Who comes before us and takes the calls, if anybody: what comes to us then are some of its own.
@@ -277,7 +305,7 @@ within! {
     rwlock_write_within pthread_rwlock_t, rwlock_clockwrlock, rwlock_timedwrlock;
 }
 
-fn errno() -> *mut c_int {
+pub(crate) fn errno() -> *mut c_int {
     // SAFETY: has no preconditions.
     unsafe { libc::__errno_location() }
 }

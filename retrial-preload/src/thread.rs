@@ -17,10 +17,8 @@ use std::mem::MaybeUninit;
 pub(crate) struct Thread {
     /// Complement of the cookie under which the rest was found, so that 0 is none.
     check: Cell<u64>,
-    /// The holder field that says it is this thread: its SID, or the same as `guest`.
+    /// The holder field that says it is this thread: its SID, or that of a guest.
     me: Cell<u64>,
-    /// The holder field from before it had a session.
-    guest: Cell<u64>,
     tid: Cell<u32>,
     /// Whether it is in the library now: a call from there has to do without it.
     inside: Cell<bool>,
@@ -76,14 +74,6 @@ impl Thread {
     #[inline]
     pub(crate) fn known(&self) -> Option<(u64, &Session<'static>)> {
         if self.check.get() == !process::cookie() { Some((self.me.get(), self.session()?)) } else { None }
-    }
-
-    /// Whether a holder field, without flags, names this thread.
-    #[inline]
-    pub(crate) fn is(&self, holder: u64) -> bool {
-        // `me` first: it finds out.
-        let me = self.me();
-        holder != 0 && (holder == me || holder == self.guest.get())
     }
 
     /// Its thread id.
@@ -194,7 +184,7 @@ impl Thread {
         let Some(_inside) = self.enter() else { return };
         let cookie = process::enter();
         self.has_session.set(false);
-        let instance = process::instance().filter(|_| cookie & process::READY != 0 && has_robust_list());
+        let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
         if let Some(session) = instance.and_then(|instance| instance.session("", Class::Detect).ok()) {
             self.me.set(u64::from(session.sid().number()) << 32);
@@ -207,10 +197,18 @@ impl Thread {
     }
 
     fn be_guest(&self) {
-        let tid = sys::tid();
+        // Libc's record of a thread that was left by a fork may have the parent's.
+        let known = if process::is_first() { sys::libc_tid() } else { None };
+        let tid = known.unwrap_or_else(sys::tid);
         self.tid.set(tid);
-        self.guest.set(u64::from(Sid::guest(tid).number()) << 32);
-        self.me.set(self.guest.get());
+        self.me.set(u64::from(Sid::guest(tid).number()) << 32);
+    }
+
+    /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads. A process made by the
+    /// raw system call starts without, and has its parent's thread id in libc's record. Where no call may be made to tell, no child
+    /// of a fork has a list.
+    fn has_robust_list(&self) -> bool {
+        sys::libc_tid() == Some(self.tid.get()) && (process::is_first() || !sys::calls_are_limited())
     }
 }
 
@@ -220,14 +218,4 @@ fn count_of_guest(kind: usize, is_get: bool) {
     if let Some(instance) = process::instance() {
         instance.count_call_of_guest(kind, is_get);
     }
-}
-
-/// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it, but a process made by the raw
-/// system call starts without.
-fn has_robust_list() -> bool {
-    let mut head = std::ptr::null_mut::<libc::c_void>();
-    let mut len = 0usize;
-    // SAFETY: both are writable; 0 is the calling thread.
-    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut len) };
-    rc == 0 && !head.is_null()
 }

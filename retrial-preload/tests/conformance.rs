@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 25] = [
+const PROGRAMS: [&str; 26] = [
     "before_all",
     "c11",
     "cancel",
@@ -32,6 +32,7 @@ const PROGRAMS: [&str; 25] = [
     "mutex_kinds",
     "mutex_timed",
     "object_gone",
+    "past_us",
     "peers",
     "pi",
     "robust",
@@ -55,7 +56,8 @@ const ONCE: [&str; 11] = [
     "pi",
 ];
 const SLEEPY: [&str; 3] = ["sleep", "backoff", "patch6904068"];
-const SLOW: [&str; 7] = ["c11", "cancel", "cond", "min_stack", "mutex_exclusion", "mutex_timed", "object_gone"];
+const SLOW: [&str; 8] =
+    ["c11", "cancel", "cond", "min_stack", "mutex_exclusion", "mutex_timed", "object_gone", "past_us"];
 
 fn all_programs_pass_under(scheme: &str) {
     let default = NAMES[retrial::wait::DEFAULT];
@@ -146,6 +148,7 @@ fn every_symbol_is_exported_unversioned() {
         ("mtx_", "init destroy lock trylock timedlock unlock"),
         ("cnd_", "init destroy wait timedwait signal broadcast"),
         ("dl", "open"),
+        ("", "prctl syscall"),
     ] {
         for call in calls.split(' ') {
             let name = format!("{family}{call}");

@@ -7,7 +7,9 @@ mod samples;
 
 use kit::{Named, check, compiled, library, preloaded, program, sanitized};
 use retrial::P;
+use retrial::wait::NAMES;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -197,6 +199,30 @@ fn other_sanitizers_run_and_address_sanitizer_says_what_it_needs() {
     }
 }
 
+/// They follow libc's calls: with the locks in our format each access under a lock would be a race to them.
+#[test]
+fn checkers_of_threads_keep_the_calls() {
+    let program = program("no_race");
+    for (tool, is_left) in [("helgrind", true), ("drd", true), ("memcheck", false)] {
+        let run = |preload: bool| {
+            let mut command = Command::new("valgrind");
+            command.args(["--quiet", "--error-exitcode=3", &format!("--tool={tool}")]).arg(&program);
+            if preload {
+                command.env("LD_PRELOAD", library());
+            }
+            command
+        };
+        if !run(false).output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no {tool}, or it does not run here");
+            continue;
+        }
+        let text = stderr(&check(&mut run(true)));
+        let line = format!("vgpreload_{tool}-");
+        let is_said = text.starts_with("retrial: locks are left to libc: ") && text.contains(&line);
+        assert_eq!((is_said, text.lines().count()), (is_left, usize::from(is_left)), "{tool}: {text}");
+    }
+}
+
 #[test]
 fn programs_are_excluded_by_name() {
     let program = program("mutex_exclusion");
@@ -250,4 +276,57 @@ fn who_forks_into_the_background_and_execs_keeps_its_instance() {
     let output = check(&mut named.run(&program));
     assert_eq!(stderr(&output), "");
     assert_eq!(named.instance.session_gets(), 3 * GETS);
+}
+
+/// Makes waiters do all that they ever do within the two seconds that the program has a lock held.
+fn sandboxed(scheme: &str, how: &str, used: &str) -> Output {
+    let named = Named::new(&format!("sandbox-{scheme}-{how}-{used}"));
+    named.instance.set(P::Scheme, None, NAMES.iter().position(|name| *name == scheme).expect("a scheme") as u64);
+    named.instance.set(P::AlertThreshold, None, 1500);
+    let output = check(named.run(compiled("sandbox", &[])).args([how, used]));
+    assert!(named.instance.session_gets() > 0, "{scheme}: the locks were ours");
+    output
+}
+
+#[test]
+fn a_program_lives_in_a_sandbox_that_kills_at_any_call_but_those_of_libcs_locks() {
+    let sandbox = compiled("sandbox", &[]);
+    for how in ["prctl", "syscall", "seccomp"] {
+        check(Command::new(&sandbox).args([how, "used"]));
+        for used in ["used", "unused"] {
+            assert_eq!(stderr(&sandboxed("orbit", how, used)), "");
+        }
+    }
+}
+
+#[test]
+fn a_program_lives_in_a_sandbox_under_each_scheme() {
+    for scheme in NAMES.iter().filter(|name| **name != "orbit") {
+        assert_eq!(stderr(&sandboxed(scheme, "seccomp", "used")), "");
+    }
+}
+
+/// The command with a limit of its own.
+fn limited(mut command: Command, resource: libc::__rlimit_resource_t, limit: u64) -> Command {
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    let set = move || {
+        // SAFETY: the limit is readable.
+        let rc = unsafe { libc::setrlimit(resource, &raw const limit) };
+        if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: the call is one that may be made between fork and exec.
+    unsafe { command.pre_exec(set) };
+    command
+}
+
+#[test]
+fn limits_of_memory_and_of_files_are_asked_first() {
+    let program = program("limits");
+    check(&mut Command::new(&program));
+    assert_eq!(stderr(&check(&mut preloaded(&program, "orbit"))), "", "little is locked");
+    let run = |resource, limit| stderr(&check(&mut limited(preloaded(&program, "orbit"), resource, limit)));
+    assert_eq!(run(libc::RLIMIT_FSIZE, 100_000 << 10), "", "fewer sessions fit");
+    assert_eq!(run(libc::RLIMIT_AS, 64 << 20), "", "few are mapped");
+    let text = run(libc::RLIMIT_FSIZE, 64 << 10);
+    assert!(text.starts_with("retrial: locks are left to libc: ") && text.lines().count() == 1, "{text}");
 }

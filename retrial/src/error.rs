@@ -37,6 +37,14 @@ pub enum CreateError {
         /// What it takes.
         needed: u64,
     },
+    /// A file may not be so long.
+    #[error("{needed} bytes, and the limit of this process for the size of a file is {limit}")]
+    FileSize {
+        /// What it takes.
+        needed: u64,
+        /// The limit, `RLIMIT_FSIZE`.
+        limit: u64,
+    },
     /// The file system said no.
     #[error("cannot create {path}: {source}")]
     Io {

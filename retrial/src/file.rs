@@ -112,10 +112,15 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     let failed = |source: io::Error| CreateError::Io { path: PathBuf::new(), source };
     let no_space = |needed| CreateError::NoSpace { path: PathBuf::new(), needed };
     let is_full = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
-    file.set_len(layout.len as u64).map_err(|e| if is_full(&e) { no_space(layout.len as u64) } else { failed(e) })?;
-    let base = Segment::map(file.as_fd(), layout.len, true).map_err(failed)?;
-    // SAFETY: just mapped, in this length, for us alone.
-    let segment = unsafe { Segment::new(base, layout) };
+    let len = layout.len as u64;
+    // Asked first: a file that grows beyond its limit is a signal.
+    if len > sys::file_size_max() {
+        return Err(CreateError::FileSize { needed: len, limit: sys::file_size_max() });
+    }
+    file.set_len(len).map_err(|e| if is_full(&e) { no_space(len) } else { failed(e) })?;
+    let mapping = Segment::map(file.as_fd(), &layout, true).map_err(failed)?;
+    // SAFETY: just mapped, for us alone.
+    let segment = unsafe { Segment::new(mapping, layout) };
     if !segment.populate_fixed() {
         return Err(no_space(segment.fixed_len()));
     }
@@ -216,9 +221,9 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
     if found < layout.len as u64 {
         return Err(AttachError::Truncated { path, found, expected: layout.len as u64 });
     }
-    let base = Segment::map(file.as_fd(), layout.len, writable).map_err(failed)?;
-    // SAFETY: just mapped, in this length, for us alone.
-    let segment = unsafe { Segment::new(base, layout) };
+    let mapping = Segment::map(file.as_fd(), &layout, writable).map_err(failed)?;
+    // SAFETY: just mapped, for us alone.
+    let segment = unsafe { Segment::new(mapping, layout) };
     // Who takes part takes this lock at every claim, and one that is none would keep it waiting.
     #[cfg(not(any(loom, shuttle)))]
     if writable && segment.admin().kind() != RobustLock::KIND {

@@ -489,7 +489,7 @@ impl Instance {
         let again = |count: u32| (0..count).map(move |i| start.wrapping_add(i) % used + 1);
         let fresh = (used < capacity).then_some(used + 1);
         for number in again(used.min(A_FEW)).chain(fresh).chain(again(used)) {
-            let slot = &self.segment.slots()[number as usize];
+            let Some(slot) = self.segment.slot(number as usize) else { return Err(SessionError::NoSpace) };
             let sid = Sid::new(number);
             if number > used {
                 if !self.segment.populate_session(number as usize) {
@@ -505,7 +505,7 @@ impl Instance {
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();
                 header.slot_hint.store(u64::from(number), Ordering::Relaxed);
-                let departed = &self.segment.slots()[0];
+                let departed = self.segment.departed();
                 crate::stats::fold(
                     self.segment.rows(number as usize),
                     &slot.rows_used,

@@ -1,22 +1,25 @@
 //! The shared memory of an instance: where each table is. Raw addresses are nowhere else.
 //!
 //! ```text
-//! +--------+--------+-------+-----------+---------+---------+--------+-------+------+-------+-------+
-//! | header | params | types | locations | mutexes | history | alerts | slots | rows | steps | arena |
-//! +--------+--------+-------+-----------+---------+---------+--------+-------+------+-------+-------+
+//! +--------+--------+-------+-----------+---------+---------+--------+-------+----------------------+
+//! | header | params | types | locations | mutexes | history | alerts | arena | slot, steps, rows; … |
+//! +--------+--------+-------+-----------+---------+---------+--------+-------+----------------------+
 //! ```
 //!
-//! Every table starts at a page. Where follows from the capacities in the header by [`Layout::of`] alone: a segment
+//! Every table starts at a page, and so does what each session has: its slot, its steps, its rows. A process maps the first sessions only,
+//! and more of them, at the end of the mapping, when it meets one of these: what a process has mapped counts against its limits, and
+//! `mlockall` fills it with memory. Where follows from the capacities in the header by [`Layout::of`] alone: a segment
 //! holds no offsets of its own tables, so none can be hostile. Everything in the tables is an atomic of plain integers,
 //! so any bytes that another process leaves there are some value.
 
 use crate::session::Slot;
 use crate::stats::Row;
-use crate::sys::{self, AtomicU64, RobustLock};
+use crate::sys::{self, AtomicU64, Ordering, RobustLock};
 use crate::tables::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::trace::Run;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::AtomicUsize;
 
 const PAGE: usize = 4096;
 
@@ -49,6 +52,15 @@ pub(crate) const HISTORY: usize = 1024;
 pub(crate) const ALERTS: usize = 256;
 
 impl Capacity {
+    /// The same with as many sessions as the limits of this process for the size of a file have room for, at least one.
+    #[must_use]
+    pub fn within_limits(self) -> Self {
+        let one = Layout::of(Self { sessions: 1, ..self }).len as u64;
+        let more = sys::file_size_max().saturating_sub(one) / Layout::session_len(self) as u64;
+        let sessions = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1);
+        Self { sessions: self.sessions.min(sessions), ..self }
+    }
+
     /// The fields with their names and ranges, in the order of the header.
     pub(crate) const fn checked(&self) -> [(&'static str, u64, u64, u64); 5] {
         [
@@ -71,13 +83,14 @@ pub struct Layout {
     mutexes: usize,
     history: usize,
     alerts: usize,
-    slots: usize,
-    rows: usize,
-    runs: usize,
     arena: usize,
+    sessions: usize,
     /// Bytes of the whole segment.
     pub len: usize,
 }
+
+/// Session records, that of the departed among them, that are mapped at first.
+const FIRST: usize = 8;
 
 impl Layout {
     /// The layout of a segment with these capacities, which must be in their ranges.
@@ -99,12 +112,24 @@ impl Layout {
             mutexes: table(size_of::<MutexEntry>(), capacity.mutexes as usize + 1),
             history: table(size_of::<Past>(), HISTORY),
             alerts: table(size_of::<Alert>(), ALERTS),
-            slots: table(size_of::<Slot>(), sessions),
-            rows: table(size_of::<Row>() * capacity.rows as usize, sessions),
-            runs: table(size_of::<Run>() * RUNS, sessions),
             arena: table(1, usize::try_from(capacity.arena).unwrap_or(0)),
+            sessions: table(Self::session_len(capacity), sessions),
             len: next,
         }
+    }
+
+    /// Bytes of what a session has.
+    const fn session_len(capacity: Capacity) -> usize {
+        (Self::ROWS + capacity.rows as usize * size_of::<Row>()).next_multiple_of(PAGE)
+    }
+
+    /// Where the steps and the rows begin in what a session has.
+    const RUNS: usize = size_of::<Slot>();
+    const ROWS: usize = Self::RUNS + RUNS * size_of::<Run>();
+
+    /// Bytes that are mapped at first.
+    fn first_len(&self) -> usize {
+        self.len.min(self.sessions + FIRST * Self::session_len(self.capacity))
     }
 
     /// A number that differs between builds which would read a segment differently.
@@ -143,7 +168,8 @@ impl Layout {
 #[derive(Debug)]
 pub(crate) struct Segment {
     base: *mut u8,
-    len: usize,
+    /// Bytes that are mapped. Only grows.
+    mapped: AtomicUsize,
     layout: Layout,
     leaked: std::cell::Cell<bool>,
     /// What a model has on its own heap: it knows no atomics in mapped memory.
@@ -158,26 +184,67 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Maps the first `len` bytes of a file.
-    pub(crate) fn map(file: BorrowedFd<'_>, len: usize, writable: bool) -> io::Result<*mut u8> {
+    /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is, and how long.
+    pub(crate) fn map(file: BorrowedFd<'_>, layout: &Layout, writable: bool) -> io::Result<(*mut u8, usize)> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
+        let map = |at: usize, len: usize| {
+            // SAFETY: a new mapping that overlaps nothing: at this address if it is free, else where the kernel chooses.
+            let base = unsafe { libc::mmap(at as *mut _, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+            if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast::<u8>()) }
+        };
+        let (first, room) = (layout.first_len(), room(layout.len));
+        if first < layout.len
+            && room != 0
+            && let Ok(base) = map(room, first)
+        {
+            if base.addr() == room {
+                return Ok((base, first));
+            }
+            // SAFETY: just mapped.
+            unsafe { libc::munmap(base.cast(), first) };
+        }
+        map(0, layout.len).map(|base| (base, layout.len))
     }
 
     /// # Safety
     ///
-    /// `base` is a shared mapping of `layout.len` bytes that nobody else unmaps.
-    pub(crate) unsafe fn new(base: *mut u8, layout: Layout) -> Self {
+    /// What [`Segment::map`] gave for this layout, and nobody else unmaps.
+    pub(crate) unsafe fn new((base, mapped): (*mut u8, usize), layout: Layout) -> Self {
         Self {
             base,
-            len: layout.len,
+            mapped: AtomicUsize::new(mapped),
             layout,
             leaked: std::cell::Cell::new(false),
             #[cfg(any(loom, shuttle))]
             model: ((0..=layout.capacity.sessions).map(|_| Slot::default()).collect(), RobustLock::default()),
         }
+    }
+
+    /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has no room.
+    fn reach(&self, end: usize) -> bool {
+        const TRIES: u32 = 16;
+        for _ in 0..TRIES {
+            // Acquire: pairs with the Release below.
+            let mapped = self.mapped.load(Ordering::Acquire);
+            if end <= mapped {
+                return true;
+            }
+            if sys::calls_are_limited() {
+                return false;
+            }
+            // Twice as many sessions each time.
+            let longer = (mapped + (mapped - self.layout.sessions)).max(end).min(self.layout.len);
+            // SAFETY: grows our mapping in place, or not at all.
+            let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
+            if base != libc::MAP_FAILED {
+                // Release: whoever finds the length finds the mapping. At most: another thread may have gone on from here.
+                self.mapped.fetch_max(longer, Ordering::Release);
+                return true;
+            }
+            // Another thread may have done so and not said it yet.
+            sys::yield_now();
+        }
+        false
     }
 
     /// Keeps the mapping for the life of the process: a lock that the kernel knows of is in it.
@@ -190,7 +257,7 @@ impl Segment {
     }
 
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        self.layout.len
     }
 
     /// A table as a slice.
@@ -199,7 +266,7 @@ impl Segment {
     ///
     /// `start` is a table of `T` in the layout and holds at least `count` of them.
     unsafe fn table<T>(&self, start: usize, count: usize) -> &[T] {
-        debug_assert!(start + count * size_of::<T>() <= self.len);
+        debug_assert!(start + count * size_of::<T>() <= self.mapped.load(Ordering::Relaxed));
         // SAFETY: the caller says that the table is inside the mapping.
         let first = unsafe { self.base.add(start) }.cast::<T>();
         // SAFETY: tables start at pages, are as long as `Layout::of` made them, and hold atomics only.
@@ -252,28 +319,39 @@ impl Segment {
         &self.model.1
     }
 
-    #[cfg(any(loom, shuttle))]
-    pub(crate) fn slots(&self) -> &[Slot] {
-        &self.model.0
+    /// Where a session's record is, `None` where it is none of this instance or cannot be mapped.
+    fn session(&self, sid: usize) -> Option<usize> {
+        let len = Layout::session_len(self.layout.capacity);
+        let start = self.layout.sessions + sid * len;
+        (sid <= self.layout.capacity.sessions as usize && self.reach(start + len)).then_some(start)
     }
 
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn slot(&self, sid: usize) -> Option<&Slot> {
+        self.model.0.get(sid)
+    }
+
+    /// A session's slot, `None` as with all that it has.
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn slots(&self) -> &[Slot] {
-        // SAFETY: as laid out.
-        unsafe { self.table(self.layout.slots, self.layout.capacity.sessions as usize + 1) }
+    pub(crate) fn slot(&self, sid: usize) -> Option<&Slot> {
+        // SAFETY: as laid out, and mapped.
+        self.session(sid).map(|start| unsafe { &self.table(start, 1)[0] })
+    }
+
+    /// The slot of the departed, which is mapped from the start.
+    pub(crate) fn departed(&self) -> &Slot {
+        self.slot(0).expect("the first session records are mapped")
     }
 
     pub(crate) fn rows(&self, sid: usize) -> &[Row] {
         let rows = self.layout.capacity.rows as usize;
-        assert!(sid <= self.layout.capacity.sessions as usize, "a SID of this instance");
-        // SAFETY: as laid out, and the SID was checked.
-        unsafe { self.table(self.layout.rows + sid * rows * size_of::<Row>(), rows) }
+        // SAFETY: as laid out, and mapped.
+        self.session(sid).map_or(&[], |start| unsafe { self.table(start + Layout::ROWS, rows) })
     }
 
     pub(crate) fn runs(&self, sid: usize) -> &[Run] {
-        assert!(sid <= self.layout.capacity.sessions as usize, "a SID of this instance");
-        // SAFETY: as laid out, and the SID was checked.
-        unsafe { self.table(self.layout.runs + sid * RUNS * size_of::<Run>(), RUNS) }
+        // SAFETY: as laid out, and mapped.
+        self.session(sid).map_or(&[], |start| unsafe { self.table(start + Layout::RUNS, RUNS) })
     }
 
     /// Memory of the arena, or `None` when it is not all inside.
@@ -290,7 +368,8 @@ impl Segment {
     pub(crate) fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
         let start = usize::try_from(offset).ok()?;
         let bytes = count.checked_mul(8)?;
-        if !start.is_multiple_of(8) || start.checked_add(bytes)? > self.len {
+        let end = start.checked_add(bytes)?;
+        if !start.is_multiple_of(8) || end > self.layout.len || !self.reach(end) {
             return None;
         }
         // SAFETY: checked to be inside and aligned.
@@ -306,17 +385,17 @@ impl Segment {
     /// full. Whether there was enough.
     #[must_use]
     pub(crate) fn populate_fixed(&self) -> bool {
-        let (history, slots) = (self.layout.history, self.layout.slots);
+        let (history, arena) = (self.layout.history, self.layout.arena);
         // SAFETY: the header, parameters and types are whole pages at the start of the mapping.
         let start = unsafe { sys::populate(self.base, self.layout.locations) };
-        // SAFETY: history and alerts are whole pages, and the slots follow them.
-        start && unsafe { self.populate_pages(history, slots - history) } && self.populate_session(0)
+        // SAFETY: history and alerts are whole pages, and the arena follows them.
+        start && unsafe { self.populate_pages(history, arena - history) } && self.populate_session(0)
     }
 
     /// Bytes that [`Segment::populate_fixed`] takes.
     pub(crate) const fn fixed_len(&self) -> u64 {
-        let session = 3 * PAGE;
-        (self.layout.locations + self.layout.slots - self.layout.history + session) as u64
+        let session = Self::used_len(self.layout.capacity);
+        (self.layout.locations + self.layout.arena - self.layout.history + session) as u64
     }
 
     /// Gives an entry of a table memory now, before it is looked at: a look at a page that has none takes memory too.
@@ -330,21 +409,18 @@ impl Segment {
         unsafe { self.populate_pages(first, end - first) }
     }
 
-    /// Gives a session's slot, first rows and runs memory now. Whether there was enough.
+    /// Bytes of what a session has that are used from the start: its slot, its steps, a page of rows.
+    const fn used_len(capacity: Capacity) -> usize {
+        let (used, all) = ((Layout::ROWS + PAGE) / PAGE * PAGE, Layout::session_len(capacity));
+        if used < all { used } else { all }
+    }
+
+    /// Gives a session's slot, steps and first rows memory now. Whether there was enough.
     #[must_use]
     pub(crate) fn populate_session(&self, sid: usize) -> bool {
-        let rows = self.layout.capacity.rows as usize * size_of::<Row>();
-        let parts = [
-            (self.layout.slots, size_of::<Slot>()),
-            (self.layout.rows, rows),
-            (self.layout.runs, RUNS * size_of::<Run>()),
-        ];
-        parts.into_iter().all(|(start, size)| {
-            let first = (start + sid * size) / PAGE * PAGE;
-            let end = (start + sid * size + size.min(PAGE)).next_multiple_of(PAGE);
-            // SAFETY: a SID of this instance: the pages are inside the mapping.
-            unsafe { self.populate_pages(first, end - first) }
-        })
+        let len = Self::used_len(self.layout.capacity);
+        // SAFETY: whole pages, as laid out, and mapped.
+        self.session(sid).is_some_and(|start| unsafe { self.populate_pages(start, len) })
     }
 
     /// Gives a part of the arena memory now. Whether there was enough.
@@ -352,7 +428,7 @@ impl Segment {
     pub(crate) fn populate_arena(&self, offset: u64, len: usize) -> bool {
         let start = self.layout.arena + usize::try_from(offset).unwrap_or(0);
         let first = start / PAGE * PAGE;
-        let end = (start + len).next_multiple_of(PAGE).min(self.len);
+        let end = (start + len).next_multiple_of(PAGE).min(self.layout.sessions);
         // SAFETY: the caller has allocated this part of the arena.
         unsafe { self.populate_pages(first, end.saturating_sub(first)) }
     }
@@ -372,7 +448,21 @@ impl Drop for Segment {
     fn drop(&mut self) {
         if !self.leaked.get() {
             // SAFETY: the mapping is ours, and every borrow of it borrows `self`.
-            unsafe { libc::munmap(self.base.cast(), self.len) };
+            unsafe { libc::munmap(self.base.cast(), *self.mapped.get_mut()) };
         }
     }
+}
+
+/// An address with so much room behind it, where nobody else maps anything: in the middle between the stack and 0, far from what
+/// programs, their heaps and their libraries take, each segment below the one before. 0 when it is not known.
+fn room(len: usize) -> usize {
+    /// Addresses are multiples of this, that of huge pages.
+    const ALIGN: usize = 1 << 21;
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: has no preconditions.
+    let stack = usize::try_from(unsafe { libc::getauxval(libc::AT_RANDOM) }).unwrap_or(0);
+    let taken = TAKEN.fetch_add(len.next_multiple_of(ALIGN), Ordering::Relaxed);
+    // Half of it: below are the program and its heap, where these are not above.
+    let middle = stack / 2 / ALIGN * ALIGN;
+    middle.checked_sub(taken + len.next_multiple_of(ALIGN)).filter(|room| *room > middle / 2).unwrap_or(0)
 }

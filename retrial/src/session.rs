@@ -277,7 +277,7 @@ impl Instance {
 impl Instance {
     /// Counts a call of a thread that has no session.
     pub fn count_call_of_guest(&self, kind: usize, is_get: bool) {
-        let departed = &self.segment.slots()[0];
+        let departed = self.segment.departed();
         if let Some(calls) = departed.calls.get(kind) {
             calls.fetch_add(1, Ordering::Relaxed);
         }
@@ -536,7 +536,8 @@ impl Tables {
     pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
         all.flat_map(|sid| {
-            let used = self.segment.slots()[sid.number() as usize].rows_used.load(Ordering::Acquire) as usize;
+            let slot = self.segment.slot(sid.number() as usize);
+            let used = slot.map_or(0, |slot| slot.rows_used.load(Ordering::Acquire) as usize);
             let rows = self.segment.rows(sid.number() as usize);
             rows[..used.min(rows.len())].iter().filter_map(move |row| row.read().map(|(key, f)| (sid, key, f)))
         })
@@ -547,7 +548,8 @@ impl Tables {
     #[must_use]
     pub fn session_gets(&self) -> u64 {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
-        let gets = all.map(|sid| self.segment.slots()[sid.number() as usize].gets.load(Ordering::Relaxed));
+        let slots = all.filter_map(|sid| self.segment.slot(sid.number() as usize));
+        let gets = slots.map(|slot| slot.gets.load(Ordering::Relaxed));
         gets.fold(0, u64::wrapping_add)
     }
 
@@ -555,8 +557,9 @@ impl Tables {
     #[must_use]
     pub fn calls(&self) -> [u64; CALLS.len()] {
         let mut sums = [0u64; CALLS.len()];
-        for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
-            for (sum, calls) in sums.iter_mut().zip(&self.segment.slots()[sid.number() as usize].calls) {
+        let all = std::iter::once(Sid::NONE).chain(self.sids());
+        for slot in all.filter_map(|sid| self.segment.slot(sid.number() as usize)) {
+            for (sum, calls) in sums.iter_mut().zip(&slot.calls) {
                 *sum = sum.wrapping_add(calls.load(Ordering::Relaxed));
             }
         }

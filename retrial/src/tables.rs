@@ -565,7 +565,7 @@ impl Tables {
     }
 
     pub(crate) fn slot(&self, sid: Sid) -> Option<&Slot> {
-        if sid.is_none() { None } else { self.segment.slots().get(sid.number() as usize) }
+        if sid.is_none() { None } else { self.segment.slot(sid.number() as usize) }
     }
 
     /// Alerts after number `after`, oldest first: number, real time in ns, text.

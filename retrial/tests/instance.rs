@@ -213,3 +213,52 @@ fn a_type_follows_the_instance_until_it_is_set() {
     instance.unset(P::SpinCount, None);
     assert_eq!(instance.params(Some(pin)).get(P::SpinCount), 255);
 }
+
+/// Bytes of this process's mappings of a file.
+fn mapped(name: &Name) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let path = name.0.path().display().to_string();
+    let of = |line: &str| {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(start, 16).ok()?)
+    };
+    maps.lines().filter(|line| line.contains(&path)).filter_map(of).sum()
+}
+
+#[test]
+fn what_is_mapped_grows_with_the_sessions_and_everybody_finds_them() {
+    const SESSIONS: usize = 300;
+    let name = Name::new("grows");
+    let capacity = Capacity { sessions: 10_000, ..Capacity::default() };
+    let creator = Instance::create(&name.0, capacity, 0o600).unwrap();
+    let all = creator.len_bytes() as u64;
+    assert!(mapped(&name) < all / 20, "{} of {all} bytes", mapped(&name));
+    let sessions: Vec<_> = (0..SESSIONS).map(|i| creator.session(&format!("s{i}"), Class::Normal).unwrap()).collect();
+    let grown = mapped(&name);
+    assert!(grown < all / 10, "{grown} of {all} bytes");
+    let observer = Observer::open(&name.0).unwrap();
+    assert!(mapped(&name) - grown < all / 20, "an observer maps as little");
+    let names: Vec<String> = observer.sessions().into_iter().map(|session| session.name).collect();
+    assert_eq!(names, (0..SESSIONS).map(|i| format!("s{i}")).collect::<Vec<_>>());
+    assert!(observer.peek(all - 8, 1).is_some() && observer.peek(all, 1).is_none(), "all of it can be reached");
+    drop(sessions);
+    drop((creator, observer));
+    assert_eq!(mapped(&name), 0, "all of it is unmapped");
+}
+
+#[test]
+fn several_threads_grow_what_is_mapped_together() {
+    let name = Name::new("grow-together");
+    let capacity = Capacity { sessions: 4000, ..Capacity::default() };
+    let creator = Instance::create(&name.0, capacity, 0o600).unwrap();
+    let sessions: Vec<_> = (0..2000).map(|_| creator.session("", Class::Normal).unwrap()).collect();
+    for _ in 0..20 {
+        let other = Instance::attach(&name.0).unwrap();
+        let found = std::thread::scope(|scope| {
+            let look = || other.sessions().len();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(look)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(found, [sessions.len(); 4]);
+    }
+}

@@ -140,7 +140,7 @@ fn table(name: &str) -> std::ops::Range<usize> {
 /// The locks in a segment: of the tables, and of each session.
 fn locks() -> Vec<usize> {
     let is_lock = |at: &usize| Start::Used.bytes()[*at + 16..*at + 20] == (ROBUST_SHARED as u32).to_le_bytes();
-    std::iter::once(ADMIN).chain(table("slots").step_by(64).filter(is_lock)).collect()
+    std::iter::once(ADMIN).chain(table("sessions").step_by(64).filter(is_lock)).collect()
 }
 
 /// Words of the entries that are in use, and of one entry more.
@@ -148,9 +148,10 @@ fn words() -> Vec<usize> {
     let first = |name: &str, bytes: usize| table(name).step_by(8).take(bytes / 8);
     let is_used = |at: &usize| Start::Used.bytes()[*at..*at + 8] != [0; 8];
     let past = table("history").step_by(64).find(is_used).expect("somebody has waited");
-    let slot = locks()[2] - locks()[1];
-    // The second session is the one that has waited.
-    let runs = table("runs").start + 2 * 64 * 64;
+    // What a session has: its slot, its steps, its rows.
+    let (start, len) = (table("sessions").start, locks()[2] - locks()[1]);
+    let (runs, rows) = (896, 896 + 64 * 64);
+    let of = |sid: usize, at: usize, bytes: usize| (start + sid * len + at..).step_by(8).take(bytes / 8);
     first("header", ADMIN + 64)
         .chain(first("params", 512))
         .chain(first("types", 2 * 64))
@@ -158,9 +159,10 @@ fn words() -> Vec<usize> {
         .chain(first("mutexes", 5 * 256))
         .chain((past..past + 64).step_by(8))
         .chain(first("alerts", 2 * 256))
-        .chain(first("slots", 3 * slot))
-        .chain(first("rows", 3 * 2 * 192))
-        .chain((runs..runs + 4 * 64).step_by(8))
+        .chain((0..3).flat_map(|sid| of(sid, 0, runs)))
+        .chain((0..3).flat_map(|sid| of(sid, rows, 2 * 192)))
+        // The second session is the one that has waited.
+        .chain(of(2, runs, 4 * 64))
         .chain(first("arena", 256))
         .collect()
 }

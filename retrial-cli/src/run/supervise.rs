@@ -146,13 +146,8 @@ struct Named {
 
 impl Named {
     fn create(options: &Options) -> Result<Self, Report> {
-        let capacity = Capacity {
-            sessions: options.sessions,
-            mutexes: 65_536,
-            locations: 16_384,
-            rows: 256,
-            ..Capacity::default()
-        };
+        let capacity = Capacity { sessions: options.sessions, mutexes: 8192, locations: 4096, rows: 256, arena: 0 }
+            .within_limits();
         let base = format!("run-{}", std::process::id());
         // A run that was killed by SIGKILL may have left the name of a process id that is now ours.
         for attempt in 1.. {

@@ -24,7 +24,7 @@ pub use kernel::*;
 pub use model::*;
 pub(crate) use whereabouts::{pid_namespace, whereabouts};
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// A clock of the kernel.
@@ -105,6 +105,74 @@ impl Drop for Errno {
     }
 }
 
+/// Whether this process makes only those system calls that libc's own locks make.
+static CALLS_ARE_LIMITED: AtomicBool = AtomicBool::new(false);
+
+/// From here on this process and its children make no system call but those that libc's own locks make, which are those on futexes:
+/// a filter is about to be installed that may kill at any other one. What needs another call goes another way, or is left out.
+///
+/// Barriers are refused from here on, so releases need a fence of their own before this is called.
+pub fn limit_calls() {
+    learn_from_libc();
+    FORK_PAGE.pid.store(pid(), Ordering::Relaxed);
+    let _ = pid_namespace();
+    CALLS_ARE_LIMITED.store(true, Ordering::SeqCst);
+}
+
+/// Whether [`limit_calls`] was called.
+#[inline]
+#[must_use]
+pub fn calls_are_limited() -> bool {
+    // Relaxed: the thread that installs the filter has stored it, and a new thread is started after that.
+    CALLS_ARE_LIMITED.load(Ordering::Relaxed)
+}
+
+/// Where libc has a thread's id in its record of the thread, in bytes from what `pthread_self` gives; 0 when it is not known.
+static LIBC_TID: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds out where libc keeps a thread's id: shortly before the list of robust locks, whose place the kernel knows. For a thread of
+/// libc's making, before [`libc_tid`] is called.
+pub fn learn_from_libc() {
+    if LIBC_TID.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let _errno = Errno::keep();
+    let (mut list, mut len) = (std::ptr::null::<AtomicU32>(), 0_usize);
+    // SAFETY: both are writable; 0 is the calling thread.
+    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list, &raw mut len) };
+    // SAFETY: has no preconditions.
+    let record = unsafe { libc::pthread_self() } as usize;
+    let offset = list.addr().wrapping_sub(record);
+    // A list elsewhere than in the record, which takes less than a page, is not libc's.
+    if rc != 0 || list.is_null() || offset >= 4096 {
+        return;
+    }
+    let tid = tid();
+    let found = (1..=8).find(|words| {
+        let word = list.wrapping_sub(*words);
+        // SAFETY: libc's record lies before its list for longer than this, and is readable as a whole.
+        offset > words * size_of::<AtomicU32>() && unsafe { &*word }.load(Ordering::Relaxed) == tid
+    });
+    if let Some(words) = found {
+        LIBC_TID.store(offset - words * size_of::<AtomicU32>(), Ordering::Relaxed);
+    }
+}
+
+/// The calling thread's id as libc has it, read without a system call; `None` when the place is not known. A thread of libc's making
+/// has its list of robust locks registered with the kernel. A process made by the raw system call has its parent's id here, and no
+/// list.
+#[must_use]
+pub fn libc_tid() -> Option<u32> {
+    let offset = LIBC_TID.load(Ordering::Relaxed);
+    if offset == 0 {
+        return None;
+    }
+    // SAFETY: has no preconditions.
+    let record = unsafe { libc::pthread_self() } as usize;
+    // SAFETY: libc has the id of each thread at this place, as `learn_from_libc` found.
+    Some(unsafe { &*((record + offset) as *const AtomicU32) }.load(Ordering::Relaxed))
+}
+
 /// Why a futex wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
@@ -119,6 +187,9 @@ pub enum Woken {
 /// Makes this process a target of [`barrier_everywhere`]. Whether the kernel can.
 #[must_use]
 pub fn register_for_barriers() -> bool {
+    if calls_are_limited() {
+        return false;
+    }
     let _errno = Errno::keep();
     // SAFETY: takes no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
@@ -135,10 +206,13 @@ struct ForkPage {
     _before: [u64; 505],
     /// What a process is known by in its memory: a child has 0 there, until it makes a session.
     generation: AtomicU64,
-    _after: [u64; 6],
+    /// The process id, once [`limit_calls`] has asked for it.
+    pid: AtomicU32,
+    _after: [u32; 11],
 }
 
-static FORK_PAGE: ForkPage = ForkPage { _before: [0; 505], generation: AtomicU64::new(0), _after: [0; 6] };
+static FORK_PAGE: ForkPage =
+    ForkPage { _before: [0; 505], generation: AtomicU64::new(0), pid: AtomicU32::new(0), _after: [0; 11] };
 
 /// Differs between this process and those that it was forked from: sessions of another generation are a parent's.
 #[inline]
@@ -160,6 +234,7 @@ pub(crate) fn tell_children() {
     // For kernels that cannot empty pages.
     extern "C" fn in_child() {
         FORK_PAGE.generation.store(0, Ordering::Relaxed);
+        FORK_PAGE.pid.store(0, Ordering::Relaxed);
     }
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -175,6 +250,9 @@ pub(crate) fn tell_children() {
 
 /// Whether the kernel says for certain that there is no such thread in this PID namespace.
 pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
+    if calls_are_limited() {
+        return false;
+    }
     let _errno = Errno::keep();
     // SAFETY: signal 0 is none, it only asks.
     let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
@@ -184,14 +262,20 @@ pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
 /// The calling thread's id in its own PID namespace.
 #[must_use]
 pub fn tid() -> u32 {
+    if calls_are_limited()
+        && let Some(tid) = libc_tid()
+    {
+        return tid;
+    }
     // SAFETY: cannot fail.
     u32::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
-/// The calling process's id in its own PID namespace.
+/// The calling process's id in its own PID namespace; 0 when that is not known and must not be asked for.
 #[must_use]
 pub fn pid() -> u32 {
-    std::process::id()
+    // Relaxed: a child finds 0, a thread what another one has found out.
+    if calls_are_limited() { FORK_PAGE.pid.load(Ordering::Relaxed) } else { std::process::id() }
 }
 
 /// The effective user.
@@ -201,24 +285,47 @@ pub fn euid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Bytes that a file of this process may have.
+pub(crate) fn file_size_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    let rc = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if rc == 0 { limit.rlim_cur } else { u64::MAX }
+}
+
 /// Whether the calling thread is scheduled by a real-time policy.
 #[must_use]
 pub fn is_real_time() -> bool {
+    if calls_are_limited() {
+        return false;
+    }
     // SAFETY: 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
     policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
 }
 
-/// Fills pages of a mapping with memory now. Whether there was enough; an older kernel fills them when they are touched.
+/// Fills pages of a mapping with memory now. Whether there was enough.
 ///
 /// # Safety
 ///
-/// `address` and `len` are whole pages of a live mapping.
+/// `address` and `len` are whole pages of a live mapping that is shared and writable.
 pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
+    const PAGE: usize = 4096;
     let _errno = Errno::keep();
-    // SAFETY: the caller's.
-    let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
-    rc == 0 || errno() == libc::EINVAL
+    if !calls_are_limited() {
+        // SAFETY: the caller's.
+        let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
+        if rc == 0 || errno() != libc::EINVAL {
+            return rc == 0;
+        }
+    }
+    // Where that is forbidden or not known (before 5.14): to wake whoever waits there, which is nobody, the kernel needs the page
+    // of a shared futex, and says so when there is none to be had.
+    (0..len).step_by(PAGE).all(|offset| {
+        let page = address.wrapping_add(offset);
+        // SAFETY: a wake looks at no memory.
+        unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAKE, 1) != -1 }
+    })
 }
 
 /// What an attempt to take a [`RobustLock`] found.
