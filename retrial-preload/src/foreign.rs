@@ -35,7 +35,7 @@ const GIVES_WAY_NS: u64 = 50_000;
 const AWAITED: u32 = 2;
 
 /// Bits of the kind.
-const SORT: u32 = 3;
+pub(crate) const SORT: u32 = 3;
 const ROBUST: u32 = 0x10;
 const INHERIT: u32 = 0x20;
 const PROTECT: u32 = 0x40;
@@ -273,7 +273,8 @@ impl Foreign {
         result
     }
 
-    pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+    /// Gets it; `pass` is libc's call.
+    pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit, pass: impl Fn() -> c_int) -> c_int {
         let hurdle = thread.session().and_then(|session| session.turn().take(self.address()));
         let over = hurdle == Some(Hurdle::Over);
         if over && thread.holds_none() && matches!(limit, Limit::Endless) {
@@ -281,7 +282,9 @@ impl Foreign {
         }
         let mut result = self.attempt(thread.tid());
         if result == EBUSY {
-            result = self.lock_slow(thread, caller, limit, over);
+            // One's own: libc says so, or waits without a look. The memory may become another mutex before anybody unlocks this one.
+            let is_own = self.load(OWNER) == thread.tid();
+            result = if is_own { pass() } else { self.lock_slow(thread, caller, limit, over) };
         }
         if hurdle == Some(Hurdle::Timed)
             && matches!(result, 0 | libc::EOWNERDEAD)
@@ -297,13 +300,6 @@ impl Foreign {
     #[inline(never)]
     fn lock_slow(self, thread: &Thread, caller: usize, limit: Limit, over: bool) -> c_int {
         let _errno = Errno::keep();
-        if self.load(KIND) & SORT == Sort::Errorcheck as u32 && self.load(OWNER) == thread.tid() {
-            // One's own; libc says so when it is asked to wait.
-            let result = self.attempt_within_no_time();
-            if result != EBUSY {
-                return result;
-            }
-        }
         // SAFETY: the moment is the caller's of the wrapper.
         let deadline = match unsafe { limit.deadline() } {
             Ok(deadline) => deadline,

@@ -62,7 +62,7 @@ unsafe fn lock_within(
         // SAFETY: the caller's.
         Class::Private(sort) => unsafe { PrivateMutex::at(mutex) }.lock(sort, thread, caller, limit),
         // SAFETY: the caller's.
-        Class::Foreign => unsafe { Foreign::new(mutex) }.lock(thread, caller, limit),
+        Class::Foreign => unsafe { Foreign::new(mutex) }.lock(thread, caller, limit, pass),
         Class::Passed(kind) => {
             let result = pass();
             got_at_libcs(thread, kind, result);
@@ -201,7 +201,7 @@ unsafe fn unlock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
             Class::Private(sort) => {
                 // SAFETY: the caller's.
                 let record = unsafe { PrivateMutex::at(mutex) };
-                if !record.is_deep() {
+                if !record.is_deep(sort) {
                     profile::leaving(thread, mutex as usize);
                 }
                 return record.unlock(sort, thread);

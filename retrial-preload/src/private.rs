@@ -45,7 +45,8 @@ pub(crate) struct PrivateMutex {
     /// Its number in the instance, [`registry::NO_PLACE`] when the table was full, 0 before the first get.
     id: AtomicU32,
     gets: AtomicU64,
-    /// Locks beyond the first, of a recursive one.
+    /// Of a recursive one: locks beyond the first. Of the others: which mutex it is of those that were made at this address, by a number
+    /// from [`MADE`]; 0 after a static initialiser.
     depth: AtomicU32,
     /// The [`process::epoch`] of the process whose gets these are, and [`MISSED`].
     epoch: AtomicU32,
@@ -82,10 +83,18 @@ const WAITER: u32 = 1;
 /// Gets from one to the next that sees to what the figures need, and to who may have been missed at libc's.
 const SEEN_TO: u64 = 1024;
 
-/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when somebody waits for it by libc's call.
+/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when a thread waits for it by libc's call, or for itself. With
+/// [`PERHAPS`] a thread may wait by libc's call.
 const LOCK: u64 = 0xffff_ffff;
 const HELD: u64 = 1;
 const AWAITED: u64 = 2;
+const PERHAPS: u64 = 4;
+
+/// The kind, a bit of the futex, of a thread that waits for itself. Waits by libc's call are of all kinds.
+const OWN: u32 = 1;
+
+/// Mutexes made so far.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// Between two looks at a mutex that was got past us: nobody wakes us.
 const NAP: Duration = Duration::from_millis(1);
@@ -113,6 +122,9 @@ impl PrivateMutex {
         // SAFETY: zeros are a record.
         let record = unsafe { Self::at(mutex) };
         record.kind.store(kind, Ordering::Relaxed);
+        if kind & foreign::SORT != Sort::Recursive as u32 {
+            record.depth.store(MADE.fetch_add(1, Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
     }
 
     #[inline]
@@ -218,8 +230,8 @@ impl PrivateMutex {
     }
 
     /// Whether the next unlock leaves it locked.
-    pub(crate) fn is_deep(&self) -> bool {
-        self.depth.load(Ordering::Relaxed) != 0
+    pub(crate) fn is_deep(&self, sort: Sort) -> bool {
+        sort == Sort::Recursive && self.depth.load(Ordering::Relaxed) != 0
     }
 
     /// Done by the holder at its first get, and now and then.
@@ -228,8 +240,8 @@ impl PrivateMutex {
     fn see_to(&self, thread: &Thread) {
         let _errno = Errno::keep();
         if self.gets.load(Ordering::Relaxed) > 1 {
-            // Whoever began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
-            self.libcs().store(AWAITED as u32, Ordering::Relaxed);
+            // A thread that began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
+            self.libcs().fetch_or(PERHAPS as u32, Ordering::Relaxed);
             return;
         }
         if let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) {
@@ -258,7 +270,7 @@ impl PrivateMutex {
         }
         let address = self.address();
         let hurdle = thread.session().and_then(|session| session.turn().take(address));
-        let getting = Getting::new(self, thread);
+        let getting = Getting::new(self, sort, thread);
         let missed = !self.get_open(thread, &getting);
         if missed {
             // SAFETY: the moment is the caller's of the wrapper.
@@ -336,7 +348,7 @@ impl PrivateMutex {
         if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
-        if self.get_open(thread, &Getting::new(self, thread)) {
+        if self.get_open(thread, &Getting::new(self, sort, thread)) {
             self.got(sort, thread);
             return 0;
         }
@@ -351,9 +363,8 @@ impl PrivateMutex {
             if !self.is_own(thread) {
                 return EPERM;
             }
-            let depth = self.depth.load(Ordering::Relaxed);
-            if depth > 0 {
-                self.depth.store(depth - 1, Ordering::Relaxed);
+            if self.is_deep(sort) {
+                self.depth.store(self.depth.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
                 return 0;
             }
             self.owner.store(0, Ordering::Relaxed);
@@ -393,8 +404,8 @@ impl PrivateMutex {
         if spot.is_busy() {
             spot.wake_after(futex, decide);
         }
-        if word.0 & AWAITED != 0 {
-            wake_at_libcs(self.word.as_ptr().addr());
+        if word.0 & (AWAITED | PERHAPS) != 0 {
+            wake_at_libcs(self.word.as_ptr().addr(), if word.0 & AWAITED != 0 { u32::MAX } else { !OWN });
         }
     }
 
@@ -407,8 +418,10 @@ impl PrivateMutex {
         if sort.knows_owner() && !self.is_own(thread) {
             return Err(EPERM);
         }
-        let depth = self.depth.load(Ordering::Relaxed);
-        self.depth.store(0, Ordering::Relaxed);
+        let depth = if sort == Sort::Recursive { self.depth.load(Ordering::Relaxed) } else { 0 };
+        if depth != 0 {
+            self.depth.store(0, Ordering::Relaxed);
+        }
         self.owner.store(0, Ordering::Relaxed);
         self.users.store(self.users.load(Ordering::Relaxed) + WAITER, Ordering::Relaxed);
         thread.holds_one_less();
@@ -422,7 +435,9 @@ impl PrivateMutex {
     pub(crate) fn come_back(&self, depth: u32) {
         // Who comes past us may have written there.
         self.users.store(self.users.load(Ordering::Relaxed).saturating_sub(WAITER), Ordering::Relaxed);
-        self.depth.store(depth, Ordering::Relaxed);
+        if depth != 0 {
+            self.depth.store(depth, Ordering::Relaxed);
+        }
     }
 
     /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
@@ -452,11 +467,23 @@ impl PrivateMutex {
     }
 }
 
-/// Wakes one who waits by libc's call, past us.
+/// Wakes a thread of these kinds that waits for libc's lock.
 #[cold]
 #[inline(never)]
-fn wake_at_libcs(lock: usize) {
-    sys::futex_wake(lock as *const AtomicU32, 1, true);
+fn wake_at_libcs(lock: usize, kinds: u32) {
+    let _errno = Errno::keep();
+    let op = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
+    unsafe { libc::syscall(libc::SYS_futex, lock, op, 1, 0usize, 0usize, kinds) };
+}
+
+/// Waits for a release that finds libc's lock awaited, at most until `end` by the monotonic clock: whether that has not passed.
+fn wait_at_libcs(lock: &AtomicU32, end: Option<&libc::timespec>, kinds: u32) -> bool {
+    let (op, end) =
+        (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG, end.map_or(std::ptr::null(), std::ptr::from_ref));
+    // SAFETY: the lock is a live aligned 32-bit word and `end` null or readable; the second address is not used.
+    let rc = unsafe { libc::syscall(libc::SYS_futex, lock.as_ptr(), op, AWAITED as u32, end, 0usize, kinds) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
 }
 
 /// A thread that wants a mutex.
@@ -466,12 +493,55 @@ struct Getting<'a> {
     session: Option<&'a Session<'static>>,
     /// Whether it watched when it was last parked, in vain.
     watched: Cell<bool>,
+    /// Whether the thread has the mutex already, of a sort that does not say so.
+    is_own: bool,
+    /// The mutex's number when the wait began, `None` of sorts without.
+    number: Option<u32>,
+    /// Whether the memory was seen to be another mutex, which is not looked at again.
+    is_gone: Cell<bool>,
 }
 
 impl<'a> Getting<'a> {
-    fn new(mutex: &'a PrivateMutex, thread: &'a Thread) -> Self {
-        // `me` first: it finds out.
-        Self { mutex, me: thread.me(), session: thread.session(), watched: Cell::new(false) }
+    fn new(mutex: &'a PrivateMutex, sort: Sort, thread: &'a Thread) -> Self {
+        Self {
+            mutex,
+            // `me` first: it finds out.
+            me: thread.me(),
+            session: thread.session(),
+            watched: Cell::new(false),
+            is_own: !sort.knows_owner() && thread.is(mutex.holder()),
+            number: (sort != Sort::Recursive).then(|| mutex.depth.load(Ordering::Relaxed)),
+            is_gone: Cell::new(false),
+        }
+    }
+
+    /// Whether the memory has become another mutex since the wait began.
+    fn is_gone(&self) -> bool {
+        let is_gone = || self.number.is_some_and(|number| self.mutex.depth.load(Ordering::Relaxed) != number);
+        if !self.is_gone.get() && is_gone() {
+            self.is_gone.set(true);
+        }
+        self.is_gone.get()
+    }
+
+    /// Waits for a mutex that this thread holds, as libc does: only a release that finds [`AWAITED`] in the word is one of this mutex,
+    /// by another thread. A new mutex in the same memory has no such mark.
+    fn park_beside_oneself(&self, timeout: Duration) -> Parked<Word> {
+        let lock = self.mutex.libcs();
+        let end = Duration::from_nanos(sys::now_ns()).checked_add(timeout).map(|end| libc::timespec {
+            tv_sec: end.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: end.subsec_nanos().into(),
+        });
+        // Acquire: what its last holder did (pairs with the Release in `release_as`).
+        while lock.swap(AWAITED as u32, Ordering::Acquire) != 0 {
+            if !wait_at_libcs(lock, end.as_ref(), OWN) {
+                return Parked::TimedOut;
+            }
+        }
+        // The lower half is this thread's, so the word is: a plain store.
+        let word = self.mutex.word.load(Ordering::Relaxed) | self.me;
+        self.mutex.word.store(word, Ordering::Relaxed);
+        Parked::Got(Word(word))
     }
 
     fn spot(&self) -> &'static Spot {
@@ -483,10 +553,13 @@ impl Target for Getting<'_> {
     type Got = Word;
 
     fn is_open(&self, _: bool) -> bool {
-        self.mutex.word.load(Ordering::Relaxed) & (SID | LOCK) == 0
+        !self.is_gone() && self.mutex.word.load(Ordering::Relaxed) & (SID | LOCK) == 0
     }
 
     fn try_get(&self, handed: bool) -> Option<Word> {
+        if self.is_gone() {
+            return None;
+        }
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
         let granted = word.grant(Sid::new((self.me >> 32) as u32), Mode::Exclusive, handed)?;
         let granted = Word(granted.0 | HELD);
@@ -497,12 +570,16 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<Word> {
         const HOLDER: u32 = 0x00ff_ffff;
-        let word = self.mutex.word.load(Ordering::Relaxed);
+        if self.is_own {
+            return self.park_beside_oneself(how.timeout);
+        }
+        // None of a mutex that is gone: nobody wakes us.
+        let word = if self.is_gone() { HELD } else { self.mutex.word.load(Ordering::Relaxed) };
         if word & SID == 0 && word & LOCK != 0 {
             if how.woken {
                 self.woken_is_done(true);
             }
-            sys::sleep(how.timeout.min(NAP));
+            sys::sleep(if self.is_gone() { how.timeout } else { how.timeout.min(NAP) });
             return Parked::TimedOut;
         }
         let is_busy = |holder_field| holder_field & HOLDER != 0;
@@ -517,6 +594,10 @@ impl Target for Getting<'_> {
         if self.watched.take() {
             self.spot().gave_up_watching(self.mutex.futex(), || self.is_open(true));
         }
+    }
+
+    fn parks_at_once(&self) -> bool {
+        self.is_own
     }
 
     fn parked(&self) -> u32 {
