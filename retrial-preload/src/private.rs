@@ -503,13 +503,15 @@ struct Getting<'a> {
 
 impl<'a> Getting<'a> {
     fn new(mutex: &'a PrivateMutex, sort: Sort, thread: &'a Thread) -> Self {
+        // `me` first: it finds out.
+        let me = thread.me();
+        let word = mutex.word.load(Ordering::Relaxed);
         Self {
             mutex,
-            // `me` first: it finds out.
-            me: thread.me(),
+            me,
             session: thread.session(),
             watched: Cell::new(false),
-            is_own: !sort.knows_owner() && thread.is(mutex.holder()),
+            is_own: !sort.knows_owner() && word & LOCK != 0 && word & SID == me,
             number: (sort != Sort::Recursive).then(|| mutex.depth.load(Ordering::Relaxed)),
             is_gone: Cell::new(false),
         }
@@ -539,7 +541,7 @@ impl<'a> Getting<'a> {
             }
         }
         // The lower half is this thread's, so the word is: a plain store.
-        let word = self.mutex.word.load(Ordering::Relaxed) | self.me;
+        let word = self.mutex.word.load(Ordering::Relaxed) & !SID | self.me;
         self.mutex.word.store(word, Ordering::Relaxed);
         Parked::Got(Word(word))
     }

@@ -216,7 +216,8 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     let _errno = Errno::keep();
     // SAFETY: the caller's.
     let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
-    rc == 0 || errno() == libc::EINVAL
+    // Refused: the kernel is older than the call, or a filter forbids it.
+    rc == 0 || matches!(errno(), libc::EINVAL | libc::ENOSYS | libc::EPERM)
 }
 
 /// What an attempt to take a [`RobustLock`] found.
