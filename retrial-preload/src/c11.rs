@@ -35,11 +35,8 @@ pub(crate) unsafe extern "C" fn mtx_init(mutex: *mut pthread_mutex_t, kind: c_in
         // SAFETY: the caller's.
         return unsafe { real::mtx_init(mutex, kind) };
     }
-    if kind & !(RECURSIVE | TIMED) != 0 {
-        return ERROR;
-    }
-    // The numbers of recursive mutexes are the same.
-    let kind = u32::from(kind & RECURSIVE != 0);
+    // As libc: what is no kind is a plain one. The numbers of recursive mutexes are the same.
+    let kind = u32::from(kind & !TIMED == RECURSIVE);
     // SAFETY: the caller's.
     result(unsafe { mutex::init(mutex, (&raw const kind).cast()) })
 }

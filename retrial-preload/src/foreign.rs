@@ -25,7 +25,7 @@ pub(crate) const KIND: usize = 16;
 const SPINS: usize = 20;
 
 /// Bits of the kind.
-const SORT: u32 = 3;
+pub(crate) const SORT: u32 = 3;
 const ROBUST: u32 = 0x10;
 const INHERIT: u32 = 0x20;
 const PROTECT: u32 = 0x40;
@@ -145,7 +145,6 @@ impl Foreign {
         let is_get = matches!(result, 0 | libc::EOWNERDEAD);
         thread.count(kind, is_get);
         if is_get && !self.is_deep() {
-            thread.holds_one_more();
             if self.counts_gets() {
                 // SAFETY: as `new` was promised.
                 unsafe { field(self.mutex, SPINS) }.store(self.gets().wrapping_add(1), Ordering::Relaxed);
@@ -164,23 +163,13 @@ impl Foreign {
         self.load(SPINS)
     }
 
-    fn address(self) -> u64 {
-        self.mutex.addr() as u64
-    }
-
     /// Gives it back.
     pub(crate) fn unlock(self, thread: &Thread) -> c_int {
-        if self.is_deep() {
-            // SAFETY: as `new` was promised.
-            return unsafe { real::mutex_unlock(self.mutex) };
+        if !self.is_deep() {
+            profile::leaving(thread, self.mutex as usize);
         }
-        profile::leaving(thread, self.mutex as usize);
         // SAFETY: as `new` was promised.
-        let result = unsafe { real::mutex_unlock(self.mutex) };
-        if result == 0 {
-            thread.holds_one_less();
-        }
-        result
+        unsafe { real::mutex_unlock(self.mutex) }
     }
 
     /// What it is to a profile.
@@ -233,10 +222,13 @@ impl Foreign {
         result
     }
 
-    pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+    /// Gets it; `pass` is libc's call.
+    pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit, pass: impl Fn() -> c_int) -> c_int {
         let mut result = self.attempt(thread.tid());
         if result == EBUSY {
-            result = self.lock_slow(thread, caller, limit);
+            // One's own: libc says so, or waits without a look. The memory may become another mutex before anybody unlocks this one.
+            let is_own = self.load(OWNER) == thread.tid();
+            result = if is_own { pass() } else { self.lock_slow(thread, caller, limit) };
         }
         self.count(thread, result);
         result
@@ -246,13 +238,6 @@ impl Foreign {
     #[inline(never)]
     fn lock_slow(self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
         let _errno = Errno::keep();
-        if self.load(KIND) & SORT == Sort::Errorcheck as u32 && self.load(OWNER) == thread.tid() {
-            // One's own; libc says so when it is asked to wait.
-            let result = self.attempt_within_no_time();
-            if result != EBUSY {
-                return result;
-            }
-        }
         // SAFETY: the moment is the caller's of the wrapper.
         let deadline = match unsafe { limit.deadline() } {
             Ok(deadline) => deadline,

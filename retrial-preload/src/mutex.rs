@@ -62,20 +62,12 @@ unsafe fn lock_within(
         // SAFETY: the caller's.
         Class::Private(sort) => unsafe { PrivateMutex::at(mutex) }.lock(sort, thread, caller, limit),
         // SAFETY: the caller's.
-        Class::Foreign => unsafe { Foreign::new(mutex) }.lock(thread, caller, limit),
+        Class::Foreign => unsafe { Foreign::new(mutex) }.lock(thread, caller, limit, pass),
         Class::Passed(kind) => {
             let result = pass();
-            got_at_libcs(thread, kind, result);
+            count(thread, kind, result);
             result
         }
-    }
-}
-
-/// Counts a get that libc was asked for, and the mutex among those that the thread holds.
-fn got_at_libcs(thread: &Thread, kind: usize, result: c_int) {
-    count(thread, kind, result);
-    if matches!(result, 0 | libc::EOWNERDEAD) {
-        thread.holds_one_more();
     }
 }
 
@@ -173,7 +165,7 @@ unsafe fn trylock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
         Class::Foreign => unsafe { Foreign::new(mutex) }.trylock(thread),
         Class::Passed(kind) => {
             let result = pass();
-            got_at_libcs(thread, kind, result);
+            count(thread, kind, result);
             result
         }
     }
@@ -201,14 +193,14 @@ unsafe fn unlock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
             Class::Private(sort) => {
                 // SAFETY: the caller's.
                 let record = unsafe { PrivateMutex::at(mutex) };
-                if !record.is_deep() {
+                if !record.is_deep(sort) {
                     profile::leaving(thread, mutex as usize);
                 }
                 return record.unlock(sort, thread);
             }
             // SAFETY: the caller's.
             Class::Foreign => return unsafe { Foreign::new(mutex) }.unlock(thread),
-            Class::Passed(_) => thread.holds_one_less(),
+            Class::Passed(_) => {}
         }
     }
     // SAFETY: the caller's.

@@ -43,7 +43,8 @@ pub(crate) struct PrivateMutex {
     /// Its number in the instance, 0 until a get that has missed has got it.
     id: AtomicU32,
     gets: AtomicU64,
-    /// Locks beyond the first, of a recursive one.
+    /// Of a recursive one: locks beyond the first. Of the others: which mutex it is of those that were made at this address, by a number
+    /// from [`MADE`]; 0 after a static initialiser.
     depth: AtomicU32,
     /// The [`process::epoch`] of the process whose gets and number these are.
     epoch: AtomicU32,
@@ -79,10 +80,18 @@ const WAITER: u32 = 1 << 16;
 /// Gets from one to the next that sees to what the figures need, and to who may have been missed at libc's.
 const SEEN_TO: u64 = 1024;
 
-/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when somebody waits for it by libc's call.
+/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when a thread waits for it by libc's call, or for itself. With
+/// [`PERHAPS`] a thread may wait by libc's call.
 const LOCK: u64 = 0xffff_ffff;
 const HELD: u64 = 1;
 const AWAITED: u64 = 2;
+const PERHAPS: u64 = 4;
+
+/// The kind, a bit of the futex, of a thread that waits for itself. Waits by libc's call are of all kinds.
+const OWN: u32 = 1;
+
+/// Mutexes made so far.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// Between two looks at a mutex that was got past us: nobody wakes us.
 const NAP: Duration = Duration::from_millis(1);
@@ -110,6 +119,9 @@ impl PrivateMutex {
         // SAFETY: zeros are a record.
         let record = unsafe { Self::at(mutex) };
         record.kind.store(kind, Ordering::Relaxed);
+        if kind & foreign::SORT != Sort::Recursive as u32 {
+            record.depth.store(MADE.fetch_add(1, Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
     }
 
     #[inline]
@@ -200,8 +212,8 @@ impl PrivateMutex {
     }
 
     /// Whether the next unlock leaves it locked.
-    pub(crate) fn is_deep(&self) -> bool {
-        self.depth.load(Ordering::Relaxed) != 0
+    pub(crate) fn is_deep(&self, sort: Sort) -> bool {
+        sort == Sort::Recursive && self.depth.load(Ordering::Relaxed) != 0
     }
 
     /// Done by the holder at its first get, and now and then.
@@ -209,8 +221,8 @@ impl PrivateMutex {
     #[inline(never)]
     fn see_to(&self) {
         if self.gets.load(Ordering::Relaxed) > 1 {
-            // Whoever began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
-            self.libcs().store(AWAITED as u32, Ordering::Relaxed);
+            // A thread that began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
+            self.libcs().fetch_or(PERHAPS as u32, Ordering::Relaxed);
         } else {
             self.epoch.store(process::epoch(), Ordering::Relaxed);
         }
@@ -237,7 +249,7 @@ impl PrivateMutex {
         if sort.knows_owner() && self.is_own(thread) {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
-        let getting = Getting::new(self, thread);
+        let getting = Getting::new(self, sort, thread);
         if !self.get_open(thread, &getting) {
             // SAFETY: the moment is the caller's of the wrapper.
             let deadline = match unsafe { limit.deadline() } {
@@ -301,7 +313,7 @@ impl PrivateMutex {
         if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
-        if self.get_open(thread, &Getting::new(self, thread)) {
+        if self.get_open(thread, &Getting::new(self, sort, thread)) {
             self.got(sort, thread);
             return 0;
         }
@@ -316,15 +328,13 @@ impl PrivateMutex {
             if !self.is_own(thread) {
                 return EPERM;
             }
-            let depth = self.depth.load(Ordering::Relaxed);
-            if depth > 0 {
-                self.depth.store(depth - 1, Ordering::Relaxed);
+            if self.is_deep(sort) {
+                self.depth.store(self.depth.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
                 return 0;
             }
         }
         // Of every sort: a lock by libc's call has set it.
         self.owner.store(0, Ordering::Relaxed);
-        thread.holds_one_less();
         self.release(thread);
         0
     }
@@ -343,8 +353,8 @@ impl PrivateMutex {
         if spot.is_busy() {
             spot.wake_after(futex);
         }
-        if word.0 & AWAITED != 0 {
-            wake_at_libcs(self.word.as_ptr().addr());
+        if word.0 & (AWAITED | PERHAPS) != 0 {
+            wake_at_libcs(self.word.as_ptr().addr(), if word.0 & AWAITED != 0 { u32::MAX } else { !OWN });
         }
         thread.gave_back();
     }
@@ -358,11 +368,12 @@ impl PrivateMutex {
         if sort.knows_owner() && !self.is_own(thread) {
             return Err(EPERM);
         }
-        let depth = self.depth.load(Ordering::Relaxed);
-        self.depth.store(0, Ordering::Relaxed);
+        let depth = if sort == Sort::Recursive { self.depth.load(Ordering::Relaxed) } else { 0 };
+        if depth != 0 {
+            self.depth.store(0, Ordering::Relaxed);
+        }
         self.owner.store(0, Ordering::Relaxed);
         self.users.store(self.users.load(Ordering::Relaxed).wrapping_add(WAITER), Ordering::Relaxed);
-        thread.holds_one_less();
         self.release(thread);
         Ok(depth)
     }
@@ -370,7 +381,9 @@ impl PrivateMutex {
     /// After the get that followed `release_all`.
     pub(crate) fn come_back(&self, depth: u32) {
         self.users.store(self.users.load(Ordering::Relaxed).wrapping_sub(WAITER), Ordering::Relaxed);
-        self.depth.store(depth, Ordering::Relaxed);
+        if depth != 0 {
+            self.depth.store(depth, Ordering::Relaxed);
+        }
     }
 
     /// Whether a thread will come back to it from a condition.
@@ -402,11 +415,23 @@ impl PrivateMutex {
     }
 }
 
-/// Wakes one who waits by libc's call, past us.
+/// Wakes a thread of these kinds that waits for libc's lock.
 #[cold]
 #[inline(never)]
-fn wake_at_libcs(lock: usize) {
-    sys::futex_wake(lock as *const AtomicU32, 1, true);
+fn wake_at_libcs(lock: usize, kinds: u32) {
+    let _errno = Errno::keep();
+    let op = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
+    unsafe { libc::syscall(libc::SYS_futex, lock, op, 1, 0usize, 0usize, kinds) };
+}
+
+/// Waits for a release that finds libc's lock awaited, at most until `end` by the monotonic clock: whether that has not passed.
+fn wait_at_libcs(lock: &AtomicU32, end: Option<&libc::timespec>, kinds: u32) -> bool {
+    let (op, end) =
+        (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG, end.map_or(std::ptr::null(), std::ptr::from_ref));
+    // SAFETY: the lock is a live aligned 32-bit word and `end` null or readable; the second address is not used.
+    let rc = unsafe { libc::syscall(libc::SYS_futex, lock.as_ptr(), op, AWAITED as u32, end, 0usize, kinds) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
 }
 
 /// A thread that wants a mutex.
@@ -415,12 +440,56 @@ struct Getting<'a> {
     me: u64,
     /// What its parks have to tell the next one.
     parks: Parks,
+    /// Whether the thread has the mutex already, of a sort that does not say so.
+    is_own: bool,
+    /// The mutex's number when the wait began, `None` of sorts without.
+    number: Option<u32>,
+    /// Whether the memory was seen to be another mutex, which is not looked at again.
+    is_gone: Cell<bool>,
 }
 
 impl<'a> Getting<'a> {
-    fn new(mutex: &'a PrivateMutex, thread: &Thread) -> Self {
+    fn new(mutex: &'a PrivateMutex, sort: Sort, thread: &Thread) -> Self {
         // `me` first: it finds out.
-        Self { mutex, me: thread.me(), parks: Parks::default() }
+        let me = thread.me();
+        let word = mutex.word.load(Ordering::Relaxed);
+        Self {
+            mutex,
+            me,
+            parks: Parks::default(),
+            is_own: !sort.knows_owner() && word & LOCK != 0 && word & SID == me,
+            number: (sort != Sort::Recursive).then(|| mutex.depth.load(Ordering::Relaxed)),
+            is_gone: Cell::new(false),
+        }
+    }
+
+    /// Whether the memory has become another mutex since the wait began.
+    fn is_gone(&self) -> bool {
+        let is_gone = || self.number.is_some_and(|number| self.mutex.depth.load(Ordering::Relaxed) != number);
+        if !self.is_gone.get() && is_gone() {
+            self.is_gone.set(true);
+        }
+        self.is_gone.get()
+    }
+
+    /// Waits for a mutex that this thread holds, as libc does: only a release that finds [`AWAITED`] in the word is one of this mutex,
+    /// by another thread. A new mutex in the same memory has no such mark.
+    fn park_beside_oneself(&self, timeout: Duration) -> Parked<Word> {
+        let lock = self.mutex.libcs();
+        let end = Duration::from_nanos(sys::now_ns()).checked_add(timeout).map(|end| libc::timespec {
+            tv_sec: end.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: end.subsec_nanos().into(),
+        });
+        // Acquire: what its last holder did (pairs with the Release in `release`).
+        while lock.swap(AWAITED as u32, Ordering::Acquire) != 0 {
+            if !wait_at_libcs(lock, end.as_ref(), OWN) {
+                return Parked::TimedOut;
+            }
+        }
+        // The lower half is this thread's, so the word is: a plain store.
+        let word = self.mutex.word.load(Ordering::Relaxed) & !SID | self.me;
+        self.mutex.word.store(word, Ordering::Relaxed);
+        Parked::Got(Word(word))
     }
 
     fn spot(&self) -> &'static Spot {
@@ -432,10 +501,13 @@ impl Target for Getting<'_> {
     type Got = Word;
 
     fn is_open(&self, _: bool) -> bool {
-        self.mutex.word.load(Ordering::Relaxed) & LOCK == 0
+        !self.is_gone() && self.mutex.word.load(Ordering::Relaxed) & LOCK == 0
     }
 
     fn try_get(&self, handed: bool) -> Option<Word> {
+        if self.is_gone() {
+            return None;
+        }
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
         // An unlock by libc's call leaves the name of its holder.
         let left = if word.0 & LOCK == 0 { word.released() } else { word };
@@ -448,10 +520,14 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<Word> {
         const HOLDER: u32 = 0x00ff_ffff;
-        let word = self.mutex.word.load(Ordering::Relaxed);
+        if self.is_own {
+            return self.park_beside_oneself(how.left);
+        }
+        // None of a mutex that is gone: nobody wakes us.
+        let word = if self.is_gone() { HELD } else { self.mutex.word.load(Ordering::Relaxed) };
         if word & SID == 0 && word & LOCK != 0 {
             self.ended(true);
-            sys::sleep(how.left.min(NAP));
+            sys::sleep(if self.is_gone() { how.timeout.min(how.left) } else { how.left.min(NAP) });
             return Parked::TimedOut;
         }
         let is_busy = |holder_field| holder_field & HOLDER != 0;
@@ -460,6 +536,10 @@ impl Target for Getting<'_> {
 
     fn ended(&self, got: bool) {
         self.spot().ended(self.mutex.futex(), got, &self.parks);
+    }
+
+    fn parks_at_once(&self) -> bool {
+        self.is_own
     }
 
     fn parked(&self) -> u32 {

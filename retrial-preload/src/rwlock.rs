@@ -96,7 +96,6 @@ impl Getting {
     fn count(&self, thread: &Thread, calls: usize, result: c_int) {
         thread.count(calls, result == 0);
         if result == 0 {
-            thread.holds_one_more();
             profile::got(thread, || self.as_lock());
         }
     }
@@ -188,7 +187,6 @@ impl Target for Getting {
 /// That of libc's function.
 pub(crate) unsafe extern "C" fn unlock(rwlock: *mut pthread_rwlock_t, _: usize, thread: &Thread) -> c_int {
     profile::leaving(thread, rwlock as usize);
-    thread.holds_one_less();
     // SAFETY: the caller's.
     unsafe { real::rwlock_unlock(rwlock) }
 }

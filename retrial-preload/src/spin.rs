@@ -41,7 +41,6 @@ pub(crate) unsafe extern "C" fn lock(spin: *mut pthread_spinlock_t, caller: usiz
 fn count(spin: *mut pthread_spinlock_t, thread: &Thread, result: c_int) {
     thread.count(CALLS, result == 0);
     if result == 0 {
-        thread.holds_one_more();
         profile::got(thread, || as_lock(spin));
     }
 }
@@ -54,7 +53,6 @@ fn as_lock(spin: *mut pthread_spinlock_t) -> Lock {
 /// `pthread_spin_unlock`.
 pub(crate) unsafe extern "C" fn unlock(spin: *mut pthread_spinlock_t, _: usize, thread: &Thread) -> c_int {
     profile::leaving(thread, spin as usize);
-    thread.holds_one_less();
     // SAFETY: the caller's.
     unsafe { real::spin_unlock(spin) }
 }

@@ -25,8 +25,6 @@ pub(crate) struct Thread {
     has_session: Cell<bool>,
     /// Whether its next get of a mutex ends a wait on a condition.
     pub(crate) from_condition: Cell<bool>,
-    /// Locks of all types that it holds, roughly: some are given back by others.
-    held: Cell<u32>,
     /// Address of the private mutex that it got last, 0 when it has given one back since.
     latest: Cell<usize>,
     /// The wake-up that it has put off until it gives a mutex back.
@@ -102,22 +100,9 @@ impl Thread {
         Some(Inside(self))
     }
 
-    /// It has got a lock.
-    #[inline]
-    pub(crate) fn holds_one_more(&self) {
-        self.held.set(self.held.get().wrapping_add(1));
-    }
-
-    /// It gives a lock back, perhaps another's.
-    #[inline]
-    pub(crate) fn holds_one_less(&self) {
-        self.held.set(self.held.get().saturating_sub(1));
-    }
-
     /// It has got a private mutex.
     #[inline]
     pub(crate) fn got(&self, address: usize) {
-        self.holds_one_more();
         self.latest.set(address);
     }
 
@@ -148,11 +133,6 @@ impl Thread {
         if self.put_off.get().is_owed() {
             self.put_off.take().now();
         }
-    }
-
-    /// Whether it holds nothing that others may wait for.
-    pub(crate) fn holds_none(&self) -> bool {
-        self.held.get() == 0
     }
 
     /// Counts a call, `kind` by [`retrial::CALLS`], and a get if it was one.

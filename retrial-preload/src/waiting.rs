@@ -60,6 +60,10 @@ fn wait_plainly<T: Target>(target: &T, deadline: Option<Deadline>) -> Result<T::
             Some(Some(left)) => left,
             None => Duration::MAX,
         };
+        if target.parks_at_once() {
+            let Parked::Got(got) = target.park(Park { timeout: left, ..Park::default() }) else { break };
+            return Ok(got);
+        }
         if round < YIELDS {
             sys::yield_now();
         } else if let Parked::Got(got) = target.park(Park::lasting(left.min(PARK))) {

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 26] = [
+const PROGRAMS: [&str; 27] = [
     "before_all",
     "c11",
     "cancel",
@@ -32,6 +32,7 @@ const PROGRAMS: [&str; 26] = [
     "mutex_kinds",
     "mutex_timed",
     "object_gone",
+    "own_wait",
     "past_us",
     "peers",
     "pi",

@@ -56,6 +56,12 @@ pub trait Target {
         false
     }
 
+    /// Whether the session parks at once and stays parked until a release wakes it or its time has passed: no look of its own
+    /// could tell a release from other memory in the same place.
+    fn parks_at_once(&self) -> bool {
+        false
+    }
+
     /// Called after each step: looks whether the blocker is dead.
     fn look_after_blocker(&self) {}
 
@@ -425,6 +431,17 @@ impl<'a> Wait<'a> {
         }
     }
 
+    /// The whole wait.
+    fn in_one_park<T: Target>(&mut self, target: &T, deadline: Option<Deadline>) -> Option<T::Got> {
+        const LONG: Duration = Duration::from_hours(1);
+        let got = self.failed(deadline).and_then(|left| self.park(target, LONG, left));
+        if got.is_none() {
+            self.now = sys::now_ns();
+            self.give_up(target);
+        }
+        got
+    }
+
     fn park<T: Target>(&mut self, target: &T, limit: Duration, left: Duration) -> Option<T::Got> {
         let throttle = self.scheme().throttles_wakes();
         let attempt = self.attempt(target);
@@ -488,6 +505,9 @@ impl Waiter<'_> {
     /// [`Ended`].
     pub fn wait<T: Target>(&self, target: &T, want: Want, deadline: Option<Deadline>) -> Result<T::Got, Ended> {
         let mut wait = Wait::begin(*self, target, want);
+        if target.parks_at_once() {
+            return wait.in_one_park(target, deadline).ok_or(Ended::TimedOut);
+        }
         loop {
             if let Some(got) = wait.spin(target) {
                 if wait.adaptive().is_some() {

@@ -191,6 +191,7 @@ int main(void) {
     mutex(mtx_timed);
     mutex(mtx_plain | mtx_recursive);
     mutex(mtx_timed | mtx_recursive);
+    mutex(mtx_timed << 8); /* of no kind: a plain one, as libc has it */
     condition(mtx_plain);
     condition(mtx_timed);
     condition(mtx_plain | mtx_recursive);

@@ -315,12 +315,13 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     if !calls_are_limited() {
         // SAFETY: the caller's.
         let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
-        if rc == 0 || errno() != libc::EINVAL {
+        // Refused: the kernel is older than the call, or a filter forbids it.
+        if rc == 0 || !matches!(errno(), libc::EINVAL | libc::ENOSYS | libc::EPERM) {
             return rc == 0;
         }
     }
-    // Where that is forbidden or not known (before 5.14): to wake whoever waits there, which is nobody, the kernel needs the page
-    // of a shared futex, and says so when there is none to be had.
+    // Then: to wake whoever waits there, which is nobody, the kernel needs the page of a shared futex, and says so when there is none
+    // to be had.
     (0..len).step_by(PAGE).all(|offset| {
         let page = address.wrapping_add(offset);
         // SAFETY: a wake looks at no memory.
