@@ -61,7 +61,7 @@ fn wait_plainly<T: Target>(target: &T, deadline: Option<Deadline>) -> Result<T::
             None => Duration::MAX,
         };
         if target.parks_at_once() {
-            let Parked::Got(got) = target.park(Park { timeout: left, ..Park::default() }) else { break };
+            let Parked::Got(got) = target.park(Park::lasting(left)) else { break };
             return Ok(got);
         }
         if round < YIELDS {

@@ -25,11 +25,13 @@ use Locks::{Libcs, Ours};
 
 /// Places, as what a shell does before it starts the program.
 #[rustfmt::skip]
-const PLACES: [(&str, Locks); 22] = [
+const PLACES: [(&str, Locks); 25] = [
     ("ulimit -v 4000000", Ours),
     ("ulimit -v 200000", Libcs),
     ("ulimit -d 50000", Ours),
-    // With issue 14, point 6: ("ulimit -f 1000", Ours),
+    ("ulimit -f 100000", Ours),
+    ("ulimit -f 1000", Libcs),
+    ("ulimit -f 0", Libcs),
     ("ulimit -n 4", Ours),
     ("ulimit -n 16", Ours),
     ("ulimit -s 256", Ours),

@@ -239,10 +239,10 @@ fn parked_after_kills_of_waiters(scheme: &str) -> u32 {
 #[test]
 fn a_killed_waiter_costs_the_others_nothing() {
     for scheme in ["orbit", "latch", "pthread", "10g"] {
-        // Who dies between counting itself and noting so stays counted: that happens, but not every time.
-        let parked: Vec<u32> = (0..5).map(|_| parked_after_kills_of_waiters(scheme)).collect();
-        assert!(parked.contains(&0), "{scheme}: the dead are counted for ever: {parked:?}");
-        assert!(parked.iter().all(|parked| *parked <= 3), "{scheme}: counted more often than they were: {parked:?}");
+        // A session that dies while it is counted stays so until a release finds nobody asleep, wherever it died.
+        for _ in 0..5 {
+            assert_eq!(parked_after_kills_of_waiters(scheme), 0, "{scheme}: the dead are counted for ever");
+        }
     }
 }
 
@@ -288,8 +288,8 @@ fn a_process_that_no_barrier_reaches_fences_its_releases() {
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let session = instance.session("parent", Class::Normal).unwrap();
     let id = instance.mutex_named("m").unwrap();
-    // Bit 31 of the count of the parked, at 8.
-    let is_fenced = || instance.peek(instance.offset_of(id).unwrap() + 8, 1).unwrap()[0] & 1 << 31 != 0;
+    // Bit 22 of what is known of the parked, at 8.
+    let is_fenced = || instance.peek(instance.offset_of(id).unwrap() + 8, 1).unwrap()[0] & 1 << 22 != 0;
     *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
     assert!(!is_fenced(), "one store, where barriers reach everybody");
     // Nobody is beside it: it has parked nowhere.
