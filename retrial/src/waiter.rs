@@ -90,13 +90,15 @@ pub struct Park {
     pub throttle: bool,
     /// Whether it may take what was handed over.
     pub handed: bool,
+    /// Whether it has waited for longer than a handover to each of the parked sessions takes: handovers are to these first.
+    pub overdue: bool,
 }
 
 impl Park {
     /// For so long for whatever a session does there.
     #[must_use]
     pub const fn lasting(time: Duration) -> Self {
-        Self { watch: time, timeout: time, left: time, throttle: false, handed: false }
+        Self { watch: time, timeout: time, left: time, throttle: false, handed: false, overdue: false }
     }
 
     /// Longest sleep.
@@ -245,9 +247,6 @@ impl Recorder<'_> {
     }
 }
 
-/// A wait that has not parked may take a handed-over mutex after so many steps: whoever it was handed to may be dead.
-const HEAL_EVERY: u32 = 64;
-
 /// A wait under way.
 struct Wait<'a> {
     waiter: Waiter<'a>,
@@ -263,6 +262,8 @@ struct Wait<'a> {
     woken: bool,
     /// End of the first failed spin, and of the last step; by the monotonic clock.
     started: u64,
+    /// End of its last park, or `started`.
+    parked_ns: u64,
     last: u64,
     now: u64,
     alerted: bool,
@@ -290,6 +291,7 @@ impl<'a> Wait<'a> {
             since_park: 0,
             woken: false,
             started: 0,
+            parked_ns: 0,
             last: 0,
             now: 0,
             alerted: false,
@@ -313,6 +315,7 @@ impl<'a> Wait<'a> {
             failed: self.failed,
             parks: self.parks,
             since_park: self.since_park,
+            since_park_ns: self.now.saturating_sub(self.parked_ns),
             woken: self.woken,
             high_priority: self.waiter.is_high_priority(),
             parked: target.parked(),
@@ -329,8 +332,8 @@ impl<'a> Wait<'a> {
 
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
-        let polls = self.scheme().spins(&self.attempt(target));
-        let handed = self.woken || self.may_take_handover() || self.failed % HEAL_EVERY == HEAL_EVERY - 1;
+        let attempt = self.attempt(target);
+        let (polls, handed) = (self.scheme().spins(&attempt), attempt.takes_handover(self.want.mode == Mode::Shared));
         if self.failed > 0 && !target.is_open(handed) {
             self.recorder.add(Counter::Busy, 1);
         }
@@ -345,17 +348,12 @@ impl<'a> Wait<'a> {
         Some(got)
     }
 
-    /// Whether it has been in the queue. Readers that were not woken wait for theirs: a handover may be for a writer that they
-    /// keep out.
-    fn may_take_handover(&self) -> bool {
-        self.parks > 0 && self.recorder.key.event.mode != Mode::Shared
-    }
-
     /// Notes a failed spin. The time left until the deadline, `None` when it has passed.
     fn failed(&mut self, deadline: Option<Deadline>) -> Option<Duration> {
         self.now = sys::now_ns();
         if self.failed == 0 {
             self.started = self.now;
+            self.parked_ns = self.now;
             self.recorder.begin(self.now);
         } else {
             self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
@@ -450,12 +448,15 @@ impl<'a> Wait<'a> {
             target.ask_for_handover(self.now, interval);
         }
         let (watch, timeout) = attempt.looks(limit);
-        self.woken = false;
         let limit = timeout.min(left);
-        let parked = target.park(Park { watch, timeout, left, throttle, handed: self.may_take_handover() });
+        let handed = attempt.takes_handover(self.want.mode == Mode::Shared);
+        let overdue = throttle && attempt.is_overdue(waited);
+        let parked = target.park(Park { watch, timeout, left, throttle, handed, overdue });
+        self.woken = false;
         self.last = sys::now_ns();
         self.parks = self.parks.saturating_add(1);
         self.since_park = 0;
+        self.parked_ns = self.last;
         self.recorder.add(Counter::Parks, 1);
         if let Some(cells) = self.adaptive() {
             cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);

@@ -87,6 +87,8 @@ pub(super) struct Session {
     pub(super) failed: u32,
     pub(super) parks: u32,
     pub(super) since_park: u32,
+    /// End of its last park, or of the first failed spin.
+    pub(super) parked: Time,
     pub(super) woken: bool,
     /// Whether it may take a mutex that was handed over.
     pub(super) handed: bool,
@@ -121,6 +123,7 @@ impl Session {
             failed: 0,
             parks: 0,
             since_park: 0,
+            parked: 0,
             woken: false,
             handed: false,
             started: 0,

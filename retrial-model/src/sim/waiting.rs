@@ -11,9 +11,6 @@ use retrial::wait::{Adaption, Attempt, Load, Step};
 use retrial::{Counter, P, Parked, What};
 use std::time::Duration;
 
-/// A wait that has not parked may take a handed-over mutex after so many steps.
-const HEAL_EVERY: u32 = 64;
-
 fn picoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
 }
@@ -51,6 +48,7 @@ impl Engine<'_> {
             failed: session.failed,
             parks: session.parks,
             since_park: session.since_park,
+            since_park_ns: (self.now - session.parked) / NS,
             woken: session.woken,
             high_priority: false,
             parked: self.mutex.parking.parked(),
@@ -64,10 +62,10 @@ impl Engine<'_> {
     /// The spin after a miss or a step; its first look may find the mutex open.
     pub(super) fn try_again(&mut self, s: u32) {
         let scheme = self.scheme;
-        let polls = scheme.spins(&self.attempt(s));
+        let attempt = self.attempt(s);
+        let (polls, handed) = (scheme.spins(&attempt), attempt.takes_handover(false));
         let session = &mut self.sessions[s as usize];
-        let heals = session.failed % HEAL_EVERY == HEAL_EVERY - 1;
-        session.handed = session.woken || session.parks > 0 || heals;
+        session.handed = handed;
         if self.mutex.is_open(session.handed) {
             return self.acquire(s, true);
         }
@@ -98,6 +96,7 @@ impl Engine<'_> {
         session.stepped = self.now;
         if session.failed == 0 {
             session.started = self.now;
+            session.parked = self.now;
             self.tally.count(Counter::Waits);
             self.note(s, What::Began, 0, 0);
         } else {
@@ -201,6 +200,7 @@ impl Engine<'_> {
         let attempt = self.attempt(s);
         let asks = attempt.asks_for_handover(waited, on_x).filter(|_| throttle);
         let (watch, timeout) = attempt.looks(limit);
+        let handed = attempt.takes_handover(false);
         let now_ns = self.now_ns();
         let parking = &mut self.mutex.parking;
         if asks.is_some_and(|interval| u128::from(parking.since_handover_ns(now_ns)) >= interval.as_nanos()) {
@@ -210,7 +210,7 @@ impl Engine<'_> {
         session.woken = false;
         session.announced = session.park.announce(throttle, |to| self.mutex.change(to));
         session.seen = self.mutex.wakes;
-        session.handed = session.parks > 0;
+        session.handed = handed;
         session.asked = picoseconds(timeout);
         let Announced { watches, answers, .. } = session.announced;
         session.timeout = if watches { picoseconds(watch) } else { session.asked };
@@ -249,6 +249,7 @@ impl Engine<'_> {
         let session = &mut self.sessions[s as usize];
         session.park.come_back(session.announced, &how, |to| self.mutex.change(to));
         session.since_park = 0;
+        session.parked = self.now;
         session.parks = session.parks.saturating_add(1);
         session.woken = how == Parked::Woken;
         self.owed += self.line();

@@ -1,6 +1,6 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::{ANYBODY, FOR_E, FOR_S, FOR_X, Patience, RawMutex, TO_DRAIN, served};
+use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, RawMutex, TO_DRAIN, served};
 use crate::aol::LocationId;
 use crate::fail;
 use crate::mode::Mode;
@@ -183,7 +183,8 @@ impl Target for Getting<'_> {
             }
             // Our own wake-up does not count.
             let seen = seen.wrapping_add(u32::from(passed_on));
-            match sys::futex_wait_as(&mutex.wakes, seen, timeout, self.kind()) {
+            let kinds = self.kind() | if how.overdue { OVERDUE } else { 0 };
+            match sys::futex_wait_as(&mutex.wakes, seen, timeout, kinds) {
                 sys::Woken::Yes => Parked::Woken,
                 sys::Woken::Changed => Parked::Looked,
                 // What it was woken for is still to be looked at, or passed on.

@@ -67,7 +67,12 @@ const FOR_X: u32 = 1;
 const FOR_E: u32 = 2;
 const FOR_S: u32 = 4;
 const TO_DRAIN: u32 = 8;
+/// Beside one of these: has waited for longer than a handover to each of the parked sessions takes.
+const OVERDUE: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
+
+/// Most parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
+const OVERDUE_AMONG: u32 = 1024;
 
 /// The kinds of sessions that can have a mutex once its word is this.
 const fn served(left: Word) -> u32 {
@@ -468,7 +473,7 @@ impl RawMutex {
         self.change(Ordering::Relaxed, |all| all.has_woken(then, woken));
     }
 
-    /// A release that lets only the session that parked first get the mutex.
+    /// A release that lets only the session that it wakes get the mutex: the first overdue one, or else the one that parked first.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, word: Word) {
@@ -483,7 +488,7 @@ impl RawMutex {
         fail::point();
         if handed == word {
             self.wake(word);
-        } else if !self.wake_one() {
+        } else if !(asked.parked() <= OVERDUE_AMONG && self.wake_of(OVERDUE)) && !self.wake_one() {
             // Nobody was asleep: whoever comes may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);

@@ -31,6 +31,8 @@ pub struct Attempt<'a> {
     pub parks: u32,
     /// Steps since the last park ended, or since the wait began.
     pub since_park: u32,
+    /// Time since then, in ns.
+    pub since_park_ns: u64,
     /// Whether a release ended the last park.
     pub woken: bool,
     /// Whether the session is of the high priority class.
@@ -47,6 +49,9 @@ pub struct Attempt<'a> {
     pub random: u64,
 }
 
+/// Number of steps after which a wait may take what was handed over to another.
+const HEAL_EVERY: u32 = 64;
+
 /// Maximum factor by which the looks of a wait grow apart. Thousands of sessions that each watch a mutex of their own would fill a
 /// processor with looks otherwise (2,000: one of two, measured).
 const WATCH_TIMES: u32 = 16;
@@ -62,6 +67,22 @@ impl<'a> Attempt<'a> {
         let share =
             Duration::from_millis(1) * self.parked.saturating_add(1) / clamp(self.params.get(P::OrbitRetryRate));
         (watch, watch.max(share * permille))
+    }
+
+    /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for whoever the release has woken
+    /// does. Not so readers that were not woken: the handover may be for a writer that they keep out. And any session now and then,
+    /// since the woken one may be dead.
+    #[must_use]
+    pub const fn takes_handover(&self, shared: bool) -> bool {
+        let is_fresh = self.parks > 0 && self.since_park == 0 && (self.woken || !shared);
+        is_fresh || self.failed % HEAL_EVERY == HEAL_EVERY - 1
+    }
+
+    /// Whether the session has waited for longer than a handover to each of the parked ones takes.
+    #[must_use]
+    pub fn is_overdue(&self, waited: Duration) -> bool {
+        let round_us = self.params.get(P::HandoverInterval) * u64::from(self.parked.saturating_add(1));
+        self.params.get(P::Fairness) == 1 && waited > Duration::from_micros(round_us)
     }
 
     /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X (`on_x`), and has waited for longer
@@ -84,6 +105,7 @@ impl<'a> Attempt<'a> {
             failed: 0,
             parks: 0,
             since_park: 0,
+            since_park_ns: 0,
             woken: false,
             high_priority: false,
             parked: 0,

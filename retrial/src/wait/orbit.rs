@@ -1,4 +1,5 @@
-//! `orbit`, the default: spin for about what a wake-up costs; then yield and look, a few dozen times; then park.
+//! `orbit`, the default: spin for about what a wake-up costs; then yield and look, a few dozen times, unless others are parked; then
+//! park.
 //!
 //! A release wakes one parked session, unless [`WOKEN_MAX`](crate::parking::Parking::WOKEN_MAX) woken ones are on their way: these spin
 //! and yield in their turn. So some sessions are active and take turns at the mutex, and the others sleep, whatever their number. A
@@ -14,6 +15,9 @@ pub(super) struct Orbit;
 
 /// Interval between two looks of the parked session that watches, at first.
 const WATCH_EVERY: Duration = Duration::from_millis(10);
+
+/// Longest time of a wait's yields and the polls between them, in spins: twice what they take where nobody else is ready to run.
+const YIELDS_LAST: u64 = 16;
 
 /// A session that was woken out of a condition's queue parks at once: the signaller most likely has the mutex still. To spin for it
 /// would take it from the signaller at every turn: a convoy of the program's own, such as Python's interpreter lock, then changes
@@ -36,7 +40,13 @@ impl Scheme for Orbit {
 
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         let looked = attempt.parks > 0 && !attempt.woken && attempt.since_park == 0;
-        if queues(attempt) || looked || u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields) {
+        let params = attempt.params;
+        // A session that comes while others are parked has no more right to the mutex than they, and a processor less to wait on.
+        let comes_after = attempt.parks == 0 && attempt.parked != 0;
+        // On busy processors a yield takes until all that are ready have run: milliseconds.
+        let took_long = attempt.since_park_ns > YIELDS_LAST * 1000 * params.get(P::OrbitSpinTime);
+        let yielded = u64::from(attempt.since_park) >= params.get(P::OrbitYields) || took_long;
+        if queues(attempt) || looked || comes_after || yielded {
             return Step::Park(WATCH_EVERY);
         }
         Step::Yield
@@ -66,6 +76,10 @@ mod tests {
             assert!((0..yields).all(|n| Orbit.step(&attempt(parks, woken, n)) == Step::Yield));
             assert_eq!(Orbit.step(&attempt(parks, woken, yields)), Step::Park(WATCH_EVERY));
         }
+        let late = Attempt { since_park_ns: 1_000_000, ..attempt(1, true, 1) };
+        assert_eq!(Orbit.step(&late), Step::Park(WATCH_EVERY), "the processors are busy");
+        let beside = |parks, woken| Orbit.step(&Attempt { parked: 1, ..attempt(parks, woken, 0) });
+        assert_eq!((beside(0, false), beside(1, true)), (Step::Park(WATCH_EVERY), Step::Yield));
         assert_eq!(Orbit.spins(&attempt(1, false, 0)), 0);
         assert_eq!(Orbit.step(&attempt(1, false, 0)), Step::Park(WATCH_EVERY));
         let signalled = Attempt { queues: true, ..attempt(0, false, 0) };
