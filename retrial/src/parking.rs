@@ -110,7 +110,13 @@ impl Parking {
     /// Whether a release wakes a session.
     #[must_use]
     pub const fn wakes(self) -> bool {
-        self.parked() != 0 && !(self.0 & Self::THROTTLED != 0 && self.is_full())
+        self.parked() != 0 && !(self.throttles() && self.is_full())
+    }
+
+    /// Whether releases leave the parked to woken sessions, and sessions are parked.
+    #[must_use]
+    pub const fn throttles(self) -> bool {
+        self.parked() != 0 && self.0 & Self::THROTTLED != 0
     }
 
     const fn with(self, flag: u64, on: bool) -> Self {

@@ -236,7 +236,7 @@ impl Drop for Hold<'_> {
         if self.mode == Mode::Shared {
             return self.mutex.leave(self.session, self.record as usize);
         }
-        self.mutex.give_back(self.rest);
+        self.mutex.give_back(self.session, self.rest);
         self.session.unlog(self.record as usize);
     }
 }

@@ -22,6 +22,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
+use crate::params::P;
 use crate::parking::Parking;
 use crate::session::{LOG_RECORDS, Session};
 use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
@@ -70,6 +71,9 @@ const TO_DRAIN: u32 = 8;
 /// Beside one of these: has waited for longer than a handover to each of the parked sessions takes.
 const OVERDUE: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
+
+/// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a short section.
+const LOOK_EVERY: u64 = 16;
 
 /// Most parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
 const OVERDUE_AMONG: u32 = 1024;
@@ -358,8 +362,8 @@ impl RawMutex {
 
     /// Gives the holder field back: the caller has it, and `word` is what stays.
     #[inline]
-    fn give_back(&self, word: Word) {
-        if self.parking().starving().0 {
+    fn give_back(&self, session: &Session<'_>, word: Word) {
+        if self.parking().concerns_releases() && self.hands_over(session) {
             return self.hand_over(word);
         }
         // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
@@ -369,6 +373,27 @@ impl RawMutex {
         // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
         if self.parking().concerns_releases() {
             self.wake(word);
+        }
+    }
+
+    /// Whether this release hands over: a session has asked for it, or sessions are parked and the last handover is long ago. Sessions
+    /// that were woken may have no processor to ask on, as long as those that keep coming back use all.
+    #[cold]
+    #[inline(never)]
+    fn hands_over(&self, session: &Session<'_>) -> bool {
+        let parking = self.parking();
+        if parking.starving().0 || !parking.throttles() || self.gets() % LOOK_EVERY != 0 {
+            return parking.starving().0;
+        }
+        let params = session.instance().params(Some(self.mutex_type()));
+        let interval_ns = params.get(P::HandoverInterval) * 1000;
+        params.get(P::Fairness) == 1 && {
+            let now = sys::now_ns();
+            let is_due = parking.since_handover_ns(now) >= interval_ns;
+            if is_due {
+                self.change(Ordering::Relaxed, |all| all.starve(now, false));
+            }
+            is_due
         }
     }
 
@@ -532,7 +557,7 @@ impl RawMutex {
                 // It kept readers out. Whoever asked for it may have gone since: nobody else would get the mutex then.
                 self.hand_over(left);
             } else {
-                self.give_back(left);
+                self.give_back(session, left);
             }
         } else {
             self.give_back_over_references(left);
