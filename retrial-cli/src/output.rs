@@ -85,7 +85,7 @@ impl fmt::Display for Cause {
 
 impl Error for Cause {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_ref().map(|cause| -> &(dyn Error + 'static) { &**cause })
+        self.source.as_deref().map(|cause| -> &(dyn Error + 'static) { cause })
     }
 }
 

@@ -67,7 +67,7 @@ fn a_thread_holds_as_many_locks_as_it_likes() {
 fn what_another_session_of_the_thread_holds_is_not_waited_for() {
     let locks: Vec<Mutex<u32>> = (0..65).map(Mutex::new).collect();
     let guards: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
-    let _ = locks[64].lock();
+    drop(locks[64].lock());
     drop(guards);
 }
 

@@ -382,7 +382,7 @@ impl RawMutex {
     #[inline(never)]
     fn hands_over(&self, session: &Session<'_>) -> bool {
         let parking = self.parking();
-        if parking.starving().0 || !parking.throttles() || self.gets() % LOOK_EVERY != 0 {
+        if parking.starving().0 || !parking.throttles() || !self.gets().is_multiple_of(LOOK_EVERY) {
             return parking.starving().0;
         }
         let params = session.instance().params(Some(self.mutex_type()));
@@ -512,8 +512,10 @@ impl RawMutex {
         fence(Ordering::SeqCst);
         fail::point();
         if handed == word {
-            self.wake(word);
-        } else if !(asked.parked() <= OVERDUE_AMONG && self.wake_of(OVERDUE)) && !self.wake_one() {
+            return self.wake(word);
+        }
+        let has_woken = asked.parked() <= OVERDUE_AMONG && self.wake_of(OVERDUE) || self.wake_one();
+        if !has_woken {
             // Nobody was asleep: whoever comes may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
