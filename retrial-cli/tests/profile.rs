@@ -300,7 +300,7 @@ fn a_profiled_program_is_seen_from_outside_while_it_runs() {
     let child = scratch.command(&["--json"], &[&program, &library, &end]).stderr(Stdio::piped()).spawn().unwrap();
     let instance = format!("run-{}", child.id());
     let is_seen = (0..10_000).any(|_| {
-        let shown = Command::new(RETRIAL).args(["show", "mutexes", "--json", "-i", &instance]).output().unwrap();
+        let shown = Command::new(RETRIAL).args(["ps", "--json", "-i", &instance]).output().unwrap();
         let rows: Value = serde_json::from_slice(&shown.stdout).unwrap_or(Value::Null);
         rows.as_array().is_some_and(|rows| !rows.is_empty())
     });

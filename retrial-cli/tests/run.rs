@@ -469,7 +469,7 @@ fn every_miss_is_a_first_spin_or_a_wait_and_rho_counts_those_that_gave_up() {
     }
     let program = scratch.compile(GIVES_UP, &[]).unwrap();
     let text = stderr(&run(&["--", &program]));
-    assert!(text.contains("1,000 waits, of which 1,000 gave up") && text.contains("#1 m (program)"), "{text}");
+    assert!(text.contains("1,000 waits, of which 1,000 gave up") && text.contains("busiest: #1 "), "{text}");
 }
 
 #[test]

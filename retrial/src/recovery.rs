@@ -105,11 +105,17 @@ impl Instance {
         let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
             bits if bits == (Phase::Held as u64) << 8 => 2,
             bits if bits == (Phase::Leaving as u64) << 8 => 1,
-            _ => 0,
+            _ => 0u8,
         };
-        let classes = std::array::from_fn::<_, LOG_RECORDS, _>(|n| class(&slot.log[n]));
-        let in_turn = (0..3).flat_map(|turn| slot.log.iter().zip(classes).filter(move |(_, class)| *class == turn));
-        for ((cell, _), owed) in in_turn.zip(&mut owed) {
+        // Of plain loops: a thread of the smallest stack may come here.
+        let mut classes = [0u8; LOG_RECORDS];
+        for (of, cell) in classes.iter_mut().zip(&slot.log) {
+            *of = class(cell);
+        }
+        for index in
+            (0..3 * LOG_RECORDS).filter(|index| usize::from(classes[index % LOG_RECORDS]) == index / LOG_RECORDS)
+        {
+            let (cell, owed) = (&slot.log[index % LOG_RECORDS], &mut owed[index % LOG_RECORDS]);
             let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
                 continue;
@@ -133,7 +139,7 @@ impl Instance {
         }
         slot.alive.give_up();
         // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
-        for (mutex, is_busy) in owed.into_iter().flatten() {
+        for &(mutex, is_busy) in owed.iter().flatten() {
             self.note_debt(mutex, is_busy);
         }
         Recovery::Owing

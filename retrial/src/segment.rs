@@ -20,6 +20,7 @@ use crate::trace::Run;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 const PAGE: usize = 4096;
 
@@ -170,6 +171,8 @@ pub(crate) struct Segment {
     base: *mut u8,
     /// Bytes that are mapped. Only grows.
     mapped: AtomicUsize,
+    /// Threads that have it grow right now.
+    growing: AtomicUsize,
     layout: Layout,
     leaked: std::cell::Cell<bool>,
     /// What a model has on its own heap: it knows no atomics in mapped memory.
@@ -213,6 +216,7 @@ impl Segment {
         Self {
             base,
             mapped: AtomicUsize::new(mapped),
+            growing: AtomicUsize::new(0),
             layout,
             leaked: std::cell::Cell::new(false),
             #[cfg(any(loom, shuttle))]
@@ -222,7 +226,7 @@ impl Segment {
 
     /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has no room.
     fn reach(&self, end: usize) -> bool {
-        const TRIES: u32 = 16;
+        const TRIES: u32 = 1000;
         for _ in 0..TRIES {
             // Acquire: pairs with the Release below.
             let mapped = self.mapped.load(Ordering::Acquire);
@@ -234,15 +238,24 @@ impl Segment {
             }
             // Twice as many sessions each time.
             let longer = (mapped + (mapped - self.layout.sessions)).max(end).min(self.layout.len);
+            // SeqCst: a thread that fails and sees no other one growing sees the length that the others have left.
+            let others = self.growing.fetch_add(1, Ordering::SeqCst);
             // SAFETY: grows our mapping in place, or not at all.
             let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
-            if base != libc::MAP_FAILED {
-                // Release: whoever finds the length finds the mapping. At most: another thread may have gone on from here.
+            let has_grown = base != libc::MAP_FAILED;
+            if has_grown {
+                // Release: a thread that finds the length finds the mapping. At most: another thread may have gone on from here.
                 self.mapped.fetch_max(longer, Ordering::Release);
+            }
+            let left = self.growing.fetch_sub(1, Ordering::SeqCst);
+            if has_grown {
                 return true;
             }
-            // Another thread may have done so and not said it yet.
-            sys::yield_now();
+            if others == 0 && left == 1 && self.mapped.load(Ordering::SeqCst) == mapped {
+                return false;
+            }
+            // Another thread has done so and not said it yet. A handler of a signal that has interrupted it gives up in the end.
+            sys::sleep(Duration::from_micros(10));
         }
         false
     }

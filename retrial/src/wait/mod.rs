@@ -52,21 +52,16 @@ pub struct Attempt<'a> {
 /// Number of steps after which a wait may take what was handed over to another.
 const HEAL_EVERY: u32 = 64;
 
-/// Maximum factor by which the looks of a wait grow apart. Thousands of sessions that each watch a mutex of their own would fill a
-/// processor with looks otherwise (2,000: one of two, measured).
-const WATCH_TIMES: u32 = 16;
-
 impl<'a> Attempt<'a> {
     /// Times of a park to the session's look by itself, as the one that watches and beside another one that does, where the scheme
     /// asks for a look after `limit`. All that do not watch look `orbit_retry_rate` times a second together.
     #[must_use]
     pub fn looks(&self, limit: Duration) -> (Duration, Duration) {
-        let watch = limit * self.parks.saturating_add(1).min(WATCH_TIMES);
         // Uniform on 0.5 to 1.5 times the mean, so that sessions that parked together do not look together.
         let permille = 500 + u32::try_from(self.random % 1000).unwrap_or(0);
         let share =
             Duration::from_millis(1) * self.parked.saturating_add(1) / clamp(self.params.get(P::OrbitRetryRate));
-        (watch, watch.max(share * permille))
+        (limit, limit.max(share * permille))
     }
 
     /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for whoever the release has woken

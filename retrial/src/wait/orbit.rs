@@ -16,6 +16,10 @@ pub(super) struct Orbit;
 /// Interval between two looks of the parked session that watches, at first.
 const WATCH_EVERY: Duration = Duration::from_millis(10);
 
+/// Maximum factor by which the looks of a wait grow apart. Thousands of sessions that each watch a mutex of their own would fill a
+/// processor with looks otherwise (2,000: one of two, measured).
+const WATCH_TIMES: u32 = 16;
+
 /// Longest time of a wait's yields and the polls between them, in spins: twice what they take where nobody else is ready to run.
 const YIELDS_LAST: u64 = 16;
 
@@ -47,7 +51,7 @@ impl Scheme for Orbit {
         let took_long = attempt.since_park_ns > YIELDS_LAST * 1000 * params.get(P::OrbitSpinTime);
         let yielded = u64::from(attempt.since_park) >= params.get(P::OrbitYields) || took_long;
         if queues(attempt) || looked || comes_after || yielded {
-            return Step::Park(WATCH_EVERY);
+            return Step::Park(WATCH_EVERY * attempt.parks.saturating_add(1).min(WATCH_TIMES));
         }
         Step::Yield
     }
@@ -70,19 +74,20 @@ mod tests {
     fn a_session_spins_and_yields_before_its_first_park_and_after_each_wake_up_and_parks_at_once_after_a_look() {
         let params = Params::default();
         let yields = u32::try_from(params.get(P::OrbitYields)).unwrap();
-        let attempt = |parks, woken, since_park| Attempt { parks, woken, since_park, ..Attempt::first(&params) };
+        let attempt = |parks, woken, since_park| Attempt { parks, since_park, woken, ..Attempt::first(&params) };
+        let park = |parks: u32| Step::Park(WATCH_EVERY * (parks + 1));
         for (parks, woken) in [(0, false), (1, true), (7, true)] {
             assert_eq!(Orbit.spins(&attempt(parks, woken, 0)) / 8, Orbit.spins(&attempt(parks, woken, 1)));
             assert!((0..yields).all(|n| Orbit.step(&attempt(parks, woken, n)) == Step::Yield));
-            assert_eq!(Orbit.step(&attempt(parks, woken, yields)), Step::Park(WATCH_EVERY));
+            assert_eq!(Orbit.step(&attempt(parks, woken, yields)), park(parks));
         }
         let late = Attempt { since_park_ns: 1_000_000, ..attempt(1, true, 1) };
-        assert_eq!(Orbit.step(&late), Step::Park(WATCH_EVERY), "the processors are busy");
+        assert_eq!(Orbit.step(&late), park(1), "the processors are busy");
         let beside = |parks, woken| Orbit.step(&Attempt { parked: 1, ..attempt(parks, woken, 0) });
-        assert_eq!((beside(0, false), beside(1, true)), (Step::Park(WATCH_EVERY), Step::Yield));
+        assert_eq!((beside(0, false), beside(1, true)), (park(0), Step::Yield));
         assert_eq!(Orbit.spins(&attempt(1, false, 0)), 0);
-        assert_eq!(Orbit.step(&attempt(1, false, 0)), Step::Park(WATCH_EVERY));
+        assert_eq!((Orbit.step(&attempt(1, false, 0)), Orbit.step(&attempt(99, false, 0))), (park(1), park(15)));
         let signalled = Attempt { queues: true, ..attempt(0, false, 0) };
-        assert_eq!((Orbit.spins(&signalled), Orbit.step(&signalled)), (0, Step::Park(WATCH_EVERY)));
+        assert_eq!((Orbit.spins(&signalled), Orbit.step(&signalled)), (0, park(0)));
     }
 }
