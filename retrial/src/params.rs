@@ -131,7 +131,7 @@ params! {
         "Scheme orbit: spin before the first yield and after a wake-up; an eighth of it after each yield.";
     OrbitYields "orbit_yields" = 64, Number(0, 1_000_000), "yields",
         "Scheme orbit: most yields before a session parks; none before its first park while others are parked.";
-    OrbitRetryRate "orbit_retry_rate" = 100, Number(1, 1_000_000), "1/s",
+    OrbitRetryRate "orbit_retry_rate" = 25, Number(1, 1_000_000), "1/s",
         "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",
         "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced).";

@@ -113,7 +113,7 @@ mod every {
     #[test]
     fn each_of_two_signals_releases_a_waiter() {
         for late in LATE {
-            explore(&format!("two waiters, late: {late}"), 3, move || {
+            explore(&format!("two waiters, late: {late}"), 2, move || {
                 let stage = Stage::new(0);
                 let waiters = [(); 2].map(|()| thread::spawn(move || takes(stage)));
                 stage.signal(|tokens| *tokens += 1, late);
@@ -129,7 +129,7 @@ mod every {
     #[test]
     fn a_signal_is_not_for_a_waiter_that_comes_later() {
         for late in LATE {
-            explore(&format!("a later waiter, late: {late}"), 3, move || {
+            explore(&format!("a later waiter, late: {late}"), 2, move || {
                 let stage = Stage::new([false; 2]);
                 let waits_for = move |which: usize| {
                     let mut may_go = stage.lock();
@@ -160,7 +160,7 @@ mod every {
     #[test]
     fn a_signal_is_no_time_out_and_is_not_lost_by_one() {
         for late in LATE {
-            explore(&format!("a deadline, late: {late}"), 3, move || {
+            explore(&format!("a deadline, late: {late}"), 2, move || {
                 let stage = Stage::new(0);
                 let waiter = thread::spawn(move || takes(stage));
                 let timed = thread::spawn(move || {
@@ -188,7 +188,7 @@ mod every {
     #[test]
     fn a_signal_is_not_lost_by_a_cancelled_waiter() {
         for late in LATE {
-            explore(&format!("a cancelled waiter, late: {late}"), 3, move || {
+            explore(&format!("a cancelled waiter, late: {late}"), 2, move || {
                 let stage = Stage::new(0);
                 let waiter = thread::spawn(move || takes(stage));
                 let cancelled = thread::spawn(move || stage.wait_cancelled(stage.lock()));
@@ -203,7 +203,7 @@ mod every {
     #[test]
     fn a_broadcast_releases_all_before_the_condition_ends() {
         for late in LATE {
-            explore(&format!("a broadcast and the end, late: {late}"), 3, move || {
+            explore(&format!("a broadcast and the end, late: {late}"), 2, move || {
                 let stage = Stage::new(false);
                 let waiters = [(); 2].map(|()| {
                     thread::spawn(move || {
