@@ -154,9 +154,13 @@ pub struct Waiter<'a> {
     pub session: Option<&'a Session<'a>>,
 }
 
-/// Polls without atomics, and tries the exchange when a poll finds the target open.
-fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: bool) -> Option<T::Got> {
-    let mut left = polls;
+/// Maximum pauses between two looks of a spin that backs off: about the time in which a cache line comes over and goes back twice.
+const BACKS_OFF_TO: u32 = 32;
+
+/// Looks without atomics, and tries the exchange when a look finds the target open. One that `backs_off` pauses twice as long after each
+/// look, so that the holder's processor has the line for longer.
+fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: bool, backs_off: bool) -> Option<T::Got> {
+    let (mut left, mut pauses) = (polls, 1);
     loop {
         if target.is_open(handed) {
             if let Some(got) = target.try_get(handed) {
@@ -166,8 +170,17 @@ fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: boo
                 return None;
             }
         }
-        left = left.checked_sub(1)?;
-        sys::spin_loop();
+        if left == 0 {
+            return None;
+        }
+        let now = pauses.min(left);
+        left -= now;
+        for _ in 0..now {
+            sys::spin_loop();
+        }
+        if backs_off {
+            pauses = (2 * pauses).min(BACKS_OFF_TO);
+        }
     }
 }
 
@@ -337,7 +350,8 @@ impl<'a> Wait<'a> {
         if self.failed > 0 && !target.is_open(handed) {
             self.recorder.add(Counter::Busy, 1);
         }
-        let got = spin(target, polls, handed, self.params.get(P::OnLostRace) != 0)?;
+        let backs_off = self.scheme().throttles_wakes();
+        let got = spin(target, polls, handed, self.params.get(P::OnLostRace) != 0, backs_off)?;
         if self.failed == 0 {
             self.recorder.add(Counter::SpinGets, 1);
         } else {
