@@ -64,13 +64,7 @@ impl Spot {
 
     /// Changes what is known of the parked. What it was before.
     fn change(&self, order: Ordering, to: impl Fn(Parking) -> Parking) -> Parking {
-        let mut before = self.parking.load(Ordering::Relaxed);
-        loop {
-            match self.parking.compare_exchange_weak(before, to(Parking(before)).0, order, Ordering::Relaxed) {
-                Ok(before) => return Parking(before),
-                Err(now) => before = now,
-            }
-        }
+        Parking(self.parking.update(order, Ordering::Relaxed, |all| to(Parking(all)).0))
     }
 
     /// Whether a release has to look closer.

@@ -27,6 +27,7 @@
 
 use crate::waiter::Parked;
 use std::cell::Cell;
+use std::time::Duration;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -189,6 +190,15 @@ impl Parking {
     pub const fn since_handover_ns(self, now_ns: u64) -> u64 {
         let since = Self::stamp(now_ns).wrapping_sub(self.0 >> Self::STAMP_SHIFT);
         (since & (u64::MAX >> Self::STAMP_SHIFT)) << Self::STAMP_UNIT
+    }
+
+    /// Whether the last handover was asked for at least so long ago. Intervals beyond 2 s count as 2 s: the stamp comes round.
+    #[must_use]
+    pub const fn handover_is_due(self, now_ns: u64, interval: Duration) -> bool {
+        const LONGEST: Duration = Duration::from_secs(2);
+        let interval_ns =
+            if interval.as_nanos() < LONGEST.as_nanos() { interval.as_nanos() } else { LONGEST.as_nanos() };
+        self.since_handover_ns(now_ns) as u128 >= interval_ns
     }
 
     /// A session asks for a handover; `for_x`: it wants X or LX, so that further readers are kept out.

@@ -203,7 +203,7 @@ impl Engine<'_> {
         let handed = attempt.takes_handover(false);
         let now_ns = self.now_ns();
         let parking = &mut self.mutex.parking;
-        if asks.is_some_and(|interval| u128::from(parking.since_handover_ns(now_ns)) >= interval.as_nanos()) {
+        if asks.is_some_and(|interval| parking.handover_is_due(now_ns, interval)) {
             *parking = parking.starve(now_ns, true);
         }
         let session = &mut self.sessions[s as usize];

@@ -234,7 +234,7 @@ impl Target for Getting<'_> {
 
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
-        let is_due = |all: Parking| u128::from(all.since_handover_ns(now_ns)) >= interval.as_nanos();
+        let is_due = |all: Parking| all.handover_is_due(now_ns, interval);
         if is_due(self.mutex.parking()) {
             self.mutex.change(Ordering::Relaxed, |all| if is_due(all) { all.starve(now_ns, for_x) } else { all });
         }

@@ -32,6 +32,7 @@ use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
+use std::time::Duration;
 
 /// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
 ///
@@ -386,10 +387,10 @@ impl RawMutex {
             return parking.starving().0;
         }
         let params = session.instance().params(Some(self.mutex_type()));
-        let interval_ns = params.get(P::HandoverInterval) * 1000;
+        let interval = Duration::from_micros(params.get(P::HandoverInterval));
         params.get(P::Fairness) == 1 && {
             let now = sys::now_ns();
-            let is_due = parking.since_handover_ns(now) >= interval_ns;
+            let is_due = parking.handover_is_due(now, interval);
             if is_due {
                 self.change(Ordering::Relaxed, |all| all.starve(now, false));
             }
