@@ -90,6 +90,9 @@ const PERHAPS: u64 = 4;
 /// The kind, a bit of the futex, of a thread that waits for itself. Waits by libc's call are of all kinds.
 const OWN: u32 = 1;
 
+/// What nobody wakes.
+static NEVER: AtomicU32 = AtomicU32::new(AWAITED as u32);
+
 /// Mutexes made so far.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
@@ -250,7 +253,7 @@ impl PrivateMutex {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
         let getting = Getting::new(self, sort, thread);
-        if !self.get_open(thread, &getting) {
+        if !self.get_open(thread, &getting, false) {
             // SAFETY: the moment is the caller's of the wrapper.
             let deadline = match unsafe { limit.deadline() } {
                 Ok(deadline) => deadline,
@@ -271,9 +274,9 @@ impl PrivateMutex {
         0
     }
 
-    /// Gets a mutex that was open, but did not look so to the fast path. No miss.
-    fn get_open(&self, thread: &Thread, getting: &Getting<'_>) -> bool {
-        let Some(granted) = getting.try_get(false) else { return false };
+    /// Gets a mutex that was open, but did not look so to the fast path. No miss. `handed`: also one that was handed over.
+    fn get_open(&self, thread: &Thread, getting: &Getting<'_>, handed: bool) -> bool {
+        let Some(granted) = getting.try_get(handed) else { return false };
         if granted.has(Word::ATTENTION)
             && let (Some(instance), Some(_inside)) = (process::instance(), thread.enter())
         {
@@ -313,7 +316,8 @@ impl PrivateMutex {
         if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
-        if self.get_open(thread, &Getting::new(self, sort, thread)) {
+        // Also one that was handed over: whoever tries again and again may keep those from running that it was handed to.
+        if self.get_open(thread, &Getting::new(self, sort, thread), true) {
             self.got(sort, thread);
             return 0;
         }
@@ -345,16 +349,26 @@ impl PrivateMutex {
         let word = Word(self.word.load(Ordering::Relaxed));
         let futex = self.futex();
         let spot = spots::at(futex);
+        let hands_over = spot.is_busy() && spot.hands_over(futex, self.gets.load(Ordering::Relaxed));
+        let handover = if hands_over { Word::HANDOVER } else { 0 };
         // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word, and who comes past us
         // looks again, or at the worst sleeps on.
-        self.word.store(word.released().0 & !LOCK, Ordering::Release);
+        self.word.store(word.released().0 & !LOCK | handover, Ordering::Release);
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);
+        let mut kinds = if word.0 & PERHAPS != 0 { !OWN } else { 0 };
         if spot.is_busy() {
-            spot.wake_after(futex);
+            spot.wake_after(futex, hands_over);
+            // One that began to wait for itself between our look at the word and our store is not in the word any more.
+            if spots::have_own_waiters() {
+                kinds |= OWN;
+            }
         }
-        if word.0 & (AWAITED | PERHAPS) != 0 {
-            wake_at_libcs(self.word.as_ptr().addr(), if word.0 & AWAITED != 0 { u32::MAX } else { !OWN });
+        if word.0 & AWAITED != 0 {
+            kinds = u32::MAX;
+        }
+        if kinds != 0 {
+            wake_at_libcs(self.word.as_ptr().addr(), kinds);
         }
         thread.gave_back();
     }
@@ -472,16 +486,23 @@ impl<'a> Getting<'a> {
         self.is_gone.get()
     }
 
-    /// Waits for a mutex that this thread holds, as libc does: only a release that finds [`AWAITED`] in the word is one of this mutex,
-    /// by another thread. A new mutex in the same memory has no such mark.
+    /// Waits for a mutex that this thread holds, as libc does: for a release by another thread. One that does not find [`AWAITED`] in the
+    /// word yet finds the spot busy; or its store is visible to the exchange here.
     fn park_beside_oneself(&self, timeout: Duration) -> Parked<Word> {
         let lock = self.mutex.libcs();
         let end = Duration::from_nanos(sys::now_ns()).checked_add(timeout).map(|end| libc::timespec {
             tv_sec: end.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: end.subsec_nanos().into(),
         });
+        if !self.spot().has_own_waiters() {
+            // The kernel has no barrier: releases have a fence from now on, and those under way are done after a nap.
+            spots::fence_all();
+            sys::sleep(timeout.min(NAP));
+        }
         // Acquire: what its last holder did (pairs with the Release in `release`).
-        while lock.swap(AWAITED as u32, Ordering::Acquire) != 0 {
+        while self.is_gone() || lock.swap(AWAITED as u32, Ordering::Acquire) != 0 {
+            // A mutex that is new in the same memory is not looked at, and the old one will never be released.
+            let lock = if self.is_gone() { &NEVER } else { lock };
             if !wait_at_libcs(lock, end.as_ref(), OWN) {
                 return Parked::TimedOut;
             }
@@ -495,13 +516,19 @@ impl<'a> Getting<'a> {
     fn spot(&self) -> &'static Spot {
         spots::at(self.mutex.futex())
     }
+
+    /// Whether no handover keeps it from this thread, which may take one if it is `handed`.
+    fn may_have(&self, word: Word, handed: bool) -> bool {
+        handed || !word.has(Word::HANDOVER) || !self.spot().is_awaited(self.mutex.futex())
+    }
 }
 
 impl Target for Getting<'_> {
     type Got = Word;
 
-    fn is_open(&self, _: bool) -> bool {
-        !self.is_gone() && self.mutex.word.load(Ordering::Relaxed) & LOCK == 0
+    fn is_open(&self, handed: bool) -> bool {
+        let word = Word(self.mutex.word.load(Ordering::Relaxed));
+        !self.is_gone() && word.0 & LOCK == 0 && self.may_have(word, handed)
     }
 
     fn try_get(&self, handed: bool) -> Option<Word> {
@@ -510,7 +537,8 @@ impl Target for Getting<'_> {
         }
         let word = Word(self.mutex.word.load(Ordering::Relaxed));
         // An unlock by libc's call leaves the name of its holder.
-        let left = if word.0 & LOCK == 0 { word.released() } else { word };
+        let left = if word.0 & LOCK == 0 { word.without(SID) } else { word };
+        let handed = self.may_have(left, handed);
         let granted = left.grant(Sid::new((self.me >> 32) as u32), Mode::Exclusive, handed)?;
         let granted = Word(granted.0 | HELD);
         // Acquire: as in `lock`.
@@ -519,7 +547,6 @@ impl Target for Getting<'_> {
     }
 
     fn park(&self, how: Park) -> Parked<Word> {
-        const HOLDER: u32 = 0x00ff_ffff;
         if self.is_own {
             return self.park_beside_oneself(how.left);
         }
@@ -530,7 +557,10 @@ impl Target for Getting<'_> {
             sys::sleep(if self.is_gone() { how.timeout.min(how.left) } else { how.left.min(NAP) });
             return Parked::TimedOut;
         }
-        let is_busy = |holder_field| holder_field & HOLDER != 0;
+        let is_busy = |holder_field: u32| {
+            let word = Word(u64::from(holder_field) << 32);
+            word.0 & SID != 0 || !self.may_have(word, how.handed)
+        };
         self.spot().park(self.mutex.futex_word(), is_busy, how, &self.parks)
     }
 
@@ -540,6 +570,10 @@ impl Target for Getting<'_> {
 
     fn parks_at_once(&self) -> bool {
         self.is_own
+    }
+
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+        self.spot().ask_for_handover(now_ns, interval);
     }
 
     fn parked(&self) -> u32 {

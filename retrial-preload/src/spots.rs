@@ -8,13 +8,22 @@
 //! parks announces itself there, has the kernel do a full barrier on every processor, and only then lets the kernel compare
 //! the word. Either the releaser sees the thread, or the kernel sees the release.
 
+use crate::process::{self, Type};
 pub(crate) use retrial::parking::Parks;
-use retrial::parking::{Announced, Parking};
-use retrial::{Park, Parked, sys};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use retrial::parking::{self, Announced, Parking};
+use retrial::{Params, Park, Parked, sys};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 const SPOTS: usize = 1024;
+
+/// Whether a thread has waited for itself. Few programs have such threads.
+static OWN_WAITERS: AtomicBool = AtomicBool::new(false);
+
+/// Whether a release that looks closer has to wake threads that wait for themselves.
+pub(crate) fn have_own_waiters() -> bool {
+    OWN_WAITERS.load(Ordering::Relaxed)
+}
 
 /// The hints for the addresses that share it.
 pub(crate) struct Spot {
@@ -79,15 +88,52 @@ impl Spot {
         self.parking().parked()
     }
 
-    /// Wakes one of those that wait on the futex at `address`, after a release of what it is part of, unless enough are on their way;
-    /// the object may be gone.
+    /// Whether the release of the futex at `address` after so many gets hands over.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wake_after(&self, address: usize) {
+    pub(crate) fn hands_over(&self, address: usize, gets: u64) -> bool {
+        let (parking, futex) = (self.parking(), self.futex.load(Ordering::Relaxed));
+        let params = || process::instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
+        // Those that wait at other addresses could not take it.
+        let hands_over =
+            futex == address && parking::hands_over(parking, gets, params, |to| self.change(Ordering::Relaxed, to));
+        if hands_over || futex == SEVERAL || parking.parked() == 0 {
+            self.change(Ordering::Relaxed, Parking::fed);
+        }
+        hands_over && parking.parked() != 0
+    }
+
+    /// A thread asks for a handover, unless one did so within `interval`.
+    pub(crate) fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+        self.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, false));
+    }
+
+    /// Whether a handover of the futex at `address` is binding: somebody who was woken is on its way. A release that finds nobody
+    /// asleep can't take it back, as the mutex may be gone.
+    pub(crate) fn is_awaited(&self, address: usize) -> bool {
+        let parking = self.parking();
+        parking.woken() != 0
+            && self.futex.load(Ordering::Relaxed) == address
+            && !parking.handover_is_stale(sys::now_ns())
+    }
+
+    /// Has each release at this spot from now on look for threads that wait for themselves. Whether those under way do by now.
+    pub(crate) fn has_own_waiters(&self) -> bool {
+        OWN_WAITERS.store(true, Ordering::Relaxed);
+        // A flag that has releases look closer, for good.
+        self.change(Ordering::SeqCst, Parking::fenced);
+        sys::barrier_everywhere()
+    }
+
+    /// Wakes one of those that wait on the futex at `address`, after a release of what it is part of, unless enough are on their
+    /// way; the object may be gone. One that `hands_over` wakes one in any case.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_after(&self, address: usize, hands_over: bool) {
         self.fence_without_barrier();
         let parking = self.parking();
         // Those on their way may be on it to another address.
-        let throttles = self.futex.load(Ordering::Relaxed) == address;
+        let throttles = !hands_over && self.futex.load(Ordering::Relaxed) == address;
         if parking.wakes() || parking.parked() != 0 && !throttles {
             self.wake_one(address);
         }
@@ -133,7 +179,8 @@ impl Spot {
         parks: &Parks,
     ) -> Parked<G> {
         let address = futex.as_ptr().addr();
-        if self.parked() == 0 {
+        // Those on their way are to the address of before.
+        if self.parked() == 0 && self.parking().woken() == 0 {
             self.futex.store(address, Ordering::Relaxed);
         } else if self.futex.load(Ordering::Relaxed) != address {
             self.futex.store(SEVERAL, Ordering::Relaxed);

@@ -43,7 +43,7 @@ const PROGRAMS: [&str; 27] = [
     "spin",
     "thread_churn",
 ];
-const ONCE: [&str; 11] = [
+const ONCE: [&str; 12] = [
     "before_all",
     "cond_users",
     "depth",
@@ -55,6 +55,7 @@ const ONCE: [&str; 11] = [
     "mutex_kinds",
     "peers",
     "pi",
+    "semaphore",
 ];
 const SLEEPY: [&str; 3] = ["sleep", "backoff", "patch6904068"];
 const SLOW: [&str; 8] =

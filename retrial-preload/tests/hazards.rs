@@ -144,6 +144,11 @@ fn a_get_that_is_alerted_is_no_cancellation_point() {
 }
 
 #[test]
+fn who_gets_a_mutex_again_at_once_leaves_turns_to_those_that_wait() {
+    check(&mut preloaded(&program("turns"), "orbit"));
+}
+
+#[test]
 fn a_child_does_not_wait_for_waiters_of_its_parent() {
     check(&mut preloaded(program("child_destroys"), "orbit"));
 }

@@ -25,9 +25,14 @@
 //! announces its park, and the kernel puts nobody to sleep whose count is an old one. The epoch keeps a session that announced
 //! before from taking another one off the count when it comes back.
 
+use crate::params::{P, Params};
+use crate::sys;
 use crate::waiter::Parked;
 use std::cell::Cell;
 use std::time::Duration;
+
+/// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a short section.
+const LOOK_EVERY: u64 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -201,11 +206,31 @@ impl Parking {
         self.since_handover_ns(now_ns) as u128 >= interval_ns
     }
 
+    /// A session asks for a handover unless one did so within `interval`.
+    #[must_use]
+    pub const fn starve_if_due(self, now_ns: u64, interval: Duration, for_x: bool) -> Self {
+        if self.handover_is_due(now_ns, interval) { self.starve(now_ns, for_x) } else { self }
+    }
+
+    /// Whether a release after so many gets looks whether a handover is due that nobody has asked for.
+    #[must_use]
+    pub const fn may_be_due(self, gets: u64) -> bool {
+        self.throttles() && !self.starving().0 && gets.is_multiple_of(LOOK_EVERY)
+    }
+
     /// A session asks for a handover; `for_x`: it wants X or LX, so that further readers are kept out.
     #[must_use]
     pub const fn starve(self, now_ns: u64, for_x: bool) -> Self {
         let stamped = Self(self.0 & !(u64::MAX << Self::STAMP_SHIFT) | Self::stamp(now_ns) << Self::STAMP_SHIFT);
         stamped.with(Self::STARVING, true).with(Self::STARVING_FOR_X, for_x || stamped.starving().1)
+    }
+
+    /// Whether the last handover was asked for so long ago that whoever it went to is dead or stuck, and anybody may have it: long enough
+    /// for any processor to wake up, and for one to be had.
+    #[must_use]
+    pub const fn handover_is_stale(self, now_ns: u64) -> bool {
+        const LASTS_NS: u64 = 10_000_000;
+        self.since_handover_ns(now_ns) > LASTS_NS
     }
 
     /// The handover is made, or not wanted any more.
@@ -219,6 +244,26 @@ impl Parking {
     pub const fn not_for_x(self) -> Self {
         Self(self.0 & !Self::STARVING_FOR_X)
     }
+}
+
+/// Whether a release after so many `gets` hands over: a session has asked for it, or sessions are parked and the last handover is long
+/// ago. Sessions that were woken may have no processor to ask on, as long as those that keep coming back use all.
+pub fn hands_over(
+    parking: Parking,
+    gets: u64,
+    params: impl FnOnce() -> Params,
+    change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
+) -> bool {
+    if !parking.may_be_due(gets) {
+        return parking.starving().0;
+    }
+    let params = params();
+    let (now, interval) = (sys::now_ns(), Duration::from_micros(params.get(P::HandoverInterval)));
+    let is_due = params.get(P::Fairness) == 1 && parking.handover_is_due(now, interval);
+    if is_due {
+        change(&|all| all.starve(now, false));
+    }
+    is_due
 }
 
 /// What a session remembers from one park to the next of one wait.
@@ -271,8 +316,8 @@ impl Parks {
         match how {
             // The release that woke it has taken it off the count.
             Parked::Woken => change(&|all| all.unwatched(watches)),
-            // A session on its way may have died.
-            Parked::TimedOut => change(&|all| all.come_back(before, watches).arrived()),
+            // A session on its way may have died, and so may the one that watches.
+            Parked::TimedOut => change(&|all| all.come_back(before, true).arrived()),
             _ => change(&|all| all.come_back(before, watches)),
         };
     }
@@ -345,6 +390,22 @@ mod tests {
         let next = nobody.announce(true, false, true);
         assert_eq!(next.come_back(announced, false).parked(), 1);
         assert_eq!(next.come_back(nobody, false).parked(), 0);
+    }
+
+    #[test]
+    fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
+        let state = Cell::new(Parking::default());
+        let change = |to: &dyn Fn(Parking) -> Parking| {
+            let before = state.get();
+            state.set(to(before));
+            before
+        };
+        let (dead, alive) = (Parks::default(), Parks::default());
+        assert!(dead.announce(true, change).watches);
+        let parked = alive.announce(true, change);
+        assert!(!parked.watches);
+        alive.come_back(parked, &Parked::<()>::TimedOut, change);
+        assert!(alive.announce(true, change).watches);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Instance {
         }
         slot.pid_namespace.store(0, Ordering::Release);
         fail::point();
-        Self::forget_park(slot);
+        self.forget_park(sid, slot, here);
         let mut mutexes = 0;
         // Mutexes to which something stays owed, and whether each is only busy.
         let mut owed = [None; LOG_RECORDS];
@@ -182,11 +182,20 @@ impl Instance {
         }
     }
 
-    /// A parked session has not got what it waits for: whatever the word says, its get owes nothing.
-    fn forget_park(slot: &Slot) {
+    /// A parked session has not got what it waits for: its get owes nothing, unless the word says that a signal handler of the same
+    /// thread has got it. What was handed over to it goes to another one.
+    fn forget_park(&self, sid: Sid, slot: &Slot, here: Option<&RawMutex>) {
         let id = MutexId(slot.parked_on.load(Ordering::Acquire));
         if id.0 == 0 {
             return;
+        }
+        if let Creditor::Mutex(mutex) = self.creditor(id, here) {
+            if mutex.load().sid() == sid {
+                return;
+            }
+            if mutex.load().has(Word::HANDOVER) {
+                mutex.wake_after_recovery();
+            }
         }
         for cell in &slot.log {
             let record = Record::unpack(cell.load(Ordering::Relaxed));

@@ -171,8 +171,8 @@ pub(crate) struct Segment {
     base: *mut u8,
     /// Bytes that are mapped. Only grows.
     mapped: AtomicUsize,
-    /// Threads that have it grow right now.
-    growing: AtomicUsize,
+    /// Threads that have it grow right now, in the lower 16 bits; above them the generation of their process.
+    growing: AtomicU64,
     layout: Layout,
     leaked: std::cell::Cell<bool>,
     /// What a model has on its own heap: it knows no atomics in mapped memory.
@@ -216,7 +216,7 @@ impl Segment {
         Self {
             base,
             mapped: AtomicUsize::new(mapped),
-            growing: AtomicUsize::new(0),
+            growing: AtomicU64::new(0),
             layout,
             leaked: std::cell::Cell::new(false),
             #[cfg(any(loom, shuttle))]
@@ -227,6 +227,11 @@ impl Segment {
     /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has no room.
     fn reach(&self, end: usize) -> bool {
         const TRIES: u32 = 1000;
+        // Who grew it in the parent of this process is not here.
+        let generation = sys::generation() << 16;
+        let growing = |all: u64, change: u64| {
+            if all >> 16 << 16 == generation { all.wrapping_add(change) } else { generation + u64::from(change == 1) }
+        };
         for _ in 0..TRIES {
             // Acquire: pairs with the Release below.
             let mapped = self.mapped.load(Ordering::Acquire);
@@ -239,7 +244,7 @@ impl Segment {
             // Twice as many sessions each time.
             let longer = (mapped + (mapped - self.layout.sessions)).max(end).min(self.layout.len);
             // SeqCst: a thread that fails and sees no other one growing sees the length that the others have left.
-            let others = self.growing.fetch_add(1, Ordering::SeqCst);
+            let others = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, 1));
             // SAFETY: grows our mapping in place, or not at all.
             let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
             let has_grown = base != libc::MAP_FAILED;
@@ -247,11 +252,11 @@ impl Segment {
                 // Release: a thread that finds the length finds the mapping. At most: another thread may have gone on from here.
                 self.mapped.fetch_max(longer, Ordering::Release);
             }
-            let left = self.growing.fetch_sub(1, Ordering::SeqCst);
+            let left = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, u64::MAX));
             if has_grown {
                 return true;
             }
-            if others == 0 && left == 1 && self.mapped.load(Ordering::SeqCst) == mapped {
+            if others & 0xffff == 0 && left & 0xffff == 1 && self.mapped.load(Ordering::SeqCst) == mapped {
                 return false;
             }
             // Another thread has done so and not said it yet. A handler of a signal that has interrupted it gives up in the end.

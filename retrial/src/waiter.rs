@@ -62,7 +62,7 @@ pub trait Target {
         false
     }
 
-    /// Called after each step: looks whether the blocker is dead.
+    /// Called before each step: looks whether the blocker is dead.
     fn look_after_blocker(&self) {}
 
     /// Gets so far.
@@ -98,7 +98,7 @@ impl Park {
     /// For so long for whatever a session does there.
     #[must_use]
     pub const fn lasting(time: Duration) -> Self {
-        Self { watch: time, timeout: time, left: time, throttle: false, handed: false, overdue: false }
+        Self { watch: time, timeout: time, left: time, throttle: false, handed: true, overdue: false }
     }
 
     /// Longest sleep.
@@ -538,10 +538,11 @@ impl Waiter<'_> {
                 Some(left) => left,
                 None => return wait.last_try(target).ok_or(Ended::TimedOut),
             };
+            // Before the first park too: who is parked already may be dead with the blocker.
+            target.look_after_blocker();
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);
             }
-            target.look_after_blocker();
         }
     }
 

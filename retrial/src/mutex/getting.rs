@@ -10,6 +10,7 @@ use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
 use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Why a get is not an ordinary hold.
@@ -35,6 +36,8 @@ pub(super) struct Getting<'a> {
     pub(super) mode: Mode,
     pub(super) aim: Aim,
     pub(super) parks: Parks,
+    /// Whether it has asked for a handover that keeps readers out.
+    pub(super) asked_for_x: Cell<bool>,
 }
 
 /// How the mode is to be reached.
@@ -52,19 +55,24 @@ pub(super) enum Aim {
 
 impl<'a> Getting<'a> {
     pub(super) fn new(mutex: &'a RawMutex, session: &'a Session<'a>, mode: Mode, aim: Aim) -> Self {
-        Self { mutex, session, mode, aim, parks: Parks::default() }
+        Self { mutex, session, mode, aim, parks: Parks::default(), asked_for_x: Cell::new(false) }
     }
 
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
         let sid = self.session.sid();
-        // A handover over references waits for ours to leave: we must not wait for it.
-        let handed = handed || word.has(Word::HANDOVER) && self.has_reference();
+        let handed = handed || word.has(Word::HANDOVER) && self.may_take_handover(word);
         match self.aim {
             Aim::Get => word.grant(sid, self.mode, handed),
             Aim::Promote => word.promote(sid, handed),
             Aim::Drain => word.drained(sid),
             Aim::TakeBack => word.without(Word::DRAINING).grant(sid, Mode::Examine, true),
         }
+    }
+
+    /// Whether the session may take what was handed over to another: a handover over references waits for ours to leave, so that we must
+    /// not wait for it; and whoever had another one may be dead.
+    fn may_take_handover(&self, word: Word) -> bool {
+        self.has_reference() || word.references() == 0 && self.mutex.handover_is_stale()
     }
 
     /// Whether the session holds the mutex shared while it waits.
@@ -188,7 +196,7 @@ impl Target for Getting<'_> {
                 sys::Woken::Yes => Parked::Woken,
                 sys::Woken::Changed => Parked::Looked,
                 // What it was woken for is still to be looked at, or passed on.
-                sys::Woken::TimedOut if moving && answers => Parked::Looked,
+                sys::Woken::TimedOut if (moving || refused) && answers => Parked::Looked,
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
@@ -213,7 +221,8 @@ impl Target for Getting<'_> {
         if owes && mutex.parked() != 0 && (self.mode == Mode::Shared || !got) {
             mutex.wake_for(mutex.load().give_back());
         }
-        if got || !matches!(self.mode, Mode::Exclusive | Mode::LongExclusive) {
+        // What another session has asked for is left to it.
+        if got || !self.asked_for_x.get() {
             return;
         }
         if mutex.parking().starving().1 {
@@ -234,9 +243,9 @@ impl Target for Getting<'_> {
 
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
-        let is_due = |all: Parking| all.handover_is_due(now_ns, interval);
-        if is_due(self.mutex.parking()) {
-            self.mutex.change(Ordering::Relaxed, |all| if is_due(all) { all.starve(now_ns, for_x) } else { all });
+        let before = self.mutex.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, for_x));
+        if for_x && before.handover_is_due(now_ns, interval) {
+            self.asked_for_x.set(true);
         }
     }
 
@@ -284,5 +293,60 @@ impl Target for Getting<'_> {
 
     fn wake_all(&self) {
         self.mutex.wake_everybody();
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::instance::Instance;
+    use crate::segment::Capacity;
+    use crate::session::Class;
+    use crate::tables::TypeId;
+
+    /// A mutex and a session that wants it in a mode.
+    fn staged(test: impl Fn(&RawMutex, &dyn Fn(Mode) -> Getting<'static>)) {
+        let instance = Box::leak(Box::new(Instance::anonymous(Capacity::default()).unwrap()));
+        let session = Box::leak(Box::new(instance.session("waiting", Class::Normal).unwrap()));
+        let mutex = Box::leak(Box::new(RawMutex::new()));
+        // SAFETY: one session of this instance only.
+        unsafe { mutex.register(instance, TypeId(0), "m").unwrap() };
+        let mutex = &*mutex;
+        test(mutex, &|mode| Getting::new(mutex, session, mode, Aim::Get));
+    }
+
+    #[test]
+    fn what_was_handed_to_the_dead_is_anybodys_after_a_while() {
+        staged(|mutex, getting| {
+            let handed = |since: Duration, references| {
+                let asked_ns = sys::now_ns() - since.as_nanos() as u64;
+                mutex.change(Ordering::Relaxed, |_| Parking::default().starve(asked_ns, false).fed());
+                mutex.fake(Word(Word::HANDOVER | references), Sid::NONE);
+                [Mode::Shared, Mode::Exclusive].map(|mode| getting(mode).is_open(false))
+            };
+            assert_eq!(handed(Duration::from_micros(10), 0), [false, false]);
+            assert_eq!(handed(Duration::from_millis(100), 0), [true, true]);
+            // It keeps readers out for a writer, until the references have left.
+            assert_eq!(handed(Duration::from_millis(100), 1), [false, false]);
+        });
+    }
+
+    #[test]
+    fn a_session_that_gives_up_leaves_others_the_handover_that_they_asked_for() {
+        staged(|mutex, getting| {
+            let readers_kept_out = Word(Word::HANDOVER | 1);
+            let asked = Parking::default().starve(sys::now_ns(), true);
+            mutex.fake(readers_kept_out, Sid::NONE);
+            mutex.change(Ordering::Relaxed, |_| asked);
+            let polls = getting(Mode::Exclusive);
+            polls.ask_for_handover(sys::now_ns(), Duration::from_secs(1));
+            polls.ended(false);
+            assert_eq!((mutex.load(), mutex.parking()), (readers_kept_out, asked));
+            // Its own it takes back.
+            mutex.change(Ordering::Relaxed, |_| Parking::default());
+            polls.ask_for_handover(sys::now_ns(), Duration::ZERO);
+            polls.ended(false);
+            assert_eq!((mutex.load(), mutex.parking().starving()), (Word(1), (true, false)));
+        });
     }
 }

@@ -22,8 +22,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
-use crate::params::P;
-use crate::parking::Parking;
+use crate::parking::{self, Parking};
 use crate::session::{LOG_RECORDS, Session};
 use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
 use crate::sys::{self, Deadline, Futex, Ordering};
@@ -32,7 +31,6 @@ use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
-use std::time::Duration;
 
 /// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
 ///
@@ -72,9 +70,6 @@ const TO_DRAIN: u32 = 8;
 /// Beside one of these: has waited for longer than a handover to each of the parked sessions takes.
 const OVERDUE: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
-
-/// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a short section.
-const LOOK_EVERY: u64 = 16;
 
 /// Most parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
 const OVERDUE_AMONG: u32 = 1024;
@@ -377,25 +372,11 @@ impl RawMutex {
         }
     }
 
-    /// Whether this release hands over: a session has asked for it, or sessions are parked and the last handover is long ago. Sessions
-    /// that were woken may have no processor to ask on, as long as those that keep coming back use all.
     #[cold]
     #[inline(never)]
     fn hands_over(&self, session: &Session<'_>) -> bool {
-        let parking = self.parking();
-        if parking.starving().0 || !parking.throttles() || !self.gets().is_multiple_of(LOOK_EVERY) {
-            return parking.starving().0;
-        }
-        let params = session.instance().params(Some(self.mutex_type()));
-        let interval = Duration::from_micros(params.get(P::HandoverInterval));
-        params.get(P::Fairness) == 1 && {
-            let now = sys::now_ns();
-            let is_due = parking.handover_is_due(now, interval);
-            if is_due {
-                self.change(Ordering::Relaxed, |all| all.starve(now, false));
-            }
-            is_due
-        }
+        let params = || session.instance().params(Some(self.mutex_type()));
+        parking::hands_over(self.parking(), self.gets(), params, |to| self.change(Ordering::Relaxed, to))
     }
 
     /// The same by a session that has only moved a reference, while references stay: nobody can get a mode now that could
@@ -613,10 +594,8 @@ impl RawMutex {
         }
     }
 
-    /// Whether a handover was asked for so long ago that whoever it went to must be dead or stuck.
     fn handover_is_stale(&self) -> bool {
-        const LONG_NS: u64 = 10_000_000;
-        self.parking().since_handover_ns(sys::now_ns()) > LONG_NS
+        self.parking().handover_is_stale(sys::now_ns())
     }
 
     #[cfg(test)]

@@ -49,8 +49,8 @@ pub struct Attempt<'a> {
     pub random: u64,
 }
 
-/// Number of steps after which a wait may take what was handed over to another.
-const HEAL_EVERY: u32 = 64;
+/// A thousandth of the time after which a parked session looks by itself at the latest; its next looks are twice as long apart each.
+const FIRST_LOOK: Duration = Duration::from_millis(4);
 
 impl<'a> Attempt<'a> {
     /// Times of a park to the session's look by itself, as the one that watches and beside another one that does, where the scheme
@@ -61,16 +61,16 @@ impl<'a> Attempt<'a> {
         let permille = 500 + u32::try_from(self.random % 1000).unwrap_or(0);
         let share =
             Duration::from_millis(1) * self.parked.saturating_add(1) / clamp(self.params.get(P::OrbitRetryRate));
-        (limit, limit.max(share * permille))
+        // The one that watches may have died, with all others but this one.
+        let longest = FIRST_LOOK * (1 << self.parks.min(8));
+        (limit, limit.max(share.min(longest) * permille))
     }
 
     /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for whoever the release has woken
-    /// does. Not so readers that were not woken: the handover may be for a writer that they keep out. And any session now and then,
-    /// since the woken one may be dead.
+    /// does. Not so readers that were not woken: the handover may be for a writer that they keep out.
     #[must_use]
     pub const fn takes_handover(&self, shared: bool) -> bool {
-        let is_fresh = self.parks > 0 && self.since_park == 0 && (self.woken || !shared);
-        is_fresh || self.failed % HEAL_EVERY == HEAL_EVERY - 1
+        self.parks > 0 && self.since_park == 0 && (self.woken || !shared)
     }
 
     /// Whether the session has waited for longer than a handover to each of the parked ones takes.

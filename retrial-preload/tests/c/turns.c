@@ -1,0 +1,40 @@
+/* One thread gets a mutex again as soon as it has given it back and sleeps while it holds it; others wait.
+ * Each of them has its turn after a few gets of the first, where libc lets it have hundreds. */
+#include "check.h"
+
+enum { WAITERS = 3, GETS = 20, TURNS_MAX = 64 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_long greedy_gets;
+static atomic_int waiting = WAITERS;
+
+static void *wait_for_turns(void *arg) {
+    (void)arg;
+    for (int i = 0; i < GETS; i++) {
+        long before = greedy_gets;
+        RETURNS(pthread_mutex_lock(&mutex), 0);
+        long turns = greedy_gets - before;
+        RETURNS(pthread_mutex_unlock(&mutex), 0);
+        CHECK(turns <= TURNS_MAX);
+    }
+    waiting--;
+    return NULL;
+}
+
+int main(void) {
+    const struct timespec section = {.tv_nsec = 1000000};
+    pthread_t threads[WAITERS];
+    RETURNS(pthread_mutex_lock(&mutex), 0);
+    for (int i = 0; i < WAITERS; i++)
+        RETURNS(pthread_create(&threads[i], NULL, wait_for_turns, NULL), 0);
+    while (waiting != 0) {
+        nanosleep(&section, NULL);
+        greedy_gets++;
+        RETURNS(pthread_mutex_unlock(&mutex), 0);
+        RETURNS(pthread_mutex_lock(&mutex), 0);
+    }
+    RETURNS(pthread_mutex_unlock(&mutex), 0);
+    for (int i = 0; i < WAITERS; i++)
+        RETURNS(pthread_join(threads[i], NULL), 0);
+    return 0;
+}
