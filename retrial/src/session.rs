@@ -188,7 +188,7 @@ pub struct Session<'i> {
     pub(crate) slot: &'i Slot,
     sid: Sid,
     random: Cell<u64>,
-    pub(crate) high_priority: bool,
+    class: Cell<Class>,
     /// What the exchange of a get expects: a free word, or [`OUT_OF_REACH`].
     expected: u64,
     pid: u32,
@@ -242,16 +242,11 @@ impl Instance {
         self.sessions.fetch_add(1, Ordering::AcqRel);
         fail::point();
         // Reset, publish, claim: the slot's lock is ours, so that nobody else writes here.
-        let high_priority = match class {
-            Class::Detect => sys::is_real_time(),
-            Class::Normal => false,
-            Class::High => true,
-        };
         for record in &slot.log {
             record.store(0, Ordering::Relaxed);
         }
-        let pid = sys::pid();
-        slot.class.store(u32::from(high_priority), Ordering::Relaxed);
+        let pid = sys::known_pid();
+        slot.class.store(u32::from(class == Class::High), Ordering::Relaxed);
         slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -265,7 +260,7 @@ impl Instance {
             slot,
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-            high_priority,
+            class: Cell::new(class),
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
             pid,
             generation: sys::own_generation(),
@@ -308,6 +303,15 @@ impl<'i> Session<'i> {
     #[must_use]
     pub const fn instance(&self) -> &'i Instance {
         self.instance
+    }
+
+    /// Whether it is of the high priority class. Detected when it first waits.
+    pub(crate) fn is_high_priority(&self) -> bool {
+        if self.class.get() == Class::Detect {
+            self.class.set(if sys::is_real_time() { Class::High } else { Class::Normal });
+            self.slot.class.store(u32::from(self.class.get() == Class::High), Ordering::Relaxed);
+        }
+        self.class.get() == Class::High
     }
 
     /// The process that made it.

@@ -510,7 +510,7 @@ impl<'a> Wait<'a> {
 
 impl Waiter<'_> {
     fn is_high_priority(&self) -> bool {
-        self.session.is_some_and(|session| session.high_priority)
+        self.session.is_some_and(Session::is_high_priority)
     }
 
     /// Waits for the target after a first try has failed: spin, step, spin, step… by the scheme in force.

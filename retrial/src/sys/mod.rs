@@ -22,7 +22,7 @@ pub use file::File;
 pub use kernel::*;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
-pub(crate) use whereabouts::{pid_namespace, whereabouts};
+pub(crate) use whereabouts::whereabouts;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -114,8 +114,7 @@ static CALLS_ARE_LIMITED: AtomicBool = AtomicBool::new(false);
 /// Barriers are refused from here on, so releases need a fence of their own before this is called.
 pub fn limit_calls() {
     learn_from_libc();
-    FORK_PAGE.pid.store(pid(), Ordering::Relaxed);
-    let _ = pid_namespace();
+    let _ = (known_pid(), pid_namespace());
     CALLS_ARE_LIMITED.store(true, Ordering::SeqCst);
 }
 
@@ -206,13 +205,20 @@ struct ForkPage {
     _before: [u64; 505],
     /// What a process is known by in its memory: a child has 0 there, until it makes a session.
     generation: AtomicU64,
-    /// The process id, once [`limit_calls`] has asked for it.
+    /// The process id and the number of its PID namespace, once somebody has asked for them.
     pid: AtomicU32,
-    _after: [u32; 11],
+    pid_namespace: AtomicU64,
+    _after: [u64; 4],
 }
 
-static FORK_PAGE: ForkPage =
-    ForkPage { _before: [0; 505], generation: AtomicU64::new(0), pid: AtomicU32::new(0), _after: [0; 11] };
+static FORK_PAGE: ForkPage = ForkPage {
+    _before: [0; 505],
+    generation: NOT_KNOWN,
+    pid: AtomicU32::new(0),
+    pid_namespace: NOT_KNOWN,
+    _after: [0; 4],
+};
+const NOT_KNOWN: AtomicU64 = AtomicU64::new(0);
 
 /// Differs between this process and those that it was forked from: sessions of another generation are a parent's.
 #[inline]
@@ -235,6 +241,7 @@ pub(crate) fn tell_children() {
     extern "C" fn in_child() {
         FORK_PAGE.generation.store(0, Ordering::Relaxed);
         FORK_PAGE.pid.store(0, Ordering::Relaxed);
+        FORK_PAGE.pid_namespace.store(0, Ordering::Relaxed);
     }
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -246,6 +253,18 @@ pub(crate) fn tell_children() {
         unsafe { libc::madvise(page, size_of::<ForkPage>(), libc::MADV_WIPEONFORK) };
         FORK_PAGE.generation.store(1, Ordering::Relaxed);
     });
+}
+
+/// The number of the PID namespace of this process, which it keeps for life, asked for once; 0 when the kernel does not say.
+pub(crate) fn pid_namespace() -> u64 {
+    // Relaxed: a child finds 0, a thread what another one has found out.
+    let known = FORK_PAGE.pid_namespace.load(Ordering::Relaxed);
+    if known != 0 || calls_are_limited() {
+        return known;
+    }
+    let found = whereabouts::pid_namespace();
+    FORK_PAGE.pid_namespace.store(found, Ordering::Relaxed);
+    found
 }
 
 /// Whether the kernel says for certain that there is no such thread in this PID namespace.
@@ -276,6 +295,17 @@ pub fn tid() -> u32 {
 pub fn pid() -> u32 {
     // Relaxed: a child finds 0, a thread what another one has found out.
     if calls_are_limited() { FORK_PAGE.pid.load(Ordering::Relaxed) } else { std::process::id() }
+}
+
+/// The same without a system call, once it is known. In a child that shares this process's memory (`vfork`) it is the parent's.
+pub(crate) fn known_pid() -> u32 {
+    let known = FORK_PAGE.pid.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let pid = pid();
+    FORK_PAGE.pid.store(pid, Ordering::Relaxed);
+    pid
 }
 
 /// The effective user.

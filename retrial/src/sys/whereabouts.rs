@@ -3,20 +3,15 @@
 //! Nothing is allocated: the mutex that a session waits for may be the allocator's. Files are read by raw system calls: a
 //! waiting session is not to be cancelled here.
 
+use super::calls_are_limited;
 use super::file::{File, inode};
-use super::{AtomicU64, Ordering, calls_are_limited};
 use crate::text::Line;
 use std::ffi::CStr;
 use std::fmt::{self, Write};
 
-/// Number of the PID namespace of this process; 0 when the kernel does not say.
-pub(crate) fn pid_namespace() -> u64 {
-    /// What the last look found, for when no more looks are possible.
-    static FOUND: AtomicU64 = AtomicU64::new(0);
-    if !calls_are_limited() {
-        FOUND.store(inode(c"/proc/self/ns/pid").unwrap_or(0), Ordering::Relaxed);
-    }
-    FOUND.load(Ordering::Relaxed)
+/// The number of the PID namespace of this process; 0 when the kernel does not say.
+pub(super) fn pid_namespace() -> u64 {
+    inode(c"/proc/self/ns/pid").unwrap_or(0)
 }
 
 /// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`. Nothing where the

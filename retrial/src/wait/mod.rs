@@ -50,7 +50,7 @@ pub struct Attempt<'a> {
 }
 
 /// A thousandth of the time after which a parked session looks by itself at the latest; its next looks are twice as long apart each.
-const FIRST_LOOK: Duration = Duration::from_millis(4);
+const FIRST_LOOK: Duration = Duration::from_millis(16);
 
 impl<'a> Attempt<'a> {
     /// Times of a park to the session's look by itself, as the one that watches and beside another one that does, where the scheme
