@@ -2,6 +2,8 @@
 
 use clap::Args;
 use miette::Diagnostic;
+use retrial::Counter;
+use retrial_model::{Measure, Profile};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::error::Error;
@@ -134,12 +136,103 @@ pub fn line(text: &str) {
     }
 }
 
+/// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from one list of them.
+pub struct Column<'a, R> {
+    name: &'static str,
+    /// Heading for people, where it differs.
+    title: Option<&'static str>,
+    /// Appended to the name; empty for a name that says it, or a number without one.
+    unit: &'static str,
+    readers: Readers,
+    value: Box<dyn Fn(&R) -> Value + 'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Readers {
+    All,
+    People,
+    Programs,
+}
+
+/// A column with its name and cell.
+pub fn column<'a, R: 'a, V: Into<Value>>(name: &'static str, value: impl Fn(&R) -> V + 'a) -> Column<'a, R> {
+    Column { name, title: None, unit: "", readers: Readers::All, value: Box::new(move |row| value(row).into()) }
+}
+
+/// A measure in a unit; `of` gives it in its own, which is SI.
+pub fn measure<'a, R: 'a>(
+    measure: Measure,
+    unit: &'static str,
+    of: impl Fn(&R, Measure) -> Option<f64> + 'a,
+) -> Column<'a, R> {
+    let value = move |row: &R| of(row, measure).map(|value| value * per(unit));
+    Column { unit, ..column(measure.name(), value) }.titled(measure.symbol())
+}
+
+/// A counter under its name.
+pub fn counter<'a, R: 'a>(counter: Counter, of: impl Fn(&R) -> &Profile + 'a) -> Column<'a, R> {
+    column(Counter::NAMES[counter as usize], move |row| of(row).figures.get(counter))
+}
+
+/// How many of a unit are in the SI unit.
+pub fn per(unit: &str) -> f64 {
+    match unit {
+        "ms" => 1e3,
+        "us" => 1e6,
+        "ns" => 1e9,
+        "pct" => 100.0,
+        _ => 1.0,
+    }
+}
+
+impl<'a, R: 'a> Column<'a, R> {
+    /// With so many digits after the point.
+    pub fn rounded(self, digits: i32) -> Self {
+        let value = self.value;
+        let cell = move |row: &R| match value(row) {
+            Value::Number(number) => number.as_f64().map(|number| rounded(number, digits)).into(),
+            other => other,
+        };
+        Self { value: Box::new(cell), ..self }
+    }
+
+    /// Another name, which says the unit.
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name, title: None, unit: "", ..self }
+    }
+
+    /// Another heading for people; JSON and CSV keep the name.
+    pub fn titled(self, title: &'static str) -> Self {
+        Self { title: Some(title), ..self }
+    }
+
+    /// In text only.
+    pub fn for_people(self) -> Self {
+        Self { readers: Readers::People, ..self }
+    }
+
+    /// Not in text.
+    pub fn for_programs(self) -> Self {
+        self.told(false)
+    }
+
+    /// In text only where people are told.
+    pub fn told(self, is_told: bool) -> Self {
+        Self { readers: if is_told { self.readers } else { Readers::Programs }, ..self }
+    }
+
+    fn header(&self) -> Cow<'static, str> {
+        if self.unit.is_empty() { self.name.into() } else { format!("{}_{}", self.name, self.unit).into() }
+    }
+}
+
 /// Rows under named columns. Units are in the names (`wait_us`); cells are JSON values.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    columns: Vec<&'static str>,
-    /// Headings for people, where they differ from the columns' names.
-    titles: Vec<&'static str>,
+    columns: Vec<Cow<'static, str>>,
+    /// Headings for people.
+    titles: Vec<Cow<'static, str>>,
+    readers: Vec<Readers>,
     rows: Vec<Vec<Value>>,
 }
 
@@ -148,14 +241,29 @@ const WRAPPED: usize = 40;
 
 impl Table {
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), titles: columns.to_vec(), rows: Vec::new() }
+        let columns: Vec<Cow<'static, str>> = columns.iter().map(|name| (*name).into()).collect();
+        Self { titles: columns.clone(), readers: vec![Readers::All; columns.len()], columns, rows: Vec::new() }
     }
 
-    /// Other headings for people; JSON and CSV keep the columns' names.
-    pub fn titled(mut self, titles: &[&'static str]) -> Self {
-        assert_eq!(titles.len(), self.columns.len(), "a heading for each column");
-        self.titles = titles.to_vec();
-        self
+    /// These columns of rows.
+    pub fn of<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = R>) -> Self {
+        let cells = |row: R| columns.iter().map(|column| (column.value)(&row)).collect();
+        Self {
+            columns: columns.iter().map(Column::header).collect(),
+            titles: columns.iter().map(|column| column.title.map_or_else(|| column.header(), Cow::from)).collect(),
+            readers: columns.iter().map(|column| column.readers).collect(),
+            rows: rows.into_iter().map(cells).collect(),
+        }
+    }
+
+    /// Positions of the columns that others than these read.
+    fn without(&self, readers: Readers) -> Vec<usize> {
+        (0..self.columns.len()).filter(|i| self.readers[*i] != readers).collect()
+    }
+
+    /// Names of the columns of JSON and CSV.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.without(Readers::People).into_iter().map(|i| &*self.columns[i])
     }
 
     pub fn row(&mut self, cells: Vec<Value>) {
@@ -169,24 +277,26 @@ impl Table {
 
     /// The rows as JSON objects.
     pub fn json(&self) -> Value {
+        let shown = self.without(Readers::People);
         let object = |row: &Vec<Value>| -> Map<String, Value> {
-            self.columns.iter().map(|c| (*c).to_owned()).zip(row.iter().cloned()).collect()
+            shown.iter().map(|i| (self.columns[*i].to_string(), row[*i].clone())).collect()
         };
         Value::Array(self.rows.iter().map(object).map(Value::Object).collect())
     }
 
     /// The rows as text, numbers aligned to the right.
     pub fn text(&self) -> String {
+        let shown = self.without(Readers::Programs);
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::NOTHING).set_header(&self.titles);
+        table.load_preset(comfy_table::presets::NOTHING).set_header(shown.iter().map(|i| &self.titles[*i]));
         // On a terminal, long texts wrap within their column; short ones stay whole.
         if table.width().is_some_and(|width| width >= 80) {
             table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
         }
         for row in &self.rows {
-            table.add_row(row.iter().map(cell));
+            table.add_row(shown.iter().map(|i| cell(&row[*i])));
         }
-        for (i, column) in table.column_iter_mut().enumerate() {
+        for (i, column) in shown.into_iter().zip(table.column_iter_mut()) {
             if self.rows.iter().all(|row| row[i].is_number() || row[i].is_null()) {
                 column.set_cell_alignment(comfy_table::CellAlignment::Right);
             }
@@ -198,17 +308,22 @@ impl Table {
         table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
 
+    /// The rows as CSV under a header.
+    pub fn csv(&self) -> String {
+        let shown = self.without(Readers::People);
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let _ = writer.write_record(self.names());
+        for row in &self.rows {
+            let _ = writer.write_record(shown.iter().map(|i| plain(&row[*i])));
+        }
+        String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
+    }
+
     pub fn print(&self, format: Format) {
         if format.json {
             line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
         } else if format.csv {
-            let mut writer = csv::Writer::from_writer(Vec::new());
-            let _ = writer.write_record(&self.columns);
-            for row in &self.rows {
-                let _ = writer.write_record(row.iter().map(plain));
-            }
-            let bytes = writer.into_inner().unwrap_or_default();
-            line(String::from_utf8_lossy(&bytes).trim_end());
+            line(self.csv().trim_end());
         } else {
             line(&self.text());
         }
@@ -262,6 +377,18 @@ pub fn plain(value: &Value) -> String {
         Value::String(text) => escaped(text, is_obeyed).into(),
         other => other.to_string(),
     }
+}
+
+/// The nearest whole number, 0 for what is below it.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a cast saturates
+pub const fn whole(x: f64) -> u64 {
+    x.round() as u64
+}
+
+/// With so many digits after the point.
+pub fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
 }
 
 /// Three significant digits without an exponent: `1234`, `12.3`, `0.0123`.

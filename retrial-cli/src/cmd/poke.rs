@@ -38,8 +38,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if !unsafe { instance.poke(at, value) } {
         return Err(peek::outside(&instance, at, 1));
     }
-    let mut table = Table::new(&["when", "address", "value", "field", "meaning"])
-        .titled(&["", "address", "value", "field", "meaning"]);
+    let mut table = Table::new(&["when", "address", "value", "field", "meaning"]);
     for (when, word) in [("BEFORE", before), ("AFTER", value)] {
         let mut cells = vec![when.into()];
         cells.extend(peek::row(&instance, at, word));
