@@ -5,7 +5,7 @@ use miette::Diagnostic;
 use retrial::Counter;
 use retrial_model::{Measure, Profile};
 use serde_json::{Map, Value};
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -246,13 +246,13 @@ impl Table {
     }
 
     /// These columns of rows.
-    pub fn of<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = R>) -> Self {
-        let cells = |row: R| columns.iter().map(|column| (column.value)(&row)).collect();
+    pub fn of<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = impl Borrow<R>>) -> Self {
+        let cells = |row: &R| columns.iter().map(|column| (column.value)(row)).collect();
         Self {
             columns: columns.iter().map(Column::header).collect(),
             titles: columns.iter().map(|column| column.title.map_or_else(|| column.header(), Cow::from)).collect(),
             readers: columns.iter().map(|column| column.readers).collect(),
-            rows: rows.into_iter().map(cells).collect(),
+            rows: rows.into_iter().map(|row| cells(row.borrow())).collect(),
         }
     }
 

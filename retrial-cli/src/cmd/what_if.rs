@@ -56,9 +56,9 @@ pub struct Args {
 type Key<T> = fn(&Workload) -> T;
 
 /// A case and what it comes to.
-struct Predicted {
-    workload: Workload,
-    prediction: Result<Prediction, SimulationError>,
+pub struct Predicted {
+    pub workload: Workload,
+    pub prediction: Result<Prediction, SimulationError>,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
@@ -166,36 +166,36 @@ fn time(seconds: f64) -> String {
 }
 
 /// Everything for JSON and CSV; a person reads the columns of what is varied, and the main figures.
-fn table(predicted: &[Predicted]) -> Table {
+pub fn table(predicted: &[Predicted]) -> Table {
     let present = &predicted[0];
-    let named = move |case: &&Predicted| settings(&case.workload, &present.workload);
-    let of = |case: &&Predicted, measure: Measure| ok(case)?.mean(measure);
-    let half = |case: &&Predicted, measure: Measure| ok(case)?.interval(measure);
-    let fixed = |case: &&Predicted, measure: Measure| Some(ok(case)?.fixed.as_ref()?.get(measure)?.mean);
-    let theory = |case: &&Predicted| ok(case).map(|prediction| prediction.theory.clone());
+    let named = move |case: &Predicted| settings(&case.workload, &present.workload);
+    let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
+    let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
+    let fixed = |case: &Predicted, measure: Measure| Some(ok(case)?.fixed.as_ref()?.get(measure)?.mean);
+    let theory = |case: &Predicted| ok(case).map(|prediction| prediction.theory.clone());
     let by_theory =
-        move |figure: fn(&Theory) -> Option<f64>| move |case: &&Predicted, _: Measure| figure(&theory(case)?.ok()?);
+        move |figure: fn(&Theory) -> Option<f64>| move |case: &Predicted, _: Measure| figure(&theory(case)?.ok()?);
     let differ = |key: Key<Value>| predicted.iter().any(|case| key(&case.workload) != key(&present.workload));
-    let has_settings = predicted.iter().any(|case| !named(&case).is_empty());
-    let has_fixed = predicted.iter().any(|case| ok(&case).is_some_and(|prediction| prediction.fixed.is_some()));
+    let has_settings = predicted.iter().any(|case| !named(case).is_empty());
+    let has_fixed = predicted.iter().any(|case| ok(case).is_some_and(|prediction| prediction.fixed.is_some()));
     let title =
-        |case: &&Predicted| scheme(&case.workload) + if case.workload == present.workload { " (present)" } else { "" };
+        |case: &Predicted| scheme(&case.workload) + if case.workload == present.workload { " (present)" } else { "" };
     let columns = [
         column("scheme", title).for_people(),
-        column("scheme", |case: &&Predicted| scheme(&case.workload)).for_programs(),
+        column("scheme", |case: &Predicted| scheme(&case.workload)).for_programs(),
         column("set", named).told(has_settings),
-        column("sessions", |case: &&Predicted| sessions(&case.workload)).told(differ(|w| sessions(w).into())),
-        column("cpus", |case: &&Predicted| case.workload.machine.processors)
+        column("sessions", |case: &Predicted| sessions(&case.workload)).told(differ(|w| sessions(w).into())),
+        column("cpus", |case: &Predicted| case.workload.machine.processors)
             .titled("on_cpus")
             .told(differ(|w| w.machine.processors.into())),
-        column("copies", |case: &&Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
+        column("copies", |case: &Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
         measure(Measure::Throughput, "", of).named("gets_per_s"),
         measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
         measure(Measure::Throughput, "", by_theory(|theory| theory.gets_per_s))
             .named("gets_per_s_theory")
             .titled("theory"),
         measure(Measure::Throughput, "", fixed).named("gets_per_s_fixed").titled("fixed").told(has_fixed),
-        column("change_pct", |case: &&Predicted| change(ok(case)?, present)),
+        column("change_pct", |case: &Predicted| change(ok(case)?, present)),
         measure(Measure::Utilization, "", of).for_programs(),
         measure(Measure::MissRatio, "", of).for_programs(),
         measure(Measure::SpinInefficiency, "", of).named("k"),
@@ -215,14 +215,14 @@ fn table(predicted: &[Predicted]) -> Table {
         measure(Measure::BusyProcessors, "", half).named("cpus_busy_interval").for_programs(),
         measure(Measure::WaitingProcessors, "", of).named("cpus_waiting").for_programs(),
         measure(Measure::Fairness, "", of).for_programs(),
-        column("theory", |case: &&Predicted| Some(theory(case)?.ok()?.function)).for_programs(),
-        column("why_no_theory", |case: &&Predicted| theory(case)?.err()).for_programs(),
-        column("error", |case: &&Predicted| case.prediction.as_ref().err().map(ToString::to_string)).for_programs(),
+        column("theory", |case: &Predicted| Some(theory(case)?.ok()?.function)).for_programs(),
+        column("why_no_theory", |case: &Predicted| theory(case)?.err()).for_programs(),
+        column("error", |case: &Predicted| case.prediction.as_ref().err().map(ToString::to_string)).for_programs(),
     ];
     Table::of(&columns, predicted)
 }
 
-fn ok<'a>(case: &&'a Predicted) -> Option<&'a Prediction> {
+fn ok(case: &Predicted) -> Option<&Prediction> {
     case.prediction.as_ref().ok()
 }
 
@@ -243,7 +243,7 @@ fn remarks(recording: &Recording, predicted: &[Predicted], why: bool) {
         }
     }
     let seen = recording.measured.as_ref().and_then(|measured| Measure::Throughput.of(measured));
-    let simulated = ok(&present).and_then(|prediction| prediction.mean(Measure::Throughput));
+    let simulated = ok(present).and_then(|prediction| prediction.mean(Measure::Throughput));
     if let (Some(seen), Some(simulated)) = (seen, simulated) {
         line(&format!(
             "measured: {} gets/s; the present as simulated: {} ({:+.0} %)",

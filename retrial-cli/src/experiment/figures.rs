@@ -16,7 +16,7 @@ macro_rules! quantities {
             /// What a chart calls it.
             pub const fn title(self) -> &'static str { [ $( $title ),* ][self as usize] }
             /// What a run of a load says of it.
-            fn of(self, profile: &Profile) -> Option<f64> {
+            pub fn of(self, profile: &Profile) -> Option<f64> {
                 let value = match self { $( Quantity::$id => ($of as fn(&Profile) -> Option<f64>)(profile) ),* };
                 value.filter(|value| value.is_finite())
             }

@@ -66,12 +66,12 @@ pub fn fits(compared: &[Compared]) -> bool {
 /// As a table; `second`: what the simulated figures are called.
 pub fn table(compared: &[Compared], second: &'static str) -> Table {
     let columns = [
-        column("figure", |row: &&Compared| row.figure),
-        column("measured", |row: &&Compared| row.measured),
-        column(second, |row: &&Compared| row.simulated),
-        column("interval", |row: &&Compared| row.interval),
-        column("error_pct", |row: &&Compared| Some(row.error()? * 100.0)),
-        column("fits", |row: &&Compared| Some(if row.fits? { "yes" } else { "no" })),
+        column("figure", |row: &Compared| row.figure),
+        column("measured", |row: &Compared| row.measured),
+        column(second, |row: &Compared| row.simulated),
+        column("interval", |row: &Compared| row.interval),
+        column("error_pct", |row: &Compared| Some(row.error()? * 100.0)),
+        column("fits", |row: &Compared| Some(if row.fits? { "yes" } else { "no" })),
     ];
     Table::of(&columns, compared)
 }

@@ -50,7 +50,7 @@ pub struct Used {
     pub address: u64,
     pub processes: usize,
     /// Module and offset of a static one, file and offset of what is in shared memory.
-    variable: Option<String>,
+    pub variable: Option<String>,
     pub profile: Profile,
     /// Where it was asked for when it was busy, most waited for first.
     pub places: Vec<(String, Figures)>,

@@ -95,56 +95,15 @@ impl Outcome {
         String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
     }
 
-    /// The busiest mutexes; a person reads the columns that fit a terminal.
     fn busiest(&self) -> Table {
-        let of = |used: &&Used, measure: Measure| measure.of(&used.profile);
-        let counted = |which| counter(which, |used: &&Used| &used.profile);
-        let columns = [
-            column("mutex", |used: &&Used| used.title()),
-            column("type", |used: &&Used| used.mutex_type.clone()).for_programs(),
-            column("pid", |used: &&Used| used.pid).for_programs(),
-            column("address", |used: &&Used| format!("{:#x}", used.address)).for_programs(),
-            column("busy_at", |used: &&Used| used.place().map(str::to_owned)).for_programs(),
-            column("gets", |used: &&Used| used.profile.gets),
-            measure(Measure::Throughput, "", of).named("gets_per_s"),
-            counted(Counter::Misses),
-            measure(Measure::MissRatio, "", of).for_programs(),
-            measure(Measure::MissRatio, "pct", of).titled("rho_pct").for_people(),
-            counted(Counter::SpinGets).for_programs(),
-            counted(Counter::Waits).for_programs(),
-            counted(Counter::Yields).for_programs(),
-            counted(Counter::Sleeps).for_programs(),
-            counted(Counter::Parks).for_programs(),
-            counted(Counter::GaveUp).for_programs(),
-            measure(Measure::Utilization, "pct", of).titled("U_pct").for_people(),
-            measure(Measure::SpinInefficiency, "", of).named("k"),
-            measure(Measure::SleepRatio, "", of).named("kappa"),
-            measure(Measure::Utilization, "", of).for_programs(),
-            column("samples", |used: &&Used| used.profile.samples.looks).for_programs(),
-            measure(Measure::HoldingTime, "us", |used: &&Used, measure| {
-                // The report says what was sampled: what arrivals saw is in the other columns.
-                Some(&used.profile).filter(|profile| profile.samples.looks > 0).and_then(|profile| measure.of(profile))
-            })
-            .named("holding_us")
-            .titled("S_us"),
-            measure(Measure::Registered, "ms", of).named("wait_ms"),
-            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms").for_programs(),
-            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms").titled("max_ms"),
-            measure(Measure::SpinShare, "pct", of).named("spin_pct").for_programs(),
-            measure(Measure::YieldShare, "pct", of).named("yield_pct").for_programs(),
-            measure(Measure::SleptShare, "pct", of).named("slept_pct").for_programs(),
-            measure(Measure::OverShare, "pct", of).named("oversleep_pct").for_programs(),
-            column("places", |used: &&Used| used.places_text()).titled("busy_at"),
-            column("processes", |used: &&Used| used.processes).for_programs(),
-        ];
-        Table::of(&columns, self.mutexes.iter().take(TOP))
+        Used::table(&self.mutexes)
     }
 
     fn events_table(&self) -> Table {
-        let of = |event: &&Event, measure: Measure| measure.of(&event.profile);
-        let counted = |which| counter(which, |event: &&Event| &event.profile);
+        let of = |event: &Event, measure: Measure| measure.of(&event.profile);
+        let counted = |which| counter(which, |event: &Event| &event.profile);
         let columns = [
-            column("event", |event: &&Event| event.name.clone()),
+            column("event", |event: &Event| event.name.clone()),
             counted(Counter::Misses),
             counted(Counter::Waits),
             measure(Measure::Registered, "ms", of).named("wait_ms"),
@@ -159,9 +118,9 @@ impl Outcome {
 
     fn calls_table(&self) -> Table {
         let columns = [
-            column("kind", |calls: &&Calls| calls.kind),
-            column("handled", |calls: &&Calls| calls.handled),
-            column("fallback", |calls: &&Calls| calls.fallback),
+            column("kind", |calls: &Calls| calls.kind),
+            column("handled", |calls: &Calls| calls.handled),
+            column("fallback", |calls: &Calls| calls.fallback),
         ];
         Table::of(&columns, &self.calls)
     }
@@ -332,6 +291,51 @@ impl Outcome {
 const PROFILE: [&str; 4] = ["group", "mode", "hold_ms", "calls"];
 
 impl Used {
+    /// The busiest mutexes; a person reads the columns that fit a terminal.
+    pub fn table(mutexes: &[Self]) -> Table {
+        let of = |used: &Used, measure: Measure| measure.of(&used.profile);
+        let counted = |which| counter(which, |used: &Used| &used.profile);
+        let columns = [
+            column("mutex", |used: &Used| used.title()),
+            column("type", |used: &Used| used.mutex_type.clone()).for_programs(),
+            column("pid", |used: &Used| used.pid).for_programs(),
+            column("address", |used: &Used| format!("{:#x}", used.address)).for_programs(),
+            column("busy_at", |used: &Used| used.place().map(str::to_owned)).for_programs(),
+            column("gets", |used: &Used| used.profile.gets),
+            measure(Measure::Throughput, "", of).named("gets_per_s"),
+            counted(Counter::Misses),
+            measure(Measure::MissRatio, "", of).for_programs(),
+            measure(Measure::MissRatio, "pct", of).titled("rho_pct").for_people(),
+            counted(Counter::SpinGets).for_programs(),
+            counted(Counter::Waits).for_programs(),
+            counted(Counter::Yields).for_programs(),
+            counted(Counter::Sleeps).for_programs(),
+            counted(Counter::Parks).for_programs(),
+            counted(Counter::GaveUp).for_programs(),
+            measure(Measure::Utilization, "pct", of).titled("U_pct").for_people(),
+            measure(Measure::SpinInefficiency, "", of).named("k"),
+            measure(Measure::SleepRatio, "", of).named("kappa"),
+            measure(Measure::Utilization, "", of).for_programs(),
+            column("samples", |used: &Used| used.profile.samples.looks).for_programs(),
+            measure(Measure::HoldingTime, "us", |used: &Used, measure| {
+                // The report says what was sampled: what arrivals saw is in the other columns.
+                Some(&used.profile).filter(|profile| profile.samples.looks > 0).and_then(|profile| measure.of(profile))
+            })
+            .named("holding_us")
+            .titled("S_us"),
+            measure(Measure::Registered, "ms", of).named("wait_ms"),
+            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms").for_programs(),
+            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms").titled("max_ms"),
+            measure(Measure::SpinShare, "pct", of).named("spin_pct").for_programs(),
+            measure(Measure::YieldShare, "pct", of).named("yield_pct").for_programs(),
+            measure(Measure::SleptShare, "pct", of).named("slept_pct").for_programs(),
+            measure(Measure::OverShare, "pct", of).named("oversleep_pct").for_programs(),
+            column("places", |used: &Used| used.places_text()).titled("busy_at"),
+            column("processes", |used: &Used| used.processes).for_programs(),
+        ];
+        Table::of(&columns, mutexes.iter().take(TOP))
+    }
+
     /// The places with their shares of the misses: `push+0x1a (queue) 80 %, pop+0x2c (queue) 20 %`.
     fn places_text(&self) -> String {
         let misses = self.profile.figures.get(Counter::Misses);

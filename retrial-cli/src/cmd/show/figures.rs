@@ -4,20 +4,20 @@ use super::Only;
 use crate::output::{Table, column, counter, measure};
 use retrial::sys::now_ns;
 use retrial::wait::ADAPTIVE;
-use retrial::{Counter, LocationId, MutexId, MutexInfo, MutexState, Observer, P, PastSleep, TypeId, WaitEvent, Word};
+use retrial::{Counter, LocationId, MutexId, MutexInfo, MutexState, P, PastSleep, Tables, TypeId, WaitEvent, Word};
 use retrial_model::{Measure, Profile};
 
 /// Type of a mutex; `None` when its row was shared by several mutexes or it is gone.
-fn type_of(observer: &Observer, mutex: MutexId) -> Option<TypeId> {
+fn type_of(observer: &Tables, mutex: MutexId) -> Option<TypeId> {
     observer.mutex_info(mutex).map(|mutex| mutex.mutex_type)
 }
 
-fn type_name(observer: &Observer, mutex_type: Option<TypeId>) -> String {
+fn type_name(observer: &Tables, mutex_type: Option<TypeId>) -> String {
     mutex_type.map_or_else(|| "unknown".to_owned(), |id| observer.type_name(id))
 }
 
 /// Mutexes with what was counted of each.
-pub fn mutexes(observer: &Observer, only: &Only) -> Table {
+pub fn mutexes(observer: &Tables, only: &Only) -> Table {
     let rows = Profile::of(observer, |_, key| Some(key.mutex));
     let wanted = |mutex: &MutexInfo| {
         only.mutex.is_none_or(|id| id == mutex.id) && only.mutex_type.is_none_or(|id| id == mutex.mutex_type)
@@ -60,7 +60,7 @@ struct Mutex {
     profile: Profile,
 }
 
-fn scheme(observer: &Observer, mutex: &MutexInfo) -> String {
+fn scheme(observer: &Tables, mutex: &MutexInfo) -> String {
     let params = observer.params(Some(mutex.mutex_type));
     match (params.get(P::Scheme) as usize, mutex.pthread_in_use) {
         (ADAPTIVE, false) => "ADAPTIVE (YDB)".to_owned(),
@@ -70,7 +70,7 @@ fn scheme(observer: &Observer, mutex: &MutexInfo) -> String {
 }
 
 /// System events: each wait once, with the parts that its time adds up from.
-pub fn events(observer: &Observer) -> Table {
+pub fn events(observer: &Tables) -> Table {
     type Row = ((Option<TypeId>, WaitEvent), Profile);
     let rows = Profile::of(observer, |_, key| Some((type_of(observer, key.mutex), key.event)));
     let mut rows: Vec<Row> = rows.into_iter().collect();
@@ -95,7 +95,7 @@ pub fn events(observer: &Observer) -> Table {
 }
 
 /// Mutex sleeps by type and location, most first.
-pub fn sleeps(observer: &Observer, only: &Only) -> Table {
+pub fn sleeps(observer: &Tables, only: &Only) -> Table {
     type Row = ((Option<TypeId>, LocationId), Profile);
     let rows = Profile::of(observer, |_, key| {
         let mutex_type = type_of(observer, key.mutex);
@@ -115,7 +115,7 @@ pub fn sleeps(observer: &Observer, only: &Only) -> Table {
 }
 
 /// The last sleep for each pair of mutex and blocking session, latest first.
-pub fn history(observer: &Observer) -> Table {
+pub fn history(observer: &Tables) -> Table {
     let mut rows = observer.history();
     rows.sort_by_key(|past| std::cmp::Reverse(past.at_ns));
     let columns = [
