@@ -5,10 +5,11 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial_cli::bench::cell::Cell;
 use retrial_cli::bench::figures::{Outcome, median};
 use retrial_cli::bench::load::Start;
-use retrial_cli::output::Table;
 use retrial_cli::output::rounded;
+use retrial_cli::output::{Table, column};
 use retrial_model::Measure;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
@@ -277,12 +278,8 @@ fn windows(outcomes: &[Outcome]) -> Vec<f64> {
 
 /// These columns of rows.
 pub fn table<R: Serialize>(rows: &[R], columns: &[&'static str]) -> Table {
-    let mut table = Table::new(columns);
-    for row in rows {
-        let row = serde_json::to_value(row).unwrap_or_default();
-        table.row(columns.iter().map(|column| row[*column].clone()).collect());
-    }
-    table
+    let columns: Vec<_> = columns.iter().map(|name| column(name, |row: &Value| row[*name].clone())).collect();
+    Table::of(&columns, rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()))
 }
 
 /// Rows as CSV, under their header or going on below it.

@@ -233,7 +233,9 @@ fn the_views_of_an_instance_say_what_the_table_says() {
         Profile::of(&ours.instance, |sid, _| Some((sid.number(), 0))),
     ] {
         let mut sum = Profile::default();
-        parts.values().for_each(|part| sum.add(part));
+        for part in parts.values() {
+            sum.add(part);
+        }
         for measure in [Measure::SpinInefficiency, Measure::SleepRatio, Measure::Registered, Measure::OverShare] {
             assert_eq!(measure.of(&sum), measure.of(&whole[&()]), "{}", measure.name());
         }

@@ -4,7 +4,7 @@ use clap::Args;
 use miette::Diagnostic;
 use retrial::Counter;
 use retrial_model::{Measure, Profile};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::borrow::{Borrow, Cow};
 use std::error::Error;
 use std::fmt;
@@ -229,46 +229,49 @@ impl<'a, R: 'a> Column<'a, R> {
 /// Rows under named columns. Units are in the names (`wait_us`); cells are JSON values.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    columns: Vec<Cow<'static, str>>,
-    /// Headings for people.
-    titles: Vec<Cow<'static, str>>,
-    readers: Vec<Readers>,
+    heads: Vec<Head>,
     rows: Vec<Vec<Value>>,
+}
+
+/// Name and heading of a column.
+#[derive(Clone, Debug)]
+struct Head {
+    name: Cow<'static, str>,
+    title: Cow<'static, str>,
+    readers: Readers,
 }
 
 /// Characters of a cell that is never wrapped.
 const WRAPPED: usize = 40;
 
 impl Table {
-    pub fn new(columns: &[&'static str]) -> Self {
-        let columns: Vec<Cow<'static, str>> = columns.iter().map(|name| (*name).into()).collect();
-        Self { titles: columns.clone(), readers: vec![Readers::All; columns.len()], columns, rows: Vec::new() }
-    }
-
     /// These columns of rows.
     pub fn of<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = impl Borrow<R>>) -> Self {
         let cells = |row: &R| columns.iter().map(|column| (column.value)(row)).collect();
+        let head = |column: &Column<'_, R>| Head {
+            name: column.header(),
+            title: column.title.map_or_else(|| column.header(), Cow::from),
+            readers: column.readers,
+        };
         Self {
-            columns: columns.iter().map(Column::header).collect(),
-            titles: columns.iter().map(|column| column.title.map_or_else(|| column.header(), Cow::from)).collect(),
-            readers: columns.iter().map(|column| column.readers).collect(),
+            heads: columns.iter().map(head).collect(),
             rows: rows.into_iter().map(|row| cells(row.borrow())).collect(),
         }
     }
 
-    /// Positions of the columns that others than these read.
-    fn without(&self, readers: Readers) -> Vec<usize> {
-        (0..self.columns.len()).filter(|i| self.readers[*i] != readers).collect()
+    /// One row: a name with each cell.
+    pub fn one<const N: usize>(cells: [(&'static str, Value); N]) -> Self {
+        Self::of(&cells.map(|(name, cell)| column(name, move |(): &()| cell.clone())), [()])
+    }
+
+    /// Positions and heads of the columns that others than these read.
+    fn without(&self, readers: Readers) -> impl Iterator<Item = (usize, &Head)> {
+        self.heads.iter().enumerate().filter(move |(_, head)| head.readers != readers)
     }
 
     /// Names of the columns of JSON and CSV.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.without(Readers::People).into_iter().map(|i| &*self.columns[i])
-    }
-
-    pub fn row(&mut self, cells: Vec<Value>) {
-        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
-        self.rows.push(cells);
+        self.without(Readers::People).map(|(_, head)| &*head.name)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -277,26 +280,24 @@ impl Table {
 
     /// The rows as JSON objects.
     pub fn json(&self) -> Value {
-        let shown = self.without(Readers::People);
-        let object = |row: &Vec<Value>| -> Map<String, Value> {
-            shown.iter().map(|i| (self.columns[*i].to_string(), row[*i].clone())).collect()
-        };
-        Value::Array(self.rows.iter().map(object).map(Value::Object).collect())
+        let cell = |row: &Vec<Value>, (i, head): (usize, &Head)| (head.name.to_string(), row[i].clone());
+        let object = |row| Value::Object(self.without(Readers::People).map(|column| cell(row, column)).collect());
+        Value::Array(self.rows.iter().map(object).collect())
     }
 
     /// The rows as text, numbers aligned to the right.
     pub fn text(&self) -> String {
-        let shown = self.without(Readers::Programs);
+        let shown: Vec<(usize, &Head)> = self.without(Readers::Programs).collect();
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::NOTHING).set_header(shown.iter().map(|i| &self.titles[*i]));
+        table.load_preset(comfy_table::presets::NOTHING).set_header(shown.iter().map(|(_, head)| &head.title));
         // On a terminal, long texts wrap within their column; short ones stay whole.
         if table.width().is_some_and(|width| width >= 80) {
             table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
         }
         for row in &self.rows {
-            table.add_row(shown.iter().map(|i| cell(&row[*i])));
+            table.add_row(shown.iter().map(|(i, _)| cell(&row[*i])));
         }
-        for (i, column) in shown.into_iter().zip(table.column_iter_mut()) {
+        for ((i, _), column) in shown.into_iter().zip(table.column_iter_mut()) {
             if self.rows.iter().all(|row| row[i].is_number() || row[i].is_null()) {
                 column.set_cell_alignment(comfy_table::CellAlignment::Right);
             }
@@ -310,13 +311,8 @@ impl Table {
 
     /// The rows as CSV under a header.
     pub fn csv(&self) -> String {
-        let shown = self.without(Readers::People);
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let _ = writer.write_record(self.names());
-        for row in &self.rows {
-            let _ = writer.write_record(shown.iter().map(|i| plain(&row[*i])));
-        }
-        String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
+        let row = |row: &Vec<Value>| record(self.without(Readers::People).map(|(i, _)| plain(&row[i])));
+        std::iter::once(record(self.names())).chain(self.rows.iter().map(row)).collect()
     }
 
     pub fn print(&self, format: Format) {
@@ -331,35 +327,35 @@ impl Table {
 }
 
 /// Rows that are printed as they come: JSON objects, one per line, or CSV rows under one header. Nothing for people.
-pub struct Stream {
-    columns: &'static [&'static str],
+pub struct Stream<'a, R> {
+    columns: &'a [Column<'a, R>],
     format: Format,
 }
 
-impl Stream {
-    pub fn new(columns: &'static [&'static str], format: Format) -> Self {
-        let stream = Self { columns, format };
+impl<'a, R> Stream<'a, R> {
+    pub fn new(columns: &'a [Column<'a, R>], format: Format) -> Self {
         if format.csv {
-            Self::record(columns.iter().map(|column| (*column).to_owned()));
+            line(record(columns.iter().map(|column| column.header().into_owned())).trim_end());
         }
-        stream
+        Self { columns, format }
     }
 
-    pub fn row(&self, cells: Vec<Value>) {
-        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
+    pub fn row(&self, row: &R) {
+        let cells = self.columns.iter().map(|column| (column.value)(row));
         if self.format.json {
-            let object: Map<String, Value> = self.columns.iter().map(|c| (*c).to_owned()).zip(cells).collect();
-            line(&Value::Object(object).to_string());
+            let names = self.columns.iter().map(|column| column.header().into_owned());
+            line(&Value::Object(names.zip(cells).collect()).to_string());
         } else if self.format.csv {
-            Self::record(cells.iter().map(plain));
+            line(record(cells.map(|cell| plain(&cell))).trim_end());
         }
     }
+}
 
-    fn record(cells: impl Iterator<Item = String>) {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let _ = writer.write_record(cells);
-        line(String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).trim_end());
-    }
+/// A line of CSV with its end.
+pub fn record<T: AsRef<[u8]>>(cells: impl Iterator<Item = T>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let _ = writer.write_record(cells);
+    String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
 }
 
 /// A cell for people: numbers short, nothing for null.
@@ -410,6 +406,25 @@ pub fn short(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_csv_and_json_come_from_one_list_of_columns() {
+        let us = |row: &f64, _: Measure| Some(*row).filter(|x| *x > 0.0);
+        let columns = [
+            column("name", |row: &f64| format!("n{row}")),
+            measure(Measure::Wait, "us", us).rounded(1),
+            column("only_told", |_: &f64| 1).for_people().titled("told"),
+            column("only_kept", |_: &f64| 2).for_programs(),
+            column("perhaps", |_: &f64| 3).told(false),
+        ];
+        let table = Table::of(&columns, [2e-6, 0.0]);
+        assert_eq!(table.csv(), "name,wait_us,only_kept,perhaps\nn0.000002,2.0,2,3\nn0,,2,3\n");
+        assert_eq!(table.names().collect::<Vec<_>>(), ["name", "wait_us", "only_kept", "perhaps"]);
+        let json = serde_json::json!({ "name": "n0", "wait_us": null, "only_kept": 2, "perhaps": 3 });
+        assert_eq!(table.json()[1], json);
+        assert_eq!(table.text().lines().next().unwrap().split_whitespace().collect::<Vec<_>>(), ["name", "W", "told"]);
+        assert_eq!(Table::one([("a", 1.into()), ("b", Value::Null)]).csv(), "a,b\n1,\n");
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_shown() {

@@ -15,7 +15,7 @@ use crate::bench::ours::Ours;
 use crate::bench::process::{Crew, children_cpu};
 use crate::bench::work;
 use crate::chart::Scale;
-use crate::output::{Table, short, whole};
+use crate::output::{Table, column, short, whole};
 use crate::predict::theory::{Theory, theory};
 use crate::run::machine::Ticks;
 use miette::{Report, miette};
@@ -370,29 +370,23 @@ fn percent(share: Option<f64>) -> Value {
     share.map(|share| share * 100.0).into()
 }
 
-const ERROR_COLUMNS: [&str; 11] = [
-    "hold",
-    "scheme",
-    "sessions",
-    "gets_pct",
-    "k_pct",
-    "kappa_pct",
-    "sleeps_pct",
-    "cpus_pct",
-    "theory_gets_pct",
-    "theory_k_pct",
-    "others_cpus",
-];
-
 fn by_cell<'a>(errors: impl IntoIterator<Item = &'a Errors>) -> Table {
-    let mut table = Table::new(&ERROR_COLUMNS);
-    for cell in errors {
-        let mut row = vec![cell.load.into(), cell.line.into(), cell.sessions.into()];
-        row.extend(cell.simulated.iter().chain(&cell.predicted).map(|error| percent(*error)));
-        row.push(cell.others.into());
-        table.row(row);
-    }
-    table
+    let simulated = |i: usize| move |cell: &Errors| percent(cell.simulated[i]);
+    let predicted = |i: usize| move |cell: &Errors| percent(cell.predicted[i]);
+    let columns = [
+        column("hold", |cell: &Errors| cell.load),
+        column("scheme", |cell: &Errors| cell.line),
+        column("sessions", |cell: &Errors| cell.sessions),
+        column("gets_pct", simulated(0)),
+        column("k_pct", simulated(1)),
+        column("kappa_pct", simulated(2)),
+        column("sleeps_pct", simulated(3)),
+        column("cpus_pct", simulated(4)),
+        column("theory_gets_pct", predicted(0)),
+        column("theory_k_pct", predicted(1)),
+        column("others_cpus", |cell: &Errors| cell.others),
+    ];
+    Table::of(&columns, errors)
 }
 
 fn worst(errors: &[Errors]) -> Table {
@@ -411,34 +405,25 @@ fn judged<'a>(errors: impl IntoIterator<Item = &'a Errors>, i: usize) -> Option<
 }
 
 fn by_scheme(errors: &[Errors]) -> Table {
-    const COLUMNS: [&str; 11] = [
-        "scheme",
-        "gets_pct",
-        "gets_within",
-        "k_pct",
-        "k_within",
-        "kappa_pct",
-        "kappa_within",
-        "sleeps_pct",
-        "sleeps_within",
-        "cpus_pct",
-        "cpus_within",
+    let own = |line: &Line| {
+        let name = line.name;
+        errors.iter().filter(move |cell| cell.line == name)
+    };
+    let mut columns = vec![column("scheme", |line: &Line| line.name)];
+    let names = [
+        ("gets_pct", "gets_within"),
+        ("k_pct", "k_within"),
+        ("kappa_pct", "kappa_within"),
+        ("sleeps_pct", "sleeps_within"),
+        ("cpus_pct", "cpus_within"),
     ];
-    let mut table = Table::new(&COLUMNS);
-    for line in LINES {
-        let own = || errors.iter().filter(|cell| cell.line == line.name);
-        if own().next().is_none() {
-            continue;
-        }
-        let mut row = vec![line.name.into()];
-        for i in 0..QUANTITIES.len() {
-            let judged = judged(own(), i);
-            row.push(percent(judged.map(|(median, ..)| median)));
-            row.push(judged.map(|(_, within, all)| format!("{within}/{all}")).into());
-        }
-        table.row(row);
+    for (i, (size, within)) in names.into_iter().enumerate() {
+        columns.push(column(size, move |line: &Line| percent(judged(own(line), i).map(|(median, ..)| median))));
+        columns.push(column(within, move |line: &Line| {
+            judged(own(line), i).map(|(_, within, all)| format!("{within}/{all}"))
+        }));
     }
-    table
+    Table::of(&columns, LINES.iter().copied().filter(|line| own(line).next().is_some()))
 }
 
 /// A sentence for each figure, and one on who disturbed.

@@ -2,7 +2,7 @@
 
 use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
-use crate::output::{Format, Table, column, counter, measure, plain, short, whole};
+use crate::output::{Format, Table, column, counter, measure, plain, record, short, whole};
 use retrial::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -80,19 +80,15 @@ impl Outcome {
 
     /// One row for each of the busiest mutexes; then one for each lock and stack of the profile.
     fn csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
         let busiest = self.busiest();
         let columns = || busiest.names().chain(PROFILE);
-        let _ = writer.write_record(columns());
         let Value::Array(mutexes) = busiest.json() else { return String::new() };
         let profile = self.profile.as_ref().map(Calling::rows).unwrap_or_default();
-        for (group, rows) in [("mutex", mutexes), ("profile", profile)] {
-            for mut row in rows {
-                row["group"] = group.into();
-                let _ = writer.write_record(columns().map(|column| plain(&row[column])));
-            }
-        }
-        String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
+        let of = |group: &'static str, row: &Value| {
+            record(columns().map(|name| if name == "group" { group.to_owned() } else { plain(&row[name]) }))
+        };
+        let rows = mutexes.iter().map(|row| of("mutex", row)).chain(profile.iter().map(|row| of("profile", row)));
+        std::iter::once(record(columns())).chain(rows).collect()
     }
 
     fn busiest(&self) -> Table {
