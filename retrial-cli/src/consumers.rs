@@ -232,10 +232,7 @@ fn the_views_of_an_instance_say_what_the_table_says() {
         Profile::of(&ours.instance, |_, key| Some((key.mutex.0, key.location.0))),
         Profile::of(&ours.instance, |sid, _| Some((sid.number(), 0))),
     ] {
-        let mut sum = Profile::default();
-        for part in parts.values() {
-            sum.add(part);
-        }
+        let sum = Profile::sum(parts.values());
         for measure in [Measure::SpinInefficiency, Measure::SleepRatio, Measure::Registered, Measure::OverShare] {
             assert_eq!(measure.of(&sum), measure.of(&whole[&()]), "{}", measure.name());
         }

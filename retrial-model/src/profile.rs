@@ -153,6 +153,15 @@ impl Profile {
         };
     }
 
+    /// All parts of a whole together, as [`Self::add`] says; nothing of nothing.
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let add = |mut sum: Self, part: Self| {
+            sum.add(&part);
+            sum
+        };
+        parts.into_iter().cloned().reduce(add).unwrap_or_default()
+    }
+
     /// The value of a counter.
     #[must_use]
     pub fn count(&self, counter: Counter) -> f64 {
