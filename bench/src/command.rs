@@ -1,7 +1,8 @@
 //! The command `retrial` under which programs are measured, and the figures of their rounds.
 
 use miette::{Report, miette};
-use retrial_cli::bench::figures::{median, rounded};
+use retrial_cli::bench::figures::median;
+use retrial_cli::output::rounded;
 use std::path::{Path, PathBuf};
 
 /// The one that was named, or the one beside this program.

@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use retrial::P;
 use retrial_cli::bench::cell::{Cell, Conditions, Stopped};
 use retrial_cli::bench::figures::{Kind, Outcome, median};
+use retrial_model::Measure;
 use std::time::Duration;
 
 /// What kind of load a group is: a column, and the name of a command.
@@ -80,7 +81,7 @@ pub struct Measurement {
 impl Measurement {
     /// Gets per second; 0 of nothing.
     pub fn median_ops(&self) -> f64 {
-        median(self.outcomes.iter().filter_map(|o| Some(o.measured?.ops_per_s)).collect()).unwrap_or(0.0)
+        median(self.outcomes.iter().filter_map(|outcome| outcome.get(Measure::Throughput)).collect()).unwrap_or(0.0)
     }
 }
 

@@ -3,10 +3,13 @@
 use crate::plan::{Load, Measurement, was_away};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::figures::{Measured, Outcome, median, rounded};
+use retrial_cli::bench::figures::{Outcome, median};
 use retrial_cli::bench::load::Start;
-use retrial_cli::output::Table;
+use retrial_cli::output::rounded;
+use retrial_cli::output::{Table, column};
+use retrial_model::Measure;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
@@ -199,24 +202,24 @@ impl Row {
 
     fn filled(mut self, measurement: &Measurement, best: Option<&Measurement>) -> Self {
         let outcomes = &measurement.outcomes;
-        let measured = |figure: fn(&Measured) -> f64| -> Vec<f64> {
-            outcomes.iter().filter_map(|outcome| outcome.measured.as_ref()).map(figure).collect()
+        let measured = |measure: Measure, scale: f64| -> Vec<f64> {
+            outcomes.iter().filter_map(|outcome| Some(outcome.get(measure)? * scale)).collect()
         };
         let digits = |value: Option<f64>| value.map(significant);
-        let middle = |figure: fn(&Measured) -> f64| digits(median(measured(figure)));
-        let mops = measured(|m| m.ops_per_s / 1e6);
+        let middle = |measure: Measure, scale: f64| digits(median(measured(measure, scale)));
+        let mops = measured(Measure::Throughput, 1e-6);
         self.rounds = u32::try_from(outcomes.len()).unwrap_or(u32::MAX);
         self.mops_per_s = digits(median(mops.clone()));
         self.mops_min = digits(mops.iter().copied().reduce(f64::min));
         self.mops_max = digits(mops.iter().copied().reduce(f64::max));
         self.to_best = best.and_then(|best| ratio(outcomes, &best.outcomes)).map(significant);
-        self.cpu_s_per_s = middle(|m| m.cpu_s_per_s);
-        self.cpu_us_per_get = middle(|m| if m.ops_per_s > 0.0 { m.cpu_s_per_s / m.ops_per_s * 1e6 } else { 0.0 });
-        self.jain = middle(|m| m.jain);
-        self.wait_p50_us = middle(|m| m.wait_p50_us);
-        self.wait_p99_us = middle(|m| m.wait_p99_us);
-        self.wait_p999_us = middle(|m| m.wait_p999_us);
-        self.wait_max_us = digits(measured(|m| m.wait_max_us).into_iter().reduce(f64::max));
+        self.cpu_s_per_s = middle(Measure::BusyProcessors, 1.0);
+        self.cpu_us_per_get = middle(Measure::ProcessorPerGet, 1e6);
+        self.jain = middle(Measure::Fairness, 1.0);
+        self.wait_p50_us = middle(Measure::WaitP50, 1e6);
+        self.wait_p99_us = middle(Measure::WaitP99, 1e6);
+        self.wait_p999_us = middle(Measure::WaitP999, 1e6);
+        self.wait_max_us = digits(measured(Measure::WaitMax, 1e6).into_iter().reduce(f64::max));
         let windows = windows(outcomes);
         self.first_window_mops = digits(windows.first().map(|ops| ops / 1e6));
         self.last_window_mops = digits(windows.last().map(|ops| ops / 1e6));
@@ -261,8 +264,8 @@ fn significant(value: f64) -> f64 {
 
 /// Median of the ratios within each round.
 fn ratio(own: &[Outcome], best: &[Outcome]) -> Option<f64> {
-    let pairs =
-        own.iter().zip(best).filter_map(|(own, best)| Some((own.measured?.ops_per_s, best.measured?.ops_per_s)));
+    let rate = |outcome: &Outcome| outcome.get(Measure::Throughput);
+    let pairs = own.iter().zip(best).filter_map(|(own, best)| rate(own).zip(rate(best)));
     median(pairs.filter(|(_, best)| *best > 0.0).map(|(own, best)| own / best).collect())
 }
 
@@ -275,12 +278,8 @@ fn windows(outcomes: &[Outcome]) -> Vec<f64> {
 
 /// These columns of rows.
 pub fn table<R: Serialize>(rows: &[R], columns: &[&'static str]) -> Table {
-    let mut table = Table::new(columns);
-    for row in rows {
-        let row = serde_json::to_value(row).unwrap_or_default();
-        table.row(columns.iter().map(|column| row[*column].clone()).collect());
-    }
-    table
+    let columns: Vec<_> = columns.iter().map(|name| column(name, |row: &Value| row[*name].clone())).collect();
+    Table::of(&columns, rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()))
 }
 
 /// Rows as CSV, under their header or going on below it.

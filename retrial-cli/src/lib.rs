@@ -11,6 +11,8 @@ pub mod bench;
 mod calibration;
 pub mod chart;
 mod cmd;
+#[cfg(test)]
+mod consumers;
 pub mod duration;
 mod experiment;
 mod holders;

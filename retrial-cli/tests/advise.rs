@@ -182,10 +182,12 @@ fn recording(name: &str, times: f64) -> File {
     let gets = of("gets_per_s") * times;
     let sleeps = of("sleeps_per_s") * times;
     let whole = |x: f64| -> u64 { format!("{x:.0}").parse().unwrap() };
-    let measured = json!({ "interval_s": 1.0, "sessions": 12, "gets": whole(gets), "utilization": of("utilization"), "samples": 1000,
+    let (held_s, waiting_s) = (of("utilization"), of("wait_us") / 1e6 * gets);
+    let measured = json!({ "time_s": 1.0, "sessions": 12, "gets": whole(gets), "gets_of_type": whole(gets / 0.3),
+        "samples": { "looks": 1000, "held": whole(1000.0 * held_s), "time_s": 1.0, "held_s": held_s, "gets": whole(gets) },
         "figures": { "misses": whole(of("miss_ratio") * gets), "sleeps": whole(sleeps), "busy": whole(sleeps / of("k")),
             "slept_ns": whole(of("wait_us") * 1e3 * gets) },
-        "waiting": of("wait_us") / 1e6 * gets, "cpu_s": of("cpus_busy"), "queued_s": 0.0, "busy": null, "share_of_type": 0.3 });
+        "waiting_s": waiting_s, "cpu_s": of("cpus_busy"), "queued_s": 0.0 });
     let recording = json!({ "of": "mutex m", "instance": "shop", "mutex": "#1", "mutex_type": "load", "holds": "given",
         "workload": all["workload"], "measured": measured, "notes": [] });
     let path = std::env::temp_dir().join(format!("retrial-advise-{}-{name}.json", std::process::id()));

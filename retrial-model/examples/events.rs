@@ -33,7 +33,7 @@ fn time(name: &str, workload: &Workload) -> Result<(), Box<dyn std::error::Error
         outcome.events,
         took,
         outcome.events as f64 / took / 1e6,
-        outcome.get(Measure::Throughput),
+        outcome.get(Measure::Throughput).unwrap(),
     );
     Ok(())
 }

@@ -19,7 +19,7 @@ fn workload(arrivals: Arrivals, copies: u32) -> Workload {
 }
 
 fn agrees(workload: &Workload, measure: Measure, expected: f64) {
-    let found = replicate(workload, 1..9).unwrap().get(measure);
+    let found = replicate(workload, 1..9).unwrap().get(measure).unwrap();
     let half = found.half_width(0.99);
     assert!(half < 0.1 * expected, "the interval of {} says nothing: {} ± {half}", measure.name(), found.mean);
     assert!(found.covers(expected, 0.99), "{}: {} ± {half}, theory {expected}", measure.name(), found.mean);
@@ -47,7 +47,7 @@ fn copies_of_a_closed_system_are_a_network_of_queues() {
 
 #[test]
 fn every_scheme_goes_on_with_copies_on_two_processors() {
-    let summary = |outcome: &Outcome| (outcome.gets, outcome.events, outcome.figures);
+    let summary = |outcome: &Outcome| (outcome.profile.gets.unwrap(), outcome.events, outcome.profile.figures);
     for scheme in 0..retrial::wait::NAMES.len() {
         let think = Distribution::exponential(S).unwrap();
         let mut workload = workload(Arrivals::Closed { sessions: 12, think, on_processor: true }, 3);
@@ -55,8 +55,8 @@ fn every_scheme_goes_on_with_copies_on_two_processors() {
         workload.machine = Machine::default();
         let outcome = run(&workload, 7).unwrap();
         let name = retrial::wait::NAMES[scheme];
-        assert!(outcome.gets > 1000, "{name}: {} gets", outcome.gets);
-        assert_eq!(outcome.gets_by_session.iter().filter(|gets| **gets == 0).count(), 0, "{name}");
+        assert!(outcome.profile.gets.unwrap() > 1000, "{name}: {} gets", outcome.profile.gets.unwrap());
+        assert_eq!(outcome.profile.gets_by_session.iter().filter(|gets| **gets == 0).count(), 0, "{name}");
         assert_eq!(
             summary(&outcome),
             summary(&run(&workload, 7).unwrap()),

@@ -30,18 +30,19 @@ fn busy(params: Params, sessions: u32, duration: f64) -> Workload {
 
 fn nothing_is_lost(case: &str, outcome: &Outcome) {
     assert!(
-        outcome.gets.abs_diff(outcome.releases) <= 1,
+        outcome.profile.gets.unwrap().abs_diff(outcome.releases) <= 1,
         "{case}: {} gets, {} releases",
-        outcome.gets,
+        outcome.profile.gets.unwrap(),
         outcome.releases
     );
-    assert_eq!(outcome.gets_by_session.iter().sum::<u64>(), outcome.gets, "{case}");
-    let (used, there) = (outcome.processor_time.total(), f64::from(outcome.processors) * outcome.time);
+    assert_eq!(outcome.profile.gets_by_session.iter().sum::<u64>(), outcome.profile.gets.unwrap(), "{case}");
+    let (used, there) = (outcome.processor_time.total(), f64::from(outcome.processors) * outcome.profile.time_s);
     assert!(used <= there * (1.0 + 1e-9), "{case}: {used} s of processor time within {there} s");
-    let count = |counter| outcome.figures.get(counter);
+    let count = |counter| outcome.profile.figures.get(counter);
     let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs].map(count);
     assert_eq!(parts.iter().sum::<u64>(), count(Counter::WaitNs), "{case}");
-    let (busy, held) = (outcome.get(Measure::Utilization), outcome.processor_time.hold / outcome.time);
+    let (busy, held) =
+        (outcome.get(Measure::Utilization).unwrap(), outcome.processor_time.hold / outcome.profile.time_s);
     // A preempted holder holds on without running.
     assert!(held <= busy + 1e-9 && busy <= 1.0 + 1e-9, "{case}: busy {busy}, holders running {held}");
 }
@@ -55,12 +56,12 @@ fn no_session_stays_behind_whatever_the_scheme() {
             let params = scheme(name).with(P::LatchSpinCount, 500);
             let outcome = run(&busy(params, sessions, duration), 7).unwrap();
             nothing_is_lost(&case, &outcome);
-            let least = outcome.gets_by_session.iter().min().unwrap();
+            let least = outcome.profile.gets_by_session.iter().min().unwrap();
             println!(
                 "{case}: {} gets, at least {least}, longest wait {:.3} s, fairness {:.2}, {} events",
-                outcome.gets,
-                outcome.get(Measure::WaitMax),
-                outcome.get(Measure::Fairness),
+                outcome.profile.gets.unwrap(),
+                outcome.get(Measure::WaitMax).unwrap(),
+                outcome.get(Measure::Fairness).unwrap(),
                 outcome.events
             );
             assert!(*least > 0, "{case}: a session never got the mutex");
@@ -88,7 +89,7 @@ fn as_many_processors_as_there_are_work_while_sessions_are_ready() {
     // They come within their first think time.
     workload.warm_up = 0.01;
     let outcome = run(&workload, 1).unwrap();
-    let (used, there) = (outcome.processor_time.total(), 4.0 * outcome.time);
+    let (used, there) = (outcome.processor_time.total(), 4.0 * outcome.profile.time_s);
     assert!((used / there - 1.0).abs() < 1e-9, "16 sessions that never sleep use all of {there} s, not {used} s");
 }
 
@@ -100,8 +101,8 @@ fn a_preempted_holder_keeps_the_mutex() {
     workload.params = scheme("10g").with(P::SpinCount, 100_000);
     workload.machine = Machine { quantum_ns: 100_000, preempt_after_ns: None, ..Machine::default().with_processors(1) };
     let outcome = run(&workload, 1).unwrap();
-    let running = outcome.processor_time.hold / outcome.time;
-    let held = outcome.get(Measure::Utilization);
+    let running = outcome.processor_time.hold / outcome.profile.time_s;
+    let held = outcome.get(Measure::Utilization).unwrap();
     assert!(held > 1.5 * running, "held {held} of the time, holders ran {running} of it");
 }
 
@@ -111,9 +112,9 @@ fn wake_ups_that_preempt_cost_a_full_machine_its_throughput() {
     let arrivals = Arrivals::Closed { sessions: 400, think: deterministic(300e-9), on_processor: true };
     let mut workload = Workload::new(arrivals, deterministic(1e-6), 0.3);
     workload.params = scheme("sleep");
-    let with = run(&workload, 1).unwrap().get(Measure::Throughput);
+    let with = run(&workload, 1).unwrap().get(Measure::Throughput).unwrap();
     workload.machine.preempt_after_ns = None;
-    let without = run(&workload, 1).unwrap().get(Measure::Throughput);
+    let without = run(&workload, 1).unwrap().get(Measure::Throughput).unwrap();
     assert!(without > 3.0 * with, "{without} gets/s without preemption, {with} with it");
 }
 
@@ -134,7 +135,7 @@ fn the_same_seed_gives_the_same_run() {
         let first = run(&workload, 42).unwrap();
         assert_eq!(first, run(&workload, 42).unwrap(), "{name}");
         let other = run(&workload, 43).unwrap();
-        assert_ne!((&first.figures, &first.traces), (&other.figures, &other.traces), "{name}");
+        assert_ne!((&first.profile.figures, &first.traces), (&other.profile.figures, &other.traces), "{name}");
     }
 }
 
@@ -147,7 +148,7 @@ fn estimates_do_not_depend_on_the_number_of_threads() {
     };
     let alone = on(1);
     assert_eq!(alone, on(3));
-    assert!(alone.get(Measure::Throughput).deviation > 0.0);
+    assert!(alone.get(Measure::Throughput).unwrap().deviation > 0.0);
 }
 
 /// The steps of a session that waits while another one holds for so many seconds.
@@ -246,7 +247,7 @@ fn a_step_takes_what_it_takes_beside_its_yield() {
     // One waits for all of a second: it polls for 1 us, yields for 1 us, and records for another.
     let params = scheme("10g").with(P::SpinCount, 1000);
     let [with, without] = with_and_without(params, (1.0, 1e-9), |machine| machine.step_ns = 1000);
-    let yields = |outcome: &Outcome| outcome.figures.get(Counter::Yields) as f64 * 1e-6;
+    let yields = |outcome: &Outcome| outcome.profile.figures.get(Counter::Yields) as f64 * 1e-6;
     assert!((yields(&without) - 0.5 / 2.0).abs() < 1e-3, "{}", yields(&without));
     assert!((yields(&with) - 0.5 / 3.0).abs() < 1e-3, "{}", yields(&with));
 }
@@ -256,7 +257,7 @@ fn a_release_waits_for_the_line_that_a_spinner_has() {
     // Somebody spins at each release: the line goes to the releaser, and back to whoever sees it, and is taken by the get.
     let params = scheme("10g").with(P::SpinCount, 100_000);
     let [with, without] = with_and_without(params, (1e-6, 0.9e-6), |machine| machine.line_ns = 400);
-    let each_ns = |outcome: &Outcome| 1e9 / outcome.get(Measure::Throughput);
+    let each_ns = |outcome: &Outcome| 1e9 / outcome.get(Measure::Throughput).unwrap();
     assert!((each_ns(&without) - 1000.0).abs() < 3.0, "{} ns", each_ns(&without));
     assert!((each_ns(&with) - (1000.0 + 200.0 + 200.0 + 400.0)).abs() < 3.0, "{} ns", each_ns(&with));
 }
@@ -265,7 +266,7 @@ fn a_release_waits_for_the_line_that_a_spinner_has() {
 fn a_timed_sleep_takes_processor_time_but_no_longer() {
     let params = scheme("patch6904068").with(P::SpinCount, 0);
     let [with, without] = with_and_without(params, (1.0, 1e-9), |machine| machine.sleep_call_ns = 100_000);
-    let sleeps = |outcome: &Outcome| outcome.figures.get(Counter::Sleeps);
+    let sleeps = |outcome: &Outcome| outcome.profile.figures.get(Counter::Sleeps);
     assert!(sleeps(&without) >= 48 && sleeps(&with).abs_diff(sleeps(&without)) <= 1);
     let calls = sleeps(&with) as f64 * 100e-6;
     assert!((with.processor_time.call - without.processor_time.call - calls).abs() < 2e-4, "{:?}", with.processor_time);
@@ -276,10 +277,10 @@ fn who_is_woken_on_its_way_into_the_kernel_does_not_sleep() {
     // The section ends while the other one is on its way: the call that wakes it finds nobody asleep.
     let [with, without] =
         with_and_without(scheme("pthread"), (500e-9, 1e-9), |machine| machine.wake_far_ns = 1_000_000);
-    let each_ns = |outcome: &Outcome| 1e9 / outcome.get(Measure::Throughput);
+    let each_ns = |outcome: &Outcome| 1e9 / outcome.get(Measure::Throughput).unwrap();
     // A wake-up would take a thousand times as long as the section.
     assert!(each_ns(&with) < 1.01 * each_ns(&without) + 2000.0, "{} {} ns", each_ns(&with), each_ns(&without));
-    assert!(with.figures.get(Counter::Parks) > 1000, "{} parks", with.figures.get(Counter::Parks));
+    assert!(with.profile.figures.get(Counter::Parks) > 1000, "{} parks", with.profile.figures.get(Counter::Parks));
 }
 
 #[test]
@@ -290,7 +291,11 @@ fn nobody_is_passed_over_for_more_than_a_quantum() {
     workload.params = scheme("sleep");
     workload.machine = Machine { sleep_call_ns: 0, ..Machine::default() };
     let outcome = run(&workload, 1).unwrap();
-    assert!(outcome.get(Measure::Throughput) > 100_000.0, "{} gets/s", outcome.get(Measure::Throughput));
+    assert!(
+        outcome.get(Measure::Throughput).unwrap() > 100_000.0,
+        "{} gets/s",
+        outcome.get(Measure::Throughput).unwrap()
+    );
 }
 
 #[test]
@@ -359,7 +364,7 @@ fn what_cannot_be_simulated_is_refused() {
 fn exponential_sleeps_have_the_asked_mean() {
     let mut workload = busy(scheme("patch6904068").with(P::SpinCount, 0), 40, 20.0);
     workload.sleeps = Sleeps::Exponential;
-    let figures = run(&workload, 1).unwrap().figures;
+    let figures = run(&workload, 1).unwrap().profile.figures;
     let mean_ns = (figures.get(Counter::SleptNs) + figures.get(Counter::OverNs)) / figures.get(Counter::Sleeps);
     assert!((9_800_000..10_300_000).contains(&mean_ns), "{mean_ns}");
 }

@@ -64,7 +64,7 @@ fn agrees(case: &str, workload: &Workload, expected: &[(Measure, f64)]) {
             "1/s" => 1.0 / S,
             _ => 1.0,
         };
-        let found = estimates.get(measure);
+        let found = estimates.get(measure).unwrap();
         let (mean, half) = (found.mean / unit, found.half_width(CONFIDENCE) / unit);
         println!("{case}: {} {mean:.6} ± {half:.6}, theory {value:.6}", measure.name());
         assert!(half < 0.1 * value.abs(), "{case}: the interval of {} says nothing: {mean} ± {half}", measure.name());
@@ -74,7 +74,7 @@ fn agrees(case: &str, workload: &Workload, expected: &[(Measure, f64)]) {
 }
 
 fn holds_littles_law(case: &str, estimates: &Estimates) {
-    let mean = |measure| estimates.get(measure).mean;
+    let mean = |measure| estimates.get(measure).unwrap().mean;
     let (waiting, product) = (mean(Measure::Waiting), mean(Measure::Throughput) * mean(Measure::Wait));
     // Both are of the same runs: they differ by the waits that cross the ends alone.
     assert!((waiting - product).abs() <= 0.02 * waiting, "{case}: L = {waiting}, λW = {product}");
@@ -119,7 +119,7 @@ fn without_a_spin_it_is_the_retrial_queue() {
         let workload = ideal(open(rho), hold, discipline_a(0.0), 60_000.0);
         let sleeps = (Measure::SleepsPerGet, wait / sleep);
         agrees(&case, &workload, &[(Measure::Wait, wait), sleeps, (Measure::MissRatio, rho)]);
-        let inefficiency = replicate(&workload, 1..3).unwrap().get(Measure::SpinInefficiency).mean;
+        let inefficiency = replicate(&workload, 1..3).unwrap().get(Measure::SpinInefficiency).unwrap().mean;
         // But for the sleeps that the end has cut off.
         assert!((inefficiency - 1.0).abs() < 5e-3, "every try without a spin fails: {inefficiency}");
     }
@@ -203,7 +203,7 @@ fn losers_that_spin_on_are_as_an_independent_simulation_has_them() {
             (Measure::SpinTime, spin_time, S),
             (Measure::Wait, wait, S),
         ] {
-            let found = estimates.get(measure);
+            let found = estimates.get(measure).unwrap();
             let allowed = (half * unit).hypot(found.half_width(CONFIDENCE));
             let name = measure.name();
             println!("spin {spin}, ρ {rho}: {name} {} ± {}, expected {value}", found.mean / unit, allowed / unit);

@@ -2,7 +2,7 @@
 
 use super::board::{Board, Ledger, Missing};
 use super::clock::Clock;
-use super::figures::{Counted, Kind, Measured, Outcome, jain};
+use super::figures::{Kind, Outcome};
 use super::histogram::Total;
 use super::limits;
 use super::load::{Distribution, Start, Think, Times};
@@ -14,6 +14,8 @@ use super::worker::Task;
 use crate::signals;
 use miette::{Report, miette};
 use retrial::sys;
+use retrial_model::Profile;
+use retrial_model::profile::Waits;
 use std::time::Duration;
 
 /// Processes that may be on their way to a session at a time.
@@ -115,7 +117,7 @@ impl Cell {
             }
         }
         let cpu = crew.cpu().saturating_sub(cpu_before);
-        let counted = task.peer.figures().map(|figures| Counted { figures, time: conditions.duration });
+        let figures = task.peer.figures().unwrap_or_default();
         // Beside many that compute, we may come late: the time is that of our look, for those that go on until they are told.
         let over = if board.finished() < self.sessions { late(end) } else { Duration::ZERO };
         let cpu_s_per_s = cpu.as_secs_f64() / (conditions.duration + over).as_secs_f64();
@@ -127,8 +129,12 @@ impl Cell {
         let waiting = self.sessions.saturating_sub(board.finished());
         // Their ledgers stand still then.
         drop(crew);
-        let outcome = self.add_up(name, (peer, &board), conditions, cpu_s_per_s, waiting);
-        Ok(Outcome { stall, counted, ..outcome })
+        let mut outcome = self.add_up(name, (peer, &board), conditions, waiting);
+        if let Some(measured) = &mut outcome.measured {
+            measured.figures = figures;
+            measured.cpu_s = Some(cpu_s_per_s * measured.time_s);
+        }
+        Ok(Outcome { stall, ..outcome })
     }
 
     /// Processes that compute until they are dropped.
@@ -224,7 +230,6 @@ impl Cell {
         name: &str,
         (peer, board): (&P, &Board),
         conditions: &Conditions,
-        cpu_s_per_s: f64,
         waiting: u32,
     ) -> Outcome {
         let (ledgers, clock) = (board.ledgers(), conditions.clock);
@@ -253,15 +258,20 @@ impl Cell {
             (failures, "", format!("gets of {who} failed")),
         ];
         let complaints = complaints.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, of)| format!("{what}{n} {of}"));
-        let us = |share: f64| clock.ns(waits.quantile(share).unwrap_or(0)) / 1e3;
-        let measured = Measured {
-            ops_per_s: ops.iter().sum::<u64>() as f64 / conditions.duration.as_secs_f64(),
-            cpu_s_per_s,
-            jain: jain(&ops),
-            wait_p50_us: us(0.5),
-            wait_p99_us: us(0.99),
-            wait_p999_us: us(0.999),
-            wait_max_us: clock.ns(waits.max()) / 1e3,
+        let time = |share: f64| Some(clock.ns(waits.quantile(share)?) / 1e9);
+        let waits = time(0.5).zip(time(0.99)).zip(time(0.999)).map(|((p50_s, p99_s), p999_s)| Waits {
+            p50_s,
+            p99_s,
+            p999_s,
+            max_s: clock.ns(waits.max()) / 1e9,
+        });
+        let measured = Profile {
+            time_s: conditions.duration.as_secs_f64(),
+            sessions: Some(self.sessions),
+            gets: Some(ops.iter().sum()),
+            gets_by_session: ops,
+            waits,
+            ..Profile::default()
         };
         let window_rate = |window: usize| {
             let length = conditions.window.min(conditions.duration.saturating_sub(conditions.window * window as u32));

@@ -2,10 +2,9 @@
 
 use super::what_if::{SEEDS, impossible};
 use crate::instances::mutex_type;
-use crate::output::{Format, Table, line, short};
+use crate::output::{Format, Table, column, line, measure, short};
 use crate::predict::check::{self, Compared, TOLERANCE, compare, fits};
 use crate::predict::condition::Condition;
-use crate::predict::measured::Measured;
 use crate::predict::prediction::{Prediction, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::rules::{Change, Finding, findings};
@@ -13,7 +12,8 @@ use crate::predict::source::{Source, bar};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::{P, TypeId};
-use retrial_model::sim::Measure;
+use retrial_model::sim::Estimates;
+use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -140,29 +140,28 @@ fn print(
     if format.json {
         line(&serde_json::to_string_pretty(document).unwrap_or_default());
     } else if format.csv {
-        let mut table =
-            Table::new(&["rule", "change", "gets_per_s", "gets_per_s_interval", "change_pct", "apply", "undo"]);
-        for (advice, (apply, undo)) in advice.iter().zip(commands) {
-            let throughput = |of: &Prediction| of.mean(Measure::Throughput);
-            let prediction = advice.prediction.as_ref();
-            table.row(vec![
-                advice.finding.rule.into(),
-                change_text(advice.finding.change).into(),
-                prediction.map(throughput).into(),
-                prediction.map(|prediction| prediction.interval(Measure::Throughput)).into(),
-                prediction.map(|prediction| percent(throughput(prediction), throughput(present))).into(),
-                apply.clone().into(),
-                undo.clone().into(),
-            ]);
-        }
-        table.print(format);
+        type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
+        let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);
+        let half = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.interval(measure);
+        let columns = [
+            column("rule", |row: &Row<'_>| row.0.finding.rule),
+            column("change", |row: &Row<'_>| change_text(row.0.finding.change)),
+            measure(Measure::Throughput, "", of).named("gets_per_s"),
+            measure(Measure::Throughput, "", half).named("gets_per_s_interval"),
+            column("change_pct", |row: &Row<'_>| {
+                percent(of(row, Measure::Throughput), present.mean(Measure::Throughput))
+            }),
+            column("apply", |row: &Row<'_>| row.1.0.clone()),
+            column("undo", |row: &Row<'_>| row.1.1.clone()),
+        ];
+        Table::of(&columns, advice.iter().zip(commands)).print(format);
     }
 }
 
 /// Simulates the present and, where it fits, what each finding advises; those that gain nothing are apart.
 fn weigh(
     recording: &Recording,
-    measured: &Measured,
+    measured: &Profile,
     found: Vec<Finding>,
     seeds: &Range<u64>,
 ) -> Result<(Prediction, Vec<Advice>, Vec<Advice>), Report> {
@@ -187,7 +186,7 @@ fn weigh(
 
 /// Whether a change is worth it: more throughput, or as much for less processor time or shorter waits.
 fn gains(prediction: &Prediction, present: &Prediction) -> bool {
-    let change = |measure: Measure| percent(prediction.mean(measure), present.mean(measure));
+    let change = |measure: Measure| percent(prediction.mean(measure), present.mean(measure)).unwrap_or(0.0);
     let throughput = change(Measure::Throughput);
     throughput > 3.0
         || throughput > -3.0
@@ -196,8 +195,8 @@ fn gains(prediction: &Prediction, present: &Prediction) -> bool {
                 || change(Measure::WaitP99) < -30.0)
 }
 
-fn percent(value: f64, of: f64) -> f64 {
-    if of > 0.0 { (value / of - 1.0) * 100.0 } else { 0.0 }
+fn percent(value: Option<f64>, of: Option<f64>) -> Option<f64> {
+    Some((value? / of.filter(|of| *of > 0.0)? - 1.0) * 100.0)
 }
 
 fn fit_text(compared: &[Compared], recording: &Recording) -> String {
@@ -246,7 +245,6 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
 
 /// Figures of a prediction beside the present, as text or JSON.
 fn outlook(prediction: &Prediction, present: &Prediction) -> Table {
-    let mut table = Table::new(&["figure", "present", "predicted", "interval", "change_pct"]);
     let figures = [
         ("gets_per_s", Measure::Throughput, 1.0),
         ("k", Measure::SpinInefficiency, 1.0),
@@ -255,23 +253,37 @@ fn outlook(prediction: &Prediction, present: &Prediction) -> Table {
         ("wait_p99_us", Measure::WaitP99, 1e6),
         ("cpus", Measure::BusyProcessors, 1.0),
     ];
-    for (name, measure, unit) in figures {
-        let (before, after) = (present.mean(measure) * unit, prediction.mean(measure) * unit);
-        let interval = prediction.interval(measure) * unit;
-        table.row(vec![name.into(), before.into(), after.into(), interval.into(), percent(after, before).into()]);
-    }
+    let scaled = |value: Option<f64>, unit: f64| value.map(|value| value * unit);
+    let mut rows: Vec<Outlook> = figures
+        .into_iter()
+        .map(|(figure, measure, unit)| Outlook {
+            figure,
+            present: scaled(present.mean(measure), unit),
+            predicted: scaled(prediction.mean(measure), unit),
+            interval: scaled(prediction.interval(measure), unit),
+        })
+        .collect();
     if let (Some(before), Some(after)) = (&present.fixed, &prediction.fixed) {
-        let of = |of: &retrial_model::sim::Estimates| of.get(Measure::Throughput).mean;
-        let (before, after) = (of(before), of(after));
-        table.row(vec![
-            "gets_per_s_fixed".into(),
-            before.into(),
-            after.into(),
-            Value::Null,
-            percent(after, before).into(),
-        ]);
+        let of = |of: &Estimates| of.get(Measure::Throughput).map(|estimate| estimate.mean);
+        let figure = "gets_per_s_fixed";
+        rows.push(Outlook { figure, present: of(before), predicted: of(after), interval: None });
     }
-    table
+    let columns = [
+        column("figure", |row: &Outlook| row.figure),
+        column("present", |row: &Outlook| row.present),
+        column("predicted", |row: &Outlook| row.predicted),
+        column("interval", |row: &Outlook| row.interval),
+        column("change_pct", |row: &Outlook| percent(row.predicted, row.present)),
+    ];
+    Table::of(&columns, rows)
+}
+
+/// A figure of a prediction beside the present.
+struct Outlook {
+    figure: &'static str,
+    present: Option<f64>,
+    predicted: Option<f64>,
+    interval: Option<f64>,
 }
 
 fn tell(number: usize, advice: &Advice, present: &Prediction, (apply, undo): &(Option<String>, Option<String>)) {
@@ -318,7 +330,7 @@ fn as_json(advice: &Advice, present: &Prediction, (apply, undo): &(Option<String
 fn apply(
     args: &Args,
     recording: &Recording,
-    before: &Measured,
+    before: &Profile,
     (p, value): (P, u64),
     prediction: Option<&Prediction>,
     format: Format,
@@ -380,7 +392,8 @@ fn apply(
         take_back(why);
     }
     applied["kept"] = why.is_none().into();
-    format.say(&format!("{} -> {} gets/s measured", short(before.gets_per_s()), short(after.gets_per_s())));
+    let rate = |profile| short(Measure::Throughput.of(profile).unwrap_or(0.0));
+    format.say(&format!("{} -> {} gets/s measured", rate(before), rate(&after)));
     if args.verify {
         applied["verify"] = verify(&after, prediction, format);
     }
@@ -395,14 +408,14 @@ fn restore(instance: &retrial::Instance, p: P, row: TypeId, old: Option<u64>) {
 }
 
 /// The same mutex again, for as long.
-fn measured_again(args: &Args, recording: &Recording) -> Result<Measured, Report> {
+fn measured_again(args: &Args, recording: &Recording) -> Result<Profile, Report> {
     let observer = args.source.which.observe()?;
     let source = Source { mutex: Some(recording.mutex.clone().unwrap_or_default()), ..args.source.clone() };
     Ok(source.seen(&observer)?.measured)
 }
 
 /// What was predicted beside what was measured.
-fn verify(after: &Measured, prediction: Option<&Prediction>, format: Format) -> Value {
+fn verify(after: &Profile, prediction: Option<&Prediction>, format: Format) -> Value {
     let Some(prediction) = prediction else {
         format.say("nothing to verify: no numbers were predicted");
         return Value::Null;

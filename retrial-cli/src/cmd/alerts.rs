@@ -1,7 +1,7 @@
 //! `retrial alerts`.
 
 use crate::instances::Which;
-use crate::output::{Format, Stream, Table};
+use crate::output::{Format, Stream, Table, column};
 use crate::signals;
 use miette::Report;
 use std::process::ExitCode;
@@ -20,14 +20,19 @@ pub struct Args {
     follow: bool,
 }
 
+/// Number, moment, text.
+type Alert = (u64, u64, String);
+
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let observer = args.which.observe()?;
     let mut after = args.after;
-    let mut table = Table::new(&["number", "time", "text"]);
+    let columns = [
+        column("number", |(number, ..): &Alert| *number),
+        column("time", |(_, at_ns, _): &Alert| time(*at_ns)),
+        column("text", |(.., text): &Alert| text.clone()),
+    ];
     if !args.follow {
-        for (number, at_ns, text) in observer.alerts(after) {
-            table.row(vec![number.into(), time(at_ns).into(), text.into()]);
-        }
+        let table = Table::of(&columns, observer.alerts(after));
         if table.is_empty() && format.is_text() {
             format.say("No alerts.");
         } else {
@@ -36,12 +41,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         return Ok(ExitCode::SUCCESS);
     }
     signals::catch();
-    let stream = Stream::new(&["number", "time", "text"], format);
+    let stream = Stream::new(&columns, format);
     while signals::received().is_none() {
-        for (number, at_ns, text) in observer.alerts(after) {
-            after = number;
-            format.say(&format!("{number}  {}  {text}", time(at_ns)));
-            stream.row(vec![number.into(), time(at_ns).into(), text.into()]);
+        for alert in observer.alerts(after) {
+            let (number, at_ns, text) = &alert;
+            after = *number;
+            format.say(&format!("{number}  {}  {text}", time(*at_ns)));
+            stream.row(&alert);
         }
         retrial::sys::sleep(Duration::from_millis(100));
     }

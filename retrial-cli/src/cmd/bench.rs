@@ -2,18 +2,19 @@
 
 use crate::bench::cell::{Cell, Conditions, Ending, Stopped};
 use crate::bench::clock::Clock;
-use crate::bench::figures::{COLUMNS, Kind, Outcome, row};
+use crate::bench::figures::{Kind, Outcome, Rounds, median, table};
 use crate::bench::load::{Distribution, Start};
 use crate::bench::machine;
 use crate::bench::ours::{InMode, Ours};
 use crate::bench::plot::{Series, plot};
 use crate::bench::work::Work;
 use crate::instances::{address, param_error, schemes};
-use crate::output::{Format, Table};
+use crate::output::Format;
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
 use retrial::{Address, Mode, P, ParamError, wait};
+use retrial_model::Measure;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -153,10 +154,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); cells.len()];
     let stopped = measure(&args, &cells, &common, &mut outcomes);
     let measured = cells.iter().zip(&outcomes).filter(|(_, rounds)| !rounds.is_empty());
-    let mut table = Table::new(&COLUMNS);
-    for (Case { scheme, copies, cell }, rounds) in measured {
-        table.row(row(wait::NAMES[*scheme], *copies, cell, rounds));
-    }
+    let rounds = measured.map(|(Case { scheme, copies, cell }, outcomes)| Rounds {
+        scheme: wait::NAMES[*scheme],
+        copies: *copies,
+        cell: *cell,
+        outcomes,
+    });
+    let table = table(rounds);
     if !table.is_empty() {
         table.print(format);
     }
@@ -311,9 +315,8 @@ fn plots(cells: &[Case], outcomes: &[Vec<Outcome>]) -> Vec<String> {
     let mut schemes: Vec<usize> = cells.iter().map(|case| case.scheme).collect();
     schemes.sort_unstable();
     schemes.dedup();
-    let throughput = |rounds: &Vec<Outcome>| {
-        crate::bench::figures::median(rounds.iter().filter_map(|r| Some(r.measured?.ops_per_s)).collect())
-    };
+    let throughput =
+        |rounds: &Vec<Outcome>| median(rounds.iter().filter_map(|round| round.get(Measure::Throughput)).collect());
     let series = |group: Group, scheme: usize| {
         let cells = cells.iter().zip(outcomes).filter(|(case, _)| case.scheme == scheme);
         let own = cells.filter(|(case, _)| group_of(case) == group);

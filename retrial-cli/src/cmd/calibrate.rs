@@ -2,7 +2,7 @@
 
 use crate::calibration;
 use crate::instances::Which;
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use miette::{Report, miette};
 use retrial::{Cost, Machine};
 use std::process::ExitCode;
@@ -57,19 +57,16 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 
 /// One row for each cost.
 pub fn table(machine: &Machine, before: Option<&Machine>) -> Table {
-    let mut table = Table::new(if before.is_some() {
-        &["name", "value", "before", "unit", "description"]
-    } else {
-        &["name", "value", "unit", "description"]
-    });
-    for cost in Cost::ALL {
-        let mut row = vec![cost.name().into(), machine.get(*cost).into(), "ns".into(), cost.description().into()];
-        if let Some(before) = before {
-            row.insert(2, before.get(*cost).into());
-        }
-        table.row(row);
+    let mut columns = vec![
+        column("name", |cost: &Cost| cost.name()),
+        column("value", |cost: &Cost| machine.get(*cost)),
+        column("unit", |_: &Cost| "ns"),
+        column("description", |cost: &Cost| cost.description()),
+    ];
+    if let Some(before) = before {
+        columns.insert(2, column("before", |cost: &Cost| before.get(*cost)));
     }
-    table
+    Table::of(&columns, Cost::ALL)
 }
 
 fn no_home() -> Report {

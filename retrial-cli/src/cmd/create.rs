@@ -44,31 +44,29 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let permissions = permissions(&args.mode)?;
     let instance = Instance::create(&at, capacity, permissions).map_err(create_error)?;
     crate::calibration::apply(&instance);
-    let mut table =
-        Table::new(&["name", "path", "sessions", "mutexes", "locations", "rows", "arena_bytes", "mode", "bytes"]);
-    table.row(vec![
-        args.name.clone().into(),
-        at.path().display().to_string().into(),
-        capacity.sessions.into(),
-        capacity.mutexes.into(),
-        capacity.locations.into(),
-        capacity.rows.into(),
-        capacity.arena.into(),
-        format!("{permissions:04o}").into(),
-        instance.len_bytes().into(),
-    ]);
+    let path = at.path().display().to_string();
     if format.is_text() {
         format.say(&format!(
-            "Created {} ({}): {} sessions, {} mutexes; {} KB at most, used as needed.",
+            "Created {} ({path}): {} sessions, {} mutexes; {} KB at most, used as needed.",
             args.name,
-            at.path().display(),
             capacity.sessions,
             capacity.mutexes,
             instance.len_bytes().div_ceil(1024),
         ));
         format.say(&format!("Next: retrial hold m -i {} --create --mode X --for 50s", args.name));
     } else {
-        table.print(format);
+        let cells = [
+            ("name", args.name.into()),
+            ("path", path.into()),
+            ("sessions", capacity.sessions.into()),
+            ("mutexes", capacity.mutexes.into()),
+            ("locations", capacity.locations.into()),
+            ("rows", capacity.rows.into()),
+            ("arena_bytes", capacity.arena.into()),
+            ("mode", format!("{permissions:04o}").into()),
+            ("bytes", instance.len_bytes().into()),
+        ];
+        Table::one(cells).print(format);
     }
     Ok(ExitCode::SUCCESS)
 }

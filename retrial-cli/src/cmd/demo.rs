@@ -66,7 +66,7 @@ fn programs(format: Format) -> Result<bool, Report> {
     if interrupted(&sort) {
         return Ok(true);
     }
-    if sort.total.get(Counter::Misses) >= 100 || program::find(OsStr::new("python3")).is_err() {
+    if sort.total.figures.get(Counter::Misses) >= 100 || program::find(OsStr::new("python3")).is_err() {
         return Ok(false);
     }
     line("\nThe locks of sort are hardly contended. Python's are: 16 threads on one queue (a few seconds)\n");

@@ -3,9 +3,9 @@
 use crate::bench::cell::Stopped;
 use crate::bench::machine;
 use crate::experiment::lab::Lab;
-use crate::experiment::render::{COLUMNS, Done, PICTURES, page};
+use crate::experiment::render::{Done, PICTURES, figures, page};
 use crate::experiment::{EXPERIMENTS, Experiment, named};
-use crate::output::{Format, Table, line};
+use crate::output::{Format, Table, column, line};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use serde_json::Value;
@@ -78,11 +78,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if format.json {
         line(&serde_json::to_string_pretty(&done.iter().map(Done::json).collect::<Value>()).unwrap_or_default());
     } else if format.csv {
-        let mut table = Table::new(&COLUMNS);
-        for done in &done {
-            done.figures(&mut table);
-        }
-        table.print(format);
+        figures(&done).print(format);
     }
     if let Some(out) = out {
         let title = title(&args, began.elapsed());
@@ -123,11 +119,14 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Report> {
 }
 
 fn list() -> Table {
-    let mut table = Table::new(&["name", "source", "shows", "takes_s", "quick_s"]);
-    for Experiment { name, source, shows, takes_s: [full, quick], .. } in EXPERIMENTS {
-        table.row(vec![(*name).into(), (*source).into(), (*shows).into(), (*full).into(), (*quick).into()]);
-    }
-    table
+    let columns = [
+        column("name", |experiment: &Experiment| experiment.name),
+        column("source", |experiment: &Experiment| experiment.source),
+        column("shows", |experiment: &Experiment| experiment.shows),
+        column("takes_s", |experiment: &Experiment| experiment.takes_s[0]),
+        column("quick_s", |experiment: &Experiment| experiment.takes_s[1]),
+    ];
+    Table::of(&columns, EXPERIMENTS.iter().copied())
 }
 
 /// What the page says of itself.

@@ -8,7 +8,6 @@ use retrial::sys::Deadline;
 use retrial::{
     Class, CodeLocation, Counter, Death, Figures, GetError, Hold, Instance, Mode, MutexId, Patience, RawMutex, Session,
 };
-use serde_json::Value;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -201,35 +200,21 @@ fn report(
     let known = died.and_then(|died| died.0);
     let place = known.map(|death| instance.location_name(death.location));
     if !format.is_text() {
-        let mut table = Table::new(&[
-            "sid",
-            "mutex",
-            "mode",
-            "wait_ms",
-            "yields",
-            "sleeps",
-            "parks",
-            "owner_died",
-            "dead_sid",
-            "dead_mode",
-            "dead_location",
-            "consistent",
-        ]);
-        table.row(vec![
-            session.sid().number().into(),
-            args.mutex.clone().into(),
-            hold.mode().name().into(),
-            (waited.as_secs_f64() * 1e3).into(),
-            steps[0].into(),
-            steps[1].into(),
-            steps[2].into(),
-            died.is_some().into(),
-            known.map_or(Value::Null, |death| death.sid.number().into()),
-            known.map_or(Value::Null, |death| death.mode.name().into()),
-            place.map_or(Value::Null, Value::from),
-            (!hold.mutex().load().has(retrial::Word::POISONED)).into(),
-        ]);
-        table.print(format);
+        let cells = [
+            ("sid", session.sid().number().into()),
+            ("mutex", args.mutex.clone().into()),
+            ("mode", hold.mode().name().into()),
+            ("wait_ms", (waited.as_secs_f64() * 1e3).into()),
+            ("yields", steps[0].into()),
+            ("sleeps", steps[1].into()),
+            ("parks", steps[2].into()),
+            ("owner_died", died.is_some().into()),
+            ("dead_sid", known.map(|death| death.sid.number()).into()),
+            ("dead_mode", known.map(|death| death.mode.name()).into()),
+            ("dead_location", place.into()),
+            ("consistent", (!hold.mutex().load().has(retrial::Word::POISONED)).into()),
+        ];
+        Table::one(cells).print(format);
         return;
     }
     let how = match figures.get(Counter::Waits) {

@@ -1,11 +1,10 @@
 //! `retrial list`.
 
 use crate::instances::address;
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use miette::{Report, miette};
 use retrial::Observer;
 use retrial::sys::{Clock, clock_ns};
-use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
@@ -22,45 +21,62 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
             retrial::DIRECTORY
         )
     })?;
-    let mut table = Table::new(&["name", "living", "dead", "mutexes", "disk_kb", "age_s", "creator_pid", "error"]);
-    for name in &names {
-        table.row(row(name));
-    }
     if names.is_empty() && format.is_text() {
         format.say(&format!("No instance under {}.\nNext: retrial create demo", retrial::DIRECTORY));
         return Ok(ExitCode::SUCCESS);
     }
-    table.print(format);
+    let ok = |found: &Found| found.opened.as_ref().ok().cloned();
+    let columns = [
+        column("name", |found: &Found| found.name.clone()),
+        column("living", |found: &Found| Some(ok(found)?.living)),
+        column("dead", |found: &Found| Some(ok(found)?.dead)),
+        column("mutexes", |found: &Found| Some(ok(found)?.mutexes)),
+        column("disk_kb", |found: &Found| Some(ok(found)?.disk_kb)),
+        column("age_s", |found: &Found| Some(ok(found)?.age_s)),
+        column("creator_pid", |found: &Found| Some(ok(found)?.creator_pid)),
+        column("error", |found: &Found| found.opened.as_ref().err().cloned()),
+    ];
+    Table::of(&columns, names.iter().map(|name| Found::new(name))).print(format);
     format.say(&format!("Next: retrial show -i {}", names.first().map_or("", String::as_str)));
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(name: &str) -> Vec<Value> {
-    let opened = address(name).map_err(|e| e.to_string()).and_then(|at| {
-        let disk_kb = std::fs::symlink_metadata(at.path()).map_or(0, |m| m.blocks() / 2);
-        Observer::open(&at).map(|observer| (observer, disk_kb)).map_err(|e| e.to_string())
-    });
-    match opened {
-        Ok((observer, disk_kb)) => {
-            let sessions = observer.sessions();
-            let dead = sessions.iter().filter(|s| s.dead).count();
-            let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) / 1_000_000_000;
-            vec![
-                name.into(),
-                (sessions.len() - dead).into(),
-                dead.into(),
-                observer.mutexes().len().into(),
-                disk_kb.into(),
-                age_s.into(),
-                observer.creator_pid().into(),
-                Value::Null,
-            ]
-        }
-        Err(error) => {
-            let mut cells = vec![Value::Null; 8];
-            cells[0] = name.into();
-            cells[7] = error.into();
-            cells
-        }
+/// An instance, or why it cannot be read.
+struct Found {
+    name: String,
+    opened: Result<Opened, String>,
+}
+
+#[derive(Clone)]
+struct Opened {
+    living: usize,
+    dead: usize,
+    mutexes: usize,
+    disk_kb: u64,
+    age_s: u64,
+    creator_pid: u32,
+}
+
+impl Found {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), opened: Opened::new(name) }
+    }
+}
+
+impl Opened {
+    fn new(name: &str) -> Result<Self, String> {
+        let at = address(name).map_err(|error| error.to_string())?;
+        let disk_kb = std::fs::symlink_metadata(at.path()).map_or(0, |metadata| metadata.blocks() / 2);
+        let observer = Observer::open(&at).map_err(|error| error.to_string())?;
+        let sessions = observer.sessions();
+        let dead = sessions.iter().filter(|session| session.dead).count();
+        Ok(Self {
+            living: sessions.len() - dead,
+            dead,
+            mutexes: observer.mutexes().len(),
+            disk_kb,
+            age_s: clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) / 1_000_000_000,
+            creator_pid: observer.creator_pid(),
+        })
     }
 }

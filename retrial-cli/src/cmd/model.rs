@@ -4,9 +4,9 @@ mod formfactor;
 
 use crate::calibration;
 use crate::chart;
-use crate::output::{Format, Table, line};
+use crate::output::{Format, Table, column, line};
 use miette::{Report, miette};
-use retrial_model::function::{Parameter, Unit};
+use retrial_model::function::{Field, Parameter, Unit};
 use retrial_model::{CallError, Function, functions};
 use serde_json::{Map, Value};
 use std::io::{BufRead, stdin};
@@ -89,13 +89,16 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if let Some(taken) = machine {
         format.say(&format!("Machine: {taken}"));
     }
-    let mut table = Table::new(&["name", "value", "unit", "meaning"]);
-    for field in function.results {
-        let value = &results[field.name];
-        let value = if format.csv { value.clone() } else { digits(value).into() };
-        table.row(vec![field.name.into(), value, field.unit.into(), field.meaning.into()]);
-    }
-    table.print(format);
+    let columns = [
+        column("name", |field: &Field| field.name),
+        column("value", |field: &Field| {
+            let value = &results[field.name];
+            if format.csv { value.clone() } else { digits(value).into() }
+        }),
+        column("unit", |field: &Field| field.unit),
+        column("meaning", |field: &Field| field.meaning),
+    ];
+    Table::of(&columns, function.results).print(format);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -242,16 +245,20 @@ fn list(listed: &[&Function], format: Format) {
         return line(&serde_json::to_string_pretty(listed).unwrap_or_default());
     }
     if format.csv {
-        let mut table = Table::new(&["name", "summary", "formula", "domain", "source", "parameters", "results"]);
-        for function in listed {
-            let parameters = function.parameters.iter().map(|known| known.name).collect::<Vec<_>>().join(" ");
-            let results = function.results.iter().map(|field| field.name).collect::<Vec<_>>().join(" ");
-            let texts = [function.name, function.summary, function.formula, function.domain, function.source];
-            let mut row: Vec<Value> = texts.map(Value::from).into();
-            row.extend([parameters.into(), results.into()]);
-            table.row(row);
-        }
-        return table.print(format);
+        let columns = [
+            column("name", |function: &Function| function.name),
+            column("summary", |function: &Function| function.summary),
+            column("formula", |function: &Function| function.formula),
+            column("domain", |function: &Function| function.domain),
+            column("source", |function: &Function| function.source),
+            column("parameters", |function: &Function| {
+                function.parameters.iter().map(|known| known.name).collect::<Vec<_>>().join(" ")
+            }),
+            column("results", |function: &Function| {
+                function.results.iter().map(|field| field.name).collect::<Vec<_>>().join(" ")
+            }),
+        ];
+        return Table::of(&columns, listed.iter().copied()).print(format);
     }
     for function in listed {
         line(&format!("{}: {}", function.name, function.summary));

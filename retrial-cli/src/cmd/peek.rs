@@ -1,10 +1,9 @@
 //! `retrial peek`.
 
 use crate::instances::{Which, mutex};
-use crate::output::{Format, Table};
+use crate::output::{Column, Format, Table, column};
 use miette::{Report, miette};
 use retrial::{RawMutex, Tables, Word};
-use serde_json::Value;
 use std::process::ExitCode;
 
 /// Show raw words of the instance's memory; those of a mutex decoded
@@ -32,23 +31,24 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let names_mutex = !args.at.starts_with("0x");
     let count = args.words.unwrap_or(if names_mutex { RECORD_WORDS } else { 1 });
     let words = observer.peek(start, count).ok_or_else(|| outside(&observer, start, count))?;
-    let mut table = Table::new(&["address", "value", "field", "meaning"]);
-    for (i, value) in words.iter().enumerate() {
-        table.row(row(&observer, start + 8 * i as u64, *value));
-    }
-    table.print(format);
+    let columns = columns(&observer);
+    Table::of(&columns, words.iter().zip(0..).map(|(value, i)| (start + 8 * i, *value))).print(format);
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn row(tables: &Tables, address: u64, value: u64) -> Vec<Value> {
-    let (field, meaning) = match record_around(tables, address) {
-        Some((name, index)) => {
-            let (field, meaning) = decode(tables, index, value);
-            (Value::from(format!("{name}: {field}")), Value::from(meaning))
-        }
-        None => (Value::Null, Value::Null),
+/// Columns of words with their addresses.
+pub fn columns(tables: &Tables) -> [Column<'_, (u64, u64)>; 4] {
+    let decoded = |&(address, value): &(u64, u64)| {
+        let (name, index) = record_around(tables, address)?;
+        let (field, meaning) = decode(tables, index, value);
+        Some((format!("{name}: {field}"), meaning))
     };
-    vec![format!("{address:#x}").into(), format!("{value:#018x}").into(), field, meaning]
+    [
+        column("address", |(address, _)| format!("{address:#x}")),
+        column("value", |(_, value)| format!("{value:#018x}")),
+        column("field", move |word| Some(decoded(word)?.0)),
+        column("meaning", move |word| Some(decoded(word)?.1)),
+    ]
 }
 
 /// The segment offset that the user means.

@@ -2,7 +2,7 @@
 
 use super::peek;
 use crate::instances::Which;
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use miette::{Report, miette};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -38,14 +38,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if !unsafe { instance.poke(at, value) } {
         return Err(peek::outside(&instance, at, 1));
     }
-    let mut table = Table::new(&["when", "address", "value", "field", "meaning"])
-        .titled(&["", "address", "value", "field", "meaning"]);
-    for (when, word) in [("BEFORE", before), ("AFTER", value)] {
-        let mut cells = vec![when.into()];
-        cells.extend(peek::row(&instance, at, word));
-        table.row(cells);
-    }
-    table.print(format);
+    let when = column("when", |word: &(u64, u64)| if word.1 == before { "BEFORE" } else { "AFTER" });
+    let columns: Vec<_> = std::iter::once(when.titled("")).chain(peek::columns(&instance)).collect();
+    Table::of(&columns, [(at, before), (at, value)]).print(format);
     format.say(&format!("Next: retrial poke {}{} {before:#018x}   (puts it back)", args.at, args.which.flag()));
     Ok(ExitCode::SUCCESS)
 }

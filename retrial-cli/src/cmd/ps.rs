@@ -2,11 +2,10 @@
 
 use crate::holders;
 use crate::instances::Which;
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use miette::Report;
 use retrial::sys::now_ns;
 use retrial::{SessionInfo, Sid, Tables};
-use serde_json::Value;
 use std::process::ExitCode;
 
 /// Show the sessions: what each holds, what it waits for and who holds that
@@ -25,56 +24,40 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         format.say(&format!("No sessions.\nNext: retrial hold m{flag} --create --mode X --for 50s"));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&[
-        "sid",
-        "pid",
-        "tid",
-        "name",
-        "class",
-        "action",
-        "state",
-        "holds",
-        "waits_for",
-        "mutex",
-        "held_by",
-        "waited_s",
-    ]);
-    for session in &sessions {
-        table.row(row(&observer, &sessions, session));
-    }
-    table.print(format);
+    let columns = [
+        column("sid", |session: &SessionInfo| session.sid.number()),
+        column("pid", |session: &SessionInfo| session.pid),
+        column("tid", |session: &SessionInfo| session.tid),
+        column("name", |session: &SessionInfo| session.name.clone()),
+        column("class", |session: &SessionInfo| if session.high_priority { "high" } else { "normal" }),
+        column("action", |session: &SessionInfo| session.action.clone()),
+        column("state", |session: &SessionInfo| match (session.dead, session.wait) {
+            (true, _) => "DEAD",
+            (false, Some(_)) => "waiting",
+            (false, None) => "running",
+        }),
+        column("holds", |session: &SessionInfo| holders::list(&observer, &holders::held(&observer, session))),
+        column("waits_for", |session: &SessionInfo| {
+            let (key, ..) = session.wait?;
+            let info = observer.mutex_info(key.mutex);
+            Some(key.event.name(&info.map_or_else(String::new, |info| observer.type_name(info.mutex_type))))
+        }),
+        column("mutex", |session: &SessionInfo| Some(observer.mutex_name(session.wait?.0.mutex))),
+        column("held_by", |session: &SessionInfo| held_by(&observer, &sessions, session)),
+        column("waited_s", |session: &SessionInfo| Some(now_ns().saturating_sub(session.wait?.1) as f64 / 1e9)),
+    ];
+    Table::of(&columns, &sessions).print(format);
     if sessions.iter().any(|session| session.dead) {
         format.say(&format!("Next: retrial recover{}", args.which.flag()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(tables: &Tables, sessions: &[SessionInfo], session: &SessionInfo) -> Vec<Value> {
-    let state = match (session.dead, session.wait) {
-        (true, _) => "DEAD",
-        (false, Some(_)) => "waiting",
-        (false, None) => "running",
-    };
-    let wait = session.wait.map(|(key, since_ns, blocker)| {
-        let mutex_type = tables.mutex_info(key.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
-        let now = holders::of(tables, sessions, key.mutex);
-        let held_by = match holders::text(&now) {
-            none if none.is_empty() && blocker != Sid::NONE => format!("{blocker}"),
-            text => text,
-        };
-        let waited_s = now_ns().saturating_sub(since_ns) as f64 / 1e9;
-        [key.event.name(&mutex_type).into(), tables.mutex_name(key.mutex).into(), held_by.into(), waited_s.into()]
-    });
-    let mut cells: Vec<Value> = vec![
-        session.sid.number().into(),
-        session.pid.into(),
-        session.tid.into(),
-        session.name.clone().into(),
-        if session.high_priority { "high" } else { "normal" }.into(),
-        session.action.clone().into(),
-        state.into(),
-        holders::list(tables, &holders::held(tables, session)).into(),
-    ];
-    cells.extend(wait.unwrap_or([const { Value::Null }; 4]));
-    cells
+/// Who has what a session waits for.
+fn held_by(tables: &Tables, sessions: &[SessionInfo], session: &SessionInfo) -> Option<String> {
+    let (key, _, blocker) = session.wait?;
+    Some(match holders::text(&holders::of(tables, sessions, key.mutex)) {
+        none if none.is_empty() && blocker != Sid::NONE => format!("{blocker}"),
+        text => text,
+    })
 }

@@ -1,7 +1,7 @@
 //! `retrial recover`.
 
 use crate::instances::{Which, mutex, session_error};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use crate::{duration, holders, signals};
 use miette::{Report, miette};
 use retrial::sys::Deadline;
@@ -35,6 +35,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
 }
 
+/// A dead session, what it held, what came of it, and how many mutexes were given back.
+type Row<'a> = (&'a SessionInfo, String, &'static str, u32);
+
 fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode, Report> {
     instance.look_for_threads();
     let flag = args.which.flag();
@@ -58,8 +61,7 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
         format.say("No dead sessions.");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["sid", "pid", "tid", "name", "held", "result", "given_back"]);
-    let (mut owing, mut poisoned) = (false, Vec::new());
+    let (mut owing, mut poisoned, mut rows) = (false, Vec::new(), Vec::new());
     for session in &dead {
         let held = holders::held(instance, session);
         let (result, given_back) = match instance.recover(session.sid, None) {
@@ -71,22 +73,23 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
             // A waiter was faster.
             Recovery::NotDead => ("recovered by a waiter", 0),
         };
-        table.row(vec![
-            session.sid.number().into(),
-            session.pid.into(),
-            session.tid.into(),
-            session.name.clone().into(),
-            holders::list(instance, &held).into(),
-            result.into(),
-            given_back.into(),
-        ]);
+        rows.push((session, holders::list(instance, &held), result, given_back));
         poisoned.extend(
             held.into_iter()
                 .map(|record| record.mutex)
                 .filter(|id| instance.mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))),
         );
     }
-    table.print(format);
+    let columns = [
+        column("sid", |row: &Row<'_>| row.0.sid.number()),
+        column("pid", |row: &Row<'_>| row.0.pid),
+        column("tid", |row: &Row<'_>| row.0.tid),
+        column("name", |row: &Row<'_>| row.0.name.clone()),
+        column("held", |row: &Row<'_>| row.1.clone()),
+        column("result", |row: &Row<'_>| row.2),
+        column("given_back", |row: &Row<'_>| row.3),
+    ];
+    Table::of(&columns, rows).print(format);
     for id in &poisoned {
         let name = instance.mutex_name(*id);
         format.say(&format!("Next: retrial recover{flag} --clear-poison {name}   (its data may be half changed)"));
@@ -135,15 +138,13 @@ fn clear(
             ));
         }
     };
-    let mut table = Table::new(&["mutex", "was_poisoned", "dead_sid", "dead_mode", "dead_location"]);
-    let null = serde_json::Value::Null;
     let known = death.flatten();
-    table.row(vec![
-        name.into(),
-        death.is_some().into(),
-        known.map_or(null.clone(), |d| d.sid.number().into()),
-        known.map_or(null.clone(), |d| d.mode.name().into()),
-        known.map_or(null, |d| instance.location_name(d.location).into()),
+    let table = Table::one([
+        ("mutex", name.into()),
+        ("was_poisoned", death.is_some().into()),
+        ("dead_sid", known.map(|death| death.sid.number()).into()),
+        ("dead_mode", known.map(|death| death.mode.name()).into()),
+        ("dead_location", known.map(|death| instance.location_name(death.location)).into()),
     ]);
     match (format.is_text(), death) {
         (false, _) => table.print(format),

@@ -42,13 +42,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         ));
     }
     retrial::remove(&at).map_err(attach_error)?;
-    let mut table = Table::new(&["name", "path", "living"]);
-    table.row(vec![args.name.clone().into(), at.path().display().to_string().into(), living.into()]);
+    let path = at.path().display().to_string();
     if format.is_text() {
         let rest = if living > 0 { format!("; {living} living sessions go on with it") } else { String::new() };
-        format.say(&format!("Removed {} ({}){rest}.", args.name, at.path().display()));
+        format.say(&format!("Removed {} ({path}){rest}.", args.name));
     } else {
-        table.print(format);
+        Table::one([("name", args.name.into()), ("path", path.into()), ("living", living.into())]).print(format);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! `retrial set`.
 
 use crate::instances::{Which, mutex_type, param_error};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use miette::{Report, miette};
 use retrial::{Instance, P, ParamError, TypeId};
 use std::process::ExitCode;
@@ -25,6 +25,9 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
 }
+
+/// A parameter and its new value, none where it is unset.
+type Setting = (P, Option<u64>);
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let which = &args.which;
@@ -53,7 +56,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let row = args.mutex_type.as_deref().map(|text| mutex_type(&instance, text)).transpose()?;
     let before = instance.params(row);
     let mut scheme = scheme_of(before.get(P::Scheme));
-    let mut values: Vec<(P, Option<u64>)> = Vec::new();
+    let mut values: Vec<Setting> = Vec::new();
     for (p, text) in changes {
         let value = text.map(|text| p.parse(text, scheme)).transpose().map_err(|error| param_error(&error))?;
         if p == P::Scheme {
@@ -69,19 +72,18 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     let after = instance.params(row);
     let place = args.mutex_type.as_ref().map_or_else(|| "instance".to_owned(), |name| format!("type {name}"));
-    let mut table = Table::new(&["parameter", "old", "new", "unit", "takes_effect", "set_for"]);
-    for (p, value) in &values {
-        let unit = p.unit(scheme);
-        table.row(vec![
-            p.row().name.into(),
-            p.format(before.get(*p)).into(),
-            p.format(after.get(*p)).into(),
-            unit.into(),
-            format!("at the {}", p.row().effect.name()).into(),
-            if value.is_some() { place.clone() } else { format!("{place}, unset") }.into(),
-        ]);
-    }
-    table.print(format);
+    let columns = [
+        column("parameter", |(p, _): &Setting| p.row().name),
+        column("old", |(p, _): &Setting| p.format(before.get(*p))),
+        column("new", |(p, _): &Setting| p.format(after.get(*p))),
+        column("unit", |(p, _): &Setting| p.unit(scheme)),
+        column("takes_effect", |(p, _): &Setting| format!("at the {}", p.row().effect.name())),
+        column(
+            "set_for",
+            |(_, value): &Setting| if value.is_some() { place.clone() } else { format!("{place}, unset") },
+        ),
+    ];
+    Table::of(&columns, &values).print(format);
     notes(&instance, row, &values, scheme_of(before.get(P::Scheme)), scheme, format);
     format.say(&format!("Next: retrial show params{}", which.flag()));
     Ok(ExitCode::SUCCESS)
@@ -97,14 +99,7 @@ fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
 }
 
 /// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.
-fn notes(
-    instance: &Instance,
-    row: Option<TypeId>,
-    values: &[(P, Option<u64>)],
-    before: usize,
-    scheme: usize,
-    format: Format,
-) {
+fn notes(instance: &Instance, row: Option<TypeId>, values: &[Setting], before: usize, scheme: usize, format: Format) {
     let (old, new) = (P::WaitTime.unit(before), P::WaitTime.unit(scheme));
     if old != new && matches!(scheme, retrial::wait::SLEEP | retrial::wait::BACKOFF) {
         let value = instance.params(row).get(P::WaitTime);

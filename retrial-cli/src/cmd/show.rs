@@ -1,6 +1,6 @@
 //! `retrial show`: the views of an instance.
 
-mod figures;
+pub mod figures;
 mod instance;
 mod params;
 
@@ -54,7 +54,7 @@ enum View {
 
 /// What a view may be narrowed to.
 #[derive(Default)]
-struct Only {
+pub struct Only {
     name: Option<String>,
     mutex: Option<MutexId>,
     mutex_type: Option<TypeId>,

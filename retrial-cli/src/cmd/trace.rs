@@ -1,11 +1,10 @@
 //! `retrial trace`.
 
 use crate::instances::{Which, mutex};
-use crate::output::{Format, Stream};
+use crate::output::{Column, Format, Stream, column};
 use crate::{duration, holders, signals};
 use miette::{Report, miette};
-use retrial::{Event, MutexId, Observer, Sid, What};
-use serde_json::Value;
+use retrial::{Event, MutexId, Observer, Sid, Tables, What};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,8 +38,34 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// processor however many there are.
 const PAUSE_PER_SESSION: Duration = Duration::from_nanos(500);
 
-const COLUMNS: &[&str] =
-    &["sid", "number", "what", "count", "asked_ns", "actual_ns", "started_ns", "mutex", "event", "location", "blocker"];
+/// What is printed of a session: a run of steps, or that runs were lost, or that it died.
+struct Seen {
+    sid: Sid,
+    what: &'static str,
+    count: Option<u64>,
+    run: Option<Event>,
+}
+
+fn columns(tables: &Tables) -> [Column<'_, Seen>; 11] {
+    [
+        column("sid", |seen: &Seen| seen.sid.number()),
+        column("number", |seen: &Seen| Some(seen.run?.number)),
+        column("what", |seen: &Seen| seen.what),
+        column("count", |seen: &Seen| seen.count),
+        column("asked_ns", |seen: &Seen| Some(nanos(seen.run?.asked))),
+        column("actual_ns", |seen: &Seen| Some(nanos(seen.run?.actual))),
+        column("started_ns", |seen: &Seen| Some(seen.run?.started_ns)),
+        column("mutex", |seen: &Seen| Some(tables.mutex_name(seen.run?.mutex))),
+        column("event", |seen: &Seen| Some(event_name(tables, &seen.run?))),
+        column("location", |seen: &Seen| Some(tables.location_name(seen.run?.location))),
+        column("blocker", |seen: &Seen| Some(seen.run?.blocker.number())),
+    ]
+}
+
+fn event_name(tables: &Tables, event: &Event) -> String {
+    let info = tables.mutex_info(event.mutex);
+    event.event.name(&info.map_or_else(String::new, |info| tables.type_name(info.mutex_type)))
+}
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
@@ -58,10 +83,11 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         session => session.map(Sid::new),
     };
     signals::catch();
+    let columns = columns(&observer);
     let mut trace = Trace {
         observer: &observer,
         format,
-        stream: Stream::new(COLUMNS, format),
+        stream: Stream::new(&columns, format),
         only_mutex,
         only_session,
         followed: BTreeMap::new(),
@@ -101,7 +127,7 @@ struct Followed {
 struct Trace<'a> {
     observer: &'a Observer,
     format: Format,
-    stream: Stream,
+    stream: Stream<'a, Seen>,
     only_mutex: Option<MutexId>,
     only_session: Option<Sid>,
     followed: BTreeMap<Sid, Followed>,
@@ -215,22 +241,9 @@ impl Trace<'_> {
             return;
         }
         let tables = self.observer;
-        let mutex_type = tables.mutex_info(event.mutex).map_or_else(String::new, |m| tables.type_name(m.mutex_type));
-        let (name, mutex) = (event.event.name(&mutex_type), tables.mutex_name(event.mutex));
+        let (name, mutex) = (event_name(tables, event), tables.mutex_name(event.mutex));
         let location = tables.location_name(event.location);
-        self.stream.row(vec![
-            sid.number().into(),
-            event.number.into(),
-            event.what.name().into(),
-            event.count.into(),
-            nanos(event.asked).into(),
-            nanos(event.actual).into(),
-            event.started_ns.into(),
-            mutex.clone().into(),
-            name.clone().into(),
-            location.clone().into(),
-            event.blocker.number().into(),
-        ]);
+        self.stream.row(&Seen { sid, what: event.what.name(), count: Some(event.count), run: Some(*event) });
         if !self.format.is_text() {
             return;
         }
@@ -262,9 +275,7 @@ impl Trace<'_> {
         if count == 0 {
             return;
         }
-        let mut cells = vec![Value::Null; COLUMNS.len()];
-        (cells[0], cells[2], cells[3]) = (sid.number().into(), "lost".into(), count.into());
-        self.stream.row(cells);
+        self.stream.row(&Seen { sid, what: "lost", count: Some(count), run: None });
         if self.speaker != Some(sid) {
             self.format.say(&format!("session {sid}:"));
         }
@@ -274,9 +285,7 @@ impl Trace<'_> {
     }
 
     fn died(&mut self, sid: Sid, followed: &mut Followed) {
-        let mut cells = vec![Value::Null; COLUMNS.len()];
-        (cells[0], cells[2]) = (sid.number().into(), "died".into());
-        self.stream.row(cells);
+        self.stream.row(&Seen { sid, what: "died", count: None, run: None });
         if self.speaker != Some(sid) {
             self.format.say(&format!("session {sid}:"));
         }

@@ -4,12 +4,12 @@ use super::model;
 use crate::bench::plot::{self, plot_against};
 use crate::chart::{self, Axis, Chart, Form, Point, Scale};
 use crate::duration;
-use crate::output::{Format, Table, line, short};
+use crate::output::{Format, Table, column, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
-use crate::predict::measured::{ratio, whole};
-use crate::predict::prediction::{Prediction, predict};
+use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, words};
+use crate::predict::theory::Theory;
 use miette::{Report, miette};
 use retrial_model::catalogue::simulated;
 use retrial_model::sim::{Arrivals, Measure, SimulationError, Workload};
@@ -56,9 +56,9 @@ pub struct Args {
 type Key<T> = fn(&Workload) -> T;
 
 /// A case and what it comes to.
-struct Predicted {
-    workload: Workload,
-    prediction: Result<Prediction, SimulationError>,
+pub struct Predicted {
+    pub workload: Workload,
+    pub prediction: Result<Prediction, SimulationError>,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
@@ -93,10 +93,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         let whole = json!({ "of": recording.of, "holds": recording.holds, "notes": recording.notes, "workload": recording.workload,
             "cases": table.json() });
         line(&serde_json::to_string_pretty(&whole).unwrap_or_default());
-    } else if format.csv {
-        table.print(format);
     } else {
-        narrow(&predicted).print(format);
+        table.print(format);
     }
     if format.is_text() {
         remarks(&recording, &predicted, args.why);
@@ -167,175 +165,71 @@ fn time(seconds: f64) -> String {
     duration::text(Duration::from_secs_f64(seconds))
 }
 
-const COLUMNS: [&str; 32] = [
-    "scheme",
-    "set",
-    "sessions",
-    "cpus",
-    "copies",
-    "gets_per_s",
-    "gets_per_s_interval",
-    "gets_per_s_fixed",
-    "gets_per_s_theory",
-    "change_pct",
-    "utilization",
-    "miss_ratio",
-    "k",
-    "k_interval",
-    "k_fixed",
-    "k_theory",
-    "kappa",
-    "sleeps_per_s",
-    "wait_us",
-    "wait_us_interval",
-    "wait_us_fixed",
-    "wait_us_theory",
-    "wait_p99_us",
-    "wait_p99_us_interval",
-    "wait_max_us",
-    "cpus_busy",
-    "cpus_busy_interval",
-    "cpus_waiting",
-    "fairness",
-    "theory",
-    "why_no_theory",
-    "error",
-];
-
-/// Everything, for JSON and CSV.
-fn table(predicted: &[Predicted]) -> Table {
-    let mut table = Table::new(&COLUMNS);
+/// Everything for JSON and CSV; a person reads the columns of what is varied, and the main figures.
+pub fn table(predicted: &[Predicted]) -> Table {
     let present = &predicted[0];
-    for Predicted { workload, prediction } in predicted {
-        let mut row: Vec<Value> = vec![
-            scheme(workload).into(),
-            settings(workload, &present.workload).into(),
-            sessions(workload).into(),
-            workload.machine.processors.into(),
-            workload.copies.into(),
-        ];
-        match prediction {
-            Ok(prediction) => row.extend(figures(prediction, present)),
-            Err(error) => {
-                row.resize(COLUMNS.len() - 1, Value::Null);
-                row.push(error.to_string().into());
-            }
-        }
-        table.row(row);
-    }
-    table
+    let named = move |case: &Predicted| settings(&case.workload, &present.workload);
+    let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
+    let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
+    let fixed = |case: &Predicted, measure: Measure| Some(ok(case)?.fixed.as_ref()?.get(measure)?.mean);
+    let theory = |case: &Predicted| ok(case).map(|prediction| prediction.theory.clone());
+    let by_theory =
+        move |figure: fn(&Theory) -> Option<f64>| move |case: &Predicted, _: Measure| figure(&theory(case)?.ok()?);
+    let differ = |key: Key<Value>| predicted.iter().any(|case| key(&case.workload) != key(&present.workload));
+    let has_settings = predicted.iter().any(|case| !named(case).is_empty());
+    let has_fixed = predicted.iter().any(|case| ok(case).is_some_and(|prediction| prediction.fixed.is_some()));
+    let title =
+        |case: &Predicted| scheme(&case.workload) + if case.workload == present.workload { " (present)" } else { "" };
+    let columns = [
+        column("scheme", title).for_people(),
+        column("scheme", |case: &Predicted| scheme(&case.workload)).for_programs(),
+        column("set", named).told(has_settings),
+        column("sessions", |case: &Predicted| sessions(&case.workload)).told(differ(|w| sessions(w).into())),
+        column("cpus", |case: &Predicted| case.workload.machine.processors)
+            .titled("on_cpus")
+            .told(differ(|w| w.machine.processors.into())),
+        column("copies", |case: &Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
+        measure(Measure::Throughput, "", of).named("gets_per_s"),
+        measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
+        measure(Measure::Throughput, "", by_theory(|theory| theory.gets_per_s))
+            .named("gets_per_s_theory")
+            .titled("theory"),
+        measure(Measure::Throughput, "", fixed).named("gets_per_s_fixed").titled("fixed").told(has_fixed),
+        column("change_pct", |case: &Predicted| change(ok(case)?, present)),
+        measure(Measure::Utilization, "", of).for_programs(),
+        measure(Measure::MissRatio, "", of).for_programs(),
+        measure(Measure::SpinInefficiency, "", of).named("k"),
+        measure(Measure::SpinInefficiency, "", half).named("k_interval").for_programs(),
+        measure(Measure::SpinInefficiency, "", fixed).named("k_fixed").for_programs(),
+        measure(Measure::SpinInefficiency, "", by_theory(|theory| theory.k)).named("k_theory"),
+        measure(Measure::SleepRatio, "", of).named("kappa"),
+        measure(Measure::SleepsPerS, "", of).named("sleeps_per_s"),
+        measure(Measure::Wait, "us", of).titled("wait_us"),
+        measure(Measure::Wait, "us", half).named("wait_us_interval").titled("±"),
+        measure(Measure::Wait, "us", fixed).named("wait_us_fixed").for_programs(),
+        measure(Measure::Wait, "us", by_theory(|theory| theory.wait_s)).named("wait_us_theory").titled("w_theory"),
+        measure(Measure::WaitP99, "us", of).titled("p99_us"),
+        measure(Measure::WaitP99, "us", half).named("wait_p99_us_interval").for_programs(),
+        measure(Measure::WaitMax, "us", of).titled("max_us"),
+        measure(Measure::BusyProcessors, "", of).named("cpus_busy").titled("cpus"),
+        measure(Measure::BusyProcessors, "", half).named("cpus_busy_interval").for_programs(),
+        measure(Measure::WaitingProcessors, "", of).named("cpus_waiting").for_programs(),
+        measure(Measure::Fairness, "", of).for_programs(),
+        column("theory", |case: &Predicted| Some(theory(case)?.ok()?.function)).for_programs(),
+        column("why_no_theory", |case: &Predicted| theory(case)?.err()).for_programs(),
+        column("error", |case: &Predicted| case.prediction.as_ref().err().map(ToString::to_string)).for_programs(),
+    ];
+    Table::of(&columns, predicted)
 }
 
-fn figures(prediction: &Prediction, present: &Predicted) -> Vec<Value> {
-    let mean = |measure: Measure| Value::from(prediction.mean(measure));
-    let us = |seconds: f64| Value::from(seconds * 1e6);
-    let fixed = |measure: Measure, unit: f64| -> Value {
-        prediction.fixed.as_ref().map(|fixed| fixed.get(measure).mean * unit).into()
-    };
-    let theory = prediction.theory.as_ref();
-    vec![
-        mean(Measure::Throughput),
-        prediction.interval(Measure::Throughput).into(),
-        fixed(Measure::Throughput, 1.0),
-        theory.ok().and_then(|theory| theory.gets_per_s).into(),
-        change(prediction, present).into(),
-        mean(Measure::Utilization),
-        mean(Measure::MissRatio),
-        mean(Measure::SpinInefficiency),
-        prediction.interval(Measure::SpinInefficiency).into(),
-        fixed(Measure::SpinInefficiency, 1.0),
-        theory.ok().and_then(|theory| theory.k).into(),
-        prediction.sleep_ratio().into(),
-        prediction.sleeps_per_s().into(),
-        us(prediction.mean(Measure::Wait)),
-        us(prediction.interval(Measure::Wait)),
-        fixed(Measure::Wait, 1e6),
-        theory.ok().and_then(|theory| theory.wait_s).map(|wait| wait * 1e6).into(),
-        us(prediction.mean(Measure::WaitP99)),
-        us(prediction.interval(Measure::WaitP99)),
-        us(prediction.mean(Measure::WaitMax)),
-        mean(Measure::BusyProcessors),
-        prediction.interval(Measure::BusyProcessors).into(),
-        mean(Measure::WaitingProcessors),
-        mean(Measure::Fairness),
-        theory.ok().map(|theory| theory.function).into(),
-        theory.err().cloned().into(),
-        Value::Null,
-    ]
+fn ok(case: &Predicted) -> Option<&Prediction> {
+    case.prediction.as_ref().ok()
 }
 
 /// Throughput against the present, in percent.
 fn change(prediction: &Prediction, present: &Predicted) -> Option<f64> {
-    let before = present.prediction.as_ref().ok()?.mean(Measure::Throughput);
-    (before > 0.0).then(|| (prediction.mean(Measure::Throughput) / before - 1.0) * 100.0)
-}
-
-/// The columns that a person reads: those of what is varied, and the main figures.
-fn narrow(predicted: &[Predicted]) -> Table {
-    const FIGURES: [&str; 15] = [
-        "gets_per_s",
-        "±",
-        "theory",
-        "fixed",
-        "change_pct",
-        "k",
-        "k_theory",
-        "kappa",
-        "sleeps_per_s",
-        "wait_us",
-        "± ",
-        "w_theory",
-        "p99_us",
-        "max_us",
-        "cpus",
-    ];
-    let differ = |key: Key<Value>| predicted.iter().any(|case| key(&case.workload) != key(&predicted[0].workload));
-    let present = &predicted[0];
-    let has_settings = predicted.iter().any(|case| !settings(&case.workload, &present.workload).is_empty());
-    let has_fixed = predicted.iter().any(|case| case.prediction.as_ref().is_ok_and(|p| p.fixed.is_some()));
-    let varied: [(&'static str, Key<Value>); 3] = [
-        ("sessions", |workload| sessions(workload).into()),
-        ("on_cpus", |workload| workload.machine.processors.into()),
-        ("copies", |workload| workload.copies.into()),
-    ];
-    let varied: Vec<_> = varied.into_iter().filter(|(_, key)| differ(*key)).collect();
-    let mut columns = vec!["scheme"];
-    columns.extend(has_settings.then_some("set"));
-    columns.extend(varied.iter().map(|(name, _)| *name));
-    columns.extend(FIGURES.into_iter().filter(|name| has_fixed || *name != "fixed"));
-    let mut table = Table::new(&columns);
-    for Predicted { workload, prediction } in predicted {
-        let is_present = workload == &present.workload;
-        let mut row = vec![Value::from(scheme(workload) + if is_present { " (present)" } else { "" })];
-        row.extend(has_settings.then(|| settings(workload, &present.workload).into()));
-        row.extend(varied.iter().map(|(_, key)| key(workload)));
-        if let Ok(prediction) = prediction {
-            let all = figures(prediction, present);
-            let of = |name: &str| all[COLUMNS.iter().position(|known| *known == name).expect("a column") - 5].clone();
-            let shown = [
-                "gets_per_s",
-                "gets_per_s_interval",
-                "gets_per_s_theory",
-                "gets_per_s_fixed",
-                "change_pct",
-                "k",
-                "k_theory",
-                "kappa",
-                "sleeps_per_s",
-                "wait_us",
-                "wait_us_interval",
-                "wait_us_theory",
-                "wait_p99_us",
-                "wait_max_us",
-                "cpus_busy",
-            ];
-            row.extend(shown.into_iter().filter(|name| has_fixed || *name != "gets_per_s_fixed").map(of));
-        } else {
-            row.resize(columns.len(), Value::Null);
-        }
-        table.row(row);
-    }
-    table
+    let before = present.prediction.as_ref().ok()?.mean(Measure::Throughput).filter(|before| *before > 0.0)?;
+    Some((prediction.mean(Measure::Throughput)? / before - 1.0) * 100.0)
 }
 
 fn remarks(recording: &Recording, predicted: &[Predicted], why: bool) {
@@ -348,13 +242,14 @@ fn remarks(recording: &Recording, predicted: &[Predicted], why: bool) {
             Ok(_) => {}
         }
     }
-    if let (Some(measured), Ok(prediction)) = (&recording.measured, &present.prediction) {
-        let simulated = prediction.mean(Measure::Throughput);
+    let seen = recording.measured.as_ref().and_then(|measured| Measure::Throughput.of(measured));
+    let simulated = ok(present).and_then(|prediction| prediction.mean(Measure::Throughput));
+    if let (Some(seen), Some(simulated)) = (seen, simulated) {
         line(&format!(
             "measured: {} gets/s; the present as simulated: {} ({:+.0} %)",
-            short(measured.gets_per_s()),
+            short(seen),
             short(simulated),
-            (simulated / measured.gets_per_s() - 1.0) * 100.0
+            (simulated / seen - 1.0) * 100.0
         ));
     }
     if !why && predicted.iter().any(|case| case.prediction.as_ref().is_ok_and(|p| p.theory.is_err())) {
@@ -392,7 +287,8 @@ impl Drawing {
         let mut lines: Vec<(String, Vec<Point>)> = Vec::new();
         for (number, Predicted { workload, prediction }) in predicted.iter().enumerate() {
             let Ok(prediction) = prediction else { continue };
-            let (mean, half) = (prediction.mean(Measure::Throughput), prediction.interval(Measure::Throughput));
+            let Some(estimate) = prediction.estimates.get(Measure::Throughput) else { continue };
+            let (mean, half) = (estimate.mean, estimate.half_width(CONFIDENCE));
             let mut name =
                 [scheme(workload), settings(workload, &predicted[0].workload)].join(" ").trim_end().to_owned();
             for (other, key) in
@@ -432,7 +328,7 @@ impl Drawing {
         const WIDTH: f64 = 60.0;
         let cases = || self.lines.iter().flat_map(|(name, points)| points.iter().map(move |point| (name, point.y)));
         let (most, widest) = cases().fold((0.0, 0), |(most, wide), (name, y)| (y.max(most), wide.max(name.len())));
-        let bar = |y: f64| "#".repeat(whole(ratio(y, most) * WIDTH) as usize);
+        let bar = |y: f64| "#".repeat(whole(y / most.max(f64::MIN_POSITIVE) * WIDTH) as usize);
         let rows = cases().map(|(name, y)| format!("{name:<widest$}  {} {}", bar(y), short(y)));
         std::iter::once("gets/s, simulated".to_owned()).chain(rows).collect::<Vec<_>>().join("\n")
     }

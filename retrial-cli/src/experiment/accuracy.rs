@@ -4,7 +4,7 @@
 //! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that. Work is
 //! calibrated by its fastest; how long it takes in the mean changes from one second to the next, and is measured beside each cell.
 
-use super::figures::{HERE, How, Place, Quantity, Row, Sample};
+use super::figures::{HERE, How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::Machine;
@@ -15,14 +15,14 @@ use crate::bench::ours::Ours;
 use crate::bench::process::{Crew, children_cpu};
 use crate::bench::work;
 use crate::chart::Scale;
-use crate::output::{Table, short};
+use crate::output::{Table, column, short, whole};
 use crate::predict::theory::{Theory, theory};
 use crate::run::machine::Ticks;
 use miette::{Report, miette};
 use retrial::sys::{self, Deadline};
 use retrial::{Counter, Mode, P, Patience, location, wait};
-use retrial_model::Distribution as Times;
 use retrial_model::sim::{Arrivals, Workload};
+use retrial_model::{Distribution as Times, Measure, Profile};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,8 @@ impl Beside {
         let setup = Setup::new(&nothing, &line("10g"), Vary::Sessions, 1.0, &lab.here)?;
         let mut rounds_ns = Vec::new();
         for _ in 0..5 {
-            rounds_ns.extend(lab.measure(&setup, 0.05)?.map(|sample| 1e9 / sample.gets_per_s));
+            rounds_ns
+                .extend(lab.measure(&setup, 0.05)?.and_then(|profile| Some(1e9 / Measure::Throughput.of(&profile)?)));
         }
         let round_ns = least(rounds_ns);
         let harness_ns = (round_ns - lab.here.costs.exchange_ns as f64).max(0.0);
@@ -182,21 +183,16 @@ impl Beside {
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a cast saturates
-fn whole(x: f64) -> u64 {
-    x.round() as u64
-}
-
 /// A scheme with so many sessions and one holding time.
 struct Cell {
     place: Place,
     workload: Workload,
-    measured: Vec<Sample>,
+    measured: Vec<Profile>,
     /// Of each measurement.
     paces: Vec<f64>,
     /// Most processors that others used beside a measurement.
     others: f64,
-    simulated: Vec<Sample>,
+    simulated: Vec<Profile>,
     theory: Option<Theory>,
 }
 
@@ -296,8 +292,8 @@ fn pace(lab: &Lab) -> f64 {
 }
 
 /// Measures, again while others disturb. With the pace before and after, and the processors that others used, of the best of the tries.
-fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Sample, f64, f64)>, Stopped> {
-    let mut best: Option<(Sample, f64, f64)> = None;
+fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Profile, f64, f64)>, Stopped> {
+    let mut best: Option<(Profile, f64, f64)> = None;
     for _ in 0..TRIES {
         let before = pace(lab);
         let (ticks, cpu, start) = (Ticks::now(), children_cpu(), Instant::now());
@@ -374,29 +370,23 @@ fn percent(share: Option<f64>) -> Value {
     share.map(|share| share * 100.0).into()
 }
 
-const ERROR_COLUMNS: [&str; 11] = [
-    "hold",
-    "scheme",
-    "sessions",
-    "gets_pct",
-    "k_pct",
-    "kappa_pct",
-    "sleeps_pct",
-    "cpus_pct",
-    "theory_gets_pct",
-    "theory_k_pct",
-    "others_cpus",
-];
-
 fn by_cell<'a>(errors: impl IntoIterator<Item = &'a Errors>) -> Table {
-    let mut table = Table::new(&ERROR_COLUMNS);
-    for cell in errors {
-        let mut row = vec![cell.load.into(), cell.line.into(), cell.sessions.into()];
-        row.extend(cell.simulated.iter().chain(&cell.predicted).map(|error| percent(*error)));
-        row.push(cell.others.into());
-        table.row(row);
-    }
-    table
+    let simulated = |i: usize| move |cell: &Errors| percent(cell.simulated[i]);
+    let predicted = |i: usize| move |cell: &Errors| percent(cell.predicted[i]);
+    let columns = [
+        column("hold", |cell: &Errors| cell.load),
+        column("scheme", |cell: &Errors| cell.line),
+        column("sessions", |cell: &Errors| cell.sessions),
+        column("gets_pct", simulated(0)),
+        column("k_pct", simulated(1)),
+        column("kappa_pct", simulated(2)),
+        column("sleeps_pct", simulated(3)),
+        column("cpus_pct", simulated(4)),
+        column("theory_gets_pct", predicted(0)),
+        column("theory_k_pct", predicted(1)),
+        column("others_cpus", |cell: &Errors| cell.others),
+    ];
+    Table::of(&columns, errors)
 }
 
 fn worst(errors: &[Errors]) -> Table {
@@ -415,34 +405,25 @@ fn judged<'a>(errors: impl IntoIterator<Item = &'a Errors>, i: usize) -> Option<
 }
 
 fn by_scheme(errors: &[Errors]) -> Table {
-    const COLUMNS: [&str; 11] = [
-        "scheme",
-        "gets_pct",
-        "gets_within",
-        "k_pct",
-        "k_within",
-        "kappa_pct",
-        "kappa_within",
-        "sleeps_pct",
-        "sleeps_within",
-        "cpus_pct",
-        "cpus_within",
+    let own = |line: &Line| {
+        let name = line.name;
+        errors.iter().filter(move |cell| cell.line == name)
+    };
+    let mut columns = vec![column("scheme", |line: &Line| line.name)];
+    let names = [
+        ("gets_pct", "gets_within"),
+        ("k_pct", "k_within"),
+        ("kappa_pct", "kappa_within"),
+        ("sleeps_pct", "sleeps_within"),
+        ("cpus_pct", "cpus_within"),
     ];
-    let mut table = Table::new(&COLUMNS);
-    for line in LINES {
-        let own = || errors.iter().filter(|cell| cell.line == line.name);
-        if own().next().is_none() {
-            continue;
-        }
-        let mut row = vec![line.name.into()];
-        for i in 0..QUANTITIES.len() {
-            let judged = judged(own(), i);
-            row.push(percent(judged.map(|(median, ..)| median)));
-            row.push(judged.map(|(_, within, all)| format!("{within}/{all}")).into());
-        }
-        table.row(row);
+    for (i, (size, within)) in names.into_iter().enumerate() {
+        columns.push(column(size, move |line: &Line| percent(judged(own(line), i).map(|(median, ..)| median))));
+        columns.push(column(within, move |line: &Line| {
+            judged(own(line), i).map(|(_, within, all)| format!("{within}/{all}"))
+        }));
     }
-    table
+    Table::of(&columns, LINES.iter().copied().filter(|line| own(line).next().is_some()))
 }
 
 /// A sentence for each figure, and one on who disturbed.
@@ -467,15 +448,16 @@ mod tests {
     use super::*;
     use retrial::Figures;
 
-    fn sample(gets_per_s: f64, yields: u64, busy: u64) -> Sample {
+    fn sample(gets: u64, yields: u64, busy: u64) -> Profile {
         let mut figures = Figures::default();
         figures.0[Counter::Yields as usize] = yields;
         figures.0[Counter::Busy as usize] = busy;
         figures.0[Counter::Misses as usize] = busy;
-        Sample { sessions: 2, gets_per_s, cpus: 2.0, gets: gets_per_s, figures, seconds: 1.0 }
+        let (gets, sessions, cpu_s) = (Some(gets), Some(2), Some(2.0));
+        Profile { time_s: 1.0, gets, sessions, cpu_s, figures, ..Profile::default() }
     }
 
-    fn cell(measured: Sample, simulated: Sample) -> Cell {
+    fn cell(measured: Profile, simulated: Profile) -> Cell {
         let machine = super::super::machine::here(false);
         let setup = Setup::new(&LOADS[0], &LINES[0], Vary::Sessions, 2.0, &machine).unwrap();
         let workload = setup.workload(&machine, 0.01).unwrap();
@@ -486,8 +468,8 @@ mod tests {
 
     #[test]
     fn errors_are_against_what_was_measured_and_judged_by_the_aims() {
-        let near = Errors::of(&cell(sample(1000.0, 500, 1000), sample(1100.0, 600, 1000))).unwrap();
-        let far = Errors::of(&cell(sample(1000.0, 500, 1000), sample(1300.0, 250, 1000))).unwrap();
+        let near = Errors::of(&cell(sample(1000, 500, 1000), sample(1100, 600, 1000))).unwrap();
+        let far = Errors::of(&cell(sample(1000, 500, 1000), sample(1300, 250, 1000))).unwrap();
         assert!((near.simulated[0].unwrap() - 0.1).abs() < 1e-9 && (near.simulated[1].unwrap() - 0.2).abs() < 1e-9);
         assert!((far.worst() - 2.0).abs() < 1e-9, "{}", far.worst());
         let (median, within, all) = judged([&near, &far], 0).unwrap();
@@ -497,7 +479,7 @@ mod tests {
 
     #[test]
     fn too_few_sleeps_say_nothing_of_k() {
-        let errors = Errors::of(&cell(sample(1000.0, SLEEPS - 1, 1000), sample(1000.0, 900, 1000))).unwrap();
+        let errors = Errors::of(&cell(sample(1000, SLEEPS - 1, 1000), sample(1000, 900, 1000))).unwrap();
         assert_eq!((errors.simulated[1], errors.simulated[0]), (None, Some(0.0)));
     }
 }

@@ -9,6 +9,7 @@ use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
 use crate::chart::Scale;
 use retrial::{Cost, Machine};
+use retrial_model::Measure;
 use std::time::Duration;
 
 pub const COSTS: Experiment = Experiment {
@@ -81,7 +82,8 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
         lab.show(1.0 / f64::from(rounds), format!("measured, round {round}/{rounds}: costs"));
         costs.push(Machine::measure(|_| {}));
         let seconds = lab.time(1.0);
-        sections.extend(lab.measure(&alone, seconds)?.map(|sample| 1e6 / sample.gets_per_s));
+        sections
+            .extend(lab.measure(&alone, seconds)?.and_then(|profile| Some(1e6 / Measure::Throughput.of(&profile)?)));
     }
     let of = |cost: Cost, times: f64| {
         let values: Vec<f64> = costs.iter().filter_map(|costs| Some(costs.get(cost)? as f64 * times / 1e3)).collect();

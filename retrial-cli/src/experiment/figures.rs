@@ -2,7 +2,7 @@
 
 use super::load::Setup;
 use crate::bench::figures::median;
-use retrial::{Counter, Figures};
+use retrial_model::{Measure, Profile};
 
 macro_rules! quantities {
     ($( $id:ident $name:literal $title:literal $of:expr; )*) => {
@@ -16,60 +16,32 @@ macro_rules! quantities {
             /// What a chart calls it.
             pub const fn title(self) -> &'static str { [ $( $title ),* ][self as usize] }
             /// What a run of a load says of it.
-            fn of(self, sample: &Sample) -> Option<f64> {
-                let value = match self { $( Quantity::$id => ($of as fn(&Sample) -> f64)(sample) ),* };
-                Some(value).filter(|value| value.is_finite())
+            pub fn of(self, profile: &Profile) -> Option<f64> {
+                let value = match self { $( Quantity::$id => ($of as fn(&Profile) -> Option<f64>)(profile) ),* };
+                value.filter(|value| value.is_finite())
             }
         }
     };
 }
 
 quantities! {
-    Throughput "gets_per_s" "gets/s" |s| s.gets_per_s;
-    Cpus "cpus" "processors busy" |s| s.cpus;
-    CpuPerGet "cpu_us_per_get" "processor time per get, us" |s| s.cpus / s.gets_per_s * 1e6;
-    ElapsedEach "elapsed_each_s" "s for a million gets of each session" |s| f64::from(s.sessions) * 1e6 / s.gets_per_s;
-    Elapsed "elapsed_s" "s for a million gets" |s| 1e6 / s.gets_per_s;
-    MissRatio "miss_ratio" "misses per get, ρ" |s| s.count(Counter::Misses) / s.gets;
-    K "k" "failed spins per try that found it busy, k" |s| (s.sleeps() + s.count(Counter::GaveUp)) / s.count(Counter::Busy);
-    Kappa "kappa" "sleeps per miss, κ" |s| s.sleeps() / s.count(Counter::Misses);
-    Waits "waits_per_get" "waits per get" |s| s.count(Counter::Waits) / s.gets;
-    WaitsPerS "waits_per_s" "waits/s" |s| s.count(Counter::Waits) / s.gets * s.gets_per_s;
-    Sleeps "sleeps_per_s" "sleeps/s" |s| s.sleeps() / s.gets * s.gets_per_s;
-    Awake "awake" "share of a wait in spins and yields" |s| s.awake();
-    WaiterCpus "waiter_cpus" "processors that a waiter takes" |s| s.cpus;
-    Steps "steps_per_s" "yields and sleeps of a waiter per s" |s| s.sleeps() / s.seconds;
-    Time "time_us" "time, us" |_| f64::NAN;
-}
-
-/// What one run of a load gave: a round that was measured, or a simulation.
-#[derive(Clone, Debug)]
-pub struct Sample {
-    pub sessions: u32,
-    pub gets_per_s: f64,
-    /// Processors' worth of time that its sessions took.
-    pub cpus: f64,
-    /// Gets that the counters are of.
-    pub gets: f64,
-    pub figures: Figures,
-    /// Time that the counters are of.
-    pub seconds: f64,
-}
-
-impl Sample {
-    fn count(&self, counter: Counter) -> f64 {
-        self.figures.get(counter) as f64
-    }
-
-    fn sleeps(&self) -> f64 {
-        self.figures.sleeps() as f64
-    }
-
-    /// Share of the waits' time that was not slept. Yields are awake: with nobody else to run they come back at once.
-    fn awake(&self) -> f64 {
-        let awake = self.count(Counter::SpinNs) + self.count(Counter::YieldNs);
-        awake / (awake + self.count(Counter::SleptNs) + self.count(Counter::OverNs))
-    }
+    Throughput "gets_per_s" "gets/s" |p| Measure::Throughput.of(p);
+    Cpus "cpus" "processors busy" |p| Measure::BusyProcessors.of(p);
+    CpuPerGet "cpu_us_per_get" "processor time per get, us" |p| Some(Measure::ProcessorPerGet.of(p)? * 1e6);
+    ElapsedEach "elapsed_each_s" "s for a million gets of each session"
+        |p| Some(f64::from(p.sessions?) * 1e6 / Measure::Throughput.of(p)?);
+    Elapsed "elapsed_s" "s for a million gets" |p| Some(1e6 / Measure::Throughput.of(p)?);
+    MissRatio "miss_ratio" "misses per request, ρ" |p| Measure::MissRatio.of(p);
+    K "k" "failed spins per try that found it busy, k" |p| Measure::SpinInefficiency.of(p);
+    Kappa "kappa" "sleeps per miss, κ" |p| Measure::SleepRatio.of(p);
+    Waits "waits_per_get" "waits per get" |p| Measure::WaitsPerGet.of(p);
+    WaitsPerS "waits_per_s" "waits/s" |p| Measure::WaitsPerS.of(p);
+    Sleeps "sleeps_per_s" "sleeps/s" |p| Measure::SleepsPerS.of(p);
+    Awake "awake" "share of a wait in spins and yields"
+        |p| Some(Measure::SpinShare.of(p)? + Measure::YieldShare.of(p)?);
+    WaiterCpus "waiter_cpus" "processors that a waiter takes" |p| Measure::BusyProcessors.of(p);
+    Steps "steps_per_s" "yields and sleeps of a waiter per s" |p| Measure::SleepsPerS.of(p);
+    Time "time_us" "time, us" |_| None;
 }
 
 /// The median over the runs, with the least and the greatest of them.
@@ -140,7 +112,7 @@ impl Row {
     }
 
     /// What several runs of a load say together.
-    pub fn of(at: &Place, how: How, machine: &'static str, quantities: &[Quantity], samples: &[Sample]) -> Self {
+    pub fn of(at: &Place, how: How, machine: &'static str, quantities: &[Quantity], samples: &[Profile]) -> Self {
         let found = |quantity: &Quantity| {
             let values: Vec<f64> = samples.iter().filter_map(|sample| quantity.of(sample)).collect();
             Some((*quantity, Found::of(&values)?))
@@ -162,13 +134,16 @@ pub struct Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use retrial::Counter;
 
-    fn sample(gets_per_s: f64, counters: &[(Counter, u64)]) -> Sample {
-        let mut figures = Figures::default();
+    /// 1000 gets of 4 sessions in half a second.
+    fn profile(counters: &[(Counter, u64)]) -> Profile {
+        let (gets, sessions, cpu_s) = (Some(1000), Some(4), Some(0.75));
+        let mut profile = Profile { time_s: 0.5, gets, sessions, cpu_s, ..Profile::default() };
         for (counter, value) in counters {
-            figures.0[*counter as usize] = *value;
+            profile.figures.0[*counter as usize] = *value;
         }
-        Sample { sessions: 4, gets_per_s, cpus: 1.5, gets: 1000.0, figures, seconds: 0.5 }
+        profile
     }
 
     #[test]
@@ -176,7 +151,7 @@ mod tests {
         use Counter::{Busy, Misses, OverNs, Sleeps, SleptNs, SpinNs, Waits, YieldNs, Yields};
         let counters =
             [(Misses, 200), (Busy, 400), (Waits, 80), (Yields, 90), (Sleeps, 10), (SpinNs, 30), (YieldNs, 10)];
-        let sample = sample(2000.0, &[&counters[..], &[(SleptNs, 50), (OverNs, 10)]].concat());
+        let profile = profile(&[&counters[..], &[(SleptNs, 50), (OverNs, 10)]].concat());
         for (quantity, expected) in [
             (Quantity::Throughput, 2000.0),
             (Quantity::CpuPerGet, 750.0),
@@ -191,14 +166,14 @@ mod tests {
             (Quantity::Awake, 0.4),
             (Quantity::Steps, 200.0),
         ] {
-            let found = quantity.of(&sample).unwrap();
+            let found = quantity.of(&profile).unwrap();
             assert!((found - expected).abs() < 1e-9, "{}: {found}, expected {expected}", quantity.name());
         }
     }
 
     #[test]
     fn what_has_nothing_to_be_computed_from_is_absent() {
-        assert_eq!(Quantity::K.of(&sample(5.0, &[])), None);
+        assert_eq!(Quantity::K.of(&profile(&[])), None);
         assert_eq!(Found::of(&[]), None);
         assert_eq!(Found::of(&[3.0, 1.0, 2.0]), Some(Found { middle: 2.0, low: 1.0, high: 3.0 }));
     }

@@ -1,6 +1,6 @@
 //! Where experiments are done: measures by the engine of `retrial bench`, simulates, asks theory, shows the progress.
 
-use super::figures::{HERE, How, Place, Quantity, Row, Sample};
+use super::figures::{HERE, How, Place, Quantity, Row};
 use super::load::{Setup, Vary};
 use super::machine::{Machine, here};
 use super::{Curve, Experiment, Findings, Sweep};
@@ -17,7 +17,8 @@ use miette::{Report, miette};
 use rayon::prelude::*;
 use retrial::wait;
 use retrial_model::Function;
-use retrial_model::sim::{self, Measure, Outcome as Simulated, Workload};
+use retrial_model::Profile;
+use retrial_model::sim::{self, Workload};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -103,23 +104,16 @@ impl Lab {
     /// # Errors
     ///
     /// Interrupted, or a limit of the system.
-    pub fn measure(&mut self, setup: &Setup, seconds: f64) -> Result<Option<Sample>, Stopped> {
+    pub fn measure(&mut self, setup: &Setup, seconds: f64) -> Result<Option<Profile>, Stopped> {
         let duration = Duration::from_secs_f64(seconds);
         let Setup { sessions, copies, scheme, .. } = *setup;
         let peer = InMode::<1>(Ours::with_copies(sessions, copies, None, scheme, &setup.settings)?);
         let conditions = setup.conditions(duration, self.work, self.clock);
-        let Outcome { measured, counted, errors, complaints, .. } =
+        let Outcome { measured, errors, complaints, .. } =
             setup.cell().measure(wait::NAMES[scheme], &peer, &conditions, &|_| ())?;
         self.errors += errors;
         self.bar.suspend(|| complaints.iter().for_each(|line| eprintln!("ERROR: {line}")));
-        Ok(measured.zip(counted).map(|(measured, counted)| Sample {
-            sessions,
-            gets_per_s: measured.ops_per_s,
-            cpus: measured.cpu_s_per_s,
-            gets: measured.ops_per_s * seconds,
-            figures: counted.figures,
-            seconds,
-        }))
+        Ok(measured)
     }
 
     /// Simulates each workload with each seed, on all processors. In the order of the workloads; none where one has no steady state.
@@ -127,14 +121,14 @@ impl Lab {
     /// # Errors
     ///
     /// Interrupted.
-    pub fn simulate(&self, workloads: &[Workload]) -> Result<Vec<Vec<Sample>>, Stopped> {
+    pub fn simulate(&self, workloads: &[Workload]) -> Result<Vec<Vec<Profile>>, Stopped> {
         let seeds = usize::try_from(self.seeds()).unwrap_or(1);
         let run = |job: usize| {
             let is_wanted = signals::received().is_none();
             let outcome = is_wanted.then(|| sim::run(&workloads[job / seeds], self.seed + (job % seeds) as u64));
-            outcome?.ok().map(|outcome| sample(&outcome))
+            outcome?.ok().map(|outcome| outcome.profile)
         };
-        let results: Vec<Option<Sample>> = (0..workloads.len() * seeds).into_par_iter().map(run).collect();
+        let results: Vec<Option<Profile>> = (0..workloads.len() * seeds).into_par_iter().map(run).collect();
         if signals::received().is_some() {
             return Err(Stopped::Interrupted);
         }
@@ -207,7 +201,7 @@ impl Lab {
     ) -> Result<Vec<Row>, Stopped> {
         let most = self.measured_to(sweep);
         let places: Vec<&Place> = places.iter().filter(|place| self.measures && place.x <= most).collect();
-        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); places.len()];
+        let mut samples: Vec<Vec<Profile>> = vec![Vec::new(); places.len()];
         let (rounds, seconds) = (self.rounds(), self.time(sweep.measured_s));
         for round in 1..=rounds {
             for (place, samples) in places.iter().zip(&mut samples) {
@@ -288,18 +282,6 @@ fn places(sweep: &Sweep, machine: &Machine, quick: bool, points: &[f64]) -> Resu
 fn thinned(points: &[f64], quick: bool) -> Vec<f64> {
     let is_taken = |i: usize| !quick || points.len() <= 6 || i == 0 || i % 2 == 1 || i + 1 == points.len();
     points.iter().enumerate().filter(|(i, _)| is_taken(*i)).map(|(_, x)| *x).collect()
-}
-
-/// The figures of a simulation, as those of a measurement.
-pub fn sample(outcome: &Simulated) -> Sample {
-    Sample {
-        sessions: outcome.sessions,
-        gets_per_s: outcome.get(Measure::Throughput),
-        cpus: outcome.get(Measure::BusyProcessors),
-        gets: outcome.gets as f64,
-        figures: outcome.figures,
-        seconds: outcome.time,
-    }
 }
 
 /// What theory says of a point, where it says something.

@@ -1,12 +1,12 @@
 //! What was found, for people and programs: tables, charts, the page.
 
 use super::claims::{Verdict, number, verdicts};
-use super::figures::{HERE, How, Quantity, Row};
+use super::figures::{Found, HERE, How, Quantity, Row};
 use super::lab::ANY;
 use super::machine::{ENGINE, EXADATA, Machine, SOCKETS, T2000, T5240};
 use super::{Experiment, Findings, svg};
 use crate::chart::{self, Axis, Chart, Form, Point, Scale, Series};
-use crate::output::{Table, short};
+use crate::output::{Table, column, short};
 use miette::Report;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -18,9 +18,25 @@ pub struct Done {
     pub verdicts: Vec<Verdict>,
 }
 
-/// The columns of CSV, in which each figure is a row.
-pub const COLUMNS: [&str; 10] =
-    ["experiment", "load", "line", "x_name", "x", "how", "machine", "quantity", "value", "spread"];
+/// Every figure of every experiment in a row of its own, for CSV.
+pub fn figures(done: &[Done]) -> Table {
+    type Figure<'a> = (&'a Done, &'a Row, Quantity, Found);
+    let columns = [
+        column("experiment", |(done, ..): &Figure<'_>| done.experiment.name),
+        column("load", |(_, row, ..): &Figure<'_>| row.load),
+        column("line", |(_, row, ..): &Figure<'_>| row.line),
+        column("x_name", |(done, ..): &Figure<'_>| done.experiment.x),
+        column("x", |(_, row, ..): &Figure<'_>| row.x),
+        column("how", |(_, row, ..): &Figure<'_>| row.how.name()),
+        column("machine", |(_, row, ..): &Figure<'_>| row.machine),
+        column("quantity", |(.., quantity, _): &Figure<'_>| quantity.name()),
+        column("value", |(.., found): &Figure<'_>| found.middle),
+        column("spread", |(.., found): &Figure<'_>| (found.high - found.low) / 2.0),
+    ];
+    let of = |(done, row)| move |(quantity, found): &(Quantity, Found)| (done, row, *quantity, *found);
+    let rows = done.iter().flat_map(|done| done.findings.rows.iter().map(move |row| (done, row)));
+    Table::of(&columns, rows.flat_map(|(done, row): (&Done, &Row)| row.values.iter().map(of((done, row)))))
+}
 
 impl Done {
     pub fn new(experiment: &'static Experiment, findings: Findings, here: &Machine) -> Self {
@@ -54,26 +70,6 @@ impl Done {
         })
     }
 
-    /// A row for each figure, below the others' in `table`.
-    pub fn figures(&self, table: &mut Table) {
-        for row in &self.findings.rows {
-            for (quantity, found) in &row.values {
-                table.row(vec![
-                    self.experiment.name.into(),
-                    row.load.into(),
-                    row.line.into(),
-                    self.experiment.x.into(),
-                    row.x.into(),
-                    row.how.name().into(),
-                    row.machine.into(),
-                    quantity.name().into(),
-                    found.middle.into(),
-                    ((found.high - found.low) / 2.0).into(),
-                ]);
-            }
-        }
-    }
-
     /// Title, table, claims.
     pub fn text(&self) -> String {
         let Experiment { name, source, shows, .. } = self.experiment;
@@ -98,17 +94,16 @@ impl Done {
 
     fn table(&self, rows: &[&Row]) -> Table {
         let has_loads = rows.iter().any(|row| !row.load.is_empty());
-        let mut columns = vec!["line", self.experiment.x, "how", "machine"];
-        columns.extend(has_loads.then_some("load"));
-        columns.extend(self.experiment.quantities.iter().map(|quantity| quantity.name()));
-        let mut table = Table::new(&columns);
-        for row in rows {
-            let mut cells = vec![row.line.into(), row.x.into(), row.how.name().into(), row.machine.into()];
-            cells.extend(has_loads.then(|| row.load.into()));
-            cells.extend(self.experiment.quantities.iter().map(|q| row.get(*q).map(|found| found.middle).into()));
-            table.row(cells);
-        }
-        table
+        let mut columns = vec![
+            column("line", |row: &Row| row.line),
+            column(self.experiment.x, |row: &Row| row.x),
+            column("how", |row: &Row| row.how.name()),
+            column("machine", |row: &Row| row.machine),
+        ];
+        columns.extend(has_loads.then(|| column("load", |row: &Row| row.load)));
+        let figure = |quantity: Quantity| column(quantity.name(), move |row: &Row| Some(row.get(quantity)?.middle));
+        columns.extend(self.experiment.quantities.iter().copied().map(figure));
+        Table::of(&columns, rows.iter().copied())
     }
 
     /// Loads and machines in the order of the rows.

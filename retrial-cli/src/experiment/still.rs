@@ -1,8 +1,8 @@
 //! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait is made of.
 
 use super::claims::{At, Check, Claim, most, of};
-use super::figures::{HERE, How, Place, Quantity, Row, Sample};
-use super::lab::{Lab, sample};
+use super::figures::{HERE, How, Place, Quantity, Row};
+use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::{Machine, T2000};
 use super::{Experiment, Findings, Run};
@@ -15,7 +15,8 @@ use crate::signals;
 use miette::{Report, miette};
 use retrial::sys::Deadline;
 use retrial::{Class, Counter, Figures, Mode, Patience, location};
-use retrial_model::sim::{self, Measure};
+use retrial_model::Profile;
+use retrial_model::sim::{self, Outcome};
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -117,11 +118,14 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
             lab.show(share, format!("simulated for {}: {}", machine.name, line.name));
             let at = place(machine)?;
             let outcome = sim::run(&at.setup.workload(machine, 2.0)?, lab.seed);
-            let waiter = outcome.map(|outcome| Sample {
-                cpus: outcome.get(Measure::BusyProcessors) - outcome.get(Measure::Utilization),
-                ..sample(&outcome)
-            });
-            let samples: Vec<Sample> = waiter.into_iter().collect();
+            // Without the holder's, who is on a processor all the time.
+            let samples: Vec<Profile> = outcome
+                .into_iter()
+                .map(|Outcome { profile, .. }| Profile {
+                    cpu_s: profile.cpu_s.map(|cpu_s| cpu_s - profile.samples.held_s),
+                    ..profile
+                })
+                .collect();
             rows.push(Row::of(&at, How::Simulated, machine.name, QUANTITIES, &samples));
         }
         for (_, steps, awake) in PUBLISHED.iter().filter(|(published, ..)| *published == line.name) {
@@ -134,7 +138,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
 }
 
 /// A session waits while this thread keeps the mutex for a time, asleep. Its steps, the parts of its wait, its processor time.
-fn waited(setup: &Setup, hold: Duration) -> Result<Sample, Stopped> {
+fn waited(setup: &Setup, hold: Duration) -> Result<Profile, Stopped> {
     if signals::received().is_some() {
         return Err(Stopped::Interrupted);
     }
@@ -161,8 +165,8 @@ fn waited(setup: &Setup, hold: Duration) -> Result<Sample, Stopped> {
     })?;
     let mut figures = Figures::default();
     ours.instance.figures().iter().for_each(|(_, _, row)| figures.add(row));
-    let seconds = figures.get(Counter::WaitNs) as f64 / 1e9;
-    Ok(Sample { sessions: 1, gets_per_s: f64::NAN, cpus: took_s / seconds, gets: 1.0, figures, seconds })
+    let time_s = figures.get(Counter::WaitNs) as f64 / 1e9;
+    Ok(Profile { time_s, sessions: Some(1), cpu_s: Some(took_s), figures, ..Profile::default() })
 }
 
 /// Processor time of this thread so far, where the kernel says it.

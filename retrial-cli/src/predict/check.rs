@@ -1,10 +1,8 @@
 //! Whether the model fits: what was measured beside what is simulated.
 
-use super::measured::Measured;
 use super::prediction::Prediction;
-use crate::output::Table;
-use retrial_model::sim::Measure;
-use serde_json::Value;
+use crate::output::{Table, column};
+use retrial_model::{Measure, Profile};
 
 /// Most that the simulated figures may differ from the measured ones, as a share.
 pub const TOLERANCE: f64 = 0.25;
@@ -20,7 +18,7 @@ const TRIES: f64 = 100.0;
 pub struct Compared {
     pub figure: &'static str,
     pub measured: Option<f64>,
-    pub simulated: f64,
+    pub simulated: Option<f64>,
     pub interval: Option<f64>,
     /// Whether it fits; `None` where that is not judged.
     pub fits: Option<bool>,
@@ -29,65 +27,35 @@ pub struct Compared {
 impl Compared {
     /// Simulated against measured, as a share.
     pub fn error(&self) -> Option<f64> {
-        self.measured.filter(|measured| *measured > 0.0).map(|measured| self.simulated / measured - 1.0)
+        Some(self.simulated? / self.measured.filter(|measured| *measured > 0.0)? - 1.0)
     }
 }
 
+/// What is compared: its name, the measure in which unit, and the difference that is noise where it is judged.
+const FIGURES: [(&str, Measure, f64, Option<f64>); 6] = [
+    ("gets_per_s", Measure::Throughput, 1.0, Some(0.0)),
+    ("k", Measure::SpinInefficiency, 1.0, Some(NOISE)),
+    ("kappa", Measure::SleepRatio, 1.0, Some(NOISE)),
+    ("utilization", Measure::Utilization, 1.0, None),
+    ("wait_us", Measure::Wait, 1e6, None),
+    ("cpus", Measure::BusyProcessors, 1.0, None),
+];
+
 /// The figures side by side. Judged are throughput and, where enough gets found the mutex busy, k and κ.
-pub fn compare(measured: &Measured, prediction: &Prediction) -> Vec<Compared> {
-    let judged = |seen: f64, simulated: f64, noise: f64| {
-        let difference = (simulated - seen).abs();
-        difference <= TOLERANCE * seen || difference <= noise
-    };
+pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
     let enough = measured.count(retrial::Counter::Busy) >= TRIES;
-    let throughput = prediction.mean(Measure::Throughput);
-    let k = prediction.mean(Measure::SpinInefficiency);
-    let share = |seen: Option<f64>, simulated: f64| seen.filter(|_| enough).map(|seen| judged(seen, simulated, NOISE));
-    let interval = |measure: Measure, unit: f64| Some(prediction.interval(measure) * unit);
-    vec![
-        Compared {
-            figure: "gets_per_s",
-            measured: Some(measured.gets_per_s()),
-            simulated: throughput,
-            interval: interval(Measure::Throughput, 1.0),
-            fits: Some(judged(measured.gets_per_s(), throughput, 0.0)),
-        },
-        Compared {
-            figure: "k",
-            measured: measured.spin_inefficiency(),
-            simulated: k,
-            interval: interval(Measure::SpinInefficiency, 1.0),
-            fits: share(measured.spin_inefficiency(), k),
-        },
-        Compared {
-            figure: "kappa",
-            measured: measured.sleep_ratio(),
-            simulated: prediction.sleep_ratio(),
-            interval: None,
-            fits: share(measured.sleep_ratio(), prediction.sleep_ratio()),
-        },
-        Compared {
-            figure: "utilization",
-            measured: Some(measured.utilization()),
-            simulated: prediction.mean(Measure::Utilization),
-            interval: interval(Measure::Utilization, 1.0),
-            fits: None,
-        },
-        Compared {
-            figure: "wait_us",
-            measured: Some(measured.wait_s() * 1e6),
-            simulated: prediction.mean(Measure::Wait) * 1e6,
-            interval: interval(Measure::Wait, 1e6),
-            fits: None,
-        },
-        Compared {
-            figure: "cpus",
-            measured: measured.cpus(),
-            simulated: prediction.mean(Measure::BusyProcessors),
-            interval: interval(Measure::BusyProcessors, 1.0),
-            fits: None,
-        },
-    ]
+    let compared = FIGURES.map(|(figure, measure, unit, noise)| {
+        let (seen, simulated) = (measure.of(measured), prediction.mean(measure));
+        let judged = seen.zip(noise).filter(|_| enough || measure == Measure::Throughput);
+        let fits = judged.map(|(seen, noise)| {
+            let difference = (simulated.unwrap_or(0.0) - seen).abs();
+            difference <= TOLERANCE * seen || difference <= noise
+        });
+        let scaled = |value: Option<f64>| value.map(|value| value * unit);
+        let interval = scaled(prediction.interval(measure));
+        Compared { figure, measured: scaled(seen), simulated: scaled(simulated), interval, fits }
+    });
+    compared.into()
 }
 
 /// Whether all that is judged fits.
@@ -97,16 +65,13 @@ pub fn fits(compared: &[Compared]) -> bool {
 
 /// As a table; `second`: what the simulated figures are called.
 pub fn table(compared: &[Compared], second: &'static str) -> Table {
-    let mut table = Table::new(&["figure", "measured", second, "interval", "error_pct", "fits"]);
-    for row in compared {
-        table.row(vec![
-            row.figure.into(),
-            row.measured.into(),
-            row.simulated.into(),
-            row.interval.into(),
-            row.error().map(|error| error * 100.0).into(),
-            row.fits.map_or(Value::Null, |fits| if fits { "yes" } else { "no" }.into()),
-        ]);
-    }
-    table
+    let columns = [
+        column("figure", |row: &Compared| row.figure),
+        column("measured", |row: &Compared| row.measured),
+        column(second, |row: &Compared| row.simulated),
+        column("interval", |row: &Compared| row.interval),
+        column("error_pct", |row: &Compared| Some(row.error()? * 100.0)),
+        column("fits", |row: &Compared| Some(if row.fits? { "yes" } else { "no" })),
+    ];
+    Table::of(&columns, compared)
 }

@@ -1,18 +1,16 @@
 //! When a change is to be taken back: `throughput < -3%`.
 
-use super::measured::Measured;
+use retrial_model::{Measure, Profile};
 use std::fmt;
 use std::str::FromStr;
 
-type Figure = fn(&Measured) -> Option<f64>;
-
-/// Figures that a condition may be about.
-const FIGURES: [(&str, Figure); 5] = [
-    ("throughput", |measured| Some(measured.gets_per_s())),
-    ("cpu", Measured::cpus),
-    ("kappa", |measured| Some(measured.sleep_ratio().unwrap_or(0.0))),
-    ("k", |measured| Some(measured.spin_inefficiency().unwrap_or(0.0))),
-    ("wait", |measured| Some(measured.wait_s())),
+/// Figures that a condition may be about, and their values where nobody missed the mutex.
+const FIGURES: [(&str, Measure, Option<f64>); 5] = [
+    ("throughput", Measure::Throughput, None),
+    ("cpu", Measure::BusyProcessors, None),
+    ("kappa", Measure::SleepRatio, Some(0.0)),
+    ("k", Measure::SpinInefficiency, Some(0.0)),
+    ("wait", Measure::Wait, None),
 ];
 
 /// A figure's change against before, and from where on it is too much.
@@ -31,8 +29,9 @@ impl Condition {
     }
 
     /// The change in percent, `None` where the figure was not measured.
-    pub fn change(&self, before: &Measured, after: &Measured) -> Option<f64> {
-        let of = FIGURES[self.figure].1;
+    pub fn change(&self, before: &Profile, after: &Profile) -> Option<f64> {
+        let (_, measure, otherwise) = FIGURES[self.figure];
+        let of = |profile| measure.of(profile).or(otherwise);
         let (before, after) = (of(before)?, of(after)?);
         Some(if before > 0.0 {
             (after / before - 1.0) * 100.0
@@ -53,7 +52,7 @@ impl FromStr for Condition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = FIGURES.map(|(name, _)| name).join(", ");
+        let names = FIGURES.map(|(name, ..)| name).join(", ");
         let wrong = || {
             format!(
                 "condition `{text}`, expected one of {names}, then < or >, then a percentage, as `throughput < -3%`"
@@ -61,7 +60,7 @@ impl FromStr for Condition {
         };
         let sign = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(sign);
-        let figure = FIGURES.iter().position(|(known, _)| *known == name.trim()).ok_or_else(wrong)?;
+        let figure = FIGURES.iter().position(|(known, ..)| *known == name.trim()).ok_or_else(wrong)?;
         let percent = rest[1..].trim().strip_suffix('%').ok_or_else(wrong)?;
         let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
         if percent.is_nan() {
@@ -82,23 +81,11 @@ mod tests {
     use super::*;
     use retrial::{Counter, Figures};
 
-    fn measured(gets: u64, misses: u64, cpu_s: Option<f64>) -> Measured {
+    fn measured(gets: u64, misses: u64, cpu_s: Option<f64>) -> Profile {
         let mut figures = Figures::default();
         figures.0[Counter::Misses as usize] = misses;
         figures.0[Counter::Sleeps as usize] = 2 * misses;
-        Measured {
-            interval_s: 2.0,
-            sessions: Some(1),
-            gets,
-            figures,
-            utilization: None,
-            samples: 0,
-            waiting: None,
-            cpu_s,
-            queued_s: cpu_s,
-            busy: None,
-            share_of_type: 1.0,
-        }
+        Profile { time_s: 2.0, gets: Some(gets), figures, cpu_s, ..Profile::default() }
     }
 
     #[test]

@@ -2,15 +2,14 @@
 
 use super::holds::Timed;
 use super::live::Seen;
-use super::measured::Measured;
 use super::prediction::spans;
 use super::recording::{Holds, Recording};
 use crate::output::short;
 use crate::run::machine::Machine as Here;
 use miette::{Report, miette};
 use retrial::{P, Params, Tables};
-use retrial_model::Distribution;
 use retrial_model::sim::{Arrivals, Machine, Workload};
+use retrial_model::{Distribution, Measure, Profile};
 
 /// Fewer gets say nothing.
 const GETS: u64 = 20;
@@ -25,23 +24,25 @@ const OTHERS: f64 = 0.1;
 pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recording, Report> {
     let (info, measured) = (&seen.info, &seen.measured);
     let name = tables.mutex_name(info.id);
-    if measured.gets < GETS || measured.sessions.is_none() {
+    let gets = measured.gets.unwrap_or(0);
+    if gets < GETS || measured.sessions.is_none() {
         return Err(miette!(
             code = "retrial::predict::idle",
             help = "retrial show mutexes shows which mutexes are used; --interval 60s measures for longer",
             "mutex {name}: {} gets in {} s, by {} sessions; expected at least {GETS} by one",
-            measured.gets,
-            short(measured.interval_s),
+            gets,
+            short(measured.time_s),
             measured.sessions.unwrap_or(0)
         ));
     }
     let mut machine = Machine::from(&tables.machine());
     machine.processors = u32::try_from(Here::here().cpus).ok();
     let mut notes = Vec::new();
-    if measured.utilization.is_none() {
+    if measured.samples.looks == 0 {
         notes.push("no samples of holders: the share of gets that missed stands for the utilization".to_owned());
     }
-    if let (Some(busy), Some(cpus), Some(processors)) = (measured.busy, measured.cpus(), machine.processors)
+    if let (Some(busy), Some(cpus), Some(processors)) =
+        (measured.busy, Measure::BusyProcessors.of(measured), machine.processors)
         && busy * f64::from(processors) - cpus > OTHERS * f64::from(processors)
     {
         let others = short(busy * f64::from(processors) - cpus);
@@ -56,13 +57,13 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             code = "retrial::predict::hold",
             help = "--interval 60s measures for longer",
             "mutex {name}: {} samples of holders, and nobody missed it: nothing says how long it is held",
-            measured.samples
+            measured.samples.looks
         )
     })?;
     let sessions = measured.sessions.unwrap_or(1);
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
-    (workload.warm_up, workload.duration) = spans(measured.gets_per_s());
+    (workload.warm_up, workload.duration) = spans(gets as f64 / measured.time_s);
     workload.params = params;
     workload.machine = machine;
     Ok(Recording {
@@ -91,14 +92,28 @@ pub fn think(mean_s: f64, hold_s: f64) -> Distribution {
     Distribution::exponential(mean_s).expect("a positive time")
 }
 
+/// S in s as far as it is known, also from few samples, and whether it is an upper bound: no sample of n found the mutex held, and the
+/// utilization is below 3/n at 95 %.
+fn hold_s(measured: &Profile) -> (f64, bool) {
+    let (samples, gets) = (measured.samples, measured.gets.unwrap_or(0) as f64);
+    match (samples.looks, samples.held) {
+        (0, _) => (Measure::HoldingTime.of(measured).unwrap_or(0.0), false),
+        (looks, 0) => (3.0 / looks as f64 * measured.time_s / gets, true),
+        _ => (samples.held_s / samples.gets as f64, false),
+    }
+}
+
 /// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its processor.
-fn times(measured: &Measured, params: &Params, machine: &Machine, notes: &mut Vec<String>) -> (f64, f64, bool) {
-    let (gets, (hold_s, is_bound)) = (measured.gets as f64, measured.hold_s());
+fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec<String>) -> (f64, f64, bool) {
+    let (gets, (hold_s, is_bound)) = (measured.gets.unwrap_or(0) as f64, hold_s(measured));
     if is_bound {
-        notes.push(format!("none of {} samples found it held: the holding time is an upper bound", measured.samples));
+        notes.push(format!(
+            "none of {} samples found it held: the holding time is an upper bound",
+            measured.samples.looks
+        ));
     }
     // Little's law for the whole cycle of a session.
-    let cycle_s = f64::from(measured.sessions.unwrap_or(1)) / measured.gets_per_s();
+    let cycle_s = f64::from(measured.sessions.unwrap_or(1)) * measured.time_s / gets;
     let first_spins_s =
         measured.first_spins_s().unwrap_or_else(|| gets * first_spin_s(measured, params, machine, hold_s));
     let wait_s = (measured.registered_s() + first_spins_s) / gets;
@@ -108,7 +123,7 @@ fn times(measured: &Measured, params: &Params, machine: &Machine, notes: &mut Ve
         return (hold_s, think_s, true);
     };
     let running = measured.running();
-    let spins_s = measured.spinning_cpus().unwrap_or(0.0) * measured.interval_s;
+    let spins_s = measured.spins_s().unwrap_or(0.0);
     let own_s = (cpu_s - spins_s).max(0.0) / gets;
     if own_s < hold_s * running / 2.0 {
         notes.push("holders are on a processor for less than half of the time that they hold the mutex; simulated ones always are".to_owned());
@@ -131,11 +146,11 @@ fn times(measured: &Measured, params: &Params, machine: &Machine, notes: &mut Ve
 }
 
 /// Time per get of first spins, where nobody has counted who waits: Γ of misses, by theory.
-fn first_spin_s(measured: &Measured, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
+fn first_spin_s(measured: &Profile, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
     let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine));
     let limit_s = f64::from(polls) * machine.poll_ns as f64 / 1e9;
     let spin_s = Distribution::exponential(hold_s).map_or(0.0, |hold| hold.spin_time(limit_s));
-    measured.miss_ratio() * spin_s
+    Measure::MissRatio.of(measured).unwrap_or(0.0) * spin_s
 }
 
 /// What a scheme sees of a miss.

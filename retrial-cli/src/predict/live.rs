@@ -2,12 +2,14 @@
 //! between, and bursts of looks at the mutex that is held most.
 
 use super::holds::{Burst, Timed};
-use super::measured::{Measured, ratio, whole};
+use crate::output::whole;
 use crate::run::machine::Ticks;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::sys::now_ns;
 use retrial::{Counter, Figures, MutexId, MutexInfo, Phase, Place, Record, Sid, Tables};
+use retrial_model::Profile;
+use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,7 +35,7 @@ const BURST_HOLDS: f64 = 30.0;
 #[derive(Debug)]
 pub struct Seen {
     pub info: MutexInfo,
-    pub measured: Measured,
+    pub measured: Profile,
     pub timed: Timed,
 }
 
@@ -250,18 +252,18 @@ impl End {
             let used: Vec<(u64, u64)> = mutex.sessions.iter().filter_map(grown).collect();
             let known = !used.is_empty() && used.len() == mutex.sessions.len();
             let sum = |of: fn(&(u64, u64)) -> u64| known.then(|| ns(used.iter().map(of).sum()));
-            let measured = Measured {
-                interval_s: self.interval_s,
+            let measured = Profile {
+                time_s: self.interval_s,
+                gets: Some(mutex.gets),
+                gets_of_type: Some(by_type[&info.mutex_type]),
                 sessions: u32::try_from(mutex.sessions.len()).ok().filter(|n| *n > 0),
-                gets: mutex.gets,
                 figures,
-                utilization: (mutex.samples > 0).then(|| ratio(mutex.held as f64, mutex.samples as f64)),
-                samples: mutex.samples,
-                waiting: (self.looks > 0).then(|| ratio(mutex.waiting as f64, self.looks as f64)),
+                samples: Samples::over(mutex.samples, mutex.held, self.interval_s, mutex.gets),
+                waiting_s: (self.looks > 0).then(|| self.interval_s * mutex.waiting as f64 / self.looks as f64),
                 cpu_s: sum(|times| times.0),
                 queued_s: sum(|times| times.1),
                 busy: self.busy,
-                share_of_type: ratio(mutex.gets as f64, by_type[&info.mutex_type] as f64),
+                ..Profile::default()
             };
             Seen { info, measured, timed: mutex.timed }
         });

@@ -10,7 +10,6 @@ pub mod condition;
 pub mod fit;
 pub mod holds;
 pub mod live;
-pub mod measured;
 pub mod prediction;
 pub mod recording;
 pub mod rules;

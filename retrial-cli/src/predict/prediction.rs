@@ -1,6 +1,5 @@
 //! What a workload comes to: simulated with intervals, and by theory where it has a formula.
 
-use super::measured::ratio;
 use super::recording::Holds;
 use super::theory::{Theory, theory};
 use retrial_model::Distribution;
@@ -39,21 +38,13 @@ pub fn spans(gets_per_s: f64) -> (f64, f64) {
 }
 
 impl Prediction {
-    pub fn mean(&self, measure: Measure) -> f64 {
-        self.estimates.get(measure).mean
+    /// The mean over the replications; `None` where there is nothing that it could be computed from.
+    pub fn mean(&self, measure: Measure) -> Option<f64> {
+        self.estimates.get(measure).map(|estimate| estimate.mean)
     }
 
     /// Half the width of the interval.
-    pub fn interval(&self, measure: Measure) -> f64 {
-        self.estimates.get(measure).half_width(CONFIDENCE)
-    }
-
-    /// κ.
-    pub fn sleep_ratio(&self) -> f64 {
-        ratio(self.mean(Measure::SleepsPerGet), self.mean(Measure::MissRatio))
-    }
-
-    pub fn sleeps_per_s(&self) -> f64 {
-        self.mean(Measure::SleepsPerGet) * self.mean(Measure::Throughput)
+    pub fn interval(&self, measure: Measure) -> Option<f64> {
+        self.estimates.get(measure).map(|estimate| estimate.half_width(CONFIDENCE))
     }
 }

@@ -1,13 +1,14 @@
 //! A workload and how it was found, as a file.
 
 use super::fit::think;
-use super::measured::{Measured, ratio, whole};
 use super::prediction::spans;
 use crate::calibration;
+use crate::output::whole;
 use miette::{Report, miette};
 use retrial::{Counter, Figures, P, Params};
-use retrial_model::Distribution;
+use retrial_model::profile::Samples;
 use retrial_model::sim::{Arrivals, Machine, Workload};
+use retrial_model::{Distribution, Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
@@ -36,7 +37,7 @@ pub struct Recording {
     pub mutex_type: Option<String>,
     pub holds: Holds,
     pub workload: Workload,
-    pub measured: Option<Measured>,
+    pub measured: Option<Profile>,
     /// What was supposed on the way.
     pub notes: Vec<String>,
 }
@@ -149,6 +150,11 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
     };
     let scheme = report["scheme"].as_str().unwrap_or_default();
     let position = retrial::wait::named(scheme).ok_or_else(|| format!("scheme `{scheme}`"))?;
+    let (utilization, looks) = (row["utilization"].as_f64().unwrap_or(0.0), count("samples"));
+    let held_s = utilization * interval_s;
+    let held = whole(utilization * looks as f64);
+    // Of the gets in the time of the samples a report says the quotient alone.
+    let samples = Samples { looks, held, time_s: interval_s, held_s, gets: whole(held_s / hold_s) };
     let mut workload = Workload::new(arrivals, hold, 1.0);
     (workload.warm_up, workload.duration) = spans(rate);
     workload.params = Params::default().with(P::Scheme, position as u64);
@@ -161,18 +167,15 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
         mutex_type: None,
         holds: Holds::Mean,
         workload,
-        measured: Some(Measured {
-            interval_s,
+        measured: Some(Profile {
+            time_s: interval_s,
+            gets: Some(count("gets")),
+            gets_of_type: Some(whole(number(report, "gets")?)),
             sessions,
-            gets: count("gets"),
             figures,
-            utilization: row["utilization"].as_f64(),
-            samples: count("samples"),
-            waiting: None,
-            cpu_s: None,
-            queued_s: None,
+            samples,
             busy: report["machine_busy_pct"].as_f64().map(|busy| busy / 100.0),
-            share_of_type: ratio(count("gets") as f64, number(report, "gets")?),
+            ..Profile::default()
         }),
         notes,
     })

@@ -2,12 +2,11 @@
 
 use super::cases::{scheme, settings};
 use super::fit::limit_s;
-use super::measured::{Measured, whole};
 use crate::duration;
-use crate::output::short;
+use crate::output::{short, whole};
 use retrial::{Counter, P, Params, wait};
 use retrial_model::sim::{Arrivals, Workload};
-use retrial_model::tuning;
+use retrial_model::{Measure, Profile, tuning};
 use std::time::Duration;
 
 /// What a rule has found.
@@ -68,13 +67,13 @@ fn time(seconds: f64) -> String {
     duration::text(Duration::from_secs_f64(seconds))
 }
 
-type Rule = fn(&Measured, &Workload) -> Option<Finding>;
+type Rule = fn(&Profile, &Workload) -> Option<Finding>;
 
 /// All rules.
 const RULES: &[Rule] = &[sleeps_too_many, spins_too_long, sleeps_too_long, spins_too_short, hot_mutex];
 
 /// What they find, in their order.
-pub fn findings(measured: &Measured, workload: &Workload) -> Vec<Finding> {
+pub fn findings(measured: &Profile, workload: &Workload) -> Vec<Finding> {
     RULES.iter().filter_map(|rule| rule(measured, workload)).collect()
 }
 
@@ -88,7 +87,7 @@ const PROCESSOR_PRICE: f64 = 1.0;
 const LONGEST: f64 = 20.0;
 
 /// The parameter that says how long the scheme spins, and the limit with the least cost, in s.
-fn best_limit(measured: &Measured, workload: &Workload) -> Option<(P, f64)> {
+fn best_limit(measured: &Profile, workload: &Workload) -> Option<(P, f64)> {
     let ns = |time: u64| time as f64 / 1e9;
     let machine = &workload.machine;
     let switches_s = 2.0 * ns(machine.yield_switch_ns);
@@ -96,14 +95,14 @@ fn best_limit(measured: &Measured, workload: &Workload) -> Option<(P, f64)> {
     let (p, cost_s) = match name.as_str() {
         // MODEL.md, Tuning: b of a sleep, of a park, and of a yield to others.
         "sleep" | "backoff" | "patch6904068" => {
-            let sleep_s = if measured.count(Counter::Sleeps) > 0.0 { measured.sleep_s() } else { 1e-3 };
+            let sleep_s = if measured.count(Counter::Sleeps) > 0.0 { Measure::SleepTime.of(measured)? } else { 1e-3 };
             (P::SpinCount, (sleep_s + PROCESSOR_PRICE * switches_s) / (1.0 + PROCESSOR_PRICE))
         }
         "latch" => (P::LatchSpinCount, switches_s + ns(machine.wake_call_ns + machine.wake_far_ns) / PROCESSOR_PRICE),
         "10g" | "yield" => (P::SpinCount, switches_s),
         _ => return None,
     };
-    let attempts = (measured.gets as f64 + measured.failed()) / measured.interval_s;
+    let attempts = (measured.gets? as f64 + measured.failed()) / measured.time_s;
     let longest = LONGEST * workload.hold.mean();
     let optimum = tuning::limit(&workload.hold, cost_s, attempts).ok()?;
     Some((p, optimum.limit.map_or(longest, |limit| limit.min(longest))))
@@ -118,23 +117,33 @@ fn polls(p: P, limit_s: f64, workload: &Workload) -> u64 {
     }
 }
 
-fn sessions(measured: &Measured) -> u32 {
+fn sessions(measured: &Profile) -> u32 {
     measured.sessions.unwrap_or(0)
 }
 
+/// Share of the time that the mutex is held; where nobody sampled it, arrivals saw it.
+fn utilization(measured: &Profile) -> Option<f64> {
+    Measure::Utilization.of(measured).or_else(|| Measure::MissRatio.of(measured))
+}
+
+/// Sessions between request and get, by Little's law.
+fn waiting(measured: &Profile) -> f64 {
+    let of = |measure: Measure| measure.of(measured).unwrap_or(0.0);
+    of(Measure::Wait) * of(Measure::Throughput)
+}
+
 /// Whether sessions spend more than a trifle of their time waiting.
-fn wait_matters(measured: &Measured) -> bool {
+fn wait_matters(measured: &Profile) -> bool {
     const TRIFLE: f64 = 0.02;
-    let waiting = measured.wait_s() * measured.gets_per_s();
-    waiting >= TRIFLE * f64::from(sessions(measured).max(1))
+    waiting(measured) >= TRIFLE * f64::from(sessions(measured).max(1))
 }
 
 /// Processors are too few for the sessions, and spins burn what the holder could run on.
-fn spins_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> {
+fn spins_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
     let processors = workload.machine.processors?;
     let (p, best_s) = best_limit(measured, workload)?;
-    let (now_s, spinning) = (limit_s(workload), measured.spinning_cpus()?);
-    let cpus = measured.cpus()?;
+    let (now_s, spinning) = (limit_s(workload), Measure::SpinningProcessors.of(measured)?);
+    let cpus = Measure::BusyProcessors.of(measured)?;
     if sessions(measured) <= processors
         || now_s <= 2.0 * best_s
         || spinning < 0.5 * cpus
@@ -157,10 +166,11 @@ fn spins_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> {
 }
 
 /// Sleeping sessions look at the mutex far too seldom for how short it is held.
-fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> {
+fn sleeps_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const ASLEEP: f64 = 4.0;
     const TIMES: f64 = 20.0;
-    let (sleep_s, hold_s, asleep) = (measured.sleep_s(), workload.hold.mean(), measured.asleep());
+    let (sleep_s, asleep) = (Measure::SleepTime.of(measured)?, Measure::Asleep.of(measured)?);
+    let hold_s = workload.hold.mean();
     if !wait_matters(measured)
         || !is_timed(measured)
         || asleep < ASLEEP
@@ -169,13 +179,13 @@ fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> 
     {
         return None;
     }
-    let free = 1.0 - measured.utilization();
+    let free = 1.0 - utilization(measured)?;
     let evidence = vec![
         format!("{} of {} sessions asleep at a time", short(asleep), sessions(measured)),
         format!("a sleep takes {}, the mutex is held for {}", time(sleep_s), time(hold_s)),
         format!(
             "{}/s of sleeps; the mutex is free {} % of the time",
-            short(measured.sleeps_per_s()),
+            short(Measure::SleepsPerS.of(measured)?),
             short(100.0 * free)
         ),
     ];
@@ -187,7 +197,7 @@ fn sleeps_too_long(measured: &Measured, workload: &Workload) -> Option<Finding> 
 }
 
 /// Whether sessions wait by timed sleeps: nobody wakes them.
-fn is_timed(measured: &Measured) -> bool {
+fn is_timed(measured: &Profile) -> bool {
     measured.count(Counter::Sleeps) > measured.count(Counter::Parks)
 }
 
@@ -204,9 +214,9 @@ fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> F
 }
 
 /// So many sessions look so often that the processors are busy with waking them up in vain.
-fn sleeps_too_many(measured: &Measured, workload: &Workload) -> Option<Finding> {
+fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const SHARE: f64 = 0.2;
-    let (sleeps_per_s, cpus) = (measured.sleeps_per_s(), measured.cpus()?);
+    let (sleeps_per_s, cpus) = (Measure::SleepsPerS.of(measured)?, Measure::BusyProcessors.of(measured)?);
     // The sleep itself, and the spin that follows it in vain.
     let each_s = workload.machine.sleep_call_ns as f64 / 1e9 + limit_s(workload);
     let waking = (sleeps_per_s * each_s).min(cpus);
@@ -215,18 +225,18 @@ fn sleeps_too_many(measured: &Measured, workload: &Workload) -> Option<Finding> 
         return None;
     }
     let evidence = vec![
-        format!("{} of {} sessions asleep at a time", short(measured.asleep()), sessions(measured)),
-        format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(measured.gets_per_s())),
+        format!("{} of {} sessions asleep at a time", short(Measure::Asleep.of(measured)?), sessions(measured)),
+        format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(Measure::Throughput.of(measured)?)),
         format!("some {} of the {} processors that they use, at {} a sleep", short(waking), short(cpus), time(each_s)),
     ];
     Some(to_orbit("sleeps_too_many", "processors are busy with sessions that wake up in vain", evidence))
 }
 
 /// Spins end just before the mutex would have been free, and cost a sleep.
-fn spins_too_short(measured: &Measured, workload: &Workload) -> Option<Finding> {
+fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const INEFFICIENT: f64 = 0.1;
     let (p, best_s) = best_limit(measured, workload)?;
-    let (now_s, k) = (limit_s(workload), measured.spin_inefficiency()?);
+    let (now_s, k) = (limit_s(workload), Measure::SpinInefficiency.of(measured)?);
     if !wait_matters(measured) || now_s >= best_s / 2.0 || k < INEFFICIENT || measured.count(Counter::Busy) < TRIES {
         return None;
     }
@@ -237,10 +247,14 @@ fn spins_too_short(measured: &Measured, workload: &Workload) -> Option<Finding> 
             format!(
                 "{} % of the spins fail (k), {} sleeps a miss (kappa)",
                 short(100.0 * k),
-                short(measured.sleep_ratio()?)
+                short(Measure::SleepRatio.of(measured)?)
             ),
             format!("a spin lasts up to {}, the mutex is held for {}", time(now_s), time(workload.hold.mean())),
-            format!("a sleep takes {}; the best limit by theory is {}", time(measured.sleep_s()), time(best_s)),
+            format!(
+                "a sleep takes {}; the best limit by theory is {}",
+                time(Measure::SleepTime.of(measured)?),
+                time(best_s)
+            ),
         ],
         change: Change::Set(p, polls(p, best_s, workload)),
         price: "processor time: up to the longer limit at each get that finds the mutex busy",
@@ -249,18 +263,18 @@ fn spins_too_short(measured: &Measured, workload: &Workload) -> Option<Finding> 
 }
 
 /// One mutex that many want at once: no parameter makes it wider.
-fn hot_mutex(measured: &Measured, _: &Workload) -> Option<Finding> {
+fn hot_mutex(measured: &Profile, _: &Workload) -> Option<Finding> {
     const COPIES: u32 = 4;
-    let (utilization, miss_ratio) = (measured.utilization(), measured.miss_ratio());
-    let waiting = measured.wait_s() * measured.gets_per_s();
-    if utilization < 0.5 || miss_ratio < 0.3 || measured.share_of_type < 0.5 || waiting < 0.5 {
+    let (miss_ratio, share) = (Measure::MissRatio.of(measured)?, Measure::ShareOfType.of(measured)?);
+    let (utilization, waiting) = (utilization(measured)?, waiting(measured));
+    if utilization < 0.5 || miss_ratio < 0.3 || share < 0.5 || waiting < 0.5 {
         return None;
     }
     Some(Finding {
         rule: "hot_mutex",
         title: "one mutex has most of the gets of its type and is held most of the time",
         evidence: vec![
-            format!("{} % of the gets of its type", short(100.0 * measured.share_of_type)),
+            format!("{} % of the gets of its type", short(100.0 * share)),
             format!(
                 "held {} % of the time, {} % of the gets find it busy",
                 short(100.0 * utilization),

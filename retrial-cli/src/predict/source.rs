@@ -2,13 +2,14 @@
 
 use super::fit::fit;
 use super::live::{Seen, measure};
-use super::measured::whole;
 use super::recording::{Holds, Recording};
 use crate::instances::{Which, mutex};
+use crate::output::whole;
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
 use retrial::{Counter, Observer};
+use retrial_model::Measure;
 use retrial_model::sim::{Arrivals, Workload};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -104,11 +105,9 @@ impl Source {
         bar.finish_and_clear();
         let waited = |seen: &Seen| {
             let measured = &seen.measured;
-            (
-                whole(measured.wait_s() * measured.gets as f64 * 1e9),
-                measured.figures.get(Counter::Misses),
-                measured.gets,
-            )
+            let gets = measured.gets.unwrap_or(0);
+            let waited_s = Measure::Wait.of(measured).unwrap_or(0.0) * gets as f64;
+            (whole(waited_s * 1e9), measured.figures.get(Counter::Misses), gets)
         };
         let meant = match id {
             Some(id) => all.into_iter().find(|seen| seen.info.id == id),

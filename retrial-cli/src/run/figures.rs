@@ -2,10 +2,11 @@
 
 use super::child::Finished;
 use super::machine::Machine;
-use super::profile::report::Profile;
+use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
-use retrial::{Counter, Derived, Figures, LocationId, MutexId, P, Params, Tables};
+use retrial::{Counter, Figures, LocationId, MutexId, P, Params, Tables};
+use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A run that has ended.
@@ -23,9 +24,8 @@ pub struct Outcome {
     /// Combinations of mutex, location and event that each thread counts apart.
     pub rows: u32,
     pub mutexes: Vec<Used>,
-    /// Gets of all mutexes.
-    pub gets: u64,
-    pub total: Figures,
+    /// All mutexes together.
+    pub total: Profile,
     pub events: Vec<Event>,
     pub calls: Vec<Calls>,
     pub alerts: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Outcome {
     /// Why no lock was handled, when none was.
     pub nothing: Option<String>,
     /// Who took the locks from where, when that was asked for.
-    pub profile: Option<Profile>,
+    pub profile: Option<Calling>,
 }
 
 /// A mutex that was missed, with those that had its id before or after.
@@ -50,14 +50,8 @@ pub struct Used {
     pub address: u64,
     pub processes: usize,
     /// Module and offset of a static one, file and offset of what is in shared memory.
-    variable: Option<String>,
-    pub gets: u64,
-    pub figures: Figures,
-    pub derived: Derived,
-    pub utilization: Option<f64>,
-    pub samples: u64,
-    /// Mean holding time, where the samples tell it.
-    pub holding_s: Option<f64>,
+    pub variable: Option<String>,
+    pub profile: Profile,
     /// Where it was asked for when it was busy, most waited for first.
     pub places: Vec<(String, Figures)>,
 }
@@ -66,7 +60,7 @@ pub struct Used {
 #[derive(Debug)]
 pub struct Event {
     pub name: String,
-    pub figures: Figures,
+    pub profile: Profile,
 }
 
 /// Calls of one kind of pthread object.
@@ -106,17 +100,18 @@ impl Outcome {
     /// Whether the waits were for a processor rather than for a mutex: the machine was full and most of the wait time went
     /// by in the run queue, be it after a yield or after a sleep had ended.
     pub fn starved(&self) -> bool {
-        let yields = self.total.get(Counter::Yields);
-        let yield_ns = self.total.get(Counter::YieldNs);
+        let total = &self.total.figures;
+        let yields = total.get(Counter::Yields);
+        let yield_ns = total.get(Counter::YieldNs);
         // A yield to nobody takes below a microsecond.
         let yielded = if yields > 0 && yield_ns / yields > 5_000 { yield_ns } else { 0 };
-        let queued = yielded + self.total.get(Counter::OverNs);
-        let waited: u64 = PARTS.iter().map(|(_, counter)| self.total.get(*counter)).sum();
+        let queued = yielded + total.get(Counter::OverNs);
+        let waited: u64 = PARTS.iter().map(|(_, counter)| total.get(*counter)).sum();
         waited > 0 && queued * 2 > waited && self.machine_busy.is_some_and(|busy| busy > 0.9)
     }
 
     pub fn contended(&self) -> usize {
-        self.mutexes.iter().filter(|mutex| mutex.id.0 != 0 && mutex.figures.get(Counter::Misses) > 0).count()
+        self.mutexes.iter().filter(|mutex| mutex.id.0 != 0 && mutex.profile.figures.get(Counter::Misses) > 0).count()
     }
 
     pub fn scheme(&self) -> String {
@@ -128,8 +123,7 @@ impl Outcome {
 pub struct Summary {
     pub mutexes: Vec<Used>,
     pub events: Vec<Event>,
-    pub total: Figures,
-    pub gets: u64,
+    pub total: Profile,
 }
 
 /// Puts together what the tables and the observer say.
@@ -172,10 +166,13 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
     for (id, (figures, locations)) in by_mutex {
         mutexes.push(used(tables, id, &[], figures, locations, elapsed_s));
     }
-    mutexes.retain(|mutex| mutex.gets > 0 || mutex.figures.get(Counter::Misses) > 0);
+    mutexes.retain(|mutex| {
+        mutex.profile.gets.is_some_and(|gets| gets > 0) || mutex.profile.figures.get(Counter::Misses) > 0
+    });
     // What found no row of its own is no mutex of its own, and comes last.
     mutexes.sort_by_key(|m| {
-        std::cmp::Reverse((m.id.0 != 0, m.figures.get(Counter::WaitNs), m.figures.get(Counter::Misses), m.gets))
+        let Profile { figures, gets, .. } = &m.profile;
+        std::cmp::Reverse((m.id.0 != 0, figures.get(Counter::WaitNs), figures.get(Counter::Misses), *gets))
     });
     for mutex in mutexes.iter_mut().take(TOP) {
         for (place, _) in &mut mutex.places {
@@ -187,12 +184,14 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
         };
     }
     // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
-    let gets = tables.session_gets();
-    let mut events: Vec<Event> = by_event.into_iter().map(|((name, _), figures)| Event { name, figures }).collect();
-    events.sort_by_key(|event| {
-        std::cmp::Reverse((event.figures.get(Counter::WaitNs), event.figures.get(Counter::Misses)))
+    let of = |gets, figures| Profile { time_s: elapsed_s, gets, figures, ..Profile::default() };
+    let total = of(Some(tables.session_gets()), total);
+    let mut events: Vec<Event> =
+        by_event.into_iter().map(|((name, _), figures)| Event { name, profile: of(None, figures) }).collect();
+    events.sort_by_key(|Event { profile, .. }| {
+        std::cmp::Reverse((profile.figures.get(Counter::WaitNs), profile.figures.get(Counter::Misses)))
     });
-    Summary { mutexes, events, total, gets }
+    Summary { mutexes, events, total }
 }
 
 /// Mutexes that a report shows one by one.
@@ -207,9 +206,9 @@ fn used(
     elapsed_s: f64,
 ) -> Used {
     let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex_info(id));
-    let sum = |of: fn(&Seen) -> u64| all.iter().map(|seen| of(seen)).sum::<u64>();
-    let gets = sum(|seen| seen.gets);
-    let utilization = Seen::utilization(all);
+    let (gets, samples) = (all.iter().map(|seen| seen.gets).sum::<u64>(), Seen::samples(all));
+    // Rwlocks, spin locks and adaptive mutexes in libc's format have no room to count all of them, or any.
+    let are_all = gets + figures.get(Counter::GaveUp) >= figures.get(Counter::Misses) || samples.looks > 0;
     let mut places: Vec<(String, Figures)> =
         locations.into_iter().map(|(location, figures)| (tables.location_name(location), figures)).collect();
     places.sort_by_key(|(_, figures)| std::cmp::Reverse((figures.get(Counter::WaitNs), figures.get(Counter::Misses))));
@@ -223,12 +222,13 @@ fn used(
         address: info.as_ref().map_or(0, |info| info.address),
         processes: processes.len(),
         variable: all.iter().find_map(|seen| seen.variable.clone()),
-        gets,
-        figures,
-        derived: Derived::new(gets, &figures, elapsed_s, utilization),
-        utilization,
-        samples: sum(|seen| seen.samples),
-        holding_s: Seen::holding_s(all),
+        profile: Profile {
+            time_s: elapsed_s,
+            gets: Some(gets).filter(|gets| *gets > 0 && are_all),
+            figures,
+            samples,
+            ..Profile::default()
+        },
         places,
     }
 }

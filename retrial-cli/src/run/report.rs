@@ -1,9 +1,10 @@
 //! A run's report: text, JSON or CSV from the same figures.
 
-use super::figures::{Event, Outcome, PARTS, TOP, Used, split};
-use super::profile::report::Profile;
-use crate::output::{Format, Table, plain, short};
+use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
+use super::profile::report::Profile as Calling;
+use crate::output::{Format, Table, column, counter, measure, plain, record, short, whole};
 use retrial::{Counter, Figures};
+use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -38,14 +39,14 @@ impl Outcome {
             "instance_kept": self.kept,
             "scheme": self.scheme(),
             "mutexes_contended": self.contended(),
-            "gets": self.gets,
-            "gets_per_s": self.gets as f64 / self.elapsed_s,
-            "misses": self.total.get(Counter::Misses),
-            "spin_gets": self.total.get(Counter::SpinGets),
-            "waits": self.total.get(Counter::Waits),
-            "gave_up": self.total.get(Counter::GaveUp),
-            "wait_ms": ms(self.total.get(Counter::WaitNs)),
-            "max_wait_ms": ms(self.total.get(Counter::MaxNs)),
+            "gets": self.total.gets,
+            "gets_per_s": Measure::Throughput.of(&self.total),
+            "misses": self.total.figures.get(Counter::Misses),
+            "spin_gets": self.total.figures.get(Counter::SpinGets),
+            "waits": self.total.figures.get(Counter::Waits),
+            "gave_up": self.total.figures.get(Counter::GaveUp),
+            "wait_ms": ms(Measure::Registered, &self.total),
+            "max_wait_ms": ms(Measure::RegisteredMax, &self.total),
             "time_split_pct": self.split_json(),
             "busiest": self.busiest().json(),
             "events": self.events_table().json(),
@@ -67,68 +68,57 @@ impl Outcome {
     }
 
     fn split_json(&self) -> Value {
-        let tenths = split(&self.total);
-        PARTS.iter().zip(tenths).map(|((name, _), tenths)| ((*name).to_owned(), tenths_json(tenths))).collect()
+        let shares = [
+            ("spin", Measure::SpinShare),
+            ("yield", Measure::YieldShare),
+            ("slept", Measure::SleptShare),
+            ("oversleep", Measure::OverShare),
+        ];
+        let share = |measure: Measure| percent(measure.of(&self.total).unwrap_or(0.0));
+        shares.into_iter().map(|(name, measure)| (name.to_owned(), Value::from(share(measure)))).collect()
     }
 
     /// One row for each of the busiest mutexes; then one for each lock and stack of the profile.
     fn csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let columns = || BUSIEST.iter().chain(&PROFILE);
-        let _ = writer.write_record(columns());
-        let Value::Array(mutexes) = self.busiest().json() else { return String::new() };
-        let profile = self.profile.as_ref().map(Profile::rows).unwrap_or_default();
-        for (group, rows) in [("mutex", mutexes), ("profile", profile)] {
-            for mut row in rows {
-                row["group"] = group.into();
-                let _ = writer.write_record(columns().map(|column| plain(&row[*column])));
-            }
-        }
-        String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
+        let busiest = self.busiest();
+        let columns = || busiest.names().chain(PROFILE);
+        let Value::Array(mutexes) = busiest.json() else { return String::new() };
+        let profile = self.profile.as_ref().map(Calling::rows).unwrap_or_default();
+        let of = |group: &'static str, row: &Value| {
+            record(columns().map(|name| if name == "group" { group.to_owned() } else { plain(&row[name]) }))
+        };
+        let rows = mutexes.iter().map(|row| of("mutex", row)).chain(profile.iter().map(|row| of("profile", row)));
+        std::iter::once(record(columns())).chain(rows).collect()
     }
 
     fn busiest(&self) -> Table {
-        let mut table = Table::new(&BUSIEST);
-        for mutex in self.mutexes.iter().take(TOP) {
-            table.row(mutex.cells());
-        }
-        table
+        Used::table(&self.mutexes)
     }
 
     fn events_table(&self) -> Table {
-        let mut table = Table::new(&[
-            "event",
-            "misses",
-            "waits",
-            "wait_ms",
-            "avg_wait_ms",
-            "max_wait_ms",
-            "yields",
-            "sleeps",
-            "parks",
-        ]);
-        for Event { name, figures } in &self.events {
-            table.row(vec![
-                name.as_str().into(),
-                figures.get(Counter::Misses).into(),
-                figures.get(Counter::Waits).into(),
-                ms(figures.get(Counter::WaitNs)).into(),
-                average_ms(figures).into(),
-                ms(figures.get(Counter::MaxNs)).into(),
-                figures.get(Counter::Yields).into(),
-                figures.get(Counter::Sleeps).into(),
-                figures.get(Counter::Parks).into(),
-            ]);
-        }
-        table
+        let of = |event: &Event, measure: Measure| measure.of(&event.profile);
+        let counted = |which| counter(which, |event: &Event| &event.profile);
+        let columns = [
+            column("event", |event: &Event| event.name.clone()),
+            counted(Counter::Misses),
+            counted(Counter::Waits),
+            measure(Measure::Registered, "ms", of).named("wait_ms"),
+            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms"),
+            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms"),
+            counted(Counter::Yields),
+            counted(Counter::Sleeps),
+            counted(Counter::Parks),
+        ];
+        Table::of(&columns, &self.events)
     }
 
     fn calls_table(&self) -> Table {
-        let mut table = Table::new(&["kind", "handled", "fallback"]);
-        for calls in &self.calls {
-            table.row(vec![calls.kind.into(), calls.handled.into(), calls.fallback.into()]);
-        }
-        table
+        let columns = [
+            column("kind", |calls: &Calls| calls.kind),
+            column("handled", |calls: &Calls| calls.handled),
+            column("fallback", |calls: &Calls| calls.fallback),
+        ];
+        Table::of(&columns, &self.calls)
     }
 
     fn text(&self) -> String {
@@ -184,38 +174,36 @@ impl Outcome {
         self.finished.user_s + self.finished.system_s
     }
 
-    fn elapsed_us(&self) -> u128 {
-        std::time::Duration::from_secs_f64(self.elapsed_s).as_micros().max(1)
-    }
-
     fn locks(&self, text: &mut String) {
-        let (misses, waits) = (self.total.get(Counter::Misses), self.total.get(Counter::Waits));
-        let given_up = self.total.get(Counter::GaveUp);
+        let total = &self.total.figures;
+        let (misses, waits, given_up) =
+            (total.get(Counter::Misses), total.get(Counter::Waits), total.get(Counter::GaveUp));
         let _ = writeln!(
             text,
             "mutexes: {} contended; {} gets, {} gets/s, {} misses ({} %), {} got by the first spin, {} waits{}",
             self.contended(),
-            grouped(self.gets),
-            grouped(u64::try_from(u128::from(self.gets) * 1_000_000 / self.elapsed_us()).unwrap_or(u64::MAX)),
+            grouped(self.total.gets.unwrap_or(0)),
+            grouped(whole(Measure::Throughput.of(&self.total).unwrap_or(0.0))),
             grouped(misses),
-            share(misses, self.gets + given_up),
-            grouped(self.total.get(Counter::SpinGets)),
+            short(percent(Measure::MissRatio.of(&self.total).unwrap_or(0.0))),
+            grouped(total.get(Counter::SpinGets)),
             grouped(waits),
             if given_up > 0 { format!(", of which {} gave up", grouped(given_up)) } else { String::new() },
         );
         if waits > 0 {
+            let ms = |measure: Measure| short(ms(measure, &self.total).unwrap_or(0.0));
             let _ = writeln!(
                 text,
                 "wait time: {} ms in all, average {} ms, longest {} ms: {}",
-                short(ms(self.total.get(Counter::WaitNs))),
-                short(average_ms(&self.total)),
-                short(ms(self.total.get(Counter::MaxNs))),
-                split_text(&self.total),
+                ms(Measure::Registered),
+                ms(Measure::RegisteredMean),
+                ms(Measure::RegisteredMax),
+                split_text(total),
             );
         }
         self.busiest_line(text);
         if !self.mutexes.is_empty() {
-            let _ = writeln!(text, "\n{}", self.busiest_text());
+            let _ = writeln!(text, "\n{}", self.busiest().text());
         }
         if !self.events.is_empty() {
             let _ = writeln!(text, "\n{}", self.events_table().text());
@@ -239,56 +227,14 @@ impl Outcome {
         let _ = writeln!(text, "busiest: {title} ({kind}){place}");
     }
 
-    /// The columns that fit a terminal.
-    fn busiest_text(&self) -> String {
-        let mut table = Table::new(&[
-            "mutex",
-            "gets",
-            "gets_per_s",
-            "misses",
-            "rho_pct",
-            "U_pct",
-            "k",
-            "kappa",
-            "S_us",
-            "wait_ms",
-            "max_ms",
-            "busy_at",
-        ]);
-        for mutex in self.mutexes.iter().take(TOP) {
-            let contended = mutex.figures.get(Counter::Misses) > 0;
-            let derived = &mutex.derived;
-            let only = |value: f64| if contended { Value::from(value) } else { Value::Null };
-            table.row(vec![
-                mutex.title().into(),
-                mutex.counted(mutex.gets.into()),
-                mutex.counted(derived.gets_per_s.into()),
-                mutex.figures.get(Counter::Misses).into(),
-                mutex.counted(only(percent(derived.miss_ratio))),
-                mutex.utilization.map(percent).into(),
-                if derived.spin_inefficiency <= 1.0 {
-                    mutex.counted(only(derived.spin_inefficiency))
-                } else {
-                    Value::Null
-                },
-                only(derived.sleep_ratio),
-                mutex.holding_s.map(|s| s * 1e6).into(),
-                only(ms(mutex.figures.get(Counter::WaitNs))),
-                only(ms(mutex.figures.get(Counter::MaxNs))),
-                mutex.places_text().into(),
-            ]);
-        }
-        table.text()
-    }
-
     fn remarks(&self, text: &mut String) {
         if let Some(rest) = self.mutexes.iter().find(|mutex| mutex.id.0 == 0) {
             let _ = writeln!(
                 text,
                 "{} misses, {} ms of waiting: which locks these were of is not known; a thread has rows for {} combinations of lock, \
                  place and event",
-                grouped(rest.figures.get(Counter::Misses)),
-                short(ms(rest.figures.get(Counter::WaitNs))),
+                grouped(rest.profile.figures.get(Counter::Misses)),
+                short(ms(Measure::Registered, &rest.profile).unwrap_or(0.0)),
                 self.rows,
             );
         }
@@ -340,86 +286,55 @@ impl Outcome {
 /// Columns of the CSV beyond those of the busiest mutexes: of which group a row is, and what only those of a profile have.
 const PROFILE: [&str; 4] = ["group", "mode", "hold_ms", "calls"];
 
-const BUSIEST: [&str; 29] = [
-    "mutex",
-    "type",
-    "pid",
-    "address",
-    "busy_at",
-    "gets",
-    "gets_per_s",
-    "misses",
-    "miss_ratio",
-    "spin_gets",
-    "waits",
-    "yields",
-    "sleeps",
-    "parks",
-    "gave_up",
-    "k",
-    "kappa",
-    "utilization",
-    "samples",
-    "holding_us",
-    "wait_ms",
-    "avg_wait_ms",
-    "max_wait_ms",
-    "spin_pct",
-    "yield_pct",
-    "slept_pct",
-    "oversleep_pct",
-    "places",
-    "processes",
-];
-
 impl Used {
-    fn cells(&self) -> Vec<Value> {
-        let (figures, derived) = (&self.figures, &self.derived);
-        let [spin, yields, slept, over] = split(figures);
-        vec![
-            self.title().into(),
-            self.mutex_type.as_str().into(),
-            self.pid.into(),
-            format!("{:#x}", self.address).into(),
-            self.place().into(),
-            self.counted(self.gets.into()),
-            self.counted(derived.gets_per_s.into()),
-            figures.get(Counter::Misses).into(),
-            self.counted(derived.miss_ratio.into()),
-            figures.get(Counter::SpinGets).into(),
-            figures.get(Counter::Waits).into(),
-            figures.get(Counter::Yields).into(),
-            figures.get(Counter::Sleeps).into(),
-            figures.get(Counter::Parks).into(),
-            figures.get(Counter::GaveUp).into(),
-            self.counted(derived.spin_inefficiency.into()),
-            derived.sleep_ratio.into(),
-            self.utilization.into(),
-            self.samples.into(),
-            self.holding_s.map(|s| s * 1e6).into(),
-            ms(figures.get(Counter::WaitNs)).into(),
-            average_ms(figures).into(),
-            ms(figures.get(Counter::MaxNs)).into(),
-            tenths_json(spin),
-            tenths_json(yields),
-            tenths_json(slept),
-            tenths_json(over),
-            self.places_text().into(),
-            self.processes.into(),
-        ]
-    }
-
-    /// A figure that rests on the gets, null where they are not known, or not all: rwlocks, spin locks and adaptive mutexes in libc's
-    /// format have no room to count them.
-    fn counted(&self, figure: Value) -> Value {
-        let requests = self.gets + self.figures.get(Counter::GaveUp);
-        let are_all = requests >= self.figures.get(Counter::Misses) || self.samples > 0;
-        if self.gets > 0 && are_all { figure } else { Value::Null }
+    /// The busiest mutexes; a person reads the columns that fit a terminal.
+    pub fn table(mutexes: &[Self]) -> Table {
+        let of = |used: &Used, measure: Measure| measure.of(&used.profile);
+        let counted = |which| counter(which, |used: &Used| &used.profile);
+        let columns = [
+            column("mutex", |used: &Used| used.title()),
+            column("type", |used: &Used| used.mutex_type.clone()).for_programs(),
+            column("pid", |used: &Used| used.pid).for_programs(),
+            column("address", |used: &Used| format!("{:#x}", used.address)).for_programs(),
+            column("busy_at", |used: &Used| used.place().map(str::to_owned)).for_programs(),
+            column("gets", |used: &Used| used.profile.gets),
+            measure(Measure::Throughput, "", of).named("gets_per_s"),
+            counted(Counter::Misses),
+            measure(Measure::MissRatio, "", of).for_programs(),
+            measure(Measure::MissRatio, "pct", of).titled("rho_pct").for_people(),
+            counted(Counter::SpinGets).for_programs(),
+            counted(Counter::Waits).for_programs(),
+            counted(Counter::Yields).for_programs(),
+            counted(Counter::Sleeps).for_programs(),
+            counted(Counter::Parks).for_programs(),
+            counted(Counter::GaveUp).for_programs(),
+            measure(Measure::Utilization, "pct", of).titled("U_pct").for_people(),
+            measure(Measure::SpinInefficiency, "", of).named("k"),
+            measure(Measure::SleepRatio, "", of).named("kappa"),
+            measure(Measure::Utilization, "", of).for_programs(),
+            column("samples", |used: &Used| used.profile.samples.looks).for_programs(),
+            measure(Measure::HoldingTime, "us", |used: &Used, measure| {
+                // The report says what was sampled: what arrivals saw is in the other columns.
+                Some(&used.profile).filter(|profile| profile.samples.looks > 0).and_then(|profile| measure.of(profile))
+            })
+            .named("holding_us")
+            .titled("S_us"),
+            measure(Measure::Registered, "ms", of).named("wait_ms"),
+            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms").for_programs(),
+            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms").titled("max_ms"),
+            measure(Measure::SpinShare, "pct", of).named("spin_pct").for_programs(),
+            measure(Measure::YieldShare, "pct", of).named("yield_pct").for_programs(),
+            measure(Measure::SleptShare, "pct", of).named("slept_pct").for_programs(),
+            measure(Measure::OverShare, "pct", of).named("oversleep_pct").for_programs(),
+            column("places", |used: &Used| used.places_text()).titled("busy_at"),
+            column("processes", |used: &Used| used.processes).for_programs(),
+        ];
+        Table::of(&columns, mutexes.iter().take(TOP))
     }
 
     /// The places with their shares of the misses: `push+0x1a (queue) 80 %, pop+0x2c (queue) 20 %`.
     fn places_text(&self) -> String {
-        let misses = self.figures.get(Counter::Misses);
+        let misses = self.profile.figures.get(Counter::Misses);
         let share = |figures: &Figures| percent(figures.get(Counter::Misses) as f64 / misses.max(1) as f64);
         if let [(place, _)] = self.places.as_slice() {
             return place.clone();
@@ -438,20 +353,8 @@ fn percent(share: f64) -> f64 {
     share * 100.0
 }
 
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
-}
-
-fn average_ms(figures: &Figures) -> f64 {
-    ms(figures.get(Counter::WaitNs)) / figures.get(Counter::Waits).max(1) as f64
-}
-
-fn tenths_json(tenths: u64) -> Value {
-    Value::from(tenths as f64 / 10.0)
-}
-
-fn share(part: u64, whole: u64) -> String {
-    if whole == 0 { "0".to_owned() } else { short(percent(part as f64 / whole as f64)) }
+fn ms(measure: Measure, profile: &Profile) -> Option<f64> {
+    measure.of(profile).map(|s| s * 1e3)
 }
 
 /// `spin 12.1 %, yield 30.0 %, slept 50.0 %, oversleep 7.9 %`.

@@ -11,6 +11,7 @@ use super::record::{RECORD, Record};
 use super::variables::{Modules, Shared};
 use retrial::sys::{now_ns, thread_cpu_ns};
 use retrial::{Counter, MutexId, MutexInfo, Place, Tables, TypeId};
+use retrial_model::profile::Samples;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -124,17 +125,16 @@ impl Seen {
         }
     }
 
-    /// Share of the sampled time in which somebody had one of these, which have had the same number.
-    pub fn utilization(all: &[&Self]) -> Option<f64> {
-        let (busy_ns, sampled_ns) = (sum(all, |seen| seen.busy_ns), sum(all, |seen| seen.sampled_ns));
-        (sampled_ns > 0).then(|| busy_ns as f64 / sampled_ns as f64)
-    }
-
-    /// Their mean holding time in s, by Little's law: what was busy of the sampled time, over the gets in it.
-    pub fn holding_s(all: &[&Self]) -> Option<f64> {
-        let (busy_ns, gets) = (sum(all, |seen| seen.busy_ns), sum(all, |seen| seen.sampled_gets));
-        // Fewer samples say little.
-        (sum(all, |seen| seen.held) >= 5 && gets > 0).then(|| busy_ns as f64 / 1e9 / gets as f64)
+    /// What was seen of the holders of these, which have had the same number.
+    pub fn samples(all: &[&Self]) -> Samples {
+        let s = |of: fn(&Self) -> u64| sum(all, of) as f64 / 1e9;
+        Samples {
+            looks: sum(all, |seen| seen.samples),
+            held: sum(all, |seen| seen.held),
+            time_s: s(|seen| seen.sampled_ns),
+            held_s: s(|seen| seen.busy_ns),
+            gets: sum(all, |seen| seen.sampled_gets),
+        }
     }
 
     /// Gets and seconds while it was sampled.
@@ -513,6 +513,7 @@ fn read_process(pid: u32, identities: &[Identity], into: &mut [[u8; RECORD]]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use retrial_model::{Measure, Profile};
 
     fn record(word: u64, kind: u32, id: u32, gets: u64) -> [u64; 5] {
         [word, 0, u64::from(id) << 32 | u64::from(kind), gets, 0]
@@ -566,8 +567,10 @@ mod tests {
             seen.sample(at_ms * 1_000_000, held, gets);
         }
         assert_eq!((seen.sampled_ns, seen.busy_ns, seen.sampled_gets), (8_000_000, 7_000_000, 90));
-        let (utilization, holding_s) = (Seen::utilization(&[&seen]).unwrap(), Seen::holding_s(&[&seen]).unwrap());
-        assert!((utilization - 0.875).abs() < 1e-12 && (holding_s - 7e-3 / 90.0).abs() < 1e-12);
+        let profile = Profile { samples: Seen::samples(&[&seen]), ..Profile::default() };
+        let of = |measure: Measure| measure.of(&profile).unwrap();
+        assert!((of(Measure::Utilization) - 0.875).abs() < 1e-12);
+        assert!((of(Measure::HoldingTime) - 7e-3 / 90.0).abs() < 1e-12);
     }
 
     #[test]

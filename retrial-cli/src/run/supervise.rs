@@ -108,7 +108,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     });
     let summary = summarize(tables, &observation, elapsed_s);
     let calls = calls::of(tables);
-    let nothing = summary.gets == 0 && summary.mutexes.is_empty() && calls.is_empty();
+    let nothing = summary.total.gets == Some(0) && summary.mutexes.is_empty() && calls.is_empty();
     let nothing = nothing.then(|| match &excluded {
         None => program::why_nothing(&path),
         Some(excluded) => format!("{}; excluded are: {excluded}", program::why_nothing(&path)),
@@ -124,7 +124,6 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         params: tables.params(None),
         rows: tables.capacity().rows,
         mutexes: summary.mutexes,
-        gets: summary.gets,
         total: summary.total,
         events: summary.events,
         calls,

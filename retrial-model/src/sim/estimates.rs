@@ -1,7 +1,7 @@
 //! Replications of a run with other seeds, in parallel, and what they say together.
 
-use super::outcome::{Measure, Outcome};
 use super::workload::{SimulationError, Workload};
+use crate::measure::Measure;
 use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::ops::Range;
@@ -44,13 +44,13 @@ impl Estimate {
 pub struct Estimates {
     /// Events of all replications.
     pub events: u64,
-    by_measure: Vec<Estimate>,
+    by_measure: Vec<Option<Estimate>>,
 }
 
 impl Estimates {
-    /// The estimate of a measure.
+    /// The estimate of a measure, from the replications that have it; `None` with fewer than two of these.
     #[must_use]
-    pub fn get(&self, measure: Measure) -> Estimate {
+    pub fn get(&self, measure: Measure) -> Option<Estimate> {
         self.by_measure[measure as usize]
     }
 }
@@ -69,21 +69,17 @@ pub fn replicate(workload: &Workload, seeds: Range<u64>) -> Result<Estimates, Si
     if count < 2 {
         return Err(SimulationError::Parameter { name: "seeds", found: count as f64, expected: "at least 2" });
     }
-    let run = |seed| super::run(workload, seed).map(|outcome| summary(&outcome));
+    let run = |seed| super::run(workload, seed).map(|outcome| (outcome.events, outcome.profile));
     let results: Vec<_> = seeds.into_par_iter().map(run).collect();
     let runs = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let estimate = |measure: &Measure| {
-        let values: Vec<f64> = runs.iter().map(|(_, values)| values[*measure as usize]).collect();
-        Estimate::new(&values)
+        let values: Vec<f64> = runs.iter().filter_map(|(_, profile)| measure.of(profile)).collect();
+        (values.len() > 1).then(|| Estimate::new(&values))
     };
     Ok(Estimates {
         events: runs.iter().map(|(events, _)| events).sum(),
         by_measure: Measure::ALL.iter().map(estimate).collect(),
     })
-}
-
-fn summary(outcome: &Outcome) -> (u64, Vec<f64>) {
-    (outcome.events, Measure::ALL.iter().map(|measure| outcome.get(*measure)).collect())
 }
 
 /// The t with P(|T| ≤ t) = confidence, for Student's distribution.

@@ -12,7 +12,7 @@
 //! let mut workload = Workload::new(arrivals, "exponential:mean=1us".parse()?, 0.01);
 //! workload.params = workload.params.with(P::Scheme, retrial::wait::named("ydb").unwrap() as u64);
 //! let outcome = run(&workload, 1)?;
-//! println!("{:.0} gets/s, {:.2} busy", outcome.get(Measure::Throughput), outcome.get(Measure::Utilization));
+//! println!("{:.0} gets/s, {:.2} busy", outcome.get(Measure::Throughput).unwrap(), outcome.get(Measure::Utilization).unwrap());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -51,9 +51,10 @@ mod trace;
 mod waiting;
 mod workload;
 
+pub use crate::measure::Measure;
 pub use engine::run;
 pub use estimates::{Estimate, Estimates, replicate};
-pub use outcome::{Measure, Outcome, ProcessorTime};
+pub use outcome::{Outcome, ProcessorTime};
 pub use workload::{Arrivals, Machine, SimulationError, Sleeps, Workload};
 
 /// A time of the virtual clock, in ps: fine enough for holding times of a few ns, and without rounding that adds up.

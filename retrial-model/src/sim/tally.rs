@@ -37,6 +37,8 @@ pub(super) struct Tally {
     pub(super) longest: Time,
     /// Time from requests to gets.
     pub(super) wait: u128,
+    /// Longest of these.
+    pub(super) wait_max: Time,
     waits: [u64; 64 * BUCKETS],
     /// Time that the mutex was held, and the sum over sessions of the time that they waited within the time counted.
     pub(super) busy: u128,
@@ -62,6 +64,7 @@ impl Tally {
             over: 0,
             longest: 0,
             wait: 0,
+            wait_max: 0,
             waits: [0; 64 * BUCKETS],
             busy: 0,
             waiting_time: 0,
@@ -108,6 +111,7 @@ impl Tally {
         self.gets += 1;
         let wait = now - requested;
         self.wait += u128::from(wait);
+        self.wait_max = self.wait_max.max(wait);
         self.waits[bucket(wait)] += 1;
     }
 

@@ -123,7 +123,7 @@ impl Point {
 
     fn seen(&self, seed: u64) -> Seen {
         let outcome = run(&self.workload, seed).unwrap_or_else(|error| panic!("{}, seed {seed}: {error}", self.name));
-        let scaled = |measure: &Measure| outcome.get(*measure) / self.scale(measure.unit());
+        let scaled = |measure: &Measure| outcome.get(*measure).unwrap_or(0.0) / self.scale(measure.unit());
         Seen(Measure::ALL.iter().map(scaled).collect())
     }
 

@@ -1,212 +1,133 @@
 //! `show mutexes`, `events`, `sleeps` and `history`: sums over the sessions' figures.
 
 use super::Only;
-use crate::output::Table;
-use retrial::sys::{Clock, clock_ns, now_ns};
+use crate::output::{Table, column, counter, measure};
+use retrial::sys::now_ns;
 use retrial::wait::ADAPTIVE;
-use retrial::{Counter, Derived, Figures, Key, MutexId, MutexInfo, Observer, P, TypeId, WaitEvent, Word};
-use serde_json::Value;
-use std::collections::BTreeMap;
-
-/// Sums of the figures by whatever a view is by.
-fn sums<K: Ord>(observer: &Observer, by: impl Fn(Key) -> Option<K>) -> BTreeMap<K, Figures> {
-    let mut sums: BTreeMap<K, Figures> = BTreeMap::new();
-    for (_, key, figures) in observer.figures() {
-        if let Some(key) = by(key) {
-            sums.entry(key).or_default().add(&figures);
-        }
-    }
-    sums
-}
+use retrial::{Counter, LocationId, MutexId, MutexInfo, MutexState, P, PastSleep, Tables, TypeId, WaitEvent, Word};
+use retrial_model::{Measure, Profile};
 
 /// Type of a mutex; `None` when its row was shared by several mutexes or it is gone.
-fn type_of(observer: &Observer, mutex: MutexId) -> Option<TypeId> {
+fn type_of(observer: &Tables, mutex: MutexId) -> Option<TypeId> {
     observer.mutex_info(mutex).map(|mutex| mutex.mutex_type)
 }
 
-fn type_name(observer: &Observer, mutex_type: Option<TypeId>) -> String {
+fn type_name(observer: &Tables, mutex_type: Option<TypeId>) -> String {
     mutex_type.map_or_else(|| "unknown".to_owned(), |id| observer.type_name(id))
 }
 
-/// Time that a wait's parts add up to, also of waits under way.
-fn wait_ns(figures: &Figures) -> u64 {
-    [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs].map(|part| figures.get(part)).iter().sum()
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
-}
-
-pub fn mutexes(observer: &Observer, only: &Only) -> Table {
-    let columns = [
-        "id",
-        "name",
-        "type",
-        "scheme",
-        "word",
-        "gets",
-        "misses",
-        "sleeps",
-        "waits",
-        "wait_ms",
-        "miss_ratio",
-        "sleep_ratio",
-        "spin_inefficiency",
-        "poisoned",
-        "last_death",
-    ];
-    let mut titles = columns;
-    (titles[10], titles[11], titles[12]) = ("ρ", "κ", "k");
-    let mut table = Table::new(&columns).titled(&titles);
-    let sums = sums(observer, |key| Some(key.mutex));
+/// Mutexes with what was counted of each.
+pub fn mutexes(observer: &Tables, only: &Only) -> Table {
+    let rows = Profile::of(observer, |_, key| Some(key.mutex));
     let wanted = |mutex: &MutexInfo| {
         only.mutex.is_none_or(|id| id == mutex.id) && only.mutex_type.is_none_or(|id| id == mutex.mutex_type)
     };
-    for mutex in observer.mutexes().into_iter().filter(wanted) {
-        let figures = sums.get(&mutex.id).copied().unwrap_or_default();
-        table.row(mutex_row(observer, &mutex, &figures));
-    }
-    table
+    let rows = observer.mutexes().into_iter().filter(wanted).map(|info| Mutex {
+        profile: Profile::of_mutex(observer, &info, rows.get(&info.id)),
+        state: observer.mutex_state(info.id),
+        info,
+    });
+    let of = |row: &Mutex, measure: Measure| measure.of(&row.profile);
+    let columns = [
+        column("id", |row: &Mutex| row.info.id.0),
+        column("name", |row: &Mutex| row.info.name.clone()),
+        column("type", |row: &Mutex| observer.type_name(row.info.mutex_type)),
+        column("scheme", |row: &Mutex| scheme(observer, &row.info)),
+        column("word", |row: &Mutex| {
+            row.state.map_or_else(|| "in another process".to_owned(), |state| state.word.to_string())
+        }),
+        column("gets", |row: &Mutex| row.profile.gets),
+        counter(Counter::Misses, |row: &Mutex| &row.profile),
+        column("sleeps", |row: &Mutex| row.profile.figures.sleeps()),
+        counter(Counter::Waits, |row: &Mutex| &row.profile),
+        measure(Measure::Registered, "ms", of).named("wait_ms"),
+        measure(Measure::MissRatio, "", of),
+        measure(Measure::SleepRatio, "", of),
+        measure(Measure::SpinInefficiency, "", of),
+        column("poisoned", |row: &Mutex| row.state.is_some_and(|state| state.word.has(Word::POISONED))),
+        column("last_death", |row: &Mutex| {
+            let death = row.info.death.as_ref()?;
+            Some(format!("session {} in {} at {}", death.sid, death.mode, observer.location_name(death.location)))
+        }),
+    ];
+    Table::of(&columns, rows)
 }
 
-fn mutex_row(observer: &Observer, mutex: &MutexInfo, figures: &Figures) -> Vec<Value> {
-    let state = observer.mutex_state(mutex.id);
-    // Those of a lock in a process's memory are known when it is gone.
-    let gets = state.map_or(mutex.gets, |state| Some(state.gets));
-    let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) as f64 / 1e9;
-    let derived = Derived::new(gets.unwrap_or(0), figures, age_s, None);
+/// A mutex, its word as far as it can be read, and what was counted of it.
+struct Mutex {
+    info: MutexInfo,
+    state: Option<MutexState>,
+    profile: Profile,
+}
+
+fn scheme(observer: &Tables, mutex: &MutexInfo) -> String {
     let params = observer.params(Some(mutex.mutex_type));
-    let scheme = match (params.get(P::Scheme) as usize, mutex.pthread_in_use) {
+    match (params.get(P::Scheme) as usize, mutex.pthread_in_use) {
         (ADAPTIVE, false) => "ADAPTIVE (YDB)".to_owned(),
         (ADAPTIVE, true) => "ADAPTIVE (PTHREAD)".to_owned(),
         _ => P::Scheme.format(params.get(P::Scheme)),
-    };
-    let death =
-        mutex.death.map(|d| format!("session {} in {} at {}", d.sid, d.mode, observer.location_name(d.location)));
-    vec![
-        mutex.id.0.into(),
-        mutex.name.clone().into(),
-        observer.type_name(mutex.mutex_type).into(),
-        scheme.into(),
-        state.map_or_else(|| "in another process".to_owned(), |state| state.word.to_string()).into(),
-        gets.into(),
-        figures.get(Counter::Misses).into(),
-        figures.sleeps().into(),
-        figures.get(Counter::Waits).into(),
-        (wait_ns(figures) as f64 / 1e6).into(),
-        gets.map(|_| derived.miss_ratio).into(),
-        derived.sleep_ratio.into(),
-        derived.spin_inefficiency.into(),
-        state.is_some_and(|state| state.word.has(Word::POISONED)).into(),
-        death.map_or(Value::Null, Value::from),
-    ]
+    }
 }
 
 /// System events: each wait once, with the parts that its time adds up from.
-pub fn events(observer: &Observer) -> Table {
-    let mut table = Table::new(&[
-        "event",
-        "waits",
-        "time_s",
-        "avg_ms",
-        "pct_time",
-        "spin_pct",
-        "yield_pct",
-        "slept_pct",
-        "over_pct",
-        "max_ms",
-        "wait_class",
-    ])
-    .titled(&[
-        "Event",
-        "Waits",
-        "Time(s)",
-        "Avg wait (ms)",
-        "% time",
-        "% spin",
-        "% yield",
-        "% slept",
-        "% over",
-        "Max (ms)",
-        "Wait Class",
-    ]);
-    let sums = sums(observer, |key| Some((type_of(observer, key.mutex), key.event)));
-    let all: u64 = sums.values().map(wait_ns).sum();
-    let mut rows: Vec<(&(Option<TypeId>, WaitEvent), &Figures)> = sums.iter().collect();
-    rows.sort_by_key(|(_, figures)| std::cmp::Reverse(wait_ns(figures)));
-    for ((mutex_type, event), figures) in rows {
-        let (waits, time) = (figures.get(Counter::Waits), wait_ns(figures));
-        let part = |counter| Value::from(share(figures.get(counter), time));
-        table.row(vec![
-            event.name(&type_name(observer, *mutex_type)).into(),
-            waits.into(),
-            (time as f64 / 1e9).into(),
-            if waits == 0 { Value::Null } else { (time as f64 / 1e6 / waits as f64).into() },
-            share(time, all).into(),
-            part(Counter::SpinNs),
-            part(Counter::YieldNs),
-            part(Counter::SleptNs),
-            part(Counter::OverNs),
-            (figures.get(Counter::MaxNs) as f64 / 1e6).into(),
-            "Concurrency".into(),
-        ]);
-    }
-    table
+pub fn events(observer: &Tables) -> Table {
+    type Row = ((Option<TypeId>, WaitEvent), Profile);
+    let rows = Profile::of(observer, |_, key| Some((type_of(observer, key.mutex), key.event)));
+    let mut rows: Vec<Row> = rows.into_iter().collect();
+    rows.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
+    let all_s: f64 = rows.iter().map(|(_, profile)| profile.registered_s()).sum();
+    let of = |row: &Row, measure: Measure| measure.of(&row.1);
+    let columns = [
+        column("event", |((mutex_type, event), _): &Row| event.name(&type_name(observer, *mutex_type))).titled("Event"),
+        counter(Counter::Waits, |row: &Row| &row.1).titled("Waits"),
+        measure(Measure::Registered, "s", of).named("time_s").titled("Time(s)"),
+        measure(Measure::RegisteredMean, "ms", of).named("avg_ms").titled("Avg wait (ms)"),
+        column("pct_time", |(_, profile): &Row| if all_s > 0.0 { 100.0 * profile.registered_s() / all_s } else { 0.0 })
+            .titled("% time"),
+        measure(Measure::SpinShare, "pct", of).named("spin_pct").titled("% spin"),
+        measure(Measure::YieldShare, "pct", of).named("yield_pct").titled("% yield"),
+        measure(Measure::SleptShare, "pct", of).named("slept_pct").titled("% slept"),
+        measure(Measure::OverShare, "pct", of).named("over_pct").titled("% over"),
+        measure(Measure::RegisteredMax, "ms", of).named("max_ms").titled("Max (ms)"),
+        column("wait_class", |_: &Row| "Concurrency").titled("Wait Class"),
+    ];
+    Table::of(&columns, rows)
 }
 
 /// Mutex sleeps by type and location, most first.
-pub fn sleeps(observer: &Observer, only: &Only) -> Table {
-    let mut table = Table::new(&["mutex_type", "location", "sleeps", "wait_time_ms"]).titled(&[
-        "Mutex Type",
-        "Location",
-        "Sleeps",
-        "Wait Time (ms)",
-    ]);
-    let sums = sums(observer, |key| {
+pub fn sleeps(observer: &Tables, only: &Only) -> Table {
+    type Row = ((Option<TypeId>, LocationId), Profile);
+    let rows = Profile::of(observer, |_, key| {
         let mutex_type = type_of(observer, key.mutex);
         only.mutex_type.is_none_or(|id| mutex_type == Some(id)).then_some((mutex_type, key.location))
     });
-    let mut rows: Vec<_> = sums.into_iter().filter(|(_, figures)| figures.sleeps() > 0).collect();
-    rows.sort_by_key(|(_, figures)| std::cmp::Reverse(figures.sleeps()));
-    for ((mutex_type, location), figures) in rows {
-        table.row(vec![
-            type_name(observer, mutex_type).into(),
-            observer.location_name(location).into(),
-            figures.sleeps().into(),
-            (wait_ns(&figures) as f64 / 1e6).into(),
-        ]);
-    }
-    table
+    let mut rows: Vec<Row> = rows.into_iter().filter(|(_, profile)| profile.figures.sleeps() > 0).collect();
+    rows.sort_by_key(|(_, profile)| std::cmp::Reverse(profile.figures.sleeps()));
+    let columns = [
+        column("mutex_type", |row: &Row| type_name(observer, row.0.0)).titled("Mutex Type"),
+        column("location", |row: &Row| observer.location_name(row.0.1)).titled("Location"),
+        column("sleeps", |row: &Row| row.1.figures.sleeps()).titled("Sleeps"),
+        measure(Measure::Registered, "ms", |row: &Row, measure| measure.of(&row.1))
+            .named("wait_time_ms")
+            .titled("Wait Time (ms)"),
+    ];
+    Table::of(&columns, rows)
 }
 
 /// The last sleep for each pair of mutex and blocking session, latest first.
-pub fn history(observer: &Observer) -> Table {
-    let columns = [
-        "ago_s",
-        "mutex_type",
-        "mutex",
-        "gets",
-        "sleeps",
-        "requesting_session",
-        "blocking_session",
-        "mode",
-        "location",
-    ];
-    let mut table = Table::new(&columns);
+pub fn history(observer: &Tables) -> Table {
     let mut rows = observer.history();
     rows.sort_by_key(|past| std::cmp::Reverse(past.at_ns));
-    for past in rows {
-        table.row(vec![
-            (now_ns().saturating_sub(past.at_ns) as f64 / 1e9).into(),
-            type_name(observer, type_of(observer, past.mutex)).into(),
-            observer.mutex_name(past.mutex).into(),
-            past.gets.into(),
-            past.sleeps.into(),
-            past.waiter.number().into(),
-            past.blocker.number().into(),
-            past.mode.name().into(),
-            observer.location_name(past.location).into(),
-        ]);
-    }
-    table
+    let columns = [
+        column("ago_s", |past: &PastSleep| now_ns().saturating_sub(past.at_ns) as f64 / 1e9),
+        column("mutex_type", |past: &PastSleep| type_name(observer, type_of(observer, past.mutex))),
+        column("mutex", |past: &PastSleep| observer.mutex_name(past.mutex)),
+        column("gets", |past: &PastSleep| past.gets),
+        column("sleeps", |past: &PastSleep| past.sleeps),
+        column("requesting_session", |past: &PastSleep| past.waiter.number()),
+        column("blocking_session", |past: &PastSleep| past.blocker.number()),
+        column("mode", |past: &PastSleep| past.mode.name()),
+        column("location", |past: &PastSleep| observer.location_name(past.location)),
+    ];
+    Table::of(&columns, rows)
 }

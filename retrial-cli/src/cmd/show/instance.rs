@@ -1,22 +1,32 @@
 //! `show instance`, `types`, `locations` and `machine`.
 
 use crate::cmd::alerts::time;
-use crate::output::Table;
+use crate::output::{Table, column};
 use retrial::sys::{Clock, clock_ns};
-use retrial::{Cost, Layout, Observer, P, Tables};
+use retrial::{Cost, Layout, LocationId, Observer, P, Tables, TypeId};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 
-struct Rows(Table);
+#[derive(Default)]
+struct Rows(Vec<(String, Value, String)>);
 
 impl Rows {
     fn add(&mut self, name: &str, value: impl Into<Value>, unit: &str) {
-        self.0.row(vec![name.into(), value.into(), unit.into()]);
+        self.0.push((name.to_owned(), value.into(), unit.to_owned()));
+    }
+
+    fn table(self) -> Table {
+        let columns = [
+            column("name", |row: &(String, Value, String)| row.0.clone()),
+            column("value", |row: &(String, Value, String)| row.1.clone()),
+            column("unit", |row: &(String, Value, String)| row.2.clone()),
+        ];
+        Table::of(&columns, self.0)
     }
 }
 
 pub fn instance(observer: &Observer) -> Table {
-    let mut rows = Rows(Table::new(&["name", "value", "unit"]));
+    let mut rows = Rows::default();
     let capacity = observer.capacity();
     let sessions = observer.sessions();
     let dead = sessions.iter().filter(|s| s.dead).count();
@@ -51,7 +61,7 @@ pub fn instance(observer: &Observer) -> Table {
     rows.add("owner_deaths", observer.recoveries(), "");
     rows.add("alerts", observer.alerts_written(), "");
     rows.add("release", release(observer), "");
-    rows.0
+    rows.table()
 }
 
 /// How a release finds out whether somebody is parked.
@@ -60,28 +70,30 @@ fn release(tables: &Tables) -> &'static str {
 }
 
 pub fn types(observer: &Observer) -> Table {
-    let mut table = Table::new(&["id", "name", "mutexes", "scheme", "own_parameters"]);
     let mutexes = observer.mutexes();
-    for (id, name) in observer.types() {
-        let count = mutexes.iter().filter(|mutex| mutex.mutex_type == id).count();
-        let own: Vec<&str> =
-            P::ALL.iter().filter(|p| observer.param_set(**p, Some(id)).is_some()).map(|p| p.row().name).collect();
-        let scheme = P::Scheme.format(observer.params(Some(id)).get(P::Scheme));
-        table.row(vec![id.0.into(), name.into(), count.into(), scheme.into(), own.join(", ").into()]);
-    }
-    table
+    let columns = [
+        column("id", |(id, _): &(TypeId, String)| id.0),
+        column("name", |(_, name): &(TypeId, String)| name.clone()),
+        column("mutexes", |(id, _): &(TypeId, String)| mutexes.iter().filter(|mutex| mutex.mutex_type == *id).count()),
+        column("scheme", |(id, _): &(TypeId, String)| P::Scheme.format(observer.params(Some(*id)).get(P::Scheme))),
+        column("own_parameters", |(id, _): &(TypeId, String)| {
+            let own = P::ALL.iter().filter(|p| observer.param_set(**p, Some(*id)).is_some());
+            own.map(|p| p.row().name).collect::<Vec<_>>().join(", ")
+        }),
+    ];
+    Table::of(&columns, observer.types())
 }
 
 pub fn locations(observer: &Observer) -> Table {
-    let mut table = Table::new(&["id", "name"]);
-    for (id, name) in observer.locations() {
-        table.row(vec![id.0.into(), name.into()]);
-    }
-    table
+    let columns = [
+        column("id", |(id, _): &(LocationId, String)| id.0),
+        column("name", |(_, name): &(LocationId, String)| name.clone()),
+    ];
+    Table::of(&columns, observer.locations())
 }
 
 pub fn machine(observer: &Observer) -> Table {
-    let mut rows = Rows(Table::new(&["name", "value", "unit"]));
+    let mut rows = Rows::default();
     let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     rows.add("processors", std::thread::available_parallelism().map_or(0, usize::from), "");
     let cpuinfo = read("/proc/cpuinfo");
@@ -95,5 +107,5 @@ pub fn machine(observer: &Observer) -> Table {
     for cost in Cost::ALL {
         rows.add(cost.name(), machine.get(*cost), "ns");
     }
-    rows.0
+    rows.table()
 }

@@ -2,55 +2,49 @@
 
 use super::Only;
 use crate::instances::{Which, param_error};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, column};
 use miette::Report;
 use retrial::wait::{BACKOFF, NAMES, SLEEP};
-use retrial::{Domain, Observer, P, Params, TypeId};
+use retrial::{Domain, Observer, P, TypeId};
+
+/// A parameter, of the instance or of a type.
+type Row = (P, Option<(TypeId, String)>);
 
 pub fn print(observer: &Observer, only: &Only, which: &Which, format: Format) -> Result<(), Report> {
     let one = only.name.as_deref().map(P::named).transpose().map_err(|error| param_error(&error))?;
-    let mut table =
-        Table::new(&["name", "value", "default", "range", "unit", "takes_effect", "set_for", "description"]);
     let types = observer.types();
+    let mut rows: Vec<Row> = Vec::new();
     for &p in P::ALL.iter().filter(|p| one.is_none_or(|one| one == **p)) {
-        row(&mut table, observer, p, only.mutex_type.zip(only.type_name.as_deref()));
+        rows.push((p, only.mutex_type.zip(only.type_name.clone())));
         if only.mutex_type.is_none() {
             // What a type has of its own stands below the instance's.
-            for (id, name) in types.iter().filter(|(id, _)| observer.param_set(p, Some(*id)).is_some()) {
-                row(&mut table, observer, p, Some((*id, name)));
-            }
+            let own = types.iter().filter(|(id, _)| observer.param_set(p, Some(*id)).is_some());
+            rows.extend(own.map(|of| (p, Some(of.clone()))));
         }
     }
-    table.print(format);
+    let params = |(_, of): &Row| observer.params(of.as_ref().map(|(id, _)| *id));
+    let columns = [
+        column("name", |(p, _): &Row| p.row().name),
+        column("value", |row: &Row| row.0.format(params(row).get(row.0))),
+        column("default", |(p, _): &Row| p.format(observer.default_of(*p))),
+        column("range", |(p, _): &Row| match p.row().domain {
+            Domain::Number(low, high) => format!("{low}..{high}"),
+            Domain::Names(names) => names.join(" | "),
+        }),
+        column("unit", |row: &Row| row.0.unit(usize::try_from(params(row).get(P::Scheme)).unwrap_or(usize::MAX))),
+        column("takes_effect", |(p, _): &Row| p.row().effect.name()),
+        column("set_for", |(p, of): &Row| match of {
+            Some((id, name)) if observer.param_set(*p, Some(*id)).is_some() => format!("type {name}"),
+            _ if observer.param_set(*p, None).is_some() => "instance".to_owned(),
+            _ => "default".to_owned(),
+        }),
+        column("description", |(p, _): &Row| p.row().description),
+    ];
+    Table::of(&columns, rows).print(format);
     notes(observer, only, one, format);
     let example = one.map_or("mutex_wait_scheme", |p| p.row().name);
     format.say(&format!("Next: retrial set{} {example}=…", which.flag()));
     Ok(())
-}
-
-fn row(table: &mut Table, observer: &Observer, p: P, of: Option<(TypeId, &str)>) {
-    let id = of.map(|(id, _)| id);
-    let params: Params = observer.params(id);
-    let scheme = usize::try_from(params.get(P::Scheme)).unwrap_or(usize::MAX);
-    let set_for = match of {
-        Some((id, name)) if observer.param_set(p, Some(id)).is_some() => format!("type {name}"),
-        _ if observer.param_set(p, None).is_some() => "instance".to_owned(),
-        _ => "default".to_owned(),
-    };
-    let range = match p.row().domain {
-        Domain::Number(low, high) => format!("{low}..{high}"),
-        Domain::Names(names) => names.join(" | "),
-    };
-    table.row(vec![
-        p.row().name.into(),
-        p.format(params.get(p)).into(),
-        p.format(observer.default_of(p)).into(),
-        range.into(),
-        p.unit(scheme).into(),
-        p.row().effect.name().into(),
-        set_for.into(),
-        p.row().description.into(),
-    ]);
 }
 
 /// `mutex_wait_time` has the unit of the scheme in force, and none in the others.

@@ -4,7 +4,7 @@ use super::flame;
 use super::recording::{Cost, FILES, unwritable};
 use super::stacks::{Location, Locations};
 use super::tallies::{About, By, Lock, Tallies, Tally};
-use crate::output::{Table, short};
+use crate::output::{Table, column, short};
 use crate::run::symbols::Symbols;
 use miette::Report;
 use retrial::{Tables, TypeId};
@@ -178,19 +178,16 @@ impl Profile {
             self.waits,
         );
         if !self.locks.is_empty() {
-            let mut table = Table::new(&["lock", "type", "gets", "misses", "wait_ms", "hold_ms", "S_us"]);
-            for lock in self.locks.iter().take(LOCKS) {
-                let tally = &lock.tally;
-                table.row(vec![
-                    lock.title.as_str().into(),
-                    lock.kind.as_str().into(),
-                    tally.gets.into(),
-                    tally.misses().into(),
-                    ms(tally.wait_ns).into(),
-                    tally.hold_ns().map(ms).into(),
-                    tally.mean_hold_ns().map(|ns| ns / 1e3).into(),
-                ]);
-            }
+            let columns = [
+                column("lock", |lock: &Profiled| lock.title.clone()),
+                column("type", |lock: &Profiled| lock.kind.clone()),
+                column("gets", |lock: &Profiled| lock.tally.gets),
+                column("misses", |lock: &Profiled| lock.tally.misses()),
+                column("wait_ms", |lock: &Profiled| ms(lock.tally.wait_ns)),
+                column("hold_ms", |lock: &Profiled| lock.tally.hold_ns().map(ms)),
+                column("S_us", |lock: &Profiled| lock.tally.mean_hold_ns().map(|ns| ns / 1e3)),
+            ];
+            let table = Table::of(&columns, self.locks.iter().take(LOCKS));
             let _ = writeln!(text, "\n{}\n", table.text());
         }
         for lock in self.locks.iter().take(LOCKS) {
