@@ -84,7 +84,8 @@ impl Instance {
         let shared = unsafe { &*address.cast::<Shared<T>>() };
         if shared.initialised.load(Ordering::Acquire) == 0 {
             let session = self.session("", crate::session::Class::Normal)?;
-            let hold = match shared.raw.exclusive(&session, crate::location!("retrial: create")) {
+            // SAFETY: a session of this instance, which the mutex is registered with.
+            let hold = match unsafe { shared.raw.exclusive(&session, crate::location!("retrial: create")) } {
                 Ok(hold) => hold,
                 Err(GetError::OwnerDied(mut died)) => {
                     if shared.initialised.load(Ordering::Relaxed) == 0 {
@@ -182,7 +183,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     {
         self.check(session);
         let shared: &'a Shared<T> = self.shared;
-        match shared.raw.exclusive(session, at) {
+        // SAFETY: the session is of the mutex's instance, as `check` found.
+        match unsafe { shared.raw.exclusive(session, at) } {
             Ok(hold) => Ok(Guard { hold, shared }),
             Err(error) => Err(error.map(|hold| Guard { hold, shared })),
         }
@@ -207,7 +209,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     {
         self.check(session);
         let shared: &'a Shared<T> = self.shared;
-        match shared.raw.get(session, mode, at, patience) {
+        // SAFETY: the session is of the mutex's instance, as `check` found.
+        match unsafe { shared.raw.get(session, mode, at, patience) } {
             Ok(hold) => Ok(Guard { hold, shared }),
             Err(error) => Err(error.map(|hold| Guard { hold, shared })),
         }
@@ -271,6 +274,19 @@ impl<T> std::fmt::Debug for Guard<'_, T> {
 
 impl<'a, T> Guard<'a, T> {
     /// The hold, for its mode. Not to be had mutably: two guards that swapped their holds would protect each other's data.
+    ///
+    /// A session of another instance cannot get the mutex through it in safe Rust: recovery of that session would drop a reference to
+    /// some other mutex, of the same number in the other instance.
+    ///
+    /// ```compile_fail,E0133
+    /// # use retrial::{Capacity, Class, Instance, Mode, Patience, location};
+    /// # let (ours, theirs) = (Instance::anonymous(Capacity::default())?, Instance::anonymous(Capacity::default())?);
+    /// # let mutex = ours.mutex("m", "test", || 0u64)?;
+    /// # let (session, foreign) = (ours.session("", Class::Normal)?, theirs.session("", Class::Normal)?);
+    /// let guard = mutex.shared(&session, location!()).unwrap();
+    /// let hold = guard.hold().mutex().get(&foreign, Mode::Shared, location!(), Patience::None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn hold(&self) -> &Hold<'a> {
         &self.hold
     }

@@ -441,7 +441,7 @@ impl Instance {
     /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
         if is_due(&self.segment.header().swept_ns, SWEEP_EVERY) {
-            self.recover_all(here);
+            self.recover_all_with(here);
         }
     }
 
@@ -500,7 +500,7 @@ impl Instance {
                 header.slots_ready.store(u64::from(number), Ordering::Release);
             }
             if slot.is_dead() {
-                self.recover(sid, None);
+                self.recover(sid);
             }
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();

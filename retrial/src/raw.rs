@@ -114,7 +114,8 @@ impl RawLock {
             {
                 return Some(Err(GetError::Deadlock { held }));
             }
-            match self.0.get(session, mode, location, patience) {
+            // SAFETY: all locks and all sessions of this module are of its one instance.
+            match unsafe { self.0.get(session, mode, location, patience) } {
                 Ok(hold) => {
                     std::mem::forget(hold);
                     Some(Ok(()))

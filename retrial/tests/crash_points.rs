@@ -279,9 +279,9 @@ fn case(
 
     let mut recoverer_died = false;
     if m > 0 {
-        recoverer_died = fail::die_at(m, || (), |()| stage.instance.recover_all(None)).is_none();
+        recoverer_died = fail::die_at(m, || (), |()| stage.instance.recover_all()).is_none();
     }
-    let (_, owing) = stage.instance.recover_all(None);
+    let (_, owing) = stage.instance.recover_all();
     let after = stage.word();
     assert_eq!(after.sid(), holder, "{}: the holder", context());
     assert_eq!(after.has(Word::POISONED), poisoned, "{}: poison", context());
@@ -296,7 +296,7 @@ fn case(
     let parked = stage.mutex.parked();
     assert!(parked <= (scene.waiters & 0xff) + 2, "{}: {parked} parked", context());
     stage.clear(cast);
-    let (_, owing) = stage.instance.recover_all(None);
+    let (_, owing) = stage.instance.recover_all();
     assert_eq!((owing, stage.word()), (0, Word(u64::from(poisoned) << 63)), "{}: at the end", context());
     assert_eq!(stage.instance.sessions().len(), 3, "{}: a slot leaked", context());
     // The next holder is told, exactly then.
@@ -505,7 +505,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                     waiter.join().unwrap();
                     died.is_none()
                 });
-                assert_eq!(stage.instance.recover_all(None).1, 0);
+                assert_eq!(stage.instance.recover_all().1, 0);
                 assert_eq!(stage.word().without(Word::ATTENTION), Word::FREE, "{holds} for {wants} at {n}");
                 assert_eq!(stage.instance.sessions(), [], "a slot leaked");
                 if !died {
@@ -551,7 +551,7 @@ fn a_session_that_dies_between_waking_and_getting_strands_nobody() {
                 dead.store(true, Ordering::Release);
                 died
             });
-            assert_eq!(stage.instance.recover_all(None).1, 0);
+            assert_eq!(stage.instance.recover_all().1, 0);
             let session = stage.session("last");
             got(stage.mutex.exclusive(&session, location!("last"))).unwrap().consistent();
             drop(session);

@@ -77,7 +77,7 @@ fn the_child() {
     if script == "recover" {
         // Before a session of its own: the claim would recover as well.
         fail::arm(fatal);
-        instance.recover_all(None);
+        instance.recover_all();
         println!("passed {}", fail::passed());
         return;
     }
@@ -143,7 +143,7 @@ fn check(instance: &Instance, mine: &Session<'_>, reader: &Session<'_>, referenc
     // As a survivor would: by a get. E needs no reference to leave, but the dead one's field and drain to go.
     let examined = got(mutex.get(mine, Mode::Examine, location!(), Patience::Endless));
     examined.unwrap().consistent();
-    let (_, owing) = instance.recover_all(None);
+    let (_, owing) = instance.recover_all();
     assert_eq!(owing, 0, "{context}: somebody still owes");
     let word = mutex.word();
     assert_eq!(word, Word(u64::from(references)), "{context}");

@@ -100,7 +100,8 @@ fn the_child() {
     if deed == "elsewhere" {
         let mutex = map_elsewhere(instance.address().unwrap());
         println!("ready");
-        let _ = mutex.get(&session, Mode::Exclusive, location!("child waits elsewhere"), Patience::Endless);
+        // SAFETY: both are of the same instance.
+        let _ = unsafe { mutex.get(&session, Mode::Exclusive, location!("child waits elsewhere"), Patience::Endless) };
         return;
     }
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
@@ -231,7 +232,7 @@ fn parked_after_kills_of_waiters(scheme: &str) -> u32 {
     waiters.into_iter().for_each(kill);
     drop(guard);
     assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}");
-    assert_eq!(instance.recover_all(None).0, 3, "{scheme}");
+    assert_eq!(instance.recover_all().0, 3, "{scheme}");
     assert_eq!(instance.sessions().len(), 1, "{scheme}");
     mutex.parked()
 }
@@ -257,7 +258,8 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
         // SAFETY: sessions of this instance only.
         unsafe { mutex.register(&instance, mutex_type, "elsewhere").unwrap() };
         let session = instance.session("parent", Class::Normal).unwrap();
-        let held = mutex.exclusive(&session, location!("parent")).unwrap();
+        // SAFETY: both are of the same instance.
+        let held = unsafe { mutex.exclusive(&session, location!("parent")) }.unwrap();
         let waiting = || instance.sessions().iter().filter(|s| s.wait.is_some() && !s.dead).count();
         let payer = child(&name, "elsewhere");
         for _ in 0..12 {
@@ -267,7 +269,7 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
             }
             kill(dies);
             // Nobody is blocked by the dead: one process finds them, and the waiter, which has the mutex mapped, pays.
-            instance.recover_all(None);
+            instance.recover_all();
             while instance.sessions().len() > 2 {
                 std::thread::yield_now();
             }

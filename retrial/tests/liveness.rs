@@ -155,7 +155,7 @@ fn obey(part: &mut Part, name: &str, words: &[&str]) -> String {
             drop(part.guards.pop().unwrap());
             "done".into()
         }
-        ["recover", sid] => format!("{:?}", part.instance.recover(Sid::new(sid.parse().unwrap()), None)),
+        ["recover", sid] => format!("{:?}", part.instance.recover(Sid::new(sid.parse().unwrap()))),
         ["lock", offset] => take_lock(part, name, offset.parse().unwrap()),
         ["unlock"] => {
             // SAFETY: this thread took it.
@@ -343,7 +343,7 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
     let holds = |instance: &Instance| {
         let word = mutex.word();
         let alive = instance.session_info(parent).is_some_and(|info| !info.dead && info.log.len() == 1);
-        word.sid() == parent && alive && instance.recover(parent, None) == Recovery::NotDead
+        word.sid() == parent && alive && instance.recover(parent) == Recovery::NotDead
     };
     let is_busy = |session: &Session<'_>, mutex: &Mutex<'_, u64>| {
         matches!(mutex.try_get(session, Mode::Exclusive, location!("child")), Err(GetError::Busy))
@@ -713,7 +713,7 @@ impl Scene {
     /// Whether a session has the mutex, lives, and cannot be taken for dead.
     fn holds(&self, sid: Sid) -> bool {
         let info = self.instance.session_info(sid);
-        let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid, None) == Recovery::NotDead;
+        let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid) == Recovery::NotDead;
         let busy = matches!(self.mutex.try_get(self.session, Mode::Exclusive, location!("test")), Err(GetError::Busy));
         lives && busy && self.mutex.word().sid() == sid
     }
@@ -859,7 +859,7 @@ fn a_living_holder_whose_ids_mean_nobody_or_the_dead_elsewhere_is_alive() {
             }
             assert_eq!(namesake.wait().signal, Some(libc::SIGKILL));
             assert!(scene.holds(sid), "{what}: after the death of a namesake");
-            scene.instance.recover_all(None);
+            scene.instance.recover_all();
             assert!(scene.holds(sid), "{what}: after its recovery");
         }
         assert_eq!(scene.instance.sessions().len(), 2);
@@ -942,7 +942,7 @@ fn an_equal_thread_id_in_another_namespace_is_somebody_else() {
         assert_eq!(b.ask("get X other"), "got");
         b.kill();
         assert!(scene.holds(sid));
-        assert_eq!(scene.instance.recover_all(None), (1, 0));
+        assert_eq!(scene.instance.recover_all(), (1, 0));
         assert!(scene.holds(sid));
         assert_eq!(a.ask("release"), "done");
         assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
@@ -1341,7 +1341,7 @@ fn a_recoverer_that_stops_is_waited_for_and_one_that_dies_is_replaced() {
     let got = scene.mutex.get_within(scene.session, Mode::Exclusive, location!("test"), short);
     assert!(matches!(got, Err(GetError::TimedOut)), "nobody else recovers the same one");
     drop(got);
-    assert_eq!(scene.instance.recover(sid, None), Recovery::NotDead);
+    assert_eq!(scene.instance.recover(sid), Recovery::NotDead);
     let mut waiter = scene.actor(HERE);
     waiter.tell("get X m");
     scene.until_waiting(1);

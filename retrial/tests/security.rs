@@ -667,6 +667,6 @@ fn an_observer_leaves_every_byte_as_it_was() {
     assert_eq!(stamps(address.path()), stamped);
     // And what it left alone is recovered by who takes part.
     let instance = Instance::attach(&address).unwrap();
-    assert_eq!(instance.recover_all(None), (1, 0));
+    assert_eq!(instance.recover_all(), (1, 0));
     assert!(!matches!(instance.session("s", Class::Normal), Err(SessionError::Full { .. })));
 }

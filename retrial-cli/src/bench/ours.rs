@@ -165,7 +165,9 @@ impl<const MODE: usize> Peer for InMode<MODE> {
     #[allow(clippy::inline_always)]
     fn with(&self, seat: &Seat<'_>, writes: bool, deadline: Deadline, section: impl FnOnce()) -> Result<(), Miss> {
         let mode = if writes { Mode::Exclusive } else { Mode::ALL[MODE] };
-        finish(seat.mutex.get(&seat.session, mode, location!("bench"), Patience::Until(deadline)), section)
+        // SAFETY: both are of the instance of `Ours`.
+        let got = unsafe { seat.mutex.get(&seat.session, mode, location!("bench"), Patience::Until(deadline)) };
+        finish(got, section)
     }
 }
 

@@ -96,7 +96,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // For the life of the command.
     let location: &'static str = Box::leak(args.location.clone().into_boxed_str());
     let location = CodeLocation::new(location);
-    let (mut hold, died) = match mutex.get(&session, mode, &location, patience) {
+    // SAFETY: both are of this instance.
+    let (mut hold, died) = match unsafe { mutex.get(&session, mode, &location, patience) } {
         Ok(hold) => (hold, None),
         Err(GetError::OwnerDied(died)) => (died.guard, Some(OwnerDied(died.death))),
         Err(GetError::TimedOut) if signals::received().is_some() => {

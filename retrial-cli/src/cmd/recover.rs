@@ -62,7 +62,7 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
     let (mut owing, mut poisoned) = (false, Vec::new());
     for session in &dead {
         let held = holders::held(instance, session);
-        let (result, given_back) = match instance.recover(session.sid, None) {
+        let (result, given_back) = match instance.recover(session.sid) {
             Recovery::Done { mutexes } => ("recovered", mutexes),
             Recovery::Owing => {
                 owing = true;
@@ -119,7 +119,8 @@ fn clear(
     let session = instance.session("recover", Class::Normal).map_err(session_error)?;
     session.set_action(&format!("clear {name}"));
     let patience = Patience::Until(Deadline::after(wait));
-    let death = match record.get(&session, Mode::Exclusive, location!("retrial recover"), patience) {
+    // SAFETY: both are of the same instance.
+    let death = match unsafe { record.get(&session, Mode::Exclusive, location!("retrial recover"), patience) } {
         Ok(_) => None,
         Err(GetError::OwnerDied(mut died)) => {
             died.guard.consistent();

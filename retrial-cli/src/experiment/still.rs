@@ -147,13 +147,15 @@ fn waited(setup: &Setup, hold: Duration) -> Result<Sample, Stopped> {
         is_held.wait();
         let began_s = processor_s();
         let patience = Patience::Until(Deadline::after(hold * 10));
-        let got = mutex.get(&session, Mode::Exclusive, location!("experiment"), patience);
+        // SAFETY: both are of the same instance.
+        let got = unsafe { mutex.get(&session, Mode::Exclusive, location!("experiment"), patience) };
         got.map(|held| (processor_s() - began_s, drop(held)).0).map_err(|error| failed(&error.to_string()))
     };
     let took_s = std::thread::scope(|scope| {
         let waiter = scope.spawn(wait);
         let holder = ours.instance.session("holder", Class::Normal).map_err(session_error)?;
-        let held = mutex.get(&holder, Mode::Exclusive, location!("experiment"), Patience::None);
+        // SAFETY: both are of the same instance.
+        let held = unsafe { mutex.get(&holder, Mode::Exclusive, location!("experiment"), Patience::None) };
         is_held.wait();
         std::thread::sleep(hold);
         drop(held);

@@ -260,7 +260,7 @@ impl Target for Getting<'_> {
                 instance.sweep(Some(self.mutex));
             }
         } else if instance.slot(word.sid()).is_some_and(Slot::is_dead) {
-            instance.recover(word.sid(), Some(self.mutex));
+            instance.recover_with(word.sid(), Some(self.mutex));
         }
     }
 

@@ -264,8 +264,10 @@ mod tests {
         let reader = instance.session("reader", Class::Normal).unwrap();
         let examiner = instance.session("examiner", Class::Normal).unwrap();
         let mover = instance.session("mover", Class::Normal).unwrap();
-        let reads = raw.get(&reader, Mode::Shared, crate::location!(), Patience::None).unwrap();
-        let mut examines = raw.get(&examiner, Mode::Examine, crate::location!(), Patience::None).unwrap();
+        // SAFETY: of the mutex's instance.
+        let get = |session, mode| unsafe { raw.get(session, mode, crate::location!(), Patience::None) }.unwrap();
+        let reads = get(&reader, Mode::Shared);
+        let mut examines = get(&examiner, Mode::Examine);
         let (tid, moves) = (sys::tid(), mover.sid().bits() | 3 << 56);
         let deadline = Deadline::after(Duration::from_millis(20));
         let slept = std::thread::scope(|scope| {

@@ -250,9 +250,14 @@ impl RawMutex {
     /// # Errors
     ///
     /// [`GetError`]; never `Busy` or `TimedOut`.
+    ///
+    /// # Safety
+    ///
+    /// A mutex that is registered is got by sessions of that instance only, of the same [`Instance`]. One that never will be may be
+    /// got by any session: then nobody recovers it.
     #[inline(always)] // out of line, the hold goes through memory: half as dear again
     #[allow(clippy::inline_always)]
-    pub fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
+    pub unsafe fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location, mutex: self.id() };
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
@@ -275,9 +280,19 @@ impl RawMutex {
     /// # Errors
     ///
     /// [`GetError`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawMutex::exclusive`].
     #[inline(always)] // as `exclusive`
     #[allow(clippy::inline_always)]
-    pub fn get<'a>(&'a self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, patience: Patience) -> Get<'a> {
+    pub unsafe fn get<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        mode: Mode,
+        at: &CodeLocation,
+        patience: Patience,
+    ) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
         if mode == Mode::Examine && session.held(self.id(), usize::MAX).is_some() {

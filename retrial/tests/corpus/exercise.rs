@@ -201,7 +201,8 @@ fn gets(scene: &Scene<'_>) {
         // SAFETY: sessions of this instance only.
         let Some(mutex) = (unsafe { scene.instance.mutex_in_arena(id) }) else { continue };
         for (mode, patience) in Mode::ALL.into_iter().flat_map(|mode| [(mode, Patience::None), (mode, brief())]) {
-            let got = mutex.get(&session, mode, location!("gets"), patience);
+            // SAFETY: both are of the same instance.
+            let got = unsafe { mutex.get(&session, mode, location!("gets"), patience) };
             with(got, |hold| {
                 look(&hold);
                 convert(hold);
@@ -261,7 +262,8 @@ fn object<T: Shareable + fmt::Debug>(scene: &Scene<'_>, name: &str, value: T) {
     // `Instance::mutex` waits for whoever is about to write the first value, for ever if a hostile word says so.
     let mut free = false;
     if let Some(session) = scene.session("looks") {
-        with(record.get(&session, Mode::Exclusive, location!("tried"), brief()), |_| free = true);
+        // SAFETY: both are of the same instance.
+        with(unsafe { record.get(&session, Mode::Exclusive, location!("tried"), brief()) }, |_| free = true);
     }
     if !free {
         return;
@@ -290,8 +292,10 @@ fn waits(scene: &Scene<'_>) {
             let modes =
                 [(Mode::Exclusive, Mode::Shared), (Mode::Shared, Mode::LongExclusive), (Mode::Examine, Mode::Examine)];
             let (held, wanted) = modes[scheme as usize % modes.len()];
-            with(mutex.get(&holder, held, location!("gets"), Patience::None), |_hold| {
-                with(mutex.get(&waiter, wanted, location!("waits"), brief()), drop);
+            // SAFETY: both are of the same instance.
+            with(unsafe { mutex.get(&holder, held, location!("gets"), Patience::None) }, |_hold| {
+                // SAFETY: both are of the same instance.
+                with(unsafe { mutex.get(&waiter, wanted, location!("waits"), brief()) }, drop);
             });
         }
     }
@@ -331,9 +335,9 @@ fn marks(scene: &Scene<'_>) {
 fn recoveries(scene: &Scene<'_>) {
     let instance = scene.instance;
     for sid in instance.sids().chain([Sid::NONE, Sid::new(3), Sid::new(u32::MAX)]) {
-        look(instance.recover(sid, None));
+        look(instance.recover(sid));
     }
-    look(instance.recover_all(None));
+    look(instance.recover_all());
     for id in instance.mutexes().into_iter().map(|info| info.id).take(2) {
         instance.unregister_mutex(id);
     }

@@ -235,7 +235,7 @@ impl<'a> Crew<'a> {
         if !sid.is_none() {
             let info = self.instance.session_info(sid);
             self.check(info.is_some_and(|info| !info.dead), || format!("session {sid} is stopped and taken for dead"));
-            let recovery = self.instance.recover(sid, None);
+            let recovery = self.instance.recover(sid);
             self.check(recovery == Recovery::NotDead, || format!("session {sid} is stopped and recovered"));
         }
     }
@@ -286,7 +286,7 @@ impl<'a> Crew<'a> {
             });
             self.pids[place] = 0;
         }
-        let (swept, owing) = self.instance.recover_all(None);
+        let (swept, owing) = self.instance.recover_all();
         self.check(owing == 0, || format!("{owing} dead sessions owe something that nobody has"));
         let sessions = self.instance.sessions();
         self.check(sessions.len() == 1, || format!("{} sessions are left, expected the parent's", sessions.len()));

@@ -111,7 +111,7 @@ impl Worker<'_> {
         self.tally.recovering.store(1, Ordering::Relaxed);
         // Again and again: somebody may die meanwhile.
         for _ in 0..=self.random.below(50) {
-            add(&self.tally.recovered, self.instance.recover_all(None).0.into());
+            add(&self.tally.recovered, self.instance.recover_all().0.into());
         }
         self.tally.recovering.store(0, Ordering::Relaxed);
     }
