@@ -495,7 +495,7 @@ impl Instance {
                 if !self.segment.populate_session(number as usize) {
                     return Err(SessionError::NoSpace);
                 }
-                slot.alive.init();
+                slot.init();
                 fail::point();
                 header.slots_ready.store(u64::from(number), Ordering::Release);
             }

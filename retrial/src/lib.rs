@@ -41,6 +41,8 @@ mod guard;
 mod instance;
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;
+#[cfg(not(any(loom, shuttle)))]
+mod keeper;
 mod location;
 mod machine;
 mod mode;

@@ -57,7 +57,8 @@ thread_local! {
 
 fn new_session() -> Result<Session<'static>, SessionError> {
     let name = std::thread::current().name().unwrap_or("").to_owned();
-    instance().session(&name, Class::Detect)
+    // SAFETY: nothing is given back when the thread ends: these locks are in the memory of one process, which recovery does not touch.
+    unsafe { instance().thread_session(&name, Class::Detect) }
 }
 
 /// Calls `f` with the sessions of the thread, first with the one that it always has, until it gives something. When none

@@ -91,6 +91,10 @@ impl Instance {
     /// to it.
     pub(crate) fn recover_with(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
         let Some(slot) = self.slot(sid) else { return Recovery::NotDead };
+        if slot.is_live() && slot.is_kept() {
+            self.tell_of_kept(sid, slot);
+            return Recovery::NotDead;
+        }
         if !slot.is_dead() || slot.alive.try_take() == Taken::No {
             return Recovery::NotDead;
         }
@@ -147,6 +151,16 @@ impl Instance {
             self.note_debt(mutex, is_busy);
         }
         Recovery::Owing
+    }
+
+    /// Writes an alert, once, about a thread that has ended with a leaked guard.
+    fn tell_of_kept(&self, sid: Sid, slot: &Slot) {
+        let Some(mutex) = slot.owes_to().filter(|_| slot.tell()) else { return };
+        let (pid, tid, name) =
+            (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed), self.mutex_label(mutex));
+        self.alert_line(format_args!(
+            "thread {tid} of process {pid} has ended with {name} held by session {sid}: a guard was leaked; it is held until the process ends"
+        ));
     }
 
     /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it `is_busy`.

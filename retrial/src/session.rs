@@ -75,6 +75,11 @@ pub(crate) struct Slot {
     name: Text<4>,
     action: Text<4>,
     pub(crate) log: [protocol::AtomicU64; LOG_RECORDS],
+    /// Held by another thread of the process when the session's own thread has ended before what it has lent: see `keeper.rs`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) kept: RobustLock,
+    /// Whether an alert has said so.
+    told: AtomicU32,
 }
 
 impl Slot {
@@ -89,8 +94,39 @@ impl Slot {
         let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
         self.is_live()
             && !self.alive.is_held()
+            && !self.is_kept()
             && self.is_live()
             && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+    }
+
+    /// Whether its thread is gone.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.is_live() && !self.alive.is_held()
+    }
+
+    /// Whether its process lives on with what its thread, which has ended, has lent.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn is_kept(&self) -> bool {
+        // The keeper has this lock before the kernel marks the other one.
+        !self.alive.is_held() && self.kept.is_held()
+    }
+
+    #[cfg(any(loom, shuttle))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn is_kept(&self) -> bool {
+        false
+    }
+
+    /// Prepares the locks of a slot that was never used.
+    pub(crate) fn init(&self) {
+        self.alive.init();
+        #[cfg(not(any(loom, shuttle)))]
+        self.kept.init();
+    }
+
+    /// Whether nobody has been told yet that it is kept.
+    pub(crate) fn tell(&self) -> bool {
+        self.told.swap(1, Ordering::Relaxed) == 0
     }
 
     /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
@@ -147,6 +183,9 @@ impl Slot {
     pub(crate) fn describe(&self, to: &mut impl fmt::Write) -> fmt::Result {
         let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
         let here = sys::pid_namespace();
+        if self.is_kept() {
+            return write!(to, "pid {pid}, which lives, but its thread {tid} has ended: the guard was leaked");
+        }
         if here == 0 || self.pid_namespace.load(Ordering::Relaxed) != here {
             return write!(to, "pid {pid}, tid {tid} of another PID namespace");
         }
@@ -181,7 +220,11 @@ pub enum Class {
 /// needs_send::<retrial::Session<'static>>();
 /// ```
 ///
-/// A session that ends while it holds something, or whose thread dies, is recovered by whoever waits for it.
+/// A session that ends while it holds something, or whose process dies, is recovered by whoever waits for it.
+///
+/// A thread may end before its session, when the session was leaked. If the session holds nothing then, its slot is free at once. If it holds a
+/// mutex, something may have been lent to other threads of the process: then the mutex stays held until the process has ended or is replaced by `execve`, and the
+/// first waiter writes an alert. [`Instance::thread_session`] is for locks that come back when a thread ends, as POSIX has it.
 #[derive(Debug)]
 pub struct Session<'i> {
     pub(crate) instance: &'i Instance,
@@ -238,6 +281,28 @@ impl Instance {
     ///
     /// [`SessionError`].
     pub fn session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
+        // SAFETY: registered below.
+        let session = unsafe { self.thread_session(name, class) }?;
+        // SAFETY: `Session::drop` takes it out again. Without that the segment stays mapped: `Instance::drop` finds the session counted.
+        #[cfg(not(any(loom, shuttle)))]
+        unsafe {
+            crate::keeper::register(session.slot, session.generation);
+        }
+        Ok(session)
+    }
+
+    /// Makes the calling thread a session that is recovered when the thread ends, in whatever way, also while its process lives on: as
+    /// the robust mutexes of POSIX. For C, and for locks in memory that no reference of Rust is made to. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`].
+    ///
+    /// # Safety
+    ///
+    /// When the thread ends and the session has not been dropped, nothing that it has got is used any more: no guard, and no reference that
+    /// came from one.
+    pub unsafe fn thread_session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
         let (sid, slot) = self.claim_slot()?;
         self.sessions.fetch_add(1, Ordering::AcqRel);
         fail::point();
@@ -252,6 +317,7 @@ impl Instance {
         }
         let pid = sys::pid();
         slot.class.store(u32::from(high_priority), Ordering::Relaxed);
+        slot.told.store(0, Ordering::Relaxed);
         slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -435,6 +501,8 @@ impl Drop for Session<'_> {
             // A child of fork has the memory of the session, not the session.
             return;
         }
+        #[cfg(not(any(loom, shuttle)))]
+        crate::keeper::forget(self.slot);
         if self.slot.log.iter().all(|record| record.load(Ordering::Relaxed) == 0) {
             self.slot.free();
             fail::point();
@@ -456,6 +524,8 @@ pub struct SessionInfo {
     pub tid: u32,
     /// Whether its thread is gone and it has not been recovered.
     pub dead: bool,
+    /// Whether its thread has ended with a leaked guard, and its process lives: what it holds stays held.
+    pub kept: bool,
     /// Whether it is of the high priority class.
     pub high_priority: bool,
     /// Its name.
@@ -494,6 +564,7 @@ impl Tables {
             pid: slot.pid.load(Ordering::Relaxed),
             tid: slot.tid.load(Ordering::Relaxed),
             dead: slot.is_dead(),
+            kept: slot.is_kept(),
             high_priority: slot.class.load(Ordering::Relaxed) != 0,
             name: slot.name.get(),
             action: slot.action.get(),

@@ -261,6 +261,16 @@ fn part_ways(part: &mut Part, name: &str, words: &[&str]) -> String {
             // Its line is the reply; this one says that it has ended.
             format!("ended {:?}", wait(child).signal)
         }
+        ["thread", "lends", mode, mutex] => {
+            let (instance, mutex, mode) = (part.instance, part.mutex(mutex), mode.parse().unwrap());
+            let lend = move || {
+                let session: &'static Session<'static> =
+                    Box::leak(Box::new(instance.session("lender", Class::Normal).unwrap()));
+                &**Box::leak(Box::new(mutex.get(session, mode, location!("lends"), Patience::Endless).unwrap()))
+            };
+            let lent: &'static u64 = std::thread::spawn(lend).join().unwrap();
+            format!("lent {lent}")
+        }
         ["exec"] => {
             let error = Command::new(std::env::current_exe().unwrap()).exec();
             panic!("{error}")
@@ -442,7 +452,8 @@ extern "C-unwind" fn thread_main(order: *mut c_void) -> *mut c_void {
 
 fn hold_for_ever(order: &'static Order) {
     let session: &'static Session<'static> =
-        Box::leak(Box::new(order.instance.session("thread", Class::Normal).unwrap()));
+        // SAFETY: nobody uses what is leaked here.
+        Box::leak(Box::new(unsafe { order.instance.thread_session("thread", Class::Normal) }.unwrap()));
     let _ = ManuallyDrop::new(order.mutex.get(session, order.mode, location!("thread"), Patience::Endless));
 }
 
@@ -451,7 +462,9 @@ fn forget(name: &str, mutex: &str, mode: Mode) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let instance = Instance::attach(&Address::new(name).unwrap()).unwrap();
-            let session = ManuallyDrop::new(instance.session("forgotten", Class::Normal).unwrap());
+            // SAFETY: nobody uses what is forgotten here.
+            let session = unsafe { instance.thread_session("forgotten", Class::Normal) };
+            let session = ManuallyDrop::new(session.unwrap());
             let mutex = instance.mutex(mutex, "test", || 0u64).unwrap();
             let _ = ManuallyDrop::new(mutex.get(&session, mode, location!("forgets"), Patience::Endless));
             drop(instance);
@@ -1188,6 +1201,42 @@ fn a_thread_that_ends_with_a_mutex_is_dead_while_its_process_lives() {
         let sid = actor.session();
         assert!(scene.instance.session_info(sid).is_some_and(|info| !info.dead), "the other thread lives");
         assert_eq!(actor.ask("release"), "done");
+    }
+}
+
+#[test]
+fn what_an_ended_thread_has_lent_is_held_until_its_process_ends_or_is_replaced() {
+    for (mode, end) in Mode::ALL.into_iter().flat_map(|mode| ["kill", "exec", "exit"].map(|end| (mode, end))) {
+        let scene = Scene::new("lent");
+        let mut actor = scene.actor(HERE);
+        assert_eq!(actor.ask(&format!("thread lends {mode} m")), "lent 0");
+        let lender = scene.instance.sessions().into_iter().find(|session| session.name == "lender").unwrap();
+        let kept = || {
+            scene.instance.look_for_threads();
+            scene.instance.recover_all();
+            let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::None);
+            let info = scene.instance.session_info(lender.sid).unwrap();
+            matches!(got, Err(GetError::Busy)) && !info.dead && info.kept
+        };
+        // The kernel marks the lock when the thread is quite gone.
+        while !scene.instance.session_info(lender.sid).unwrap().kept {
+            assert!(!scene.instance.session_info(lender.sid).unwrap().dead);
+            std::thread::yield_now();
+        }
+        assert!(kept() && kept(), "{mode}");
+        let alerts = scene.instance.alerts(0).into_iter().filter(|(_, _, text)| text.contains("a guard was leaked"));
+        assert_eq!(alerts.count(), 1, "told once");
+        match end {
+            "kill" => signal(actor.pid, libc::SIGKILL),
+            "exec" => assert_eq!(actor.ask("exec"), "hello"),
+            _ => actor.tell("die exit"),
+        }
+        if mode == Mode::Shared {
+            assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
+        } else {
+            assert_eq!(scene.get_from_the_dead(end).mode, mode);
+        }
+        assert!(scene.instance.session_info(lender.sid).is_none_or(|info| info.name != "lender"), "{end}");
     }
 }
 

@@ -329,6 +329,25 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     })
 }
 
+/// Blocks every signal for the calling thread. What was blocked before.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn block_signals() -> libc::sigset_t {
+    let (mut all, mut old) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::zeroed());
+    // SAFETY: `all` is writable.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: `all` was filled above, and `old` is writable.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
+    // SAFETY: zeros are a value, and the call has filled it.
+    unsafe { old.assume_init() }
+}
+
+/// Blocks these signals, and no others, for the calling thread.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn restore_signals(old: &libc::sigset_t) {
+    // SAFETY: a set that `block_signals` has made.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
+}
+
 /// What an attempt to take a [`RobustLock`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {

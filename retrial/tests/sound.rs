@@ -1,0 +1,59 @@
+//! Programs of safe Rust that would break exclusion.
+
+#![forbid(unsafe_code)]
+
+use retrial::{Capacity, Class, Instance, Mode, Mutex, Patience, location};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+fn instance() -> Instance {
+    Instance::anonymous(Capacity { sessions: 8, ..Capacity::default() }).unwrap()
+}
+
+/// Whether `done` becomes true while everything that a recovery could do is done.
+fn comes_true(mut done: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        if done() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+#[should_panic(expected = "the session is of the instance that gave the mutex")]
+fn a_session_of_another_instance_is_refused() {
+    let (ours, theirs) = (instance(), instance());
+    let mutex: Mutex<u64> = ours.mutex("m", "test", || 0).unwrap();
+    let foreign = theirs.session("foreign", Class::Normal).unwrap();
+    let _ = mutex.shared(&foreign, location!());
+}
+
+#[test]
+fn a_thread_that_ends_keeps_what_it_has_lent() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 7).unwrap();
+    std::thread::scope(|scope| {
+        let (send, receive) = mpsc::channel::<&mut u64>();
+        let (mutex, instance) = (&mutex, &instance);
+        scope
+            .spawn(move || {
+                let session = Box::leak(Box::new(instance.session("lender", Class::Normal).unwrap()));
+                let guard = Box::leak(Box::new(mutex.exclusive(session, location!("lend")).unwrap()));
+                send.send(&mut **guard).unwrap();
+            })
+            .join()
+            .unwrap();
+        let lent = receive.recv().unwrap();
+        let session = instance.session("another", Class::Normal).unwrap();
+        let got = comes_true(|| {
+            instance.look_for_threads();
+            instance.recover_all();
+            !matches!(mutex.get(&session, Mode::Exclusive, location!(), Patience::None), Err(retrial::GetError::Busy))
+        });
+        *lent += 1;
+        assert!(!got, "granted while {lent} is lent");
+    });
+}
