@@ -229,12 +229,17 @@ impl Instance {
         Err(TableFull { table: "locations", capacity: entries.len() as u64 })
     }
 
-    /// Registers a mutex that lies outside of the arena, for figures and recovery.
+    /// Registers a mutex that lies outside of the arena, for figures and recovery. `address` is for the views alone.
     ///
     /// # Errors
     ///
     /// [`TableFull`].
-    pub fn register_mutex(
+    pub fn register_mutex(&self, mutex_type: TypeId, address: u64, name: &str) -> Result<MutexId, TableFull> {
+        self.register_at(mutex_type, Place::Elsewhere, address, name)
+    }
+
+    /// The same for one that is anywhere but in the arena.
+    pub(crate) fn register_at(
         &self,
         mutex_type: TypeId,
         place: Place,
@@ -297,8 +302,19 @@ impl Instance {
         Err(TableFull { table: "mutexes", capacity: capacity as u64 })
     }
 
-    /// Gives a mutex's entry back. Its mutex must not be used any more.
-    pub fn unregister_mutex(&self, id: MutexId) {
+    /// Gives a mutex's entry back.
+    ///
+    /// # Safety
+    ///
+    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery takes a log that names it for that of the mutex which
+    /// has the id next.
+    ///
+    /// ```compile_fail,E0133
+    /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
+    /// instance.unregister_mutex(retrial::MutexId(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn unregister_mutex(&self, id: MutexId) {
         if let Some(entry) = self.mutex_entry(id) {
             // Release: pairs with the Acquire of the next claim.
             entry.key.store(FREED, Ordering::Release);
@@ -307,7 +323,11 @@ impl Instance {
 
     /// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
     /// another mutex needs the entry.
-    pub fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Instance::unregister_mutex`], of a mutex of this process.
+    pub unsafe fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
         let Some(entry) = self.mutex_entry(id) else { return };
         if let Some(gets) = gets {
             entry.gets.store(gets, Ordering::Relaxed);

@@ -153,11 +153,12 @@ impl RawLock {
     fn register(&self) {
         let instance = instance();
         let mutex_type = instance.register_type("lock_api").unwrap_or_default();
-        let registered = instance.register_mutex(mutex_type, Place::Process, self.0.address(), "");
+        let registered = instance.register_at(mutex_type, Place::Process, self.0.address(), "");
         // For good: a lock that got an id while it is held could not be released by it.
         let id = registered.unwrap_or(MutexId::OVERFLOW);
         if !self.0.adopt_once(instance, id, mutex_type) && id != MutexId::OVERFLOW {
-            instance.unregister_mutex(id);
+            // SAFETY: registered above, and no lock has taken it.
+            unsafe { instance.unregister_mutex(id) };
         }
     }
 
@@ -176,8 +177,11 @@ impl Drop for RawLock {
     fn drop(&mut self) {
         // In a child of fork the entry of a lock from before is the parent's.
         let registered_by = (self.0.id().0 != 0).then(|| instance().mutex_in_process(self.0.id())).flatten();
-        if registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
-            instance().unregister_mutex(self.0.id());
+        // One that is still held, by a guard that was leaked, keeps its entry: the session's log names it.
+        let is_free = self.0.load().sid().is_none() && self.0.load().references() == 0;
+        if is_free && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
+            // SAFETY: registered by `register`, free, and about to be gone.
+            unsafe { instance().unregister_mutex(self.0.id()) };
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
-use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence, protocol};
+use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering, RobustLock, compiler_fence, protocol};
 use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
@@ -84,19 +84,19 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn is_live(&self) -> bool {
-        self.state.load(Ordering::Acquire) == LIVE
+        self.state.acquire() == LIVE
     }
 
     /// Whether its thread is gone and it has not been recovered.
     pub(crate) fn is_dead(&self) -> bool {
         // A session that ends says so and then gives its lock up; the next one takes the lock and then says that it lives.
         // So it has to be the same one before and after the look at the lock.
-        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        let claimed_ns = self.claimed_ns.acquire();
         self.is_live()
             && !self.alive.is_held()
             && !self.is_kept()
             && self.is_live()
-            && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+            && self.claimed_ns.acquire() == claimed_ns
     }
 
     /// Whether its thread is gone.
@@ -141,18 +141,18 @@ impl Slot {
     fn gone_thread(&self, pid_namespace: u64, is_gone: impl Fn(u32, u32) -> bool) -> Option<u32> {
         // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a later session
         // finds afterwards that the first one's state or time is over: the ids of two sessions are never mixed.
-        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        let claimed_ns = self.claimed_ns.acquire();
         // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
         let is_same = || {
             pid_namespace != 0
-                && self.pid_namespace.load(Ordering::Acquire) == pid_namespace
+                && self.pid_namespace.acquire() == pid_namespace
                 && self.is_live()
-                && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+                && self.claimed_ns.acquire() == claimed_ns
         };
         if !is_same() {
             return None;
         }
-        let (pid, tid) = (self.pid.load(Ordering::Acquire), self.tid.load(Ordering::Acquire));
+        let (pid, tid) = (self.pid.acquire(), self.tid.acquire());
         (is_gone(pid, tid) && is_same()).then_some(tid)
     }
 
@@ -169,14 +169,14 @@ impl Slot {
 
     /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.
     fn has(&self, mutex: MutexId, in_word: bool) -> Option<Record> {
-        let records = self.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire)));
+        let records = self.log.iter().filter_map(|cell| Record::unpack(cell.acquire()));
         let mut records = records.filter(|record| record.mutex == mutex && mutex.0 != 0 && self.is_live());
         records.find(|record| in_word || matches!(record.phase, Phase::Granted | Phase::Held | Phase::Leaving))
     }
 
     /// The first mutex in its log.
     pub(crate) fn owes_to(&self) -> Option<MutexId> {
-        self.log.iter().find_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).map(|record| record.mutex)
+        self.log.iter().find_map(|cell| Record::unpack(cell.acquire())).map(|record| record.mutex)
     }
 
     /// Writes who is behind it and, when that can be known from here, what it is at.
@@ -262,7 +262,7 @@ pub(crate) mod looks {
             assert_ne!(slot.alive.try_take(), sys::Taken::No);
             slot.publish(2, 7, 5, 200);
         });
-        let gone = slot.gone_thread(5, |pid, _| pid == 1 && ended.load(Ordering::Acquire));
+        let gone = slot.gone_thread(5, |pid, _| pid == 1 && ended.acquire());
         assert_eq!(gone, None, "the slot is a living session's");
         successor.join().unwrap();
     }
@@ -555,7 +555,7 @@ impl Tables {
     #[must_use]
     pub fn session_info(&self, sid: Sid) -> Option<SessionInfo> {
         let slot = self.slot(sid).filter(|slot| slot.is_live())?;
-        let wait = Key::unpack(slot.wait.load(Ordering::Acquire)).map(|key| {
+        let wait = Key::unpack(slot.wait.acquire()).map(|key| {
             let blocker = Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
             (key, slot.wait_since_ns.load(Ordering::Relaxed), blocker)
         });
@@ -569,10 +569,10 @@ impl Tables {
             name: slot.name.get(),
             action: slot.action.get(),
             claimed_ns: slot.claimed_ns.load(Ordering::Relaxed),
-            log: slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).collect(),
+            log: slot.log.iter().filter_map(|cell| Record::unpack(cell.acquire())).collect(),
             wait,
             first_run: slot.earlier_runs.load(Ordering::Relaxed).wrapping_add(1),
-            last_run: slot.last_run.load(Ordering::Acquire),
+            last_run: slot.last_run.acquire(),
         })
     }
 
@@ -599,7 +599,7 @@ impl Tables {
     /// Number of the latest run of steps of a session; 0 before its first. Cheap, to be polled.
     #[must_use]
     pub fn last_run(&self, sid: Sid) -> u64 {
-        self.slot(sid).map_or(0, |slot| slot.last_run.load(Ordering::Acquire))
+        self.slot(sid).map_or(0, |slot| slot.last_run.acquire())
     }
 
     /// Every row of every session's figures, and those of departed sessions under [`Sid::NONE`].
@@ -608,7 +608,7 @@ impl Tables {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
         all.flat_map(|sid| {
             let slot = self.segment.slot(sid.number() as usize);
-            let used = slot.map_or(0, |slot| slot.rows_used.load(Ordering::Acquire) as usize);
+            let used = slot.map_or(0, |slot| slot.rows_used.acquire() as usize);
             let rows = self.segment.rows(sid.number() as usize);
             rows[..used.min(rows.len())].iter().filter_map(move |row| row.read().map(|(key, f)| (sid, key, f)))
         })

@@ -99,7 +99,8 @@ impl Stage {
     }
 
     fn drainer(&self) -> Sid {
-        Sid::new(self.instance.peek(self.offset + 32, 1).unwrap()[0] as u32)
+        // SAFETY: the words of a record are atomics.
+        Sid::new(unsafe { self.instance.peek(self.offset + 32, 1) }.unwrap()[0] as u32)
     }
 
     fn word(&self) -> Word {

@@ -292,7 +292,8 @@ fn a_process_that_no_barrier_reaches_fences_its_releases() {
     let session = instance.session("parent", Class::Normal).unwrap();
     let id = instance.mutex_named("m").unwrap();
     // Bit 22 of what is known of the parked, at 8.
-    let is_fenced = || instance.peek(instance.offset_of(id).unwrap() + 8, 1).unwrap()[0] & 1 << 22 != 0;
+    // SAFETY: the words of a record are atomics.
+    let is_fenced = || unsafe { instance.peek(instance.offset_of(id).unwrap() + 8, 1) }.unwrap()[0] & 1 << 22 != 0;
     *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
     assert!(!is_fenced(), "one store, where barriers reach everybody");
     // Nobody is beside it: it has parked nowhere.

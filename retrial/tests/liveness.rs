@@ -749,7 +749,8 @@ impl Scene {
 
     /// Offset in the segment of the first lock that this thread of an actor holds, the tables' lock for nobody.
     fn lock_of(&self, tid: Option<i32>) -> u64 {
-        let words = self.instance.peek(0, self.instance.len_bytes() / 8).unwrap();
+        // SAFETY: this process changes no data now.
+        let words = unsafe { self.instance.peek(0, self.instance.len_bytes() / 8) }.unwrap();
         let robust_shared = 16 | 128;
         let is_lock = |at: &usize| words[at + 2] & 0xffff_ffff == robust_shared;
         let is_held = |at: &usize| tid.is_none_or(|tid| words[*at] & 0x3fff_ffff == u64::from(tid.cast_unsigned()));

@@ -63,15 +63,6 @@ fn a_thread_holds_as_many_locks_as_it_likes() {
 }
 
 #[test]
-#[should_panic(expected = "would wait for itself")]
-fn what_another_session_of_the_thread_holds_is_not_waited_for() {
-    let locks: Vec<Mutex<u32>> = (0..65).map(Mutex::new).collect();
-    let guards: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
-    drop(locks[64].lock());
-    drop(guards);
-}
-
-#[test]
 fn a_lock_that_one_holds_is_busy_until_the_deadline() {
     let (mutex, lock) = (Mutex::new(()), RwLock::new(()));
     let (guard, reader) = (mutex.lock(), lock.read());

@@ -57,3 +57,30 @@ fn a_thread_that_ends_keeps_what_it_has_lent() {
         assert!(!got, "granted while {lent} is lent");
     });
 }
+
+/// With the table of mutexes as it is from the start: a test that fills it is elsewhere.
+#[cfg(feature = "lock_api")]
+mod locks {
+    use retrial::raw::{Mutex, RwLock, instance};
+
+    #[test]
+    fn a_lock_that_is_dropped_while_a_leaked_guard_holds_it_keeps_its_entry() {
+        let lock = RwLock::new(());
+        let is_registered = |address| instance().mutexes().iter().any(|mutex| mutex.address == address);
+        // The lock comes first in it.
+        let address = std::ptr::from_ref(&lock).addr() as u64;
+        std::mem::forget(lock.read());
+        assert!(is_registered(address));
+        drop(lock);
+        assert!(is_registered(address), "the log of this thread's session names it still");
+    }
+
+    #[test]
+    #[should_panic(expected = "would wait for itself")]
+    fn what_another_session_of_the_thread_holds_is_not_waited_for() {
+        let locks: Vec<Mutex<u32>> = (0..=retrial::LOG_RECORDS as u32).map(Mutex::new).collect();
+        let guards: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
+        drop(locks[retrial::LOG_RECORDS].lock());
+        drop(guards);
+    }
+}

@@ -31,7 +31,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let start = offset(&observer, &args.at, &args.which)?;
     let names_mutex = !args.at.starts_with("0x");
     let count = args.words.unwrap_or(if names_mutex { RECORD_WORDS } else { 1 });
-    let words = observer.peek(start, count).ok_or_else(|| outside(&observer, start, count))?;
+    // SAFETY: this process has no guard.
+    let words = unsafe { observer.peek(start, count) }.ok_or_else(|| outside(&observer, start, count))?;
     let mut table = Table::new(&["address", "value", "field", "meaning"]);
     for (i, value) in words.iter().enumerate() {
         table.row(row(&observer, start + 8 * i as u64, *value));

@@ -27,7 +27,7 @@ use crate::parking::Parking;
 use crate::session::{LOG_RECORDS, Session};
 use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
 use crate::sys::{self, Deadline, Futex, Ordering};
-use crate::tables::{Place, TypeId};
+use crate::tables::TypeId;
 use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
@@ -147,7 +147,7 @@ impl RawMutex {
     /// Only sessions of this instance get the mutex, and it is registered once. After the death of a session its instance gives back
     /// what its log names, by the mutex's number in that instance: the log of a session of another one would name somebody else's.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
-        let id = instance.register_mutex(mutex_type, Place::Elsewhere, 0, name)?;
+        let id = instance.register_mutex(mutex_type, 0, name)?;
         self.adopt(instance, id, mutex_type);
         Ok(id)
     }
@@ -215,6 +215,11 @@ impl RawMutex {
     pub fn load(&self) -> Word {
         // Acquire: whoever sees a mutex given back sees what its holder wrote.
         Word(self.word.load(Ordering::Acquire))
+    }
+
+    /// The word now, which an observer may have mapped read-only.
+    pub(crate) fn observe(&self) -> Word {
+        Word(sys::Observed::acquire(&self.word))
     }
 
     /// First requests granted so far.

@@ -248,6 +248,30 @@ pub(crate) fn tell_children() {
     });
 }
 
+/// Atomics that may be in memory mapped read-only: an observer's.
+pub(crate) trait Observed<T> {
+    /// A load as with `Acquire`. On read-only memory only `Relaxed` loads are defined (`std::sync::atomic`), and what pairs with a
+    /// Release is the fence behind one.
+    fn acquire(&self) -> T;
+}
+
+macro_rules! observed {
+    ($($atomic:ty, $number:ty, $fence:path;)*) => { $(
+        impl Observed<$number> for $atomic {
+            #[inline]
+            fn acquire(&self) -> $number {
+                let value = self.load(Ordering::Relaxed);
+                $fence(Ordering::Acquire);
+                value
+            }
+        }
+    )* };
+}
+
+observed!(AtomicU32, u32, fence; AtomicU64, u64, fence;);
+#[cfg(any(loom, shuttle))]
+observed!(protocol::AtomicU32, u32, protocol::fence; protocol::AtomicU64, u64, protocol::fence;);
+
 /// Whether the kernel says for certain that there is no such thread in this PID namespace.
 pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
     if calls_are_limited() {
