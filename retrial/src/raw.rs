@@ -1,7 +1,7 @@
 //! [`lock_api`] on retrial mutexes: `Mutex<T>` and `RwLock<T>` as other lock crates have them.
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
-//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 64 locks that it holds at a time;
+//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it holds at a time;
 //! of 16,384 sessions in all the next lock panics. A lock is registered at its first lock, under the type
 //! `lock_api`; when the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
 //! stays locked when its thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks,

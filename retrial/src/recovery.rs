@@ -106,8 +106,8 @@ impl Instance {
         fail::point();
         Self::forget_park(slot);
         let mut mutexes = 0;
-        // Mutexes to which something stays owed, and whether each is only busy.
-        let mut owed = [None; LOG_RECORDS];
+        // By the record: whether something stays owed, and whether its mutex is only busy.
+        let (mut owed, mut busy) = ([false; LOG_RECORDS], [false; LOG_RECORDS]);
         // Settled references last: one cannot leave before the field of the same mutex is given back.
         // Before them those that are about to leave: a recoverer that died may have left one beside another that has the field.
         let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
@@ -123,19 +123,19 @@ impl Instance {
         for index in
             (0..3 * LOG_RECORDS).filter(|index| usize::from(classes[index % LOG_RECORDS]) == index / LOG_RECORDS)
         {
-            let (cell, owed) = (&slot.log[index % LOG_RECORDS], &mut owed[index % LOG_RECORDS]);
+            let (index, cell) = (index % LOG_RECORDS, &slot.log[index % LOG_RECORDS]);
             let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
                 continue;
             };
             match self.creditor(record.mutex, here) {
                 Creditor::Mutex(mutex) if mutex.settle(self, sid, record, cell) => mutexes += 1,
-                Creditor::Mutex(_) => *owed = Some((record.mutex, true)),
-                Creditor::Elsewhere => *owed = Some((record.mutex, false)),
+                Creditor::Mutex(_) => (owed[index], busy[index]) = (true, true),
+                Creditor::Elsewhere => owed[index] = true,
                 Creditor::Nobody => cell.store(0, Ordering::Relaxed),
             }
         }
-        if owed.iter().all(Option::is_none) {
+        if !owed.contains(&true) {
             let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
             slot.free();
             fail::point();
@@ -147,8 +147,11 @@ impl Instance {
         }
         slot.alive.give_up();
         // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
-        for &(mutex, is_busy) in owed.iter().flatten() {
-            self.note_debt(mutex, is_busy);
+        for index in (0..LOG_RECORDS).filter(|index| owed[*index]) {
+            // Another recoverer may have paid by now. A note too many makes one waiter look in vain.
+            if let Some(record) = Record::unpack(slot.log[index].load(Ordering::Relaxed)) {
+                self.note_debt(record.mutex, busy[index]);
+            }
         }
         Recovery::Owing
     }

@@ -16,7 +16,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
-pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
+pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
 
 /// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
 /// is the number that [`Session::count_call`] takes.
@@ -231,6 +231,8 @@ pub struct Session<'i> {
     pub(crate) slot: &'i Slot,
     sid: Sid,
     random: Cell<u64>,
+    /// Records that have been in use so far: the first ones.
+    used: Cell<usize>,
     pub(crate) high_priority: bool,
     /// What the exchange of a get expects: a free word, or [`OUT_OF_REACH`].
     expected: u64,
@@ -331,6 +333,7 @@ impl Instance {
             slot,
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            used: Cell::new(1),
             high_priority,
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
             pid,
@@ -437,7 +440,14 @@ impl<'i> Session<'i> {
     #[cold]
     #[inline(never)]
     fn next_free(&self) -> Option<usize> {
-        (1..LOG_RECORDS).find(|index| self.slot.log[*index].load(Ordering::Relaxed) == 0)
+        let index = (1..LOG_RECORDS).find(|index| self.slot.log[*index].load(Ordering::Relaxed) == 0)?;
+        self.used.set(self.used.get().max(index + 1));
+        Some(index)
+    }
+
+    /// The records that may be in use.
+    pub(crate) fn records(&self) -> &[protocol::AtomicU64] {
+        &self.slot.log[..self.used.get().min(LOG_RECORDS)]
     }
 
     /// Rewrites a record between two steps of an operation.
@@ -464,14 +474,14 @@ impl<'i> Session<'i> {
 
     /// Records of this session that name a mutex.
     pub(crate) fn held_beside(&self, id: MutexId) -> usize {
-        let records = self.slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
+        let records = self.records().iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
     /// Whether its log has any record.
     #[cfg(feature = "lock_api")]
     pub(crate) fn has_records(&self) -> bool {
-        self.slot.log.iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
+        self.records().iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
     }
 
     /// The mode in which this session already has a mutex, if it has.
@@ -479,7 +489,7 @@ impl<'i> Session<'i> {
         if id.0 == 0 || id == MutexId::OVERFLOW {
             return None;
         }
-        let records = self.slot.log.iter().enumerate().filter(|(index, _)| *index != but);
+        let records = self.records().iter().enumerate().filter(|(index, _)| *index != but);
         // One operation is in flight at a time: any other record is of something held.
         let mut records = records.filter_map(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)));
         records.find(|record| record.mutex == id).map(|record| record.mode)
@@ -503,7 +513,7 @@ impl Drop for Session<'_> {
         }
         #[cfg(not(any(loom, shuttle)))]
         crate::keeper::forget(self.slot);
-        if self.slot.log.iter().all(|record| record.load(Ordering::Relaxed) == 0) {
+        if self.records().iter().all(|record| record.load(Ordering::Relaxed) == 0) {
             self.slot.free();
             fail::point();
         }

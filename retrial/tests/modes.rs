@@ -340,7 +340,7 @@ fn a_log_holds_as_many_mutexes_as_it_has_records() {
     let get = |mutex| unsafe { RawMutex::exclusive(mutex, &a, location!()) };
     let holds: Vec<_> = mutexes[..retrial::LOG_RECORDS].iter().map(|mutex| get(mutex).unwrap()).collect();
     let last = &mutexes[retrial::LOG_RECORDS];
-    assert!(matches!(get(last), Err(GetError::LogFull { capacity: 64 })));
+    assert!(matches!(get(last), Err(GetError::LogFull { capacity: 256 })));
     drop(holds);
     assert!(get(last).is_ok());
 }

@@ -180,7 +180,7 @@ impl RawMutex {
     /// The hold that this session forgot, from its log.
     #[cfg(feature = "lock_api")]
     pub(crate) fn resume<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
-        let records = session.slot.log.iter().map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
+        let records = session.records().iter().map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
         let found = records
             .enumerate()
             .find(|(_, record)| record.is_some_and(|record| record.mutex == self.id() && record.mode == mode));
