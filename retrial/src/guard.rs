@@ -1,7 +1,7 @@
 //! Named mutexes with the data they protect, in the arena of an instance.
 
 use crate::aol::MutexId;
-use crate::error::{GetError, ObjectError};
+use crate::error::{ConvertError, GetError, ObjectError};
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
@@ -11,7 +11,7 @@ use crate::sys::{AtomicU64, Deadline, Ordering};
 use crate::word::Word;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Types that mean the same in every process that maps them, and that any bytes are a value of.
 ///
@@ -216,6 +216,35 @@ impl<'i, T: Shareable> Mutex<'i, T> {
         }
     }
 
+    /// Gets it exclusively if that can be done at once.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `Busy` when it cannot.
+    pub fn try_exclusive<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Exclusive, at, Patience::None)
+    }
+
+    /// Gets it exclusively before a deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `TimedOut` when the deadline has passed.
+    pub fn exclusive_until<'a>(
+        &self,
+        session: &'a Session<'a>,
+        at: &CodeLocation,
+        deadline: Deadline,
+    ) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Exclusive, at, Patience::Until(deadline))
+    }
+
     /// Gets it shared, however long that takes.
     ///
     /// # Errors
@@ -228,34 +257,141 @@ impl<'i, T: Shareable> Mutex<'i, T> {
         self.get(session, Mode::Shared, at, Patience::Endless)
     }
 
-    /// Gets it in a mode if that can be done at once.
+    /// Gets it shared if that can be done at once.
     ///
     /// # Errors
     ///
     /// [`GetError`]; `Busy` when it cannot.
-    pub fn try_get<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation) -> GuardResult<'a, T>
+    pub fn try_shared<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
-        self.get(session, mode, at, Patience::None)
+        self.get(session, Mode::Shared, at, Patience::None)
     }
 
-    /// Gets it in a mode within a time.
+    /// Gets it shared before a deadline.
     ///
     /// # Errors
     ///
-    /// [`GetError`]; `TimedOut` when the time has passed.
-    pub fn get_within<'a>(
+    /// [`GetError`]; `TimedOut` when the deadline has passed.
+    pub fn shared_until<'a>(
         &self,
         session: &'a Session<'a>,
-        mode: Mode,
         at: &CodeLocation,
-        time: Duration,
+        deadline: Deadline,
     ) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
-        self.get(session, mode, at, Patience::Until(Deadline::after(time)))
+        self.get(session, Mode::Shared, at, Patience::Until(deadline))
+    }
+
+    /// Gets it to examine it: readers stay, nobody else examines or changes it, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::OwnerDied`] carries the guard.
+    pub fn examine<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Examine, at, Patience::Endless)
+    }
+
+    /// Gets it to examine it: readers stay, nobody else examines or changes it if that can be done at once.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `Busy` when it cannot.
+    pub fn try_examine<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Examine, at, Patience::None)
+    }
+
+    /// Gets it to examine it: readers stay, nobody else examines or changes it before a deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `TimedOut` when the deadline has passed.
+    pub fn examine_until<'a>(
+        &self,
+        session: &'a Session<'a>,
+        at: &CodeLocation,
+        deadline: Deadline,
+    ) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Examine, at, Patience::Until(deadline))
+    }
+}
+
+/// A [`Mutex`] that keeps its instance: for where both are to live in one place, with sessions of [`OwnedMutex::instance`].
+///
+/// ```
+/// use retrial::{Capacity, Class, Instance, OwnedMutex, location};
+/// use std::sync::Arc;
+///
+/// struct Shop {
+///     stock: OwnedMutex<u64>,
+/// }
+///
+/// let instance = Arc::new(Instance::anonymous(Capacity::default())?);
+/// let shop = Arc::new(Shop { stock: OwnedMutex::new(&instance, "stock", "goods", || 7)? });
+/// let clerk = Arc::clone(&shop);
+/// std::thread::spawn(move || {
+///     let session = clerk.stock.instance().session("clerk", Class::Normal).unwrap();
+///     *clerk.stock.borrow().exclusive(&session, location!("sell")).unwrap() -= 1;
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct OwnedMutex<T> {
+    instance: Arc<Instance>,
+    shared: *const Shared<T>,
+    id: MutexId,
+}
+
+// SAFETY: as for `Mutex`, which is all that it gives.
+unsafe impl<T: Shareable> Send for OwnedMutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shareable> Sync for OwnedMutex<T> {}
+
+impl<T> std::fmt::Debug for OwnedMutex<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedMutex").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<T: Shareable> OwnedMutex<T> {
+    /// As [`Instance::mutex`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn new(
+        instance: &Arc<Instance>,
+        name: &str,
+        mutex_type: &str,
+        value: impl FnOnce() -> T,
+    ) -> Result<Self, ObjectError> {
+        let Mutex { shared, id, .. } = instance.mutex(name, mutex_type, value)?;
+        Ok(Self { shared, id, instance: Arc::clone(instance) })
+    }
+
+    /// Where its sessions come from.
+    #[must_use]
+    pub const fn instance(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+
+    /// The mutex.
+    #[must_use]
+    pub fn borrow(&self) -> Mutex<'_, T> {
+        // SAFETY: in the mapping of the instance, which lives as long as `self`.
+        let shared = unsafe { &*self.shared };
+        Mutex { shared, instance: &self.instance, id: self.id }
     }
 }
 
@@ -300,7 +436,7 @@ impl<'a, T> Guard<'a, T> {
     /// # Panics
     ///
     /// Unless the mode is S.
-    pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+    pub fn examine(&mut self, patience: Patience) -> Result<(), ConvertError> {
         self.hold.examine(patience)
     }
 
@@ -313,7 +449,7 @@ impl<'a, T> Guard<'a, T> {
     /// # Panics
     ///
     /// Unless the mode is E.
-    pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+    pub fn upgrade(&mut self, patience: Patience) -> Result<(), ConvertError> {
         self.hold.upgrade(patience)
     }
 

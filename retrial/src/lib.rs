@@ -27,6 +27,10 @@
 //!
 //! `docs/DESIGN.md` has the protocols step by step and what is not promised.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
 mod address;
 mod aol;
 pub mod condition;
@@ -67,10 +71,11 @@ mod word;
 pub use address::{Address, DIRECTORY, list};
 pub use aol::{LocationId, MutexId, Phase, Record};
 pub use error::{
-    AttachError, CreateError, Death, GetError, NameError, ObjectError, OwnerDied, SessionError, TableFull,
+    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, ModeError, NameError, ObjectError, OwnerDied,
+    SessionError, TableFull,
 };
 pub use file::{MAGIC, Observer, remove};
-pub use guard::{Guard, GuardResult, Mutex, Shareable};
+pub use guard::{Guard, GuardResult, Mutex, OwnedMutex, Shareable};
 pub use instance::Instance;
 pub use location::CodeLocation;
 pub use machine::{COSTS, Cost, Machine, MachineError};

@@ -226,6 +226,7 @@ pub enum Class {
 /// mutex, something may have been lent to other threads of the process: then the mutex stays held until the process has ended or is replaced by `execve`, and the
 /// first waiter writes an alert. [`Instance::thread_session`] is for locks that come back when a thread ends, as POSIX has it.
 #[derive(Debug)]
+#[must_use = "the session ends at once otherwise"]
 pub struct Session<'i> {
     pub(crate) instance: &'i Instance,
     pub(crate) slot: &'i Slot,

@@ -112,7 +112,7 @@ impl Stage {
         self.poke(1, 0);
         self.poke(4, 0);
         let here = location!("living");
-        let get = |session: &'a Session<'static>, mode| self.mutex.try_get(session, mode, here).unwrap();
+        let get = |session: &'a Session<'static>, mode| self.mutex.get(session, mode, here, Patience::None).unwrap();
         let readers =
             living.readers.iter().take(scene.references as usize).map(|reader| get(reader, Mode::Shared)).collect();
         let holder = match scene.holder {
@@ -156,7 +156,7 @@ fn get<'a>(stage: Stage, session: &'a Session<'static>, mode: Mode) -> Option<Gu
 where
     'static: 'a,
 {
-    got(stage.mutex.try_get(session, mode, location!("dying")))
+    got(stage.mutex.get(session, mode, location!("dying"), Patience::None))
 }
 
 const OPERATIONS: &[(&str, Op)] = &[
@@ -226,7 +226,10 @@ const OPERATIONS: &[(&str, Op)] = &[
     }),
     ("a mutex that is new", |stage, me, case| {
         let object = stage.instance.mutex(&format!("object {}", case % 256), "fresh type", || 7u64).unwrap();
-        assert_eq!(got(object.try_get(me, Mode::Exclusive, location!("dying"))).map(|guard| *guard), Some(7));
+        assert_eq!(
+            got(object.get(me, Mode::Exclusive, location!("dying"), Patience::None)).map(|guard| *guard),
+            Some(7)
+        );
     }),
     ("another session", |stage, _, _| {
         let other = stage.instance.session("other", Class::Normal).unwrap();
@@ -301,7 +304,7 @@ fn case(
     assert_eq!((owing, stage.word()), (0, Word(u64::from(poisoned) << 63)), "{}: at the end", context());
     assert_eq!(stage.instance.sessions().len(), 3, "{}: a slot leaked", context());
     // The next holder is told, exactly then.
-    match stage.mutex.try_get(&living.holder, Mode::Exclusive, location!("next")) {
+    match stage.mutex.get(&living.holder, Mode::Exclusive, location!("next"), Patience::None) {
         Ok(_) => assert!(!poisoned, "{}: not told", context()),
         Err(GetError::OwnerDied(died)) => {
             assert!(poisoned, "{}: told of no death", context());
@@ -445,7 +448,7 @@ fn wait<'a>(stage: Stage, session: &'a Session<'static>, mode: Mode) -> Option<G
 where
     'static: 'a,
 {
-    got(stage.mutex.get_within(session, mode, location!("dying"), Duration::from_millis(2)))
+    got(stage.mutex.get(session, mode, location!("dying"), Patience::within(Duration::from_millis(2))))
 }
 
 /// Gives way until something is so.
@@ -496,7 +499,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                         n,
                         || stage.session("dying"),
                         |session| {
-                            let guard = got(stage.mutex.try_get(&session, holds, location!("dying")));
+                            let guard = got(stage.mutex.get(&session, holds, location!("dying"), Patience::None));
                             held.store(true, Ordering::Release);
                             until(|| waiting(stage.instance) > 0);
                             drop(guard);

@@ -100,12 +100,12 @@ fn the_child() {
             let second = got(mutex.shared(&session, location!())).unwrap();
             drop(first);
             // Two records of one mutex, one of them in flight, with the field in somebody else's hands or in ours.
-            let refused = mutex.try_get(&session, Mode::Examine, location!());
+            let refused = mutex.get(&session, Mode::Examine, location!(), Patience::None);
             assert!(matches!(refused, Err(GetError::Deadlock { held: Mode::Shared })));
-            drop(got(mutex.try_get(&session, Mode::Shared, location!())));
+            drop(got(mutex.get(&session, Mode::Shared, location!(), Patience::None)));
             drop(second);
             let examined = got(mutex.get(&session, Mode::Examine, location!(), endless)).unwrap();
-            assert!(mutex.try_get(&session, Mode::Shared, location!()).is_err());
+            assert!(mutex.get(&session, Mode::Shared, location!(), Patience::None).is_err());
             drop(examined);
         }
         "session" => {
@@ -119,8 +119,12 @@ fn the_child() {
         }
         "contend" => {
             for _ in 0..3 {
-                let _ =
-                    got(mutex.get_within(&session, Mode::Exclusive, location!(), std::time::Duration::from_millis(3)));
+                let _ = got(mutex.get(
+                    &session,
+                    Mode::Exclusive,
+                    location!(),
+                    Patience::within(std::time::Duration::from_millis(3)),
+                ));
             }
         }
         "hold S" => std::mem::forget(got(mutex.shared(&session, location!()))),

@@ -1,6 +1,6 @@
 //! What is counted, and that it adds up.
 
-use retrial::{Capacity, Class, Counter, Figures, GetError, Instance, Mode, P, Sid, What, location, wait};
+use retrial::{Capacity, Class, Counter, Figures, GetError, Instance, Mode, P, Patience, Sid, What, location, wait};
 use std::time::Duration;
 
 /// Waits 20 ms in vain for a mutex that is held, under a scheme, and gives what was counted of it.
@@ -9,7 +9,7 @@ fn wait_in_vain(instance: &Instance, scheme: &str) -> (Figures, Vec<(What, u64, 
     let mutex = instance.mutex(scheme, "Cursor Pin", || 0u64).unwrap();
     let (a, b) = (instance.session("a", Class::Normal).unwrap(), instance.session("b", Class::Normal).unwrap());
     let _held = mutex.exclusive(&a, location!("holder")).unwrap();
-    let got = mutex.get_within(&b, Mode::Shared, location!("waiter"), Duration::from_millis(20));
+    let got = mutex.get(&b, Mode::Shared, location!("waiter"), Patience::within(Duration::from_millis(20)));
     assert!(matches!(got, Err(GetError::TimedOut)));
     let info = instance.session_info(b.sid()).unwrap();
     let events = (info.first_run..=info.last_run)

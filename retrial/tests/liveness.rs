@@ -145,7 +145,7 @@ fn obey(part: &mut Part, name: &str, words: &[&str]) -> String {
         }
         ["try", mode, mutex] => {
             let (session, mutex) = (part.session(), part.mutex(mutex));
-            part.keep(mutex.try_get(session, mode.parse().unwrap(), location!("actor")))
+            part.keep(mutex.get(session, mode.parse().unwrap(), location!("actor"), Patience::None))
         }
         ["add"] => {
             **part.guards.last_mut().unwrap() += 1;
@@ -356,12 +356,12 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
         word.sid() == parent && alive && instance.recover(parent) == Recovery::NotDead
     };
     let is_busy = |session: &Session<'_>, mutex: &Mutex<'_, u64>| {
-        matches!(mutex.try_get(session, Mode::Exclusive, location!("child")), Err(GetError::Busy))
+        matches!(mutex.get(session, Mode::Exclusive, location!("child"), Patience::None), Err(GetError::Busy))
     };
     let forked = |mutex: &Mutex<'static, u64>| {
         let owner = session.pid();
         let exclusive = mutex.exclusive(session, location!("child"));
-        let shared = mutex.try_get(session, Mode::Shared, location!("child"));
+        let shared = mutex.get(session, Mode::Shared, location!("child"), Patience::None);
         let is_refused =
             [exclusive, shared].iter().all(|got| matches!(got, Err(GetError::Forked { owner: o }) if *o == owner));
         is_refused && owner != std::process::id()
@@ -727,7 +727,10 @@ impl Scene {
     fn holds(&self, sid: Sid) -> bool {
         let info = self.instance.session_info(sid);
         let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid) == Recovery::NotDead;
-        let busy = matches!(self.mutex.try_get(self.session, Mode::Exclusive, location!("test")), Err(GetError::Busy));
+        let busy = matches!(
+            self.mutex.get(self.session, Mode::Exclusive, location!("test"), Patience::None),
+            Err(GetError::Busy)
+        );
         lives && busy && self.mutex.word().sid() == sid
     }
 
@@ -1115,7 +1118,7 @@ fn a_child_that_no_fork_handler_is_told_of_has_nothing_of_its_parents() {
     // As fork, but libc knows nothing of it. SAFETY: a copy of this process on its own copy of the stack.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if child == 0 {
-        let refused = matches!(mutex.try_get(&session, Mode::Shared, here), Err(GetError::Forked { .. }));
+        let refused = matches!(mutex.get(&session, Mode::Shared, here, Patience::None), Err(GetError::Forked { .. }));
         drop(guard);
         // SAFETY: ends the child.
         unsafe { libc::_exit(i32::from(!refused)) };
@@ -1310,7 +1313,7 @@ fn a_stopped_holder_is_waited_for_and_reported() {
         let by = format!("held by session {sid}");
         assert!(scene.instance.alerts(0).iter().any(|(_, _, line)| line.ends_with(&by)), "{scheme}");
         let short = Duration::from_millis(20);
-        let got = scene.mutex.get_within(scene.session, Mode::Exclusive, location!("test"), short);
+        let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::within(short));
         assert!(matches!(got, Err(GetError::TimedOut)), "{scheme}: a deadline holds");
         drop(got);
         assert!(scene.holds(sid), "{scheme}: after a wait of {short:?}");
@@ -1388,7 +1391,7 @@ fn a_recoverer_that_stops_is_waited_for_and_one_that_dies_is_replaced() {
     signal(recoverer.pid, libc::SIGSTOP);
     wait_until_stopped(recoverer.pid);
     let short = Duration::from_millis(20);
-    let got = scene.mutex.get_within(scene.session, Mode::Exclusive, location!("test"), short);
+    let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::within(short));
     assert!(matches!(got, Err(GetError::TimedOut)), "nobody else recovers the same one");
     drop(got);
     assert_eq!(scene.instance.recover(sid), Recovery::NotDead);

@@ -542,7 +542,7 @@ fn used(address: &Address) {
     a.set_action("acts");
     let guard = mutex.exclusive(&a, location!("holds")).unwrap();
     let short = std::time::Duration::from_millis(5);
-    let waited = mutex.get_within(&b, Mode::Shared, location!("waits"), short);
+    let waited = mutex.get(&b, Mode::Shared, location!("waits"), Patience::within(short));
     assert!(matches!(waited, Err(GetError::TimedOut)));
     drop(waited);
     std::mem::forget(guard);

@@ -102,6 +102,14 @@ pub enum Patience {
     Endless,
 }
 
+impl Patience {
+    /// So long from now.
+    #[must_use]
+    pub fn within(time: Duration) -> Self {
+        Self::Until(Deadline::after(time))
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn no_record<G>(session: &Session<'_>) -> GetError<G> {

@@ -277,7 +277,7 @@ fn object<T: Shareable + fmt::Debug>(scene: &Scene<'_>, name: &str, value: T) {
     look((mutex, mutex.id()));
     let Some(session) = scene.session("objects") else { return };
     for mode in Mode::ALL {
-        with(mutex.try_get(&session, mode, location!("objects")), |mut guard| {
+        with(mutex.get(&session, mode, location!("objects"), Patience::None), |mut guard| {
             look(*guard);
             if matches!(mode, Mode::Exclusive | Mode::LongExclusive) {
                 *guard = value;

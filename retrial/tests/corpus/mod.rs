@@ -6,7 +6,7 @@
 pub(crate) mod exercise;
 pub(crate) mod fence;
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Layout, Mode, Place, Word, location};
+use retrial::{Address, Capacity, Class, GetError, Instance, Layout, Mode, Patience, Place, Word, location};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -154,7 +154,8 @@ fn use_it(instance: &Instance) {
             let x = a.exclusive(&dying, location!("held to the end")).unwrap();
             let s = b.shared(&dying, location!("held to the end")).unwrap();
             let waiter = instance.session("waiter", Class::Normal).unwrap();
-            let waited = a.get_within(&waiter, Mode::Examine, location!("waited for"), Duration::from_millis(2));
+            let waited =
+                a.get(&waiter, Mode::Examine, location!("waited for"), Patience::within(Duration::from_millis(2)));
             assert!(matches!(waited, Err(GetError::TimedOut)));
             drop(waited);
             std::mem::forget((x, s));

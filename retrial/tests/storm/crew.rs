@@ -5,7 +5,8 @@ use crate::outcome::{Count, Outcome};
 use crate::random::Random;
 use crate::worker::{self, A, B, Data, OWNER};
 use retrial::{
-    Address, Capacity, Class, GetError, Guard, Instance, Mutex, Observer, P, Recovery, Session, Sid, Word, location,
+    Address, Capacity, Class, GetError, Guard, Instance, Mutex, Observer, P, Patience, Recovery, Session, Sid, Word,
+    location,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -339,7 +340,12 @@ impl<'a> Crew<'a> {
     fn repaired(&self, number: usize, poisoned: bool) -> Data {
         let place = &self.board.tallies[0];
         let long = Duration::from_mins(1);
-        let got = self.mutexes[number].get_within(&self.session, retrial::Mode::Exclusive, location!("parent"), long);
+        let got = self.mutexes[number].get(
+            &self.session,
+            retrial::Mode::Exclusive,
+            location!("parent"),
+            Patience::within(long),
+        );
         let mut guard: Guard<'_, Data> = match got {
             Ok(guard) if !poisoned => guard,
             Err(GetError::OwnerDied(died)) if poisoned => {
