@@ -2,7 +2,8 @@
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
 //! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it holds at a time;
-//! of 16,384 sessions in all the next lock panics. A lock is registered at its first lock, under the type
+//! when 16,384 sessions are taken, or shared memory cannot be had, `lock` waits until
+//! another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a deadline. A lock is registered at its first lock, under the type
 //! `lock_api`; when the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
 //! stays locked when its thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks,
 //! and gives up those that the forking thread held.
@@ -17,7 +18,7 @@
 //! ```
 
 use crate::aol::MutexId;
-use crate::error::{GetError, SessionError};
+use crate::error::{CreateError, GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
@@ -41,11 +42,18 @@ pub type RwLock<T> = lock_api::RwLock<RawLock, T>;
 ///
 /// When shared memory for it cannot be had.
 pub fn instance() -> &'static Instance {
+    try_instance().expect("an anonymous instance can be made")
+}
+
+/// The same, where it can be had.
+fn try_instance() -> Result<&'static Instance, CreateError> {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
-    INSTANCE.get_or_init(|| {
-        let capacity = Capacity { sessions: 16_384, ..Capacity::default() };
-        Instance::anonymous(capacity).expect("an anonymous instance can be made")
-    })
+    if let Some(instance) = INSTANCE.get() {
+        return Ok(instance);
+    }
+    let made = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() })?;
+    // Another thread may have made one meanwhile: then ours goes.
+    Ok(INSTANCE.get_or_init(|| made))
 }
 
 thread_local! {
@@ -98,12 +106,31 @@ fn tidy() {
     });
 }
 
+/// Interval between the tries of a thread that cannot become a session.
+const NO_SESSION_EVERY: Duration = Duration::from_millis(1);
+
 /// The lock behind [`Mutex`] and [`RwLock`].
 #[derive(Debug)]
 pub struct RawLock(crate::mutex::RawMutex);
 
 impl RawLock {
     fn get(&self, mode: Mode, patience: Patience) -> bool {
+        loop {
+            if let Some(got) = self.try_as_session(mode, patience) {
+                return got;
+            }
+            // No shared memory, or no session is free: another thread's may be, when it ends.
+            match patience {
+                Patience::None => return false,
+                Patience::Until(deadline) if deadline.left().is_none() => return false,
+                Patience::Until(_) | Patience::Endless => sys::sleep(NO_SESSION_EVERY),
+            }
+        }
+    }
+
+    /// Whether it was got. `None` when the thread cannot become a session now.
+    fn try_as_session(&self, mode: Mode, patience: Patience) -> Option<bool> {
+        try_instance().ok()?;
         if self.0.id().0 == 0 {
             self.register();
         }
@@ -125,7 +152,8 @@ impl RawLock {
                 Err(error) => Some(Err(error.map(drop))),
             }
         });
-        match (got, patience) {
+        Some(match (got, patience) {
+            (Err(_), _) => return None,
             (Ok(Some(Ok(()))), _) => true,
             (Ok(Some(Err(GetError::Busy | GetError::TimedOut))), _) | (_, Patience::None) => false,
             // What one holds is busy until the deadline.
@@ -137,8 +165,7 @@ impl RawLock {
             }
             (Ok(Some(Err(error))), _) => panic!("{error}"),
             (Ok(None), _) => unreachable!("a new session has room"),
-            (Err(error), _) => panic!("a thread cannot become a session: {error}"),
-        }
+        })
     }
 
     /// The mode in which the thread has it, where the thread has several sessions.

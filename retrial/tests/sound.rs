@@ -83,4 +83,25 @@ mod locks {
         drop(locks[retrial::LOG_RECORDS].lock());
         drop(guards);
     }
+
+    const CHILD: &str = "RETRIAL_TEST_NO_MEMORY";
+
+    /// In a process that may have no file large enough for an instance.
+    #[test]
+    fn the_child_that_has_no_instance() {
+        if std::env::var_os(CHILD).is_some() {
+            let (mutex, lock) = (Mutex::new(1), RwLock::new(1));
+            let time = std::time::Duration::from_millis(5);
+            assert!(mutex.try_lock_for(time).is_none() && mutex.try_lock().is_none());
+            assert!(lock.try_read_for(time).is_none() && lock.try_write().is_none());
+        }
+    }
+
+    #[test]
+    fn without_shared_memory_a_try_is_refused_and_does_not_panic() {
+        let child = ["-c", "ulimit -f 8; exec \"$0\" --exact locks::the_child_that_has_no_instance"];
+        let mut child =
+            std::process::Command::new("sh").args(child).arg(std::env::current_exe().unwrap()).env(CHILD, "").spawn();
+        assert!(child.as_mut().unwrap().wait().unwrap().success());
+    }
 }
