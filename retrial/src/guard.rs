@@ -12,28 +12,39 @@ use crate::word::Word;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Types that mean the same in every process that maps them, and that any bytes are a value of.
+/// Types that mean the same in every process that maps them, that any bytes are a value of, and that have no bytes that are none: no
+/// pointers, references, `bool`, `char`, `enum` or padding, and no interior mutability. Numbers are, arrays of them, and structs that derive zerocopy's traits:
 ///
-/// # Safety
+/// ```
+/// #![forbid(unsafe_code)]
+/// use retrial::{Capacity, Instance, Mutex};
+/// use retrial::zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
-/// No pointers, references, `bool`, `char` or `enum`; `#[repr(C)]` when it is a struct; nothing to drop.
-pub unsafe trait Shareable: Copy + Send + 'static {}
+/// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "retrial::zerocopy")]
+/// #[repr(C)]
+/// struct Account {
+///     balance: i64,
+///     changes: u64,
+/// }
+///
+/// let instance = Instance::anonymous(Capacity::default())?;
+/// let account: Mutex<Account> = instance.mutex("account", "bank", || Account { balance: 0, changes: 0 })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What another process might read otherwise than it was written is refused:
+///
+/// ```compile_fail,E0277
+/// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
+/// let flag: retrial::Mutex<bool> = instance.mutex("flag", "bank", || false)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Shareable: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
-macro_rules! shareable {
-    ($($t:ty)*) => { $(
-        // SAFETY: a plain number.
-        unsafe impl Shareable for $t {}
-    )* };
-}
-
-shareable!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
-
-// SAFETY: no bytes at all.
-unsafe impl Shareable for () {}
-
-// SAFETY: an array of what is shareable.
-unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Shareable for T {}
 
 #[repr(C)]
 struct Shared<T> {
@@ -53,7 +64,7 @@ pub struct Mutex<'i, T> {
 
 // SAFETY: the value is only reached through guards, which the mutex keeps exclusive or shared.
 unsafe impl<T: Shareable> Send for Mutex<'_, T> {}
-// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior mutability: it is `Copy`.
+// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior mutability and is `Sync`.
 unsafe impl<T: Shareable> Sync for Mutex<'_, T> {}
 
 impl<T> std::fmt::Debug for Mutex<'_, T> {

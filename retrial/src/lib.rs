@@ -90,3 +90,5 @@ pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, 
 pub use trace::{Event, What};
 pub use waiter::{Ended, Park, Parked, Target, Waiter, Want};
 pub use word::{Kind, Sid, Word};
+/// For `#[derive]`s of what a [`Mutex`] can hold.
+pub use zerocopy;
