@@ -8,9 +8,10 @@
 //! parks announces itself there, has the kernel do a full barrier on every processor, and only then lets the kernel compare
 //! the word. Either the releaser sees the thread, or the kernel sees the release.
 
+use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
 use retrial::parking::{Announced, Parking};
-use retrial::{Park, Parked, sys};
+use retrial::sys;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 

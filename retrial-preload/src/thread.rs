@@ -7,7 +7,8 @@ use crate::process;
 use crate::profile::Sampling;
 use crate::real::Errno;
 use retrial::condition::Wake;
-use retrial::{Class, Session, Sid, sys};
+use retrial::views::Sid;
+use retrial::{Class, Session, sys};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -135,7 +136,7 @@ impl Thread {
         }
     }
 
-    /// Counts a call, `kind` by [`retrial::CALLS`], and a get if it was one.
+    /// Counts a call, `kind` by [`retrial::interposer::CALLS`], and a get if it was one.
     #[inline]
     pub(crate) fn count(&self, kind: usize, is_get: bool) {
         match self.session() {

@@ -5,7 +5,8 @@
 //! session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
 #![cfg(feature = "fail_points")]
 
-use retrial::{Capacity, Class, GetError, Guard, Instance, Kind, Mode, Mutex, P, Patience, Session, Sid, Word};
+use retrial::views::{Kind, Sid, Word};
+use retrial::{Capacity, Class, GetError, Guard, Instance, Mode, Mutex, P, Patience, Session};
 use retrial::{fail, location};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

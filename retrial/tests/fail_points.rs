@@ -4,7 +4,8 @@
 //! there. The survivor then gets the mutex and finds the references and the slots as if the dead one had never been.
 #![cfg(feature = "fail_points")]
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, P, Patience, Session, Word, fail, location};
+use retrial::views::Word;
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, P, Patience, Session, fail, location};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -231,7 +232,7 @@ fn a_creator_may_die_at_every_step() {
         std::fs::remove_file(name.0.path()).unwrap();
     }
     assert!(points > 5, "{points}");
-    let directory = std::fs::read_dir(retrial::DIRECTORY).unwrap();
+    let directory = std::fs::read_dir(retrial::layout::DIRECTORY).unwrap();
     let left = directory.filter_map(Result::ok).filter(|e| e.file_name().to_string_lossy().starts_with(".retrial."));
     assert_eq!(left.count(), 0, "no temporary file is left");
 }

@@ -3,7 +3,9 @@
 //! A child is this test program again, told by an environment variable what to do. It says on its standard output how far
 //! it has come; nobody sleeps to let somebody else get there.
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, RawMutex, Word, location};
+use retrial::engine::RawMutex;
+use retrial::views::Word;
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, location};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;

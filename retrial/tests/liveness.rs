@@ -5,9 +5,10 @@
 //! its process id. A *stage* is one test of this program again, as the first process of a PID namespace: there a test can
 //! choose the ids of its actors. Nobody sleeps to let somebody else get there.
 
+use retrial::views::{Sid, Word};
 use retrial::{
     Address, Capacity, Class, Death, GetError, Guard, Instance, Mode, Mutex, Observer, P, Patience, Recovery, Session,
-    SessionError, Sid, Word, location,
+    SessionError, location,
 };
 use std::ffi::{CString, OsStr, c_void};
 use std::io::{self, BufRead, BufReader, Lines, PipeReader, PipeWriter, Write};

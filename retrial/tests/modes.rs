@@ -1,8 +1,8 @@
 //! Modes and conversions on a real instance, by one thread and by many.
 
-use retrial::{
-    Capacity, Class, ConvertError, GetError, Instance, Mode, P, Patience, RawMutex, Session, Word, location,
-};
+use retrial::engine::RawMutex;
+use retrial::views::Word;
+use retrial::{Capacity, Class, ConvertError, GetError, Instance, Mode, P, Patience, Session, location};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -337,11 +337,11 @@ fn a_child_of_fork_neither_owns_nor_releases_what_its_parent_holds() {
 fn a_log_holds_as_many_mutexes_as_it_has_records() {
     let instance = instance();
     let a = session(&instance);
-    let mutexes: Vec<RawMutex> = (0..=retrial::LOG_RECORDS).map(|_| RawMutex::new()).collect();
+    let mutexes: Vec<RawMutex> = (0..=retrial::engine::LOG_RECORDS).map(|_| RawMutex::new()).collect();
     // SAFETY: never registered.
     let get = |mutex| unsafe { RawMutex::exclusive(mutex, &a, location!()) };
-    let holds: Vec<_> = mutexes[..retrial::LOG_RECORDS].iter().map(|mutex| get(mutex).unwrap()).collect();
-    let last = &mutexes[retrial::LOG_RECORDS];
+    let holds: Vec<_> = mutexes[..retrial::engine::LOG_RECORDS].iter().map(|mutex| get(mutex).unwrap()).collect();
+    let last = &mutexes[retrial::engine::LOG_RECORDS];
     assert!(matches!(get(last), Err(GetError::LogFull { capacity: 256 })));
     drop(holds);
     assert!(get(last).is_ok());

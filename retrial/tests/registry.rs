@@ -1,6 +1,7 @@
 //! The table of mutexes: what is claimed, given back, used again, and what the dead leave in it.
 
-use retrial::{Capacity, Instance, MutexId, Place, TypeId};
+use retrial::views::{Place, TypeId};
+use retrial::{Capacity, Instance, MutexId};
 use std::collections::HashSet;
 
 const MUTEXES: u32 = 40;

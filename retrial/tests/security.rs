@@ -3,9 +3,11 @@
 //! What takes another user is done in children that become one, and needs root; the kind of file that needs root as well.
 //! Without it those tests say so on standard error and pass.
 
+use retrial::layout::DIRECTORY;
+use retrial::views::{Sid, TypeId};
 use retrial::{
-    Address, AttachError, Capacity, Class, CreateError, DIRECTORY, GetError, Instance, Mode, MutexId, Observer, P,
-    Patience, SessionError, Sid, TypeId, location,
+    Address, AttachError, Capacity, Class, CreateError, GetError, Instance, Mode, MutexId, Observer, P, Patience,
+    SessionError, location,
 };
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -630,7 +632,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
     }
     call! { default_of(P::OrbitSpinTime); default_of(P::Scheme); }
     for id in 0..=u16::MAX {
-        call! { location_name(retrial::LocationId(id)); }
+        call! { location_name(retrial::views::LocationId(id)); }
     }
     for id in (0..=40).chain([u32::MAX, 1 << 24, 1 << 31]) {
         let (mutex, sid) = (MutexId(id), Sid::new(id));

@@ -7,9 +7,8 @@ mod corpus;
 
 use corpus::exercise::{Outcome, exercise, observe};
 use corpus::{ADMIN, CAPACITY, Case, Patch, ROBUST_SHARED, Scratch, Start, VALUES, fence, tables};
-use retrial::{
-    Address, AttachError, Capacity, Class, Instance, Layout, MAGIC, Mode, MutexId, Observer, SessionError, location,
-};
+use retrial::layout::{Layout, MAGIC};
+use retrial::{Address, AttachError, Capacity, Class, Instance, Mode, MutexId, Observer, SessionError, location};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;

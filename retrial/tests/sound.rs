@@ -78,9 +78,9 @@ mod locks {
     #[test]
     #[should_panic(expected = "would wait for itself")]
     fn what_another_session_of_the_thread_holds_is_not_waited_for() {
-        let locks: Vec<Mutex<u32>> = (0..=retrial::LOG_RECORDS as u32).map(Mutex::new).collect();
+        let locks: Vec<Mutex<u32>> = (0..=retrial::engine::LOG_RECORDS as u32).map(Mutex::new).collect();
         let guards: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
-        drop(locks[retrial::LOG_RECORDS].lock());
+        drop(locks[retrial::engine::LOG_RECORDS].lock());
         drop(guards);
     }
 

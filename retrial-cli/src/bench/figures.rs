@@ -1,7 +1,7 @@
 //! The figures of a cell, and their columns.
 
 use super::cell::Cell;
-use retrial::{Counter, Figures};
+use retrial::views::{Counter, Figures};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -5,10 +5,11 @@ use super::peer::{Miss, Peer};
 use super::process::Shared;
 use crate::instances::{create_error, param_error};
 use miette::{Report, miette};
+use retrial::engine::{Get, RawMutex};
 use retrial::sys::{self, Deadline};
+use retrial::views::Figures;
 use retrial::{
-    Address, Capacity, Class, Figures, Get, GetError, Instance, Mode, MutexId, P, Patience, RawMutex, Session,
-    SessionError, location,
+    Address, Capacity, Class, GetError, Instance, Mode, MutexId, P, Patience, Session, SessionError, location,
 };
 use std::path::PathBuf;
 

@@ -4,10 +4,10 @@ use crate::instances::{Which, mutex, object_error, session_error};
 use crate::output::{Format, Table};
 use crate::{duration, signals};
 use miette::{Report, miette};
+use retrial::engine::RawMutex;
 use retrial::sys::Deadline;
-use retrial::{
-    Class, CodeLocation, Counter, Death, Figures, GetError, Hold, Instance, Mode, MutexId, Patience, RawMutex, Session,
-};
+use retrial::views::{Counter, Figures};
+use retrial::{Class, CodeLocation, Death, GetError, Hold, Instance, Mode, MutexId, Patience, Session};
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -228,7 +228,7 @@ fn report(
             known.map_or(Value::Null, |death| death.sid.number().into()),
             known.map_or(Value::Null, |death| death.mode.name().into()),
             place.map_or(Value::Null, Value::from),
-            (!hold.mutex().load().has(retrial::Word::POISONED)).into(),
+            (!hold.mutex().load().has(retrial::views::Word::POISONED)).into(),
         ]);
         table.print(format);
         return;
@@ -248,7 +248,7 @@ fn report(
         )),
         _ => format.say("Owner died; its data may be half changed."),
     }
-    if !hold.mutex().load().has(retrial::Word::POISONED) {
+    if !hold.mutex().load().has(retrial::views::Word::POISONED) {
         format.say(&format!("{} is declared consistent.", args.mutex));
     } else if args.consistent {
         format.say("S cannot declare it consistent; X, LX and E can.");

@@ -17,9 +17,9 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
     let names = retrial::list().map_err(|error| {
         miette!(
             code = "retrial::list",
-            help = format!("ls -ld {}", retrial::DIRECTORY),
+            help = format!("ls -ld {}", retrial::layout::DIRECTORY),
             "cannot read {}: {error}; expected a directory with the instances",
-            retrial::DIRECTORY
+            retrial::layout::DIRECTORY
         )
     })?;
     let mut table = Table::new(&["name", "living", "dead", "mutexes", "disk_kb", "age_s", "creator_pid", "error"]);
@@ -27,7 +27,7 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
         table.row(row(name));
     }
     if names.is_empty() && format.is_text() {
-        format.say(&format!("No instance under {}.\nNext: retrial create demo", retrial::DIRECTORY));
+        format.say(&format!("No instance under {}.\nNext: retrial create demo", retrial::layout::DIRECTORY));
         return Ok(ExitCode::SUCCESS);
     }
     table.print(format);

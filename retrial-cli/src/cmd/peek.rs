@@ -3,7 +3,8 @@
 use crate::instances::{Which, mutex};
 use crate::output::{Format, Table};
 use miette::{Report, miette};
-use retrial::{RawMutex, Tables, Word};
+use retrial::engine::RawMutex;
+use retrial::views::{Tables, Word};
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -102,7 +103,7 @@ fn decode(tables: &Tables, index: usize, value: u64) -> (&'static str, String) {
             ("waiters, wakes", format!("{} parked, {high} wake-ups{fenced}{starving}", low & (u32::MAX >> 2)))
         }
         2 => {
-            let mutex_type = retrial::TypeId((low >> 16) as u8);
+            let mutex_type = retrial::views::TypeId((low >> 16) as u8);
             ("kind, id", format!("type {}, #{high}", tables.type_name(mutex_type)))
         }
         3 => ("gets", value.to_string()),

@@ -5,7 +5,7 @@ use crate::instances::Which;
 use crate::output::{Format, Table};
 use miette::Report;
 use retrial::sys::now_ns;
-use retrial::{SessionInfo, Sid, Tables};
+use retrial::views::{SessionInfo, Sid, Tables};
 use serde_json::Value;
 use std::process::ExitCode;
 

@@ -5,7 +5,8 @@ use crate::output::{Format, Table};
 use crate::{duration, holders, signals};
 use miette::{Report, miette};
 use retrial::sys::Deadline;
-use retrial::{Class, GetError, Instance, Mode, Patience, Recovery, SessionInfo, Sid, Word, location};
+use retrial::views::{SessionInfo, Sid, Word};
+use retrial::{Class, GetError, Instance, Mode, Patience, Recovery, location};
 use std::process::ExitCode;
 
 /// Give back what dead sessions hold, or declare a poisoned mutex consistent

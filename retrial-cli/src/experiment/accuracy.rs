@@ -20,7 +20,8 @@ use crate::predict::theory::{Theory, theory};
 use crate::run::machine::Ticks;
 use miette::{Report, miette};
 use retrial::sys::{self, Deadline};
-use retrial::{Counter, Mode, P, Patience, location, wait};
+use retrial::views::Counter;
+use retrial::{Mode, P, Patience, location, wait};
 use retrial_model::Distribution as Times;
 use retrial_model::sim::{Arrivals, Workload};
 use serde_json::Value;
@@ -467,7 +468,7 @@ fn summary(errors: &[Errors]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::Figures;
+    use retrial::views::Figures;
 
     fn sample(gets_per_s: f64, yields: u64, busy: u64) -> Sample {
         let mut figures = Figures::default();

@@ -2,7 +2,7 @@
 
 use super::load::Setup;
 use crate::bench::figures::median;
-use retrial::{Counter, Figures};
+use retrial::views::{Counter, Figures};
 
 macro_rules! quantities {
     ($( $id:ident $name:literal $title:literal $of:expr; )*) => {

@@ -39,7 +39,7 @@ pub fn compare(measured: &Measured, prediction: &Prediction) -> Vec<Compared> {
         let difference = (simulated - seen).abs();
         difference <= TOLERANCE * seen || difference <= noise
     };
-    let enough = measured.count(retrial::Counter::Busy) >= TRIES;
+    let enough = measured.count(retrial::views::Counter::Busy) >= TRIES;
     let throughput = prediction.mean(Measure::Throughput);
     let k = prediction.mean(Measure::SpinInefficiency);
     let share = |seen: Option<f64>, simulated: f64| seen.filter(|_| enough).map(|seen| judged(seen, simulated, NOISE));

@@ -80,7 +80,7 @@ impl fmt::Display for Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::{Counter, Figures};
+    use retrial::views::{Counter, Figures};
 
     fn measured(gets: u64, misses: u64, cpu_s: Option<f64>) -> Measured {
         let mut figures = Figures::default();

@@ -1,6 +1,6 @@
 //! What was measured of a mutex over an interval, and the figures that follow from it.
 
-use retrial::{Counter, Figures};
+use retrial::views::{Counter, Figures};
 use serde::{Deserialize, Serialize};
 
 /// A mutex over an interval. What could not be seen is absent.
@@ -140,7 +140,7 @@ pub fn ratio(a: f64, b: f64) -> f64 {
 
 /// Counters as a map from their names.
 mod by_name {
-    use retrial::{Counter, Figures};
+    use retrial::views::{Counter, Figures};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::collections::BTreeMap;
 

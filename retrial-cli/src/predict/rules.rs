@@ -5,7 +5,8 @@ use super::fit::limit_s;
 use super::measured::{Measured, whole};
 use crate::duration;
 use crate::output::short;
-use retrial::{Counter, P, Params, wait};
+use retrial::views::{Counter, Params};
+use retrial::{P, wait};
 use retrial_model::sim::{Arrivals, Workload};
 use retrial_model::tuning;
 use std::time::Duration;
@@ -113,8 +114,8 @@ fn best_limit(measured: &Measured, workload: &Workload) -> Option<(P, f64)> {
 fn polls(p: P, limit_s: f64, workload: &Workload) -> u64 {
     let polls = whole((limit_s * 1e9 / workload.machine.poll_ns as f64).ceil());
     match p.row().domain {
-        retrial::Domain::Number(low, high) => polls.clamp(low, high),
-        retrial::Domain::Names(_) => polls,
+        retrial::views::Domain::Number(low, high) => polls.clamp(low, high),
+        retrial::views::Domain::Names(_) => polls,
     }
 }
 

@@ -5,7 +5,8 @@ use super::machine::Machine;
 use super::profile::report::Profile;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
-use retrial::{Counter, Derived, Figures, LocationId, MutexId, P, Params, Tables};
+use retrial::views::{Counter, Derived, Figures, LocationId, Params, Tables};
+use retrial::{MutexId, P};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A run that has ended.

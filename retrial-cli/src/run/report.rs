@@ -3,7 +3,7 @@
 use super::figures::{Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile;
 use crate::output::{Format, Table, plain, short};
-use retrial::{Counter, Figures};
+use retrial::views::{Counter, Figures};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

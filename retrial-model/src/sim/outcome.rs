@@ -2,7 +2,7 @@
 
 use super::tally::{Tally, Use};
 use super::{NS, Time, seconds};
-use retrial::{Counter, Derived, Event, Figures};
+use retrial::views::{Counter, Derived, Event, Figures};
 use serde::{Deserialize, Serialize};
 
 /// Time of all processors together by what they did, in s.

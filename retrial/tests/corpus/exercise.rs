@@ -3,9 +3,10 @@
 
 use super::{Case, Scratch};
 use retrial::sys::Deadline;
+use retrial::views::{COUNTERS, Counter, Derived, Figures, LocationId, Place, Sid, Tables, TypeId};
 use retrial::{
-    AttachError, COUNTERS, Class, Counter, Derived, Figures, GetError, Hold, Instance, LocationId, Mode, MutexId,
-    ObjectError, Observer, P, Patience, Place, Session, SessionError, Shareable, Sid, Tables, TypeId, location, remove,
+    AttachError, Class, GetError, Hold, Instance, Mode, MutexId, ObjectError, Observer, P, Patience, Session,
+    SessionError, Shareable, location, remove,
 };
 use std::cell::Cell;
 use std::fmt::{self, Write};

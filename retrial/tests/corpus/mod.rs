@@ -6,7 +6,9 @@
 pub(crate) mod exercise;
 pub(crate) mod fence;
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Layout, Mode, Patience, Place, Word, location};
+use retrial::layout::Layout;
+use retrial::views::{Place, Word};
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Patience, location};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@ use crate::board::{Board, MUTEXES, Tally, WORKERS, add};
 use crate::outcome::{Count, Outcome};
 use crate::random::Random;
 use crate::worker::{self, A, B, Data, OWNER};
+use retrial::views::{Sid, Word};
 use retrial::{
-    Address, Capacity, Class, GetError, Guard, Instance, Mutex, Observer, P, Patience, Recovery, Session, Sid, Word,
-    location,
+    Address, Capacity, Class, GetError, Guard, Instance, Mutex, Observer, P, Patience, Recovery, Session, location,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -3,8 +3,9 @@
 use crate::board::{Board, Tally, add};
 use crate::random::Random;
 use retrial::sys::{self, Deadline};
+use retrial::views::Word;
 use retrial::{Address, Class, GetError, GetFailure, Guard, Instance, Mode, Mutex, ObjectError, Patience, Session};
-use retrial::{SessionError, Word, location};
+use retrial::{SessionError, location};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::Ordering;

@@ -3,8 +3,9 @@
 use super::Only;
 use crate::output::Table;
 use retrial::sys::{Clock, clock_ns, now_ns};
+use retrial::views::{Counter, Derived, Figures, Key, MutexInfo, TypeId, WaitEvent, Word};
 use retrial::wait::ADAPTIVE;
-use retrial::{Counter, Derived, Figures, Key, MutexId, MutexInfo, Observer, P, TypeId, WaitEvent, Word};
+use retrial::{MutexId, Observer, P};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

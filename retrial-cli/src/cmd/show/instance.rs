@@ -2,8 +2,10 @@
 
 use crate::cmd::alerts::time;
 use crate::output::Table;
+use retrial::layout::Layout;
 use retrial::sys::{Clock, clock_ns};
-use retrial::{Cost, Layout, Observer, P, Tables};
+use retrial::views::{Cost, Tables};
+use retrial::{Observer, P};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 

@@ -4,8 +4,9 @@ use super::Only;
 use crate::instances::{Which, param_error};
 use crate::output::{Format, Table};
 use miette::Report;
+use retrial::views::{Domain, Params, TypeId};
 use retrial::wait::{BACKOFF, NAMES, SLEEP};
-use retrial::{Domain, Observer, P, Params, TypeId};
+use retrial::{Observer, P};
 
 pub fn print(observer: &Observer, only: &Only, which: &Which, format: Format) -> Result<(), Report> {
     let one = only.name.as_deref().map(P::named).transpose().map_err(|error| param_error(&error))?;
