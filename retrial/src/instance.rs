@@ -121,6 +121,10 @@ impl Instance {
 
     /// Takes part in an existing instance.
     ///
+    /// Trusted is everybody who can write the file: they can change data under a guard and write into this process's memory, since
+    /// libc links its robust locks through the file, or truncate it, which is a `SIGBUS` here. So only files of this user or of root are
+    /// opened. Whatever bytes are found at opening, the result is a typed error or an instance.
+    ///
     /// # Errors
     ///
     /// [`AttachError`].
