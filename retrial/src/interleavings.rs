@@ -440,9 +440,12 @@ mod every {
                         stage.instance.recover_with(sid, Some(stage.mutex));
                     });
                     // SAFETY: of the stage's instance.
-                    let told = unsafe { stage.mutex.get(&mine, mode, crate::location!("model"), Patience::Endless) };
-                    let told = match told {
-                        Ok(_) => false,
+                    let got = unsafe { stage.mutex.get(&mine, mode, crate::location!("model"), Patience::Endless) };
+                    let told = match got {
+                        Ok(hold) => {
+                            drop(hold);
+                            false
+                        }
                         Err(GetError::OwnerDied(mut died)) => {
                             died.guard.consistent();
                             true

@@ -265,7 +265,7 @@ pub(crate) mod looks {
             assert_ne!(slot.alive.try_take(), sys::Taken::No);
             slot.publish(2, 7, 5, 200);
         });
-        let gone = slot.gone_thread(5, |pid, _| pid == 1 && ended.acquire());
+        let gone = slot.gone_thread(5, |pid, _| pid == 1 && ended.load(Ordering::Acquire));
         assert_eq!(gone, None, "the slot is a living session's");
         successor.join().unwrap();
     }
