@@ -41,6 +41,7 @@ pub type RwLock<T> = lock_api::RwLock<RawLock, T>;
 /// # Panics
 ///
 /// When shared memory for it cannot be had.
+#[must_use]
 pub fn instance() -> &'static Instance {
     try_instance().expect("an anonymous instance can be made")
 }

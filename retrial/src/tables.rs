@@ -621,7 +621,7 @@ impl Tables {
     #[must_use]
     pub unsafe fn peek(&self, offset: u64, count: usize) -> Option<Vec<u64>> {
         let words = self.segment.words(offset, count)?;
-        Some(words.iter().map(|word| word.acquire()).collect())
+        Some(words.iter().map(sys::Observed::acquire).collect())
     }
 
     /// Offset in the segment of a mutex in the arena.

@@ -1,6 +1,6 @@
 //! The table of mutexes: what is claimed, given back, used again, and what the dead leave in it.
 
-use retrial::views::{Place, TypeId};
+use retrial::views::TypeId;
 use retrial::{Capacity, Instance, MutexId};
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 
 use super::{Case, Scratch};
 use retrial::sys::Deadline;
-use retrial::views::{COUNTERS, Counter, Derived, Figures, LocationId, Place, Sid, Tables, TypeId};
+use retrial::views::{COUNTERS, Counter, Derived, Figures, LocationId, Sid, Tables, TypeId};
 use retrial::{
     AttachError, Class, GetError, Hold, Instance, Mode, MutexId, ObjectError, Observer, P, Patience, Session,
     SessionError, Shareable, location, remove,

@@ -7,7 +7,7 @@ pub(crate) mod exercise;
 pub(crate) mod fence;
 
 use retrial::layout::Layout;
-use retrial::views::{Place, Word};
+use retrial::views::Word;
 use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Patience, location};
 use std::fmt;
 use std::ops::Range;
