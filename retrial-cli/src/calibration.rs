@@ -1,7 +1,8 @@
 //! What `retrial calibrate` found out, kept in the user's cache directory for every instance that is made later.
 
 use crate::run::machine::Machine as Here;
-use retrial::{Instance, Machine};
+use retrial::Instance;
+use retrial::views::Machine;
 use std::io;
 use std::path::{Path, PathBuf};
 

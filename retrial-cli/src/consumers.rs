@@ -12,7 +12,8 @@ use crate::predict::condition::Condition;
 use crate::predict::prediction::predict;
 use crate::predict::recording::Holds;
 use crate::run::figures::Used;
-use retrial::{Class, Counter, GetError, Mode, MutexId, Patience, location, wait};
+use retrial::views::Counter;
+use retrial::{Class, GetError, Mode, MutexId, Patience, location, wait};
 use retrial_model::profile::{Samples, Waits};
 use retrial_model::sim::{Arrivals, Machine, Workload, run};
 use retrial_model::{Distribution, Function, Measure, Profile};
@@ -209,9 +210,11 @@ fn the_views_of_an_instance_say_what_the_table_says() {
     let session = |name| ours.instance.session(name, Class::Normal).unwrap();
     let (holder, waiter) = (session("holder"), session("waiter"));
     let mutex = &ours.place[0].mutex;
-    let held = mutex.get(&holder, Mode::Exclusive, location!("consumers"), Patience::None).unwrap();
+    // SAFETY: a session of the instance that the mutex is of; the same below.
+    let held = unsafe { mutex.get(&holder, Mode::Exclusive, location!("consumers"), Patience::None) }.unwrap();
     let deadline = retrial::sys::Deadline::after(Duration::from_millis(2));
-    let got = mutex.get(&waiter, Mode::Exclusive, location!("consumers"), Patience::Until(deadline));
+    // SAFETY: as above.
+    let got = unsafe { mutex.get(&waiter, Mode::Exclusive, location!("consumers"), Patience::Until(deadline)) };
     assert!(matches!(got, Err(GetError::TimedOut)));
     drop(held);
     let info = &ours.instance.mutexes()[0];

@@ -1,6 +1,7 @@
 //! Who holds what: the sessions' logs and the mutexes' words read together.
 
-use retrial::{Mode, MutexId, Phase, Record, SessionInfo, Sid, Tables};
+use retrial::views::{Phase, Record, SessionInfo, Sid, Tables};
+use retrial::{Mode, MutexId};
 
 /// What a session holds, by its log and the words.
 ///
@@ -30,7 +31,7 @@ pub fn of(tables: &Tables, sessions: &[SessionInfo], mutex: MutexId) -> Vec<(Sid
     };
     let mut all: Vec<_> = sessions.iter().filter_map(here).collect();
     if let Some(word) = tables.mutex_state(mutex).map(|state| state.word)
-        && let Some(mode) = word.kind().and_then(retrial::Kind::mode)
+        && let Some(mode) = word.kind().and_then(retrial::views::Kind::mode)
         && !all.iter().any(|(sid, _)| *sid == word.sid())
     {
         // In the word, but in no log: somebody has poked.

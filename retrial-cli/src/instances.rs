@@ -2,9 +2,10 @@
 
 use clap::Args;
 use miette::{Report, miette};
+use retrial::views::{Tables, TypeId};
 use retrial::{
     Address, AttachError, CreateError, Instance, MutexId, NameError, ObjectError, Observer, ParamError, SessionError,
-    Tables, TypeId, wait,
+    wait,
 };
 use std::path::Path;
 
@@ -33,7 +34,7 @@ impl Which {
                 code = "retrial::instance::none",
                 help = "retrial create demo",
                 "no instance under {}, expected one",
-                retrial::DIRECTORY
+                retrial::layout::DIRECTORY
             )),
             many => Err(miette!(
                 code = "retrial::instance::which",
@@ -66,7 +67,8 @@ fn name_error(error: NameError) -> Report {
 
 /// The name that a user would type for the instance at `path`.
 fn typed(path: &Path) -> String {
-    let name = path.parent().filter(|p| *p == Path::new(retrial::DIRECTORY)).and_then(|_| path.file_name()?.to_str());
+    let name =
+        path.parent().filter(|p| *p == Path::new(retrial::layout::DIRECTORY)).and_then(|_| path.file_name()?.to_str());
     name.and_then(|name| name.strip_prefix("retrial.")).map_or_else(|| path.display().to_string(), str::to_owned)
 }
 
@@ -112,7 +114,7 @@ pub fn create_error(error: CreateError) -> Report {
         CreateError::Name(name) => return name_error(name.clone()),
         CreateError::Capacity { .. } => ("capacity", "retrial create --help".to_owned()),
         CreateError::NoSpace { path, .. } => {
-            let at = path.parent().unwrap_or(Path::new(retrial::DIRECTORY)).display();
+            let at = path.parent().unwrap_or(Path::new(retrial::layout::DIRECTORY)).display();
             return miette!(
                 code = "retrial::create::no_space",
                 help = format!("df -h {at}; retrial list shows what could be removed"),
@@ -120,7 +122,7 @@ pub fn create_error(error: CreateError) -> Report {
             );
         }
         CreateError::FileSize { .. } => ("file_size", "ulimit -f unlimited".to_owned()),
-        _ => ("io", format!("ls -ld {}", retrial::DIRECTORY)),
+        _ => ("io", format!("ls -ld {}", retrial::layout::DIRECTORY)),
     };
     miette!(code = format!("retrial::create::{code}"), help = help, "{error}")
 }
@@ -170,7 +172,7 @@ pub fn session_error(error: SessionError) -> Report {
         SessionError::Full { capacity, .. } => {
             ("full", format!("retrial ps shows them; retrial create NAME --sessions {}", u64::from(capacity) * 2))
         }
-        SessionError::NoSpace => ("no_space", format!("df -h {}; retrial list", retrial::DIRECTORY)),
+        SessionError::NoSpace => ("no_space", format!("df -h {}; retrial list", retrial::layout::DIRECTORY)),
         _ => ("stuck", "retrial ps".to_owned()),
     };
     miette!(code = format!("retrial::session::{code}"), help = help, "{error}; expected a free one")
@@ -186,7 +188,7 @@ pub fn object_error(error: ObjectError) -> Report {
         }
         _ => {
             expected = "free memory";
-            ("no_space", format!("df -h {}; retrial list", retrial::DIRECTORY))
+            ("no_space", format!("df -h {}; retrial list", retrial::layout::DIRECTORY))
         }
     };
     miette!(code = format!("retrial::mutex::{code}"), help = help, "{error}; expected {expected}")

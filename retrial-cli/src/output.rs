@@ -2,7 +2,7 @@
 
 use clap::Args;
 use miette::Diagnostic;
-use retrial::Counter;
+use retrial::views::Counter;
 use retrial_model::{Measure, Profile};
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};

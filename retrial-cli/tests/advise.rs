@@ -105,7 +105,7 @@ fn one_mutex_that_all_want_needs_copies_which_no_parameter_makes() {
     assert_eq!(rows.iter().map(|row| row["copies"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(4)]);
     // There is nothing to apply.
     assert_eq!(document["applied"], Value::Null);
-    assert_eq!(scratch.instance().params(None), retrial::Params::default());
+    assert_eq!(scratch.instance().params(None), retrial::views::Params::default());
 }
 
 /// The scheme set for the type of the load.

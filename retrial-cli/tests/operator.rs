@@ -5,7 +5,7 @@
 mod kit;
 
 use kit::{Running, Scratch, both, command, until};
-use retrial::{Sid, Word};
+use retrial::views::{Sid, Word};
 use serde_json::Value;
 
 /// Starts a holder of `m` in a mode and kills it while it holds.
@@ -332,7 +332,7 @@ fn what_calibrate_measures_is_kept_and_given_to_later_instances() {
     let output = with(&["calibrate", "-i", &before.name, "--json"]);
     assert!(output.status.success(), "{}", both(&output));
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(rows.len(), retrial::COSTS);
+    assert_eq!(rows.len(), retrial::views::COSTS);
     for row in &rows {
         assert_eq!(row["value"], cost(&before, row["name"].as_str().unwrap()));
     }

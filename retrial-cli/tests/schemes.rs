@@ -5,7 +5,8 @@
 mod kit;
 
 use kit::{Running, Scratch, until};
-use retrial::{Counter, P, Sid, What};
+use retrial::P;
+use retrial::views::{Counter, Sid, What};
 use std::time::Duration;
 
 /// Equal steps in a row: kind, how many, sleep asked for in ms.
@@ -204,7 +205,7 @@ fn a_session_of_high_priority_waits_by_its_own_mode() {
 }
 
 /// The open run of session 2.
-fn open_run(scratch: &Scratch) -> Option<retrial::Event> {
+fn open_run(scratch: &Scratch) -> Option<retrial::views::Event> {
     let observer = scratch.observer();
     observer.event(Sid::new(2), observer.last_run(Sid::new(2)))
 }

@@ -5,7 +5,7 @@
 //! intervals with waits under way; `docs/DESIGN.md` says why.
 
 use crate::profile::{Profile, Samples};
-use retrial::Counter;
+use retrial::views::Counter;
 use serde::{Deserialize, Serialize};
 
 macro_rules! measures {

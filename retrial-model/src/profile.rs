@@ -5,7 +5,7 @@
 //! [`Measure`](crate::Measure) alone.
 
 use retrial::sys::{Clock, clock_ns};
-use retrial::{Counter, Figures, Key, MutexInfo, Sid, Tables};
+use retrial::views::{Counter, Figures, Key, MutexInfo, Sid, Tables};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -259,7 +259,7 @@ impl Samples {
 
 /// Counters as a map from their names.
 mod by_name {
-    use retrial::{Counter, Figures};
+    use retrial::views::{Counter, Figures};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
 //! Copies of the simulated mutex against queueing theory: each number within the simulation's own interval of 99 %, at fixed seeds.
 
-use retrial::{P, Params};
+use retrial::P;
+use retrial::views::Params;
 use retrial_model::Distribution;
 use retrial_model::sim::{Arrivals, Machine, Measure, Outcome, Workload, replicate, run};
 

@@ -1,7 +1,8 @@
 //! Every wait scheme of the library in the simulator: nobody stays behind, nothing is lost, and the steps are the published ones.
 
+use retrial::P;
+use retrial::views::{Counter, Event, Params, What};
 use retrial::wait::NAMES;
-use retrial::{Counter, Event, P, Params, What};
 use retrial_model::Distribution;
 use retrial_model::sim::{Arrivals, Machine, Measure, Outcome, SimulationError, Sleeps, Workload, replicate, run};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! The simulator against queueing theory: each number within the simulation's own interval of 99 %, at fixed seeds.
 
-use retrial::{P, Params};
+use retrial::P;
+use retrial::views::Params;
 use retrial_model::Distribution;
 use retrial_model::sim::{Arrivals, Estimates, Machine, Measure, Sleeps, Workload, replicate};
 use std::time::Duration;

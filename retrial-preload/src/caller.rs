@@ -2,8 +2,9 @@
 //! mapped first. Only gets that miss ask, and each place is looked up once.
 
 use crate::real;
+use retrial::Instance;
 use retrial::sys::File;
-use retrial::{Instance, LocationId};
+use retrial::views::LocationId;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

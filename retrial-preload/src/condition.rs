@@ -61,7 +61,7 @@ const UNKNOWN: usize = usize::MAX;
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
-/// Positions in [`retrial::CALLS`].
+/// Positions in [`retrial::interposer::CALLS`].
 const CALLS: usize = 9;
 const CALLS_PASSED: usize = 12;
 const CALLS_POLLED: usize = 15;

@@ -39,12 +39,15 @@ extern "C" fn construct() {
         return give_up(Some("conditions of this libc have an unknown format"));
     }
     sys::learn_from_libc();
-    sys::set_robust_calls(RobustCalls {
-        init: real::mutex_init,
-        trylock: real::mutex_trylock,
-        unlock: real::mutex_unlock,
-        consistent: real::mutex_consistent,
-    });
+    // SAFETY: found behind ours by the names of libc.
+    unsafe {
+        sys::set_robust_calls(RobustCalls {
+            init: real::mutex_init,
+            trylock: real::mutex_trylock,
+            unlock: real::mutex_unlock,
+            consistent: real::mutex_consistent,
+        })
+    };
     let instance = match take_part() {
         Ok(instance) => Box::leak(Box::new(instance)),
         Err(error) => return give_up(error.as_deref()),

@@ -11,7 +11,9 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::{Mode, MutexId, Park, Parked, Sid, Target, sys};
+use retrial::interposer::{Park, Parked, Target};
+use retrial::views::Sid;
+use retrial::{Mode, MutexId, sys};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offsets in libc's format.
@@ -38,7 +40,7 @@ const TID: u32 = 0x3fff_ffff;
 /// The owner of one that cannot be recovered.
 const NOT_RECOVERABLE: u32 = i32::MAX as u32 - 1;
 
-/// Positions in [`retrial::CALLS`].
+/// Positions in [`retrial::interposer::CALLS`].
 const CALLS_SHARED: usize = 4;
 const CALLS_ROBUST: usize = 5;
 const CALLS_INHERIT: usize = 10;
@@ -52,7 +54,7 @@ pub(crate) enum Class {
     Private(Sort),
     /// Libc's, with our waiting.
     Foreign,
-    /// Libc's altogether; counted at this position of [`retrial::CALLS`].
+    /// Libc's altogether; counted at this position of [`retrial::interposer::CALLS`].
     Passed(usize),
 }
 

@@ -7,7 +7,7 @@
 //! +------+-------+-------+------+----+------+-------+-------+
 //! ```
 //!
-//! The word is [`retrial::Word`]; its upper half, the holder field, is the futex. `owner`, `users` and `kind` mean what they mean to
+//! The word is [`retrial::views::Word`]; its upper half, the holder field, is the futex. `owner`, `users` and `kind` mean what they mean to
 //! libc and are where libc has them: it looks at the first and counts itself in the second while it holds the mutex.
 //! All zeros, as the static initialisers make it but for `kind`, is a free mutex, and a free mutex of ours is a free one
 //! of libc's. So is a held one: the lower half, where nobody counts references to these, is libc's lock, and who calls libc past
@@ -25,7 +25,9 @@ use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::{Mode, MutexId, Park, Parked, Sid, Target, Waiter, Word, sys};
+use retrial::interposer::{Park, Parked, Target, Waiter};
+use retrial::views::{Sid, Word};
+use retrial::{Mode, MutexId, sys};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::Duration;
@@ -53,7 +55,7 @@ pub(crate) struct PrivateMutex {
 const _: () = assert!(size_of::<PrivateMutex>() <= size_of::<pthread_mutex_t>());
 const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND);
 
-/// The types of mutexes, by libc's numbers, which are also their positions in [`retrial::CALLS`].
+/// The types of mutexes, by libc's numbers, which are also their positions in [`retrial::interposer::CALLS`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Sort {
@@ -414,7 +416,8 @@ impl PrivateMutex {
         if number != MutexId(0)
             && let Some(instance) = process::instance()
         {
-            instance.retire_mutex(number, Some(self.gets.load(Ordering::Relaxed)));
+            // SAFETY: its memory is given up; sessions of the interposer write no log.
+            unsafe { instance.retire_mutex(number, Some(self.gets.load(Ordering::Relaxed))) };
         }
         self.kind.store(u32::MAX, Ordering::Relaxed);
         0

@@ -5,7 +5,8 @@
 //! value goes with the cookie it was made under.
 
 use crate::{program, spots};
-use retrial::{Instance, TypeId, sys};
+use retrial::views::TypeId;
+use retrial::{Instance, sys};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};

@@ -9,7 +9,9 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, EDEADLK, ETIMEDOUT, c_int, clockid_t, pthread_rwlock_t, timespec};
-use retrial::{Mode, MutexId, Park, Parked, Sid, Target};
+use retrial::interposer::{Park, Parked, Target};
+use retrial::views::Sid;
+use retrial::{Mode, MutexId};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offsets in libc's format.
@@ -25,7 +27,7 @@ const READER_SHIFT: u32 = 3;
 /// In `FLAGS`: readers wait behind a writer that waits.
 const PREFERS_WRITERS: u32 = 2;
 
-/// Positions in [`retrial::CALLS`].
+/// Positions in [`retrial::interposer::CALLS`].
 const CALLS_READ: usize = 6;
 const CALLS_WRITE: usize = 7;
 const CALLS_PASSED: usize = 13;

@@ -7,11 +7,13 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, c_int, pthread_spinlock_t};
-use retrial::{Mode, MutexId, Park, Parked, Sid, Target, sys};
+use retrial::interposer::{Park, Parked, Target};
+use retrial::views::Sid;
+use retrial::{Mode, MutexId, sys};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// The position in [`retrial::CALLS`].
+/// The position in [`retrial::interposer::CALLS`].
 const CALLS: usize = 8;
 /// A park, for want of a queue.
 const NAP: Duration = Duration::from_micros(100);

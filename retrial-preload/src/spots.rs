@@ -9,9 +9,11 @@
 //! the word. Either the releaser sees the thread, or the kernel sees the release.
 
 use crate::process::{self, Type};
+use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
 use retrial::parking::{self, Announced, Parking};
-use retrial::{Params, Park, Parked, sys};
+use retrial::sys;
+use retrial::views::Params;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 

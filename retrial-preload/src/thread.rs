@@ -7,7 +7,8 @@ use crate::process;
 use crate::profile::Sampling;
 use crate::real::Errno;
 use retrial::condition::Wake;
-use retrial::{Class, Session, Sid, sys};
+use retrial::views::Sid;
+use retrial::{Class, Session, sys};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -135,7 +136,7 @@ impl Thread {
         }
     }
 
-    /// Counts a call, `kind` by [`retrial::CALLS`], and a get if it was one.
+    /// Counts a call, `kind` by [`retrial::interposer::CALLS`], and a get if it was one.
     #[inline]
     pub(crate) fn count(&self, kind: usize, is_get: bool) {
         match self.session() {
@@ -166,7 +167,9 @@ impl Thread {
         self.has_session.set(false);
         let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
-        if let Some(session) = instance.and_then(|instance| instance.session("", Class::Detect).ok()) {
+        // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what they protect.
+        let session = instance.and_then(|instance| unsafe { instance.thread_session("", Class::Detect) }.ok());
+        if let Some(session) = session {
             self.me.set(u64::from(session.sid().number()) << 32);
             // SAFETY: only this thread writes here, and nobody has a reference while there is no session. What was
             // there was a session of the parent's, which is not ours to end.

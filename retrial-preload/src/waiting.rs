@@ -3,8 +3,8 @@
 use crate::profile::{self, Lock};
 use crate::thread::Thread;
 use crate::{caller, process};
+use retrial::interposer::{Ended, Park, Parked, Target, Waiter, Want};
 use retrial::sys::{self, Deadline};
-use retrial::{Ended, Park, Parked, Target, Waiter, Want};
 use std::time::Duration;
 
 /// What is wanted, and whose call it is.

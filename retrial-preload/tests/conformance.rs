@@ -6,8 +6,9 @@
 mod kit;
 
 use kit::{Named, check, compiled, has_cpp, library, preloaded, program};
+use retrial::P;
+use retrial::interposer::CALLS;
 use retrial::wait::NAMES;
-use retrial::{CALLS, P};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};

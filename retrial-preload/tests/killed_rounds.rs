@@ -1,7 +1,8 @@
 //! Half of the exec'ed processes that contend for a robust process-shared mutex are killed: a few of the rounds that
 //! `cargo run --release -p bench -- killed` has by the thousand. Under libc alone some of them hang.
 
-use retrial::{Address, CALLS, Capacity, Instance, P};
+use retrial::interposer::CALLS;
+use retrial::{Address, Capacity, Instance, P};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -33,7 +33,8 @@ impl Deref for Observer {
 }
 
 impl Observer {
-    /// Maps an instance read-only.
+    /// Maps an instance read-only. What the file says is text and numbers of whoever can write it: nothing here depends on it, but a
+    /// file that is truncated while it is mapped is a `SIGBUS`.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Named mutexes with the data they protect, in the arena of an instance.
 
 use crate::aol::MutexId;
-use crate::error::{GetError, ObjectError};
+use crate::error::{ConvertError, GetError, ObjectError};
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
@@ -11,29 +11,40 @@ use crate::sys::{AtomicU64, Deadline, Ordering};
 use crate::word::Word;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Types that mean the same in every process that maps them, and that any bytes are a value of.
+/// Types that mean the same in every process that maps them, that any bytes are a value of, and that have no bytes that are none: no
+/// pointers, references, `bool`, `char`, `enum` or padding, and no interior mutability. Numbers are, arrays of them, and structs that derive zerocopy's traits:
 ///
-/// # Safety
+/// ```
+/// #![forbid(unsafe_code)]
+/// use retrial::{Capacity, Instance, Mutex};
+/// use retrial::zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
-/// No pointers, references, `bool`, `char` or `enum`; `#[repr(C)]` when it is a struct; nothing to drop.
-pub unsafe trait Shareable: Copy + Send + 'static {}
+/// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "retrial::zerocopy")]
+/// #[repr(C)]
+/// struct Account {
+///     balance: i64,
+///     changes: u64,
+/// }
+///
+/// let instance = Instance::anonymous(Capacity::default())?;
+/// let account: Mutex<Account> = instance.mutex("account", "bank", || Account { balance: 0, changes: 0 })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What another process might read otherwise than it was written is refused:
+///
+/// ```compile_fail,E0277
+/// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
+/// let flag: retrial::Mutex<bool> = instance.mutex("flag", "bank", || false)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Shareable: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
-macro_rules! shareable {
-    ($($t:ty)*) => { $(
-        // SAFETY: a plain number.
-        unsafe impl Shareable for $t {}
-    )* };
-}
-
-shareable!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
-
-// SAFETY: no bytes at all.
-unsafe impl Shareable for () {}
-
-// SAFETY: an array of what is shareable.
-unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Shareable for T {}
 
 #[repr(C)]
 struct Shared<T> {
@@ -53,7 +64,7 @@ pub struct Mutex<'i, T> {
 
 // SAFETY: the value is only reached through guards, which the mutex keeps exclusive or shared.
 unsafe impl<T: Shareable> Send for Mutex<'_, T> {}
-// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior mutability: it is `Copy`.
+// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior mutability and is `Sync`.
 unsafe impl<T: Shareable> Sync for Mutex<'_, T> {}
 
 impl<T> std::fmt::Debug for Mutex<'_, T> {
@@ -84,7 +95,8 @@ impl Instance {
         let shared = unsafe { &*address.cast::<Shared<T>>() };
         if shared.initialised.load(Ordering::Acquire) == 0 {
             let session = self.session("", crate::session::Class::Normal)?;
-            let hold = match shared.raw.exclusive(&session, crate::location!("retrial: create")) {
+            // SAFETY: a session of this instance, which the mutex is registered with.
+            let hold = match unsafe { shared.raw.exclusive(&session, crate::location!("retrial: create")) } {
                 Ok(hold) => hold,
                 Err(GetError::OwnerDied(mut died)) => {
                     if shared.initialised.load(Ordering::Relaxed) == 0 {
@@ -182,7 +194,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     {
         self.check(session);
         let shared: &'a Shared<T> = self.shared;
-        match shared.raw.exclusive(session, at) {
+        // SAFETY: the session is of the mutex's instance, as `check` found.
+        match unsafe { shared.raw.exclusive(session, at) } {
             Ok(hold) => Ok(Guard { hold, shared }),
             Err(error) => Err(error.map(|hold| Guard { hold, shared })),
         }
@@ -207,10 +220,40 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     {
         self.check(session);
         let shared: &'a Shared<T> = self.shared;
-        match shared.raw.get(session, mode, at, patience) {
+        // SAFETY: the session is of the mutex's instance, as `check` found.
+        match unsafe { shared.raw.get(session, mode, at, patience) } {
             Ok(hold) => Ok(Guard { hold, shared }),
             Err(error) => Err(error.map(|hold| Guard { hold, shared })),
         }
+    }
+
+    /// Gets it exclusively if that can be done at once.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `Busy` when it cannot.
+    pub fn try_exclusive<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Exclusive, at, Patience::None)
+    }
+
+    /// Gets it exclusively before a deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `TimedOut` when the deadline has passed.
+    pub fn exclusive_until<'a>(
+        &self,
+        session: &'a Session<'a>,
+        at: &CodeLocation,
+        deadline: Deadline,
+    ) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Exclusive, at, Patience::Until(deadline))
     }
 
     /// Gets it shared, however long that takes.
@@ -225,34 +268,141 @@ impl<'i, T: Shareable> Mutex<'i, T> {
         self.get(session, Mode::Shared, at, Patience::Endless)
     }
 
-    /// Gets it in a mode if that can be done at once.
+    /// Gets it shared if that can be done at once.
     ///
     /// # Errors
     ///
     /// [`GetError`]; `Busy` when it cannot.
-    pub fn try_get<'a>(&self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation) -> GuardResult<'a, T>
+    pub fn try_shared<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
-        self.get(session, mode, at, Patience::None)
+        self.get(session, Mode::Shared, at, Patience::None)
     }
 
-    /// Gets it in a mode within a time.
+    /// Gets it shared before a deadline.
     ///
     /// # Errors
     ///
-    /// [`GetError`]; `TimedOut` when the time has passed.
-    pub fn get_within<'a>(
+    /// [`GetError`]; `TimedOut` when the deadline has passed.
+    pub fn shared_until<'a>(
         &self,
         session: &'a Session<'a>,
-        mode: Mode,
         at: &CodeLocation,
-        time: Duration,
+        deadline: Deadline,
     ) -> GuardResult<'a, T>
     where
         'i: 'a,
     {
-        self.get(session, mode, at, Patience::Until(Deadline::after(time)))
+        self.get(session, Mode::Shared, at, Patience::Until(deadline))
+    }
+
+    /// Gets it to examine it: readers stay, nobody else examines or changes it, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::OwnerDied`] carries the guard.
+    pub fn examine<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Examine, at, Patience::Endless)
+    }
+
+    /// Gets it to examine it: readers stay, nobody else examines or changes it if that can be done at once.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `Busy` when it cannot.
+    pub fn try_examine<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Examine, at, Patience::None)
+    }
+
+    /// Gets it to examine it: readers stay, nobody else examines or changes it before a deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`]; `TimedOut` when the deadline has passed.
+    pub fn examine_until<'a>(
+        &self,
+        session: &'a Session<'a>,
+        at: &CodeLocation,
+        deadline: Deadline,
+    ) -> GuardResult<'a, T>
+    where
+        'i: 'a,
+    {
+        self.get(session, Mode::Examine, at, Patience::Until(deadline))
+    }
+}
+
+/// A [`Mutex`] that keeps its instance: for where both are to live in one place, with sessions of [`OwnedMutex::instance`].
+///
+/// ```
+/// use retrial::{Capacity, Class, Instance, OwnedMutex, location};
+/// use std::sync::Arc;
+///
+/// struct Shop {
+///     stock: OwnedMutex<u64>,
+/// }
+///
+/// let instance = Arc::new(Instance::anonymous(Capacity::default())?);
+/// let shop = Arc::new(Shop { stock: OwnedMutex::new(&instance, "stock", "goods", || 7)? });
+/// let clerk = Arc::clone(&shop);
+/// std::thread::spawn(move || {
+///     let session = clerk.stock.instance().session("clerk", Class::Normal).unwrap();
+///     *clerk.stock.borrow().exclusive(&session, location!("sell")).unwrap() -= 1;
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct OwnedMutex<T> {
+    instance: Arc<Instance>,
+    shared: *const Shared<T>,
+    id: MutexId,
+}
+
+// SAFETY: as for `Mutex`, which is all that it gives.
+unsafe impl<T: Shareable> Send for OwnedMutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shareable> Sync for OwnedMutex<T> {}
+
+impl<T> std::fmt::Debug for OwnedMutex<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedMutex").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl<T: Shareable> OwnedMutex<T> {
+    /// As [`Instance::mutex`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn new(
+        instance: &Arc<Instance>,
+        name: &str,
+        mutex_type: &str,
+        value: impl FnOnce() -> T,
+    ) -> Result<Self, ObjectError> {
+        let Mutex { shared, id, .. } = instance.mutex(name, mutex_type, value)?;
+        Ok(Self { shared, id, instance: Arc::clone(instance) })
+    }
+
+    /// Where its sessions come from.
+    #[must_use]
+    pub const fn instance(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+
+    /// The mutex.
+    #[must_use]
+    pub fn borrow(&self) -> Mutex<'_, T> {
+        // SAFETY: in the mapping of the instance, which lives as long as `self`.
+        let shared = unsafe { &*self.shared };
+        Mutex { shared, instance: &self.instance, id: self.id }
     }
 }
 
@@ -271,6 +421,19 @@ impl<T> std::fmt::Debug for Guard<'_, T> {
 
 impl<'a, T> Guard<'a, T> {
     /// The hold, for its mode. Not to be had mutably: two guards that swapped their holds would protect each other's data.
+    ///
+    /// A session of another instance cannot get the mutex through it in safe Rust: recovery of that session would drop a reference to
+    /// some other mutex, of the same number in the other instance.
+    ///
+    /// ```compile_fail,E0133
+    /// # use retrial::{Capacity, Class, Instance, Mode, Patience, location};
+    /// # let (ours, theirs) = (Instance::anonymous(Capacity::default())?, Instance::anonymous(Capacity::default())?);
+    /// # let mutex = ours.mutex("m", "test", || 0u64)?;
+    /// # let (session, foreign) = (ours.session("", Class::Normal)?, theirs.session("", Class::Normal)?);
+    /// let guard = mutex.shared(&session, location!()).unwrap();
+    /// let hold = guard.hold().mutex().get(&foreign, Mode::Shared, location!(), Patience::None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn hold(&self) -> &Hold<'a> {
         &self.hold
     }
@@ -284,7 +447,7 @@ impl<'a, T> Guard<'a, T> {
     /// # Panics
     ///
     /// Unless the mode is S.
-    pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+    pub fn examine(&mut self, patience: Patience) -> Result<(), ConvertError> {
         self.hold.examine(patience)
     }
 
@@ -297,7 +460,7 @@ impl<'a, T> Guard<'a, T> {
     /// # Panics
     ///
     /// Unless the mode is E.
-    pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+    pub fn upgrade(&mut self, patience: Patience) -> Result<(), ConvertError> {
         self.hold.upgrade(patience)
     }
 

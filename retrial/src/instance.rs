@@ -121,6 +121,10 @@ impl Instance {
 
     /// Takes part in an existing instance.
     ///
+    /// Trusted is everybody who can write the file: they can change data under a guard and write into this process's memory, since
+    /// libc links its robust locks through the file, or truncate it, which is a `SIGBUS` here. So only files of this user or of root are
+    /// opened. Whatever bytes are found at opening, the result is a typed error or an instance.
+    ///
     /// # Errors
     ///
     /// [`AttachError`].
@@ -229,12 +233,17 @@ impl Instance {
         Err(TableFull { table: "locations", capacity: entries.len() as u64 })
     }
 
-    /// Registers a mutex that lies outside of the arena, for figures and recovery.
+    /// Registers a mutex that lies outside of the arena, for figures and recovery. `address` is for the views alone.
     ///
     /// # Errors
     ///
     /// [`TableFull`].
-    pub fn register_mutex(
+    pub fn register_mutex(&self, mutex_type: TypeId, address: u64, name: &str) -> Result<MutexId, TableFull> {
+        self.register_at(mutex_type, Place::Elsewhere, address, name)
+    }
+
+    /// The same for one that is anywhere but in the arena.
+    pub(crate) fn register_at(
         &self,
         mutex_type: TypeId,
         place: Place,
@@ -297,8 +306,19 @@ impl Instance {
         Err(TableFull { table: "mutexes", capacity: capacity as u64 })
     }
 
-    /// Gives a mutex's entry back. Its mutex must not be used any more.
-    pub fn unregister_mutex(&self, id: MutexId) {
+    /// Gives a mutex's entry back.
+    ///
+    /// # Safety
+    ///
+    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery takes a log that names it for that of the mutex which
+    /// has the id next.
+    ///
+    /// ```compile_fail,E0133
+    /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
+    /// instance.unregister_mutex(retrial::MutexId(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn unregister_mutex(&self, id: MutexId) {
         if let Some(entry) = self.mutex_entry(id) {
             // Release: pairs with the Acquire of the next claim.
             entry.key.store(FREED, Ordering::Release);
@@ -307,7 +327,11 @@ impl Instance {
 
     /// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
     /// another mutex needs the entry.
-    pub fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
+    ///
+    /// # Safety
+    ///
+    /// As for [`Instance::unregister_mutex`], of a mutex of this process.
+    pub unsafe fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
         let Some(entry) = self.mutex_entry(id) else { return };
         if let Some(gets) = gets {
             entry.gets.store(gets, Ordering::Relaxed);
@@ -441,7 +465,7 @@ impl Instance {
     /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
         if is_due(&self.segment.header().swept_ns, SWEEP_EVERY) {
-            self.recover_all(here);
+            self.recover_all_with(here);
         }
     }
 
@@ -495,12 +519,12 @@ impl Instance {
                 if !self.segment.populate_session(number as usize) {
                     return Err(SessionError::NoSpace);
                 }
-                slot.alive.init();
+                slot.init();
                 fail::point();
                 header.slots_ready.store(u64::from(number), Ordering::Release);
             }
             if slot.is_dead() {
-                self.recover(sid, None);
+                self.recover(sid);
             }
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();

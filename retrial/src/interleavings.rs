@@ -87,7 +87,8 @@ mod every {
         where
             'static: 'a,
         {
-            got(self.mutex.get(session, mode, crate::location!("model"), Patience::Endless))
+            // SAFETY: of the stage's instance.
+            got(unsafe { self.mutex.get(session, mode, crate::location!("model"), Patience::Endless) })
         }
 
         /// Leaves what a session leaves that dies in this state.
@@ -436,10 +437,15 @@ mod every {
                     let stage = Stage::new(LATCH, true);
                     let (mine, sid) = (stage.session().take(), stage.die(states[step]));
                     let recoverer = thread::spawn(move || {
-                        stage.instance.recover(sid, Some(stage.mutex));
+                        stage.instance.recover_with(sid, Some(stage.mutex));
                     });
-                    let told = match stage.mutex.get(&mine, mode, crate::location!("model"), Patience::Endless) {
-                        Ok(_) => false,
+                    // SAFETY: of the stage's instance.
+                    let got = unsafe { stage.mutex.get(&mine, mode, crate::location!("model"), Patience::Endless) };
+                    let told = match got {
+                        Ok(hold) => {
+                            drop(hold);
+                            false
+                        }
                         Err(GetError::OwnerDied(mut died)) => {
                             died.guard.consistent();
                             true
@@ -448,7 +454,7 @@ mod every {
                     };
                     recoverer.join().unwrap();
                     // The get may have been there before the death was found, where nothing kept it out.
-                    stage.instance.recover(sid, Some(stage.mutex));
+                    stage.instance.recover_with(sid, Some(stage.mutex));
                     assert_eq!(told, poisons[step]);
                     assert_eq!(stage.mutex.load(), Word(u64::from(protocol.others)));
                     assert_eq!(stage.instance.recoveries(), u64::from(told), "noted once");
@@ -470,7 +476,7 @@ mod every {
                 drop(session.take());
                 drop(stage.session().take());
             });
-            assert_eq!(stage.instance.recover(sid, None), Recovery::NotDead);
+            assert_eq!(stage.instance.recover(sid), Recovery::NotDead);
             other.join().unwrap();
             assert!(stage.instance.sessions().is_empty());
             stage.end();
@@ -543,7 +549,8 @@ mod some {
             _ => Patience::Endless,
         };
         at(stage, session, format_args!("gets {mode}, {patience:?}"));
-        let mut hold = match stage.mutex.get(session, mode, crate::location!("model"), patience) {
+        // SAFETY: of the stage's instance.
+        let mut hold = match unsafe { stage.mutex.get(session, mode, crate::location!("model"), patience) } {
             Ok(hold) => hold,
             Err(GetError::Busy | GetError::TimedOut) if patience != Patience::Endless => return 0,
             Err(error) => panic!("{mode}: {error}"),

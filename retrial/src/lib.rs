@@ -27,6 +27,10 @@
 //!
 //! `docs/DESIGN.md` has the protocols step by step and what is not promised.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
 mod address;
 mod aol;
 pub mod condition;
@@ -41,6 +45,8 @@ mod guard;
 mod instance;
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;
+#[cfg(not(any(loom, shuttle)))]
+mod keeper;
 mod location;
 mod machine;
 mod mode;
@@ -62,24 +68,55 @@ pub mod wait;
 mod waiter;
 mod word;
 
-pub use address::{Address, DIRECTORY, list};
-pub use aol::{LocationId, MutexId, Phase, Record};
+pub use address::{Address, list};
+pub use aol::MutexId;
 pub use error::{
-    AttachError, CreateError, Death, GetError, NameError, ObjectError, OwnerDied, SessionError, TableFull,
+    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, ModeError, NameError, ObjectError, OwnerDied,
+    SessionError, TableFull,
 };
-pub use file::{MAGIC, Observer, remove};
-pub use guard::{Guard, GuardResult, Mutex, Shareable};
+pub use file::{Observer, remove};
+pub use guard::{Guard, GuardResult, Mutex, OwnedMutex, Shareable};
 pub use instance::Instance;
 pub use location::CodeLocation;
-pub use machine::{COSTS, Cost, Machine, MachineError};
-pub use mode::{Masks, Mode};
-pub use mutex::{Get, Hold, Patience, RawMutex};
-pub use params::{Domain, Effect, P, PARAM_COUNT, PARAMS, Param, ParamError, Params};
-pub use recovery::{Recovery, Undo, undo};
-pub use segment::{Capacity, Layout, RUNS};
-pub use session::{CALLS, Class, LOG_RECORDS, Session, SessionInfo};
-pub use stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
-pub use tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
-pub use trace::{Event, What};
-pub use waiter::{Ended, Park, Parked, Target, Waiter, Want};
-pub use word::{Kind, Sid, Word};
+pub use mode::Mode;
+pub use mutex::{Hold, Patience};
+pub use params::{P, ParamError};
+pub use recovery::Recovery;
+pub use segment::Capacity;
+pub use session::{Class, Session};
+/// For `#[derive]`s of what a [`Mutex`] can hold.
+pub use zerocopy;
+
+/// For programs that look at an instance: what its tables say, and the terms in which they say it.
+pub mod views {
+    pub use crate::aol::{LocationId, Phase, Record};
+    pub use crate::machine::{COSTS, Cost, Machine, MachineError};
+    pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
+    pub use crate::segment::RUNS;
+    pub use crate::session::SessionInfo;
+    pub use crate::stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
+    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
+    pub use crate::trace::{Event, What};
+    pub use crate::word::{Kind, Sid, Word};
+}
+
+/// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their own.
+pub mod engine {
+    pub use crate::mutex::{Get, RawMutex};
+    pub use crate::session::LOG_RECORDS;
+}
+
+/// For interposers, which wait by the schemes of an instance for locks of other formats.
+pub mod interposer {
+    pub use crate::session::CALLS;
+    pub use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
+}
+
+/// For tests and tools that read or write the bytes of a segment.
+pub mod layout {
+    pub use crate::address::DIRECTORY;
+    pub use crate::file::MAGIC;
+    pub use crate::mode::Masks;
+    pub use crate::recovery::{Undo, undo};
+    pub use crate::segment::Layout;
+}

@@ -1,5 +1,6 @@
 //! The modes a mutex can be got in, as a table of masks.
 
+use crate::error::ModeError;
 use crate::word::Word;
 
 /// The mode in which a session gets a mutex.
@@ -73,13 +74,13 @@ impl std::fmt::Display for Mode {
 }
 
 impl std::str::FromStr for Mode {
-    type Err = String;
+    type Err = ModeError;
 
     /// Case does not matter.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ModeError> {
         Self::ALL
             .into_iter()
             .find(|mode| mode.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("mode `{text}`, expected S, X, LX or E"))
+            .ok_or_else(|| ModeError { found: text.to_owned() })
     }
 }

@@ -1,8 +1,9 @@
 //! [`lock_api`] on retrial mutexes: `Mutex<T>` and `RwLock<T>` as other lock crates have them.
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
-//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 64 locks that it holds at a time;
-//! of 16,384 sessions in all the next lock panics. A lock is registered at its first lock, under the type
+//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it holds at a time;
+//! when 16,384 sessions are taken, or shared memory cannot be had, `lock` waits until
+//! another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a deadline. A lock is registered at its first lock, under the type
 //! `lock_api`; when the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
 //! stays locked when its thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks,
 //! and gives up those that the forking thread held.
@@ -17,7 +18,7 @@
 //! ```
 
 use crate::aol::MutexId;
-use crate::error::{GetError, SessionError};
+use crate::error::{CreateError, GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
@@ -40,12 +41,20 @@ pub type RwLock<T> = lock_api::RwLock<RawLock, T>;
 /// # Panics
 ///
 /// When shared memory for it cannot be had.
+#[must_use]
 pub fn instance() -> &'static Instance {
+    try_instance().expect("an anonymous instance can be made")
+}
+
+/// The same, where it can be had.
+fn try_instance() -> Result<&'static Instance, CreateError> {
     static INSTANCE: OnceLock<Instance> = OnceLock::new();
-    INSTANCE.get_or_init(|| {
-        let capacity = Capacity { sessions: 16_384, ..Capacity::default() };
-        Instance::anonymous(capacity).expect("an anonymous instance can be made")
-    })
+    if let Some(instance) = INSTANCE.get() {
+        return Ok(instance);
+    }
+    let made = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() })?;
+    // Another thread may have made one meanwhile: then ours goes.
+    Ok(INSTANCE.get_or_init(|| made))
 }
 
 thread_local! {
@@ -57,7 +66,8 @@ thread_local! {
 
 fn new_session() -> Result<Session<'static>, SessionError> {
     let name = std::thread::current().name().unwrap_or("").to_owned();
-    instance().session(&name, Class::Detect)
+    // SAFETY: nothing is given back when the thread ends: these locks are in the memory of one process, which recovery does not touch.
+    unsafe { instance().thread_session(&name, Class::Detect) }
 }
 
 /// Calls `f` with the sessions of the thread, first with the one that it always has, until it gives something. When none
@@ -97,12 +107,31 @@ fn tidy() {
     });
 }
 
+/// Interval between the tries of a thread that cannot become a session.
+const NO_SESSION_EVERY: Duration = Duration::from_millis(1);
+
 /// The lock behind [`Mutex`] and [`RwLock`].
 #[derive(Debug)]
 pub struct RawLock(crate::mutex::RawMutex);
 
 impl RawLock {
     fn get(&self, mode: Mode, patience: Patience) -> bool {
+        loop {
+            if let Some(got) = self.try_as_session(mode, patience) {
+                return got;
+            }
+            // No shared memory, or no session is free: another thread's may be, when it ends.
+            match patience {
+                Patience::None => return false,
+                Patience::Until(deadline) if deadline.left().is_none() => return false,
+                Patience::Until(_) | Patience::Endless => sys::sleep(NO_SESSION_EVERY),
+            }
+        }
+    }
+
+    /// Whether it was got. `None` when the thread cannot become a session now.
+    fn try_as_session(&self, mode: Mode, patience: Patience) -> Option<bool> {
+        try_instance().ok()?;
         if self.0.id().0 == 0 {
             self.register();
         }
@@ -114,7 +143,8 @@ impl RawLock {
             {
                 return Some(Err(GetError::Deadlock { held }));
             }
-            match self.0.get(session, mode, location, patience) {
+            // SAFETY: all locks and all sessions of this module are of its one instance.
+            match unsafe { self.0.get(session, mode, location, patience) } {
                 Ok(hold) => {
                     std::mem::forget(hold);
                     Some(Ok(()))
@@ -123,7 +153,8 @@ impl RawLock {
                 Err(error) => Some(Err(error.map(drop))),
             }
         });
-        match (got, patience) {
+        Some(match (got, patience) {
+            (Err(_), _) => return None,
             (Ok(Some(Ok(()))), _) => true,
             (Ok(Some(Err(GetError::Busy | GetError::TimedOut))), _) | (_, Patience::None) => false,
             // What one holds is busy until the deadline.
@@ -135,8 +166,7 @@ impl RawLock {
             }
             (Ok(Some(Err(error))), _) => panic!("{error}"),
             (Ok(None), _) => unreachable!("a new session has room"),
-            (Err(error), _) => panic!("a thread cannot become a session: {error}"),
-        }
+        })
     }
 
     /// The mode in which the thread has it, where the thread has several sessions.
@@ -151,11 +181,12 @@ impl RawLock {
     fn register(&self) {
         let instance = instance();
         let mutex_type = instance.register_type("lock_api").unwrap_or_default();
-        let registered = instance.register_mutex(mutex_type, Place::Process, self.0.address(), "");
+        let registered = instance.register_at(mutex_type, Place::Process, self.0.address(), "");
         // For good: a lock that got an id while it is held could not be released by it.
         let id = registered.unwrap_or(MutexId::OVERFLOW);
         if !self.0.adopt_once(instance, id, mutex_type) && id != MutexId::OVERFLOW {
-            instance.unregister_mutex(id);
+            // SAFETY: registered above, and no lock has taken it.
+            unsafe { instance.unregister_mutex(id) };
         }
     }
 
@@ -174,8 +205,11 @@ impl Drop for RawLock {
     fn drop(&mut self) {
         // In a child of fork the entry of a lock from before is the parent's.
         let registered_by = (self.0.id().0 != 0).then(|| instance().mutex_in_process(self.0.id())).flatten();
-        if registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
-            instance().unregister_mutex(self.0.id());
+        // One that is still held, by a guard that was leaked, keeps its entry: the session's log names it.
+        let is_free = self.0.load().sid().is_none() && self.0.load().references() == 0;
+        if is_free && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
+            // SAFETY: registered by `register`, free, and about to be gone.
+            unsafe { instance().unregister_mutex(self.0.id()) };
         }
     }
 }

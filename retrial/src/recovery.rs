@@ -83,10 +83,18 @@ enum Creditor<'a> {
 
 impl Instance {
     /// Recovers a session if it is dead, as far as that can be done without waiting.
-    ///
-    /// `here` is a mutex that may lie outside of the instance's memory: only who has it mapped can pay a debt to it.
-    pub fn recover(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
+    pub fn recover(&self, sid: Sid) -> Recovery {
+        self.recover_with(sid, None)
+    }
+
+    /// The same; `here` is a mutex that may lie outside of the instance's memory: only a process that has it mapped can pay a debt
+    /// to it.
+    pub(crate) fn recover_with(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
         let Some(slot) = self.slot(sid) else { return Recovery::NotDead };
+        if slot.is_live() && slot.is_kept() {
+            self.tell_of_kept(sid, slot);
+            return Recovery::NotDead;
+        }
         if !slot.is_dead() || slot.alive.try_take() == Taken::No {
             return Recovery::NotDead;
         }
@@ -98,8 +106,8 @@ impl Instance {
         fail::point();
         self.forget_park(sid, slot, here);
         let mut mutexes = 0;
-        // Mutexes to which something stays owed, and whether each is only busy.
-        let mut owed = [None; LOG_RECORDS];
+        // By the record: whether something stays owed, and whether its mutex is only busy.
+        let (mut owed, mut busy) = ([false; LOG_RECORDS], [false; LOG_RECORDS]);
         // Settled references last: one cannot leave before the field of the same mutex is given back.
         // Before them those that are about to leave: a recoverer that died may have left one beside another that has the field.
         let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
@@ -115,19 +123,19 @@ impl Instance {
         for index in
             (0..3 * LOG_RECORDS).filter(|index| usize::from(classes[index % LOG_RECORDS]) == index / LOG_RECORDS)
         {
-            let (cell, owed) = (&slot.log[index % LOG_RECORDS], &mut owed[index % LOG_RECORDS]);
+            let (index, cell) = (index % LOG_RECORDS, &slot.log[index % LOG_RECORDS]);
             let Some(record) = Record::unpack(cell.load(Ordering::Relaxed)) else {
                 cell.store(0, Ordering::Relaxed);
                 continue;
             };
             match self.creditor(record.mutex, here) {
                 Creditor::Mutex(mutex) if mutex.settle(self, sid, record, cell) => mutexes += 1,
-                Creditor::Mutex(_) => *owed = Some((record.mutex, true)),
-                Creditor::Elsewhere => *owed = Some((record.mutex, false)),
+                Creditor::Mutex(_) => (owed[index], busy[index]) = (true, true),
+                Creditor::Elsewhere => owed[index] = true,
                 Creditor::Nobody => cell.store(0, Ordering::Relaxed),
             }
         }
-        if owed.iter().all(Option::is_none) {
+        if !owed.contains(&true) {
             let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
             slot.free();
             fail::point();
@@ -139,10 +147,23 @@ impl Instance {
         }
         slot.alive.give_up();
         // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
-        for &(mutex, is_busy) in owed.iter().flatten() {
-            self.note_debt(mutex, is_busy);
+        for index in (0..LOG_RECORDS).filter(|index| owed[*index]) {
+            // Another recoverer may have paid by now. A note too many makes one waiter look in vain.
+            if let Some(record) = Record::unpack(slot.log[index].load(Ordering::Relaxed)) {
+                self.note_debt(record.mutex, busy[index]);
+            }
         }
         Recovery::Owing
+    }
+
+    /// Writes an alert, once, about a thread that has ended with a leaked guard.
+    fn tell_of_kept(&self, sid: Sid, slot: &Slot) {
+        let Some(mutex) = slot.owes_to().filter(|_| slot.tell()) else { return };
+        let (pid, tid, name) =
+            (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed), self.mutex_label(mutex));
+        self.alert_line(format_args!(
+            "thread {tid} of process {pid} has ended with {name} held by session {sid}: a guard was leaked; it is held until the process ends"
+        ));
     }
 
     /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it `is_busy`.
@@ -166,7 +187,7 @@ impl Instance {
             return;
         }
         fail::point();
-        self.recover_all(Some(here));
+        self.recover_all_with(Some(here));
     }
 
     /// The mutex of this id, for whoever wants to pay a debt to it.
@@ -211,10 +232,23 @@ impl Instance {
     /// Recovers every dead session, as far as that can be done without waiting: how many, and how many still owe.
     ///
     /// Finds those whose lock the kernel has marked. [`Instance::look_for_threads`] finds the others.
-    pub fn recover_all(&self, here: Option<&RawMutex>) -> (u32, u32) {
+    pub fn recover_all(&self) -> (u32, u32) {
+        self.recover_all_with(None)
+    }
+
+    /// The same for one who has a mutex mapped that may lie outside of the instance's memory: what the dead owe to it is paid too.
+    ///
+    /// # Safety
+    ///
+    /// The mutex is registered with this instance, by [`RawMutex::register`].
+    pub unsafe fn recover_all_for(&self, here: &RawMutex) -> (u32, u32) {
+        self.recover_all_with(Some(here))
+    }
+
+    pub(crate) fn recover_all_with(&self, here: Option<&RawMutex>) -> (u32, u32) {
         let (mut done, mut owing) = (0, 0);
         for sid in self.sids() {
-            match self.recover(sid, here) {
+            match self.recover_with(sid, here) {
                 Recovery::Done { .. } => done += 1,
                 Recovery::Owing => owing += 1,
                 Recovery::NotDead => {}
@@ -450,7 +484,7 @@ pub(crate) mod tests {
         for protocol in PROTOCOLS {
             for (step, (&state, &poisons)) in protocol.states.iter().zip(protocol.poisons).enumerate() {
                 let sid = die(&instance, mutex.raw(), state);
-                assert!(matches!(instance.recover(sid, None), Recovery::Done { .. }), "{} step {step}", protocol.name);
+                assert!(matches!(instance.recover(sid), Recovery::Done { .. }), "{} step {step}", protocol.name);
                 let word = mutex.raw().load();
                 let poison = if poisons { Word::POISONED } else { 0 };
                 assert_eq!(word, Word(poison | u64::from(protocol.others)), "{} step {step}", protocol.name);
@@ -525,7 +559,7 @@ pub(crate) mod tests {
                         mutex.raw().fake(Word(field | flags | references), sids[drainer]);
                         drop(session);
                         let before = mutex.raw().load();
-                        let recovery = instance.recover(sids[1], None);
+                        let recovery = instance.recover(sids[1]);
                         let after = mutex.raw().load();
                         let context = format!("{record:?}, {before:?}: {recovery:?}, {after:?}");
                         let left = u64::from(before.references() - after.references().min(before.references()));
@@ -534,7 +568,7 @@ pub(crate) mod tests {
                             assert_eq!(after, before, "{context}");
                             // What the living holder keeps from being paid is paid when it has let go.
                             mutex.raw().fake(Word(flags | references), sids[drainer]);
-                            instance.recover(sids[1], None);
+                            instance.recover(sids[1]);
                         } else if owner == 1 {
                             // Taken for what the record does, or for something that no protocol leaves.
                             let takes = match (phase, mode) {
@@ -550,9 +584,9 @@ pub(crate) mod tests {
                         }
                         // Whatever is still owed now is owed to no state that a session can leave.
                         mutex.raw().fake(Word(1), Sid::NONE);
-                        instance.recover(sids[1], None);
+                        instance.recover(sids[1]);
                         mutex.raw().fake(Word::FREE, Sid::NONE);
-                        instance.recover(sids[1], None);
+                        instance.recover(sids[1]);
                         cases += 1;
                     }
                 }
@@ -581,7 +615,7 @@ pub(crate) mod tests {
         ];
         for &(state, expected) in after_first_store {
             let sid = die(&instance, mutex.raw(), state);
-            assert!(matches!(instance.recover(sid, None), Recovery::Done { .. }));
+            assert!(matches!(instance.recover(sid), Recovery::Done { .. }));
             assert_eq!(mutex.raw().load(), expected, "{state:?}");
         }
     }
@@ -613,7 +647,7 @@ pub(crate) mod tests {
                     mutex.raw().fake(Word(3 | if has_field { MOVING | session.sid().bits() } else { 0 }), Sid::NONE);
                     let sid = session.sid();
                     drop(session);
-                    while instance.recover(sid, None) == Recovery::Owing {}
+                    while instance.recover(sid) == Recovery::Owing {}
                     assert_eq!(mutex.raw().load(), Word(1), "{order:?}, field {has_field}");
                     mutex.raw().fake(Word::FREE, Sid::NONE);
                 }
@@ -628,10 +662,10 @@ pub(crate) mod tests {
         let living = instance.session("living", Class::Normal).unwrap();
         let sid = die(&instance, mutex.raw(), (Phase::Held, Mode::Shared, None, 1, 0));
         let busy = mutex.get(&living, Mode::Examine, crate::location!(), crate::mutex::Patience::None).unwrap();
-        assert_eq!(instance.recover(sid, None), Recovery::Owing);
+        assert_eq!(instance.recover(sid), Recovery::Owing);
         assert_eq!(mutex.raw().load().references(), 1);
         drop(busy);
-        assert_eq!(instance.recover(sid, None), Recovery::Done { mutexes: 1 });
+        assert_eq!(instance.recover(sid), Recovery::Done { mutexes: 1 });
         assert_eq!(mutex.raw().load(), Word::FREE);
     }
 
@@ -648,10 +682,10 @@ pub(crate) mod tests {
         assert_ne!((mutex.id(), other.id()), (MutexId(0), mutex.id()));
         let sid = die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
         other.fake(Word(1), Sid::NONE);
-        assert_eq!(instance.recover(sid, None), Recovery::Owing);
-        assert_eq!(instance.recover(sid, Some(&other)), Recovery::Owing);
+        assert_eq!(instance.recover(sid), Recovery::Owing);
+        assert_eq!(instance.recover_with(sid, Some(&other)), Recovery::Owing);
         assert_eq!((mutex.load(), other.load()), (Word(1), Word(1)));
-        assert_eq!(instance.recover(sid, Some(&mutex)), Recovery::Done { mutexes: 1 });
+        assert_eq!(instance.recover_with(sid, Some(&mutex)), Recovery::Done { mutexes: 1 });
         assert_eq!((mutex.load(), other.load()), (Word::FREE, Word(1)));
     }
 
@@ -659,6 +693,12 @@ pub(crate) mod tests {
     fn register_elsewhere(instance: &Instance, mutex: &RawMutex) {
         // SAFETY: sessions of this instance only.
         unsafe { mutex.register(instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
+    }
+
+    /// Gets a mutex outside of the instance's memory at once.
+    fn get_x<'a>(mutex: &'a RawMutex, session: &'a Session<'a>) -> crate::mutex::Get<'a> {
+        // SAFETY: of the instance that it is registered with.
+        unsafe { mutex.get(session, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None) }
     }
 
     const GETTING_X: State = (Phase::Getting, Mode::Exclusive, None, 0, 0);
@@ -673,13 +713,13 @@ pub(crate) mod tests {
         for _ in 0..7 {
             die(&instance, &mutex, GETTING_X);
         }
-        let held = mutex.get(&holder, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None).unwrap();
+        let held = get_x(&mutex, &holder).unwrap();
         // What the dead owe can be known by the word alone, which nobody has looked at.
         let full = instance.session("another", Class::Normal).map(drop).unwrap_err();
         assert_eq!(full, crate::SessionError::Full { capacity: 9, owing: 7, mutex: mutex.id() });
         let says = format!("7 of them by dead ones that owe to mutexes elsewhere, the first to #{}", mutex.id().0);
         assert!(full.to_string().contains(&says), "{full}");
-        let busy = mutex.get(&waiter, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None);
+        let busy = get_x(&mutex, &waiter);
         assert!(matches!(busy, Err(crate::GetError::Busy)));
         assert_eq!(instance.sessions().len(), 2, "the waiter has paid for all of them");
         drop(held);
@@ -693,7 +733,7 @@ pub(crate) mod tests {
         for _ in 0..3 {
             let sid = die(&instance, &mutex, GETTING_X);
             instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
-            assert_eq!(instance.recover(sid, None), Recovery::Done { mutexes: 0 });
+            assert_eq!(instance.recover(sid), Recovery::Done { mutexes: 0 });
         }
         assert!(instance.sessions().is_empty());
     }
@@ -714,11 +754,11 @@ pub(crate) mod tests {
         let second = die(&instance, &mutex, (Phase::Promoting, Mode::Shared, None, 2, 0));
         for sid in [first, second] {
             instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
-            assert_eq!(instance.recover(sid, None), Recovery::Owing);
+            assert_eq!(instance.recover(sid), Recovery::Owing);
         }
         assert_eq!(mutex.load(), Word(2));
         let writer = instance.session("writer", Class::Normal).unwrap();
-        drop(mutex.get(&writer, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None).unwrap());
+        drop(get_x(&mutex, &writer).unwrap());
         assert_eq!((mutex.load(), instance.sessions().len()), (Word::FREE, 1));
     }
 
@@ -730,10 +770,10 @@ pub(crate) mod tests {
         register_elsewhere(&instance, &other);
         let writer = instance.session("writer", Class::Normal).unwrap();
         die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
-        instance.recover_all(Some(&other));
+        instance.recover_all_with(Some(&other));
         // As after each look that the waiters of the other mutex win.
         instance.segment.header().swept_ns.store(sys::now_ns(), Ordering::Relaxed);
-        let got = mutex.get(&writer, Mode::Exclusive, crate::location!(), crate::mutex::Patience::None);
+        let got = get_x(&mutex, &writer);
         assert!(got.is_ok());
     }
 
@@ -746,15 +786,15 @@ pub(crate) mod tests {
         unsafe { elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
         let died = || instance.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
         die(&instance, mutex.raw(), (Phase::Getting, Mode::Exclusive, Some(X), 0, 0));
-        assert_eq!((instance.recover_all(None), died()), ((1, 0), 1));
+        assert_eq!((instance.recover_all(), died()), ((1, 0), 1));
         die(&instance, &elsewhere, (Phase::Held, Mode::Shared, None, 1, 0));
-        assert_eq!((instance.recover_all(None), died()), ((0, 1), 1));
-        assert_eq!((instance.recover_all(Some(&elsewhere)), died()), ((1, 0), 2));
+        assert_eq!((instance.recover_all(), died()), ((0, 1), 1));
+        assert_eq!((instance.recover_all_with(Some(&elsewhere)), died()), ((1, 0), 2));
         // One that holds nothing, by a thread that ends.
         std::thread::scope(|scope| {
             scope.spawn(|| std::mem::forget(instance.session("forgotten", Class::Normal).unwrap()));
         });
-        while instance.recover_all(None) == (0, 0) {
+        while instance.recover_all() == (0, 0) {
             // The kernel marks the lock when the thread is quite gone.
             std::thread::yield_now();
         }
@@ -768,7 +808,7 @@ pub(crate) mod tests {
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let living = instance.session("living", Class::Normal).unwrap();
         let guard = mutex.exclusive(&living, crate::location!()).unwrap();
-        assert_eq!(instance.recover(living.sid(), None), Recovery::NotDead);
+        assert_eq!(instance.recover(living.sid()), Recovery::NotDead);
         drop(guard);
     }
 }

@@ -256,7 +256,7 @@ impl Segment {
             if has_grown {
                 return true;
             }
-            if others & 0xffff == 0 && left & 0xffff == 1 && self.mapped.load(Ordering::SeqCst) == mapped {
+            if [others, left].map(|all| all & 0xffff) == [0, 1] && self.mapped.load(Ordering::SeqCst) == mapped {
                 return false;
             }
             // Another thread has done so and not said it yet. A handler of a signal that has interrupted it gives up in the end.

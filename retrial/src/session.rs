@@ -6,7 +6,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::stats::{Figures, Key};
-use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, compiler_fence, protocol};
+use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering, RobustLock, compiler_fence, protocol};
 use crate::tables::Tables;
 use crate::text::Text;
 use crate::trace::Event;
@@ -16,7 +16,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
-pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 64 };
+pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
 
 /// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
 /// is the number that [`Session::count_call`] takes.
@@ -75,22 +75,58 @@ pub(crate) struct Slot {
     name: Text<4>,
     action: Text<4>,
     pub(crate) log: [protocol::AtomicU64; LOG_RECORDS],
+    /// Held by another thread of the process when the session's own thread has ended before what it has lent: see `keeper.rs`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) kept: RobustLock,
+    /// Whether an alert has said so.
+    told: AtomicU32,
 }
 
 impl Slot {
     pub(crate) fn is_live(&self) -> bool {
-        self.state.load(Ordering::Acquire) == LIVE
+        self.state.acquire() == LIVE
     }
 
     /// Whether its thread is gone and it has not been recovered.
     pub(crate) fn is_dead(&self) -> bool {
         // A session that ends says so and then gives its lock up; the next one takes the lock and then says that it lives.
         // So it has to be the same one before and after the look at the lock.
-        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        let claimed_ns = self.claimed_ns.acquire();
         self.is_live()
             && !self.alive.is_held()
+            && !self.is_kept()
             && self.is_live()
-            && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+            && self.claimed_ns.acquire() == claimed_ns
+    }
+
+    /// Whether its thread is gone.
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.is_live() && !self.alive.is_held()
+    }
+
+    /// Whether its process lives on with what its thread, which has ended, has lent.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn is_kept(&self) -> bool {
+        // The keeper has this lock before the kernel marks the other one.
+        !self.alive.is_held() && self.kept.is_held()
+    }
+
+    #[cfg(any(loom, shuttle))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn is_kept(&self) -> bool {
+        false
+    }
+
+    /// Prepares the locks of a slot that was never used.
+    pub(crate) fn init(&self) {
+        self.alive.init();
+        #[cfg(not(any(loom, shuttle)))]
+        self.kept.init();
+    }
+
+    /// Whether nobody has been told yet that it is kept.
+    pub(crate) fn tell(&self) -> bool {
+        self.told.swap(1, Ordering::Relaxed) == 0
     }
 
     /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
@@ -105,18 +141,18 @@ impl Slot {
     fn gone_thread(&self, pid_namespace: u64, is_gone: impl Fn(u32, u32) -> bool) -> Option<u32> {
         // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a later session
         // finds afterwards that the first one's state or time is over: the ids of two sessions are never mixed.
-        let claimed_ns = self.claimed_ns.load(Ordering::Acquire);
+        let claimed_ns = self.claimed_ns.acquire();
         // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
         let is_same = || {
             pid_namespace != 0
-                && self.pid_namespace.load(Ordering::Acquire) == pid_namespace
+                && self.pid_namespace.acquire() == pid_namespace
                 && self.is_live()
-                && self.claimed_ns.load(Ordering::Acquire) == claimed_ns
+                && self.claimed_ns.acquire() == claimed_ns
         };
         if !is_same() {
             return None;
         }
-        let (pid, tid) = (self.pid.load(Ordering::Acquire), self.tid.load(Ordering::Acquire));
+        let (pid, tid) = (self.pid.acquire(), self.tid.acquire());
         (is_gone(pid, tid) && is_same()).then_some(tid)
     }
 
@@ -133,20 +169,23 @@ impl Slot {
 
     /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.
     fn has(&self, mutex: MutexId, in_word: bool) -> Option<Record> {
-        let records = self.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire)));
+        let records = self.log.iter().filter_map(|cell| Record::unpack(cell.acquire()));
         let mut records = records.filter(|record| record.mutex == mutex && mutex.0 != 0 && self.is_live());
         records.find(|record| in_word || matches!(record.phase, Phase::Granted | Phase::Held | Phase::Leaving))
     }
 
     /// The first mutex in its log.
     pub(crate) fn owes_to(&self) -> Option<MutexId> {
-        self.log.iter().find_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).map(|record| record.mutex)
+        self.log.iter().find_map(|cell| Record::unpack(cell.acquire())).map(|record| record.mutex)
     }
 
     /// Writes who is behind it and, when that can be known from here, what it is at.
     pub(crate) fn describe(&self, to: &mut impl fmt::Write) -> fmt::Result {
         let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
         let here = sys::pid_namespace();
+        if self.is_kept() {
+            return write!(to, "pid {pid}, which lives, but its thread {tid} has ended: the guard was leaked");
+        }
         if here == 0 || self.pid_namespace.load(Ordering::Relaxed) != here {
             return write!(to, "pid {pid}, tid {tid} of another PID namespace");
         }
@@ -181,13 +220,20 @@ pub enum Class {
 /// needs_send::<retrial::Session<'static>>();
 /// ```
 ///
-/// A session that ends while it holds something, or whose thread dies, is recovered by whoever waits for it.
+/// A session that ends while it holds something, or whose process dies, is recovered by whoever waits for it.
+///
+/// A thread may end before its session, when the session was leaked. If the session holds nothing then, its slot is free at once. If it holds a
+/// mutex, something may have been lent to other threads of the process: then the mutex stays held until the process has ended or is replaced by `execve`, and the
+/// first waiter writes an alert. [`Instance::thread_session`] is for locks that come back when a thread ends, as POSIX has it.
 #[derive(Debug)]
+#[must_use = "the session ends at once otherwise"]
 pub struct Session<'i> {
     pub(crate) instance: &'i Instance,
     pub(crate) slot: &'i Slot,
     sid: Sid,
     random: Cell<u64>,
+    /// Records that have been in use so far: the first ones.
+    used: Cell<usize>,
     class: Cell<Class>,
     /// What the exchange of a get expects: a free word, or [`OUT_OF_REACH`].
     expected: u64,
@@ -238,6 +284,28 @@ impl Instance {
     ///
     /// [`SessionError`].
     pub fn session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
+        // SAFETY: registered below.
+        let session = unsafe { self.thread_session(name, class) }?;
+        // SAFETY: `Session::drop` takes it out again. Without that the segment stays mapped: `Instance::drop` finds the session counted.
+        #[cfg(not(any(loom, shuttle)))]
+        unsafe {
+            crate::keeper::register(session.slot, session.generation);
+        }
+        Ok(session)
+    }
+
+    /// Makes the calling thread a session that is recovered when the thread ends, in whatever way, also while its process lives on: as
+    /// the robust mutexes of POSIX. For C, and for locks in memory that no reference of Rust is made to. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError`].
+    ///
+    /// # Safety
+    ///
+    /// When the thread ends and the session has not been dropped, nothing that it has got is used any more: no guard, and no reference that
+    /// came from one.
+    pub unsafe fn thread_session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
         let (sid, slot) = self.claim_slot()?;
         self.sessions.fetch_add(1, Ordering::AcqRel);
         fail::point();
@@ -247,6 +315,7 @@ impl Instance {
         }
         let pid = sys::known_pid();
         slot.class.store(u32::from(class == Class::High), Ordering::Relaxed);
+        slot.told.store(0, Ordering::Relaxed);
         slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -261,6 +330,7 @@ impl Instance {
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             class: Cell::new(class),
+            used: Cell::new(1),
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
             pid,
             generation: sys::own_generation(),
@@ -375,7 +445,14 @@ impl<'i> Session<'i> {
     #[cold]
     #[inline(never)]
     fn next_free(&self) -> Option<usize> {
-        (1..LOG_RECORDS).find(|index| self.slot.log[*index].load(Ordering::Relaxed) == 0)
+        let index = (1..LOG_RECORDS).find(|index| self.slot.log[*index].load(Ordering::Relaxed) == 0)?;
+        self.used.set(self.used.get().max(index + 1));
+        Some(index)
+    }
+
+    /// The records that may be in use.
+    pub(crate) fn records(&self) -> &[protocol::AtomicU64] {
+        &self.slot.log[..self.used.get().min(LOG_RECORDS)]
     }
 
     /// Rewrites a record between two steps of an operation.
@@ -402,14 +479,14 @@ impl<'i> Session<'i> {
 
     /// Records of this session that name a mutex.
     pub(crate) fn held_beside(&self, id: MutexId) -> usize {
-        let records = self.slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
+        let records = self.records().iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
     /// Whether its log has any record.
     #[cfg(feature = "lock_api")]
     pub(crate) fn has_records(&self) -> bool {
-        self.slot.log.iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
+        self.records().iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
     }
 
     /// The mode in which this session already has a mutex, if it has.
@@ -417,7 +494,7 @@ impl<'i> Session<'i> {
         if id.0 == 0 || id == MutexId::OVERFLOW {
             return None;
         }
-        let records = self.slot.log.iter().enumerate().filter(|(index, _)| *index != but);
+        let records = self.records().iter().enumerate().filter(|(index, _)| *index != but);
         // One operation is in flight at a time: any other record is of something held.
         let mut records = records.filter_map(|(_, cell)| Record::unpack(cell.load(Ordering::Relaxed)));
         records.find(|record| record.mutex == id).map(|record| record.mode)
@@ -439,7 +516,9 @@ impl Drop for Session<'_> {
             // A child of fork has the memory of the session, not the session.
             return;
         }
-        if self.slot.log.iter().all(|record| record.load(Ordering::Relaxed) == 0) {
+        #[cfg(not(any(loom, shuttle)))]
+        crate::keeper::forget(self.slot);
+        if self.records().iter().all(|record| record.load(Ordering::Relaxed) == 0) {
             self.slot.free();
             fail::point();
         }
@@ -460,6 +539,8 @@ pub struct SessionInfo {
     pub tid: u32,
     /// Whether its thread is gone and it has not been recovered.
     pub dead: bool,
+    /// Whether its thread has ended with a leaked guard, and its process lives: what it holds stays held.
+    pub kept: bool,
     /// Whether it is of the high priority class.
     pub high_priority: bool,
     /// Its name.
@@ -489,7 +570,7 @@ impl Tables {
     #[must_use]
     pub fn session_info(&self, sid: Sid) -> Option<SessionInfo> {
         let slot = self.slot(sid).filter(|slot| slot.is_live())?;
-        let wait = Key::unpack(slot.wait.load(Ordering::Acquire)).map(|key| {
+        let wait = Key::unpack(slot.wait.acquire()).map(|key| {
             let blocker = Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
             (key, slot.wait_since_ns.load(Ordering::Relaxed), blocker)
         });
@@ -498,14 +579,15 @@ impl Tables {
             pid: slot.pid.load(Ordering::Relaxed),
             tid: slot.tid.load(Ordering::Relaxed),
             dead: slot.is_dead(),
+            kept: slot.is_kept(),
             high_priority: slot.class.load(Ordering::Relaxed) != 0,
             name: slot.name.get(),
             action: slot.action.get(),
             claimed_ns: slot.claimed_ns.load(Ordering::Relaxed),
-            log: slot.log.iter().filter_map(|cell| Record::unpack(cell.load(Ordering::Acquire))).collect(),
+            log: slot.log.iter().filter_map(|cell| Record::unpack(cell.acquire())).collect(),
             wait,
             first_run: slot.earlier_runs.load(Ordering::Relaxed).wrapping_add(1),
-            last_run: slot.last_run.load(Ordering::Acquire),
+            last_run: slot.last_run.acquire(),
         })
     }
 
@@ -532,7 +614,7 @@ impl Tables {
     /// Number of the latest run of steps of a session; 0 before its first. Cheap, to be polled.
     #[must_use]
     pub fn last_run(&self, sid: Sid) -> u64 {
-        self.slot(sid).map_or(0, |slot| slot.last_run.load(Ordering::Acquire))
+        self.slot(sid).map_or(0, |slot| slot.last_run.acquire())
     }
 
     /// Every row of every session's figures, and those of departed sessions under [`Sid::NONE`].
@@ -541,7 +623,7 @@ impl Tables {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
         all.flat_map(|sid| {
             let slot = self.segment.slot(sid.number() as usize);
-            let used = slot.map_or(0, |slot| slot.rows_used.load(Ordering::Acquire) as usize);
+            let used = slot.map_or(0, |slot| slot.rows_used.acquire() as usize);
             let rows = self.segment.rows(sid.number() as usize);
             rows[..used.min(rows.len())].iter().filter_map(move |row| row.read().map(|(key, f)| (sid, key, f)))
         })

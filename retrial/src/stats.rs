@@ -8,7 +8,7 @@
 
 use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
-use crate::sys::{AtomicU32, AtomicU64, Ordering};
+use crate::sys::{AtomicU32, AtomicU64, Observed as _, Ordering};
 
 macro_rules! counters {
     ($( $id:ident $name:literal $doc:literal; )*) => {
@@ -147,7 +147,7 @@ impl Row {
     /// The row's key and figures, `None` while it is unused.
     pub(crate) fn read(&self) -> Option<(Key, Figures)> {
         // Acquire: pairs with the Release in `find`; the figures are of this key.
-        let key = Key::unpack(self.key.load(Ordering::Acquire))?;
+        let key = Key::unpack(self.key.acquire())?;
         Some((key, Figures(std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed)))))
     }
 

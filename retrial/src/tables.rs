@@ -11,7 +11,7 @@ use crate::segment::{Capacity, Segment, TYPES};
 use crate::session::Slot;
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;
-use crate::sys::{self, AtomicU32, AtomicU64, Ordering};
+use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering};
 use crate::text::{Text, hash};
 use crate::word::{Sid, Word};
 use std::fmt;
@@ -339,7 +339,7 @@ impl Tables {
         let rows = self.segment.params();
         let own = mutex_type.map(|t| &rows[usize::from(t.0).min(TYPES - 1) + 1]);
         Params(std::array::from_fn(|i| {
-            let set = |row: &ParamRow| row.0[i].load(Ordering::Acquire).checked_sub(1);
+            let set = |row: &ParamRow| row.0[i].acquire().checked_sub(1);
             let row = &crate::params::PARAMS[i];
             row.clamped(own.and_then(set).or_else(|| set(&rows[0])).unwrap_or_else(|| self.default_of(P::ALL[i])))
         }))
@@ -358,14 +358,14 @@ impl Tables {
     #[must_use]
     pub fn param_set(&self, p: P, mutex_type: Option<TypeId>) -> Option<u64> {
         let row = mutex_type.map_or(0, |t| usize::from(t.0).min(TYPES - 1) + 1);
-        self.segment.params()[row].0[p as usize].load(Ordering::Acquire).checked_sub(1)
+        self.segment.params()[row].0[p as usize].acquire().checked_sub(1)
     }
 
     /// The type of this name.
     #[must_use]
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         let wanted = hash(name);
-        let position = self.segment.types().iter().position(|t| t.hash.load(Ordering::Acquire) == wanted)?;
+        let position = self.segment.types().iter().position(|t| t.hash.acquire() == wanted)?;
         Some(TypeId(u8::try_from(position).ok()?))
     }
 
@@ -374,7 +374,7 @@ impl Tables {
     pub fn types(&self) -> Vec<(TypeId, String)> {
         let entries = self.segment.types().iter().enumerate();
         entries
-            .filter(|(_, entry)| entry.hash.load(Ordering::Acquire) != 0)
+            .filter(|(_, entry)| entry.hash.acquire() != 0)
             .map(|(id, entry)| (TypeId(u8::try_from(id).unwrap_or(0)), entry.name.get()))
             .collect()
     }
@@ -390,7 +390,7 @@ impl Tables {
     pub fn locations(&self) -> Vec<(LocationId, String)> {
         let entries = self.segment.locations().iter().enumerate().skip(1);
         entries
-            .filter(|(_, entry)| entry.hash.load(Ordering::Acquire) != 0)
+            .filter(|(_, entry)| entry.hash.acquire() != 0)
             .map(|(id, entry)| (LocationId(u16::try_from(id).unwrap_or(0)), entry.name.get()))
             .collect()
     }
@@ -411,7 +411,7 @@ impl Tables {
     #[must_use]
     pub fn location_name(&self, id: LocationId) -> String {
         match self.segment.locations().get(usize::from(id.0)) {
-            Some(entry) if id.0 != 0 && entry.hash.load(Ordering::Acquire) != 0 => entry.name.get(),
+            Some(entry) if id.0 != 0 && entry.hash.acquire() != 0 => entry.name.get(),
             _ => "unknown".to_owned(),
         }
     }
@@ -436,7 +436,7 @@ impl Tables {
     /// What [`Tables::location_name`] gives, without allocating.
     pub(crate) fn location_label(&self, id: LocationId) -> impl fmt::Display {
         fmt::from_fn(move |f| match self.segment.locations().get(usize::from(id.0)) {
-            Some(entry) if id.0 != 0 && entry.hash.load(Ordering::Acquire) != 0 => entry.name.write(f),
+            Some(entry) if id.0 != 0 && entry.hash.acquire() != 0 => entry.name.write(f),
             _ => f.write_str("unknown"),
         })
     }
@@ -445,13 +445,13 @@ impl Tables {
     #[must_use]
     pub fn mutex_named(&self, name: &str) -> Option<MutexId> {
         let wanted = hash(name);
-        (1..=self.mutexes_high()).map(|index| self.mutex_id(index)).find(|id| {
-            self.mutex_entry(*id).is_some_and(|e| e.key.load(Ordering::Acquire) == wanted && e.name.get() == name)
-        })
+        (1..=self.mutexes_high())
+            .map(|index| self.mutex_id(index))
+            .find(|id| self.mutex_entry(*id).is_some_and(|e| e.key.acquire() == wanted && e.name.get() == name))
     }
 
     fn mutexes_high(&self) -> u32 {
-        let high = self.segment.header().mutexes_high.load(Ordering::Acquire);
+        let high = self.segment.header().mutexes_high.acquire();
         u32::try_from(high).unwrap_or(u32::MAX).min(self.segment.capacity().mutexes)
     }
 
@@ -466,7 +466,7 @@ impl Tables {
     pub fn mutex_info(&self, id: MutexId) -> Option<MutexInfo> {
         let entry = self.mutex_entry(id)?;
         // Acquire: pairs with the Release in `publish` and in `retire_mutex`.
-        let key = entry.key.load(Ordering::Acquire);
+        let key = entry.key.acquire();
         if key <= CLAIMED {
             return None;
         }
@@ -488,14 +488,14 @@ impl Tables {
     pub(crate) fn place_of(&self, id: MutexId) -> Option<Place> {
         let entry = self.mutex_entry(id)?;
         // Acquire: pairs with the Release in `publish`.
-        (entry.key.load(Ordering::Acquire) > CLAIMED).then(|| entry.place())
+        (entry.key.acquire() > CLAIMED).then(|| entry.place())
     }
 
     /// Process and address of a mutex that lies in a process, without allocating: for interposers at the process's end.
     #[must_use]
     pub fn mutex_in_process(&self, id: MutexId) -> Option<(u32, u64)> {
         let entry = self.mutex_entry(id)?;
-        let live = entry.key.load(Ordering::Acquire) > RETIRED;
+        let live = entry.key.acquire() > RETIRED;
         if !live || entry.place.load(Ordering::Relaxed) != Place::Process as u32 {
             return None;
         }
@@ -513,7 +513,7 @@ impl Tables {
     #[must_use]
     pub fn death(&self, id: MutexId) -> Option<Death> {
         let entry = self.mutex_entry(id)?;
-        let record = Record::unpack(entry.death.load(Ordering::Acquire))?;
+        let record = Record::unpack(entry.death.acquire())?;
         let sid = Sid::new(u32::try_from(entry.death_sid.load(Ordering::Relaxed)).unwrap_or(0));
         Some(Death { sid, mode: record.mode, location: record.location })
     }
@@ -525,12 +525,12 @@ impl Tables {
         }
         // Acquire: pairs with the Release in `claim_entry`.
         let entry = self.segment.mutexes().get(id.index())?;
-        (entry.generation.load(Ordering::Acquire) as u8 == id.generation()).then_some(entry)
+        (entry.generation.acquire() as u8 == id.generation()).then_some(entry)
     }
 
     /// The id of an entry now.
     pub(crate) fn mutex_id(&self, index: u32) -> MutexId {
-        let generation = self.segment.mutexes()[index as usize].generation.load(Ordering::Acquire);
+        let generation = self.segment.mutexes()[index as usize].generation.acquire();
         MutexId::new(index as usize, generation as u8)
     }
 
@@ -538,7 +538,7 @@ impl Tables {
     #[must_use]
     pub fn mutex_state(&self, id: MutexId) -> Option<MutexState> {
         let record = self.record(id)?;
-        Some(MutexState { word: record.load(), gets: record.gets(), parked: record.parked() })
+        Some(MutexState { word: record.observe(), gets: record.gets(), parked: record.parked() })
     }
 
     /// The record of a mutex in the arena. Not for observers: their mapping cannot be written.
@@ -559,7 +559,7 @@ impl Tables {
 
     /// SIDs that sessions of this instance may have had so far.
     pub fn sids(&self) -> impl Iterator<Item = Sid> + use<> {
-        let ready = self.segment.header().slots_ready.load(Ordering::Acquire);
+        let ready = self.segment.header().slots_ready.acquire();
         let ready = u32::try_from(ready).unwrap_or(u32::MAX).min(self.segment.capacity().sessions);
         (1..=ready).map(Sid::new)
     }
@@ -576,7 +576,7 @@ impl Tables {
             .alerts()
             .iter()
             .filter_map(|alert| {
-                let number = alert.number.load(Ordering::Acquire);
+                let number = alert.number.acquire();
                 (number > after).then(|| (number, alert.at_ns.load(Ordering::Relaxed), alert.text.get()))
             })
             .collect();
@@ -589,7 +589,7 @@ impl Tables {
     pub fn history(&self) -> Vec<PastSleep> {
         let rows = self.segment.history().iter();
         rows.filter_map(|past| {
-            let key = past.key.load(Ordering::Acquire);
+            let key = past.key.acquire();
             let record = Record::unpack(past.what.load(Ordering::Relaxed))?;
             (key != 0).then(|| PastSleep {
                 mutex: MutexId((key >> 32) as u32),
@@ -607,10 +607,21 @@ impl Tables {
 
     /// Words of the segment from `offset` bytes, for `peek`; `None` when they are not all inside or the offset is not a
     /// multiple of 8.
+    ///
+    /// # Safety
+    ///
+    /// Nobody in this process writes what is read other than atomically meanwhile: no guard of a mutex whose data are there is held
+    /// exclusively.
+    ///
+    /// ```compile_fail,E0133
+    /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
+    /// let words = instance.peek(0, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
-    pub fn peek(&self, offset: u64, count: usize) -> Option<Vec<u64>> {
+    pub unsafe fn peek(&self, offset: u64, count: usize) -> Option<Vec<u64>> {
         let words = self.segment.words(offset, count)?;
-        Some(words.iter().map(|word| word.load(Ordering::Acquire)).collect())
+        Some(words.iter().map(sys::Observed::acquire).collect())
     }
 
     /// Offset in the segment of a mutex in the arena.

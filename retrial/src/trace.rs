@@ -2,7 +2,7 @@
 
 use crate::aol::{LocationId, MutexId};
 use crate::stats::{Key, WaitEvent};
-use crate::sys::{AtomicU64, Ordering};
+use crate::sys::{AtomicU64, Observed as _, Ordering};
 use crate::word::Sid;
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ pub(crate) fn note(ring: &[Run], last: &AtomicU64, event: Note) {
 pub(crate) fn read(ring: &[Run], number: u64) -> Option<Event> {
     let run = &ring[(number % ring.len() as u64) as usize];
     // Acquire: pairs with the Release of the number in `note`.
-    if number == 0 || run.number.load(Ordering::Acquire) != number {
+    if number == 0 || run.number.acquire() != number {
         return None;
     }
     let what = run.what.load(Ordering::Relaxed);
@@ -135,7 +135,7 @@ pub(crate) fn read(ring: &[Run], number: u64) -> Option<Event> {
     let event = Event {
         number,
         what: What::ALL.into_iter().find(|known| *known as u64 == what)?,
-        count: run.count.load(Ordering::Acquire),
+        count: run.count.acquire(),
         asked: Duration::from_nanos(run.asked_ns.load(Ordering::Relaxed)),
         actual: Duration::from_nanos(run.total_ns.load(Ordering::Relaxed)),
         started_ns: run.started_ns.load(Ordering::Relaxed),

@@ -5,7 +5,8 @@
 //! session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
 #![cfg(feature = "fail_points")]
 
-use retrial::{Capacity, Class, GetError, Guard, Instance, Kind, Mode, Mutex, P, Patience, Session, Sid, Word};
+use retrial::views::{Kind, Sid, Word};
+use retrial::{Capacity, Class, GetError, Guard, Instance, Mode, Mutex, P, Patience, Session};
 use retrial::{fail, location};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -99,7 +100,8 @@ impl Stage {
     }
 
     fn drainer(&self) -> Sid {
-        Sid::new(self.instance.peek(self.offset + 32, 1).unwrap()[0] as u32)
+        // SAFETY: the words of a record are atomics.
+        Sid::new(unsafe { self.instance.peek(self.offset + 32, 1) }.unwrap()[0] as u32)
     }
 
     fn word(&self) -> Word {
@@ -111,7 +113,7 @@ impl Stage {
         self.poke(1, 0);
         self.poke(4, 0);
         let here = location!("living");
-        let get = |session: &'a Session<'static>, mode| self.mutex.try_get(session, mode, here).unwrap();
+        let get = |session: &'a Session<'static>, mode| self.mutex.get(session, mode, here, Patience::None).unwrap();
         let readers =
             living.readers.iter().take(scene.references as usize).map(|reader| get(reader, Mode::Shared)).collect();
         let holder = match scene.holder {
@@ -155,7 +157,7 @@ fn get<'a>(stage: Stage, session: &'a Session<'static>, mode: Mode) -> Option<Gu
 where
     'static: 'a,
 {
-    got(stage.mutex.try_get(session, mode, location!("dying")))
+    got(stage.mutex.get(session, mode, location!("dying"), Patience::None))
 }
 
 const OPERATIONS: &[(&str, Op)] = &[
@@ -225,7 +227,10 @@ const OPERATIONS: &[(&str, Op)] = &[
     }),
     ("a mutex that is new", |stage, me, case| {
         let object = stage.instance.mutex(&format!("object {}", case % 256), "fresh type", || 7u64).unwrap();
-        assert_eq!(got(object.try_get(me, Mode::Exclusive, location!("dying"))).map(|guard| *guard), Some(7));
+        assert_eq!(
+            got(object.get(me, Mode::Exclusive, location!("dying"), Patience::None)).map(|guard| *guard),
+            Some(7)
+        );
     }),
     ("another session", |stage, _, _| {
         let other = stage.instance.session("other", Class::Normal).unwrap();
@@ -279,9 +284,9 @@ fn case(
 
     let mut recoverer_died = false;
     if m > 0 {
-        recoverer_died = fail::die_at(m, || (), |()| stage.instance.recover_all(None)).is_none();
+        recoverer_died = fail::die_at(m, || (), |()| stage.instance.recover_all()).is_none();
     }
-    let (_, owing) = stage.instance.recover_all(None);
+    let (_, owing) = stage.instance.recover_all();
     let after = stage.word();
     assert_eq!(after.sid(), holder, "{}: the holder", context());
     assert_eq!(after.has(Word::POISONED), poisoned, "{}: poison", context());
@@ -296,11 +301,11 @@ fn case(
     let parked = stage.mutex.parked();
     assert!(parked <= (scene.waiters & 0xff) + 2, "{}: {parked} parked", context());
     stage.clear(cast);
-    let (_, owing) = stage.instance.recover_all(None);
+    let (_, owing) = stage.instance.recover_all();
     assert_eq!((owing, stage.word()), (0, Word(u64::from(poisoned) << 63)), "{}: at the end", context());
     assert_eq!(stage.instance.sessions().len(), 3, "{}: a slot leaked", context());
     // The next holder is told, exactly then.
-    match stage.mutex.try_get(&living.holder, Mode::Exclusive, location!("next")) {
+    match stage.mutex.get(&living.holder, Mode::Exclusive, location!("next"), Patience::None) {
         Ok(_) => assert!(!poisoned, "{}: not told", context()),
         Err(GetError::OwnerDied(died)) => {
             assert!(poisoned, "{}: told of no death", context());
@@ -444,7 +449,7 @@ fn wait<'a>(stage: Stage, session: &'a Session<'static>, mode: Mode) -> Option<G
 where
     'static: 'a,
 {
-    got(stage.mutex.get_within(session, mode, location!("dying"), Duration::from_millis(2)))
+    got(stage.mutex.get(session, mode, location!("dying"), Patience::within(Duration::from_millis(2))))
 }
 
 /// Gives way until something is so.
@@ -495,7 +500,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                         n,
                         || stage.session("dying"),
                         |session| {
-                            let guard = got(stage.mutex.try_get(&session, holds, location!("dying")));
+                            let guard = got(stage.mutex.get(&session, holds, location!("dying"), Patience::None));
                             held.store(true, Ordering::Release);
                             until(|| waiting(stage.instance) > 0);
                             drop(guard);
@@ -505,7 +510,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                     waiter.join().unwrap();
                     died.is_none()
                 });
-                assert_eq!(stage.instance.recover_all(None).1, 0);
+                assert_eq!(stage.instance.recover_all().1, 0);
                 assert_eq!(stage.word().without(Word::ATTENTION), Word::FREE, "{holds} for {wants} at {n}");
                 assert_eq!(stage.instance.sessions(), [], "a slot leaked");
                 if !died {
@@ -551,7 +556,7 @@ fn a_session_that_dies_between_waking_and_getting_strands_nobody() {
                 dead.store(true, Ordering::Release);
                 died
             });
-            assert_eq!(stage.instance.recover_all(None).1, 0);
+            assert_eq!(stage.instance.recover_all().1, 0);
             let session = stage.session("last");
             got(stage.mutex.exclusive(&session, location!("last"))).unwrap().consistent();
             drop(session);

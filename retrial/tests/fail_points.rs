@@ -4,7 +4,8 @@
 //! there. The survivor then gets the mutex and finds the references and the slots as if the dead one had never been.
 #![cfg(feature = "fail_points")]
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, P, Patience, Session, Word, fail, location};
+use retrial::views::Word;
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, P, Patience, Session, fail, location};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -77,7 +78,7 @@ fn the_child() {
     if script == "recover" {
         // Before a session of its own: the claim would recover as well.
         fail::arm(fatal);
-        instance.recover_all(None);
+        instance.recover_all();
         println!("passed {}", fail::passed());
         return;
     }
@@ -100,12 +101,12 @@ fn the_child() {
             let second = got(mutex.shared(&session, location!())).unwrap();
             drop(first);
             // Two records of one mutex, one of them in flight, with the field in somebody else's hands or in ours.
-            let refused = mutex.try_get(&session, Mode::Examine, location!());
+            let refused = mutex.get(&session, Mode::Examine, location!(), Patience::None);
             assert!(matches!(refused, Err(GetError::Deadlock { held: Mode::Shared })));
-            drop(got(mutex.try_get(&session, Mode::Shared, location!())));
+            drop(got(mutex.get(&session, Mode::Shared, location!(), Patience::None)));
             drop(second);
             let examined = got(mutex.get(&session, Mode::Examine, location!(), endless)).unwrap();
-            assert!(mutex.try_get(&session, Mode::Shared, location!()).is_err());
+            assert!(mutex.get(&session, Mode::Shared, location!(), Patience::None).is_err());
             drop(examined);
         }
         "session" => {
@@ -119,8 +120,12 @@ fn the_child() {
         }
         "contend" => {
             for _ in 0..3 {
-                let _ =
-                    got(mutex.get_within(&session, Mode::Exclusive, location!(), std::time::Duration::from_millis(3)));
+                let _ = got(mutex.get(
+                    &session,
+                    Mode::Exclusive,
+                    location!(),
+                    Patience::within(std::time::Duration::from_millis(3)),
+                ));
             }
         }
         "hold S" => std::mem::forget(got(mutex.shared(&session, location!()))),
@@ -143,7 +148,7 @@ fn check(instance: &Instance, mine: &Session<'_>, reader: &Session<'_>, referenc
     // As a survivor would: by a get. E needs no reference to leave, but the dead one's field and drain to go.
     let examined = got(mutex.get(mine, Mode::Examine, location!(), Patience::Endless));
     examined.unwrap().consistent();
-    let (_, owing) = instance.recover_all(None);
+    let (_, owing) = instance.recover_all();
     assert_eq!(owing, 0, "{context}: somebody still owes");
     let word = mutex.word();
     assert_eq!(word, Word(u64::from(references)), "{context}");
@@ -227,7 +232,7 @@ fn a_creator_may_die_at_every_step() {
         std::fs::remove_file(name.0.path()).unwrap();
     }
     assert!(points > 5, "{points}");
-    let directory = std::fs::read_dir(retrial::DIRECTORY).unwrap();
+    let directory = std::fs::read_dir(retrial::layout::DIRECTORY).unwrap();
     let left = directory.filter_map(Result::ok).filter(|e| e.file_name().to_string_lossy().starts_with(".retrial."));
     assert_eq!(left.count(), 0, "no temporary file is left");
 }

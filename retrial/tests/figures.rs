@@ -1,6 +1,7 @@
 //! What is counted, and that it adds up.
 
-use retrial::{Capacity, Class, Counter, Figures, GetError, Instance, Mode, P, Sid, What, location, wait};
+use retrial::views::{Counter, Figures, Sid, What};
+use retrial::{Capacity, Class, GetError, Instance, Mode, P, Patience, location, wait};
 use std::time::Duration;
 
 /// Waits 20 ms in vain for a mutex that is held, under a scheme, and gives what was counted of it.
@@ -9,7 +10,7 @@ fn wait_in_vain(instance: &Instance, scheme: &str) -> (Figures, Vec<(What, u64, 
     let mutex = instance.mutex(scheme, "Cursor Pin", || 0u64).unwrap();
     let (a, b) = (instance.session("a", Class::Normal).unwrap(), instance.session("b", Class::Normal).unwrap());
     let _held = mutex.exclusive(&a, location!("holder")).unwrap();
-    let got = mutex.get_within(&b, Mode::Shared, location!("waiter"), Duration::from_millis(20));
+    let got = mutex.get(&b, Mode::Shared, location!("waiter"), Patience::within(Duration::from_millis(20)));
     assert!(matches!(got, Err(GetError::TimedOut)));
     let info = instance.session_info(b.sid()).unwrap();
     let events = (info.first_run..=info.last_run)
@@ -35,7 +36,7 @@ fn the_time_of_a_wait_splits_into_parts_that_add_up_under_every_scheme() {
         assert_eq!((get(Counter::Misses), get(Counter::Waits), get(Counter::GaveUp)), (1, 1, 1), "{scheme}");
         // Never open: every try found it busy, and every spin failed.
         assert_eq!(get(Counter::Busy), figures.sleeps() + get(Counter::GaveUp), "{scheme}");
-        let derived = retrial::Derived::new(1, &figures, 1.0, None);
+        let derived = retrial::views::Derived::new(1, &figures, 1.0, None);
         assert!((derived.spin_inefficiency - 1.0).abs() < 1e-12, "{scheme}: k {}", derived.spin_inefficiency);
         assert_eq!(events.first().map(|e| e.0), Some(What::Began), "{scheme}");
         assert_eq!(events.last().map(|e| e.0), Some(What::GaveUp), "{scheme}");
@@ -108,5 +109,5 @@ fn adaptive_switches_under_load_and_back_when_the_load_stops() {
         assert!(gets <= 16 * 3, "two quiet checks are enough");
     }
     assert_eq!(switches(), (false, 2));
-    assert_eq!(mutex.word(), retrial::Word::FREE, "the fast path is open again");
+    assert_eq!(mutex.word(), retrial::views::Word::FREE, "the fast path is open again");
 }

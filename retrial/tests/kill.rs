@@ -3,7 +3,9 @@
 //! A child is this test program again, told by an environment variable what to do. It says on its standard output how far
 //! it has come; nobody sleeps to let somebody else get there.
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, RawMutex, Word, location};
+use retrial::engine::RawMutex;
+use retrial::views::Word;
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Observer, P, Patience, location};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
@@ -100,7 +102,8 @@ fn the_child() {
     if deed == "elsewhere" {
         let mutex = map_elsewhere(instance.address().unwrap());
         println!("ready");
-        let _ = mutex.get(&session, Mode::Exclusive, location!("child waits elsewhere"), Patience::Endless);
+        // SAFETY: both are of the same instance.
+        let _ = unsafe { mutex.get(&session, Mode::Exclusive, location!("child waits elsewhere"), Patience::Endless) };
         return;
     }
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
@@ -138,7 +141,8 @@ fn the_child() {
         "thread" => {
             std::thread::scope(|scope| {
                 let thread = scope.spawn(|| {
-                    let session = instance.session("thread", Class::Normal).unwrap();
+                    // SAFETY: what is forgotten is not used.
+                    let session = unsafe { instance.thread_session("thread", Class::Normal) }.unwrap();
                     std::mem::forget(mutex.get(&session, mode, location!("thread leaves"), Patience::Endless).unwrap());
                     std::mem::forget(session);
                 });
@@ -231,7 +235,7 @@ fn parked_after_kills_of_waiters(scheme: &str) -> u32 {
     waiters.into_iter().for_each(kill);
     drop(guard);
     assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}");
-    assert_eq!(instance.recover_all(None).0, 3, "{scheme}");
+    assert_eq!(instance.recover_all().0, 3, "{scheme}");
     assert_eq!(instance.sessions().len(), 1, "{scheme}");
     mutex.parked()
 }
@@ -257,7 +261,8 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
         // SAFETY: sessions of this instance only.
         unsafe { mutex.register(&instance, mutex_type, "elsewhere").unwrap() };
         let session = instance.session("parent", Class::Normal).unwrap();
-        let held = mutex.exclusive(&session, location!("parent")).unwrap();
+        // SAFETY: both are of the same instance.
+        let held = unsafe { mutex.exclusive(&session, location!("parent")) }.unwrap();
         let waiting = || instance.sessions().iter().filter(|s| s.wait.is_some() && !s.dead).count();
         let payer = child(&name, "elsewhere");
         for _ in 0..12 {
@@ -267,7 +272,7 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
             }
             kill(dies);
             // Nobody is blocked by the dead: one process finds them, and the waiter, which has the mutex mapped, pays.
-            instance.recover_all(None);
+            instance.recover_all();
             while instance.sessions().len() > 2 {
                 std::thread::yield_now();
             }
@@ -289,7 +294,8 @@ fn a_process_that_no_barrier_reaches_fences_its_releases() {
     let session = instance.session("parent", Class::Normal).unwrap();
     let id = instance.mutex_named("m").unwrap();
     // Bit 22 of what is known of the parked, at 8.
-    let is_fenced = || instance.peek(instance.offset_of(id).unwrap() + 8, 1).unwrap()[0] & 1 << 22 != 0;
+    // SAFETY: the words of a record are atomics.
+    let is_fenced = || unsafe { instance.peek(instance.offset_of(id).unwrap() + 8, 1) }.unwrap()[0] & 1 << 22 != 0;
     *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
     assert!(!is_fenced(), "one store, where barriers reach everybody");
     // Nobody is beside it: it has parked nowhere.

@@ -5,9 +5,10 @@
 //! its process id. A *stage* is one test of this program again, as the first process of a PID namespace: there a test can
 //! choose the ids of its actors. Nobody sleeps to let somebody else get there.
 
+use retrial::views::{Sid, Word};
 use retrial::{
     Address, Capacity, Class, Death, GetError, Guard, Instance, Mode, Mutex, Observer, P, Patience, Recovery, Session,
-    SessionError, Sid, Word, location,
+    SessionError, location,
 };
 use std::ffi::{CString, OsStr, c_void};
 use std::io::{self, BufRead, BufReader, Lines, PipeReader, PipeWriter, Write};
@@ -145,7 +146,7 @@ fn obey(part: &mut Part, name: &str, words: &[&str]) -> String {
         }
         ["try", mode, mutex] => {
             let (session, mutex) = (part.session(), part.mutex(mutex));
-            part.keep(mutex.try_get(session, mode.parse().unwrap(), location!("actor")))
+            part.keep(mutex.get(session, mode.parse().unwrap(), location!("actor"), Patience::None))
         }
         ["add"] => {
             **part.guards.last_mut().unwrap() += 1;
@@ -155,7 +156,7 @@ fn obey(part: &mut Part, name: &str, words: &[&str]) -> String {
             drop(part.guards.pop().unwrap());
             "done".into()
         }
-        ["recover", sid] => format!("{:?}", part.instance.recover(Sid::new(sid.parse().unwrap()), None)),
+        ["recover", sid] => format!("{:?}", part.instance.recover(Sid::new(sid.parse().unwrap()))),
         ["lock", offset] => take_lock(part, name, offset.parse().unwrap()),
         ["unlock"] => {
             // SAFETY: this thread took it.
@@ -261,6 +262,16 @@ fn part_ways(part: &mut Part, name: &str, words: &[&str]) -> String {
             // Its line is the reply; this one says that it has ended.
             format!("ended {:?}", wait(child).signal)
         }
+        ["thread", "lends", mode, mutex] => {
+            let (instance, mutex, mode) = (part.instance, part.mutex(mutex), mode.parse().unwrap());
+            let lend = move || {
+                let session: &'static Session<'static> =
+                    Box::leak(Box::new(instance.session("lender", Class::Normal).unwrap()));
+                &**Box::leak(Box::new(mutex.get(session, mode, location!("lends"), Patience::Endless).unwrap()))
+            };
+            let lent: &'static u64 = std::thread::spawn(lend).join().unwrap();
+            format!("lent {lent}")
+        }
         ["exec"] => {
             let error = Command::new(std::env::current_exe().unwrap()).exec();
             panic!("{error}")
@@ -343,15 +354,15 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
     let holds = |instance: &Instance| {
         let word = mutex.word();
         let alive = instance.session_info(parent).is_some_and(|info| !info.dead && info.log.len() == 1);
-        word.sid() == parent && alive && instance.recover(parent, None) == Recovery::NotDead
+        word.sid() == parent && alive && instance.recover(parent) == Recovery::NotDead
     };
     let is_busy = |session: &Session<'_>, mutex: &Mutex<'_, u64>| {
-        matches!(mutex.try_get(session, Mode::Exclusive, location!("child")), Err(GetError::Busy))
+        matches!(mutex.get(session, Mode::Exclusive, location!("child"), Patience::None), Err(GetError::Busy))
     };
     let forked = |mutex: &Mutex<'static, u64>| {
         let owner = session.pid();
         let exclusive = mutex.exclusive(session, location!("child"));
-        let shared = mutex.try_get(session, Mode::Shared, location!("child"));
+        let shared = mutex.get(session, Mode::Shared, location!("child"), Patience::None);
         let is_refused =
             [exclusive, shared].iter().all(|got| matches!(got, Err(GetError::Forked { owner: o }) if *o == owner));
         is_refused && owner != std::process::id()
@@ -442,7 +453,8 @@ extern "C-unwind" fn thread_main(order: *mut c_void) -> *mut c_void {
 
 fn hold_for_ever(order: &'static Order) {
     let session: &'static Session<'static> =
-        Box::leak(Box::new(order.instance.session("thread", Class::Normal).unwrap()));
+        // SAFETY: nobody uses what is leaked here.
+        Box::leak(Box::new(unsafe { order.instance.thread_session("thread", Class::Normal) }.unwrap()));
     let _ = ManuallyDrop::new(order.mutex.get(session, order.mode, location!("thread"), Patience::Endless));
 }
 
@@ -451,7 +463,9 @@ fn forget(name: &str, mutex: &str, mode: Mode) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let instance = Instance::attach(&Address::new(name).unwrap()).unwrap();
-            let session = ManuallyDrop::new(instance.session("forgotten", Class::Normal).unwrap());
+            // SAFETY: nobody uses what is forgotten here.
+            let session = unsafe { instance.thread_session("forgotten", Class::Normal) };
+            let session = ManuallyDrop::new(session.unwrap());
             let mutex = instance.mutex(mutex, "test", || 0u64).unwrap();
             let _ = ManuallyDrop::new(mutex.get(&session, mode, location!("forgets"), Patience::Endless));
             drop(instance);
@@ -713,8 +727,11 @@ impl Scene {
     /// Whether a session has the mutex, lives, and cannot be taken for dead.
     fn holds(&self, sid: Sid) -> bool {
         let info = self.instance.session_info(sid);
-        let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid, None) == Recovery::NotDead;
-        let busy = matches!(self.mutex.try_get(self.session, Mode::Exclusive, location!("test")), Err(GetError::Busy));
+        let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid) == Recovery::NotDead;
+        let busy = matches!(
+            self.mutex.get(self.session, Mode::Exclusive, location!("test"), Patience::None),
+            Err(GetError::Busy)
+        );
         lives && busy && self.mutex.word().sid() == sid
     }
 
@@ -736,7 +753,8 @@ impl Scene {
 
     /// Offset in the segment of the first lock that this thread of an actor holds, the tables' lock for nobody.
     fn lock_of(&self, tid: Option<i32>) -> u64 {
-        let words = self.instance.peek(0, self.instance.len_bytes() / 8).unwrap();
+        // SAFETY: this process changes no data now.
+        let words = unsafe { self.instance.peek(0, self.instance.len_bytes() / 8) }.unwrap();
         let robust_shared = 16 | 128;
         let is_lock = |at: &usize| words[at + 2] & 0xffff_ffff == robust_shared;
         let is_held = |at: &usize| tid.is_none_or(|tid| words[*at] & 0x3fff_ffff == u64::from(tid.cast_unsigned()));
@@ -859,7 +877,7 @@ fn a_living_holder_whose_ids_mean_nobody_or_the_dead_elsewhere_is_alive() {
             }
             assert_eq!(namesake.wait().signal, Some(libc::SIGKILL));
             assert!(scene.holds(sid), "{what}: after the death of a namesake");
-            scene.instance.recover_all(None);
+            scene.instance.recover_all();
             assert!(scene.holds(sid), "{what}: after its recovery");
         }
         assert_eq!(scene.instance.sessions().len(), 2);
@@ -942,7 +960,7 @@ fn an_equal_thread_id_in_another_namespace_is_somebody_else() {
         assert_eq!(b.ask("get X other"), "got");
         b.kill();
         assert!(scene.holds(sid));
-        assert_eq!(scene.instance.recover_all(None), (1, 0));
+        assert_eq!(scene.instance.recover_all(), (1, 0));
         assert!(scene.holds(sid));
         assert_eq!(a.ask("release"), "done");
         assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
@@ -1101,7 +1119,7 @@ fn a_child_that_no_fork_handler_is_told_of_has_nothing_of_its_parents() {
     // As fork, but libc knows nothing of it. SAFETY: a copy of this process on its own copy of the stack.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     if child == 0 {
-        let refused = matches!(mutex.try_get(&session, Mode::Shared, here), Err(GetError::Forked { .. }));
+        let refused = matches!(mutex.get(&session, Mode::Shared, here, Patience::None), Err(GetError::Forked { .. }));
         drop(guard);
         // SAFETY: ends the child.
         unsafe { libc::_exit(i32::from(!refused)) };
@@ -1192,6 +1210,42 @@ fn a_thread_that_ends_with_a_mutex_is_dead_while_its_process_lives() {
 }
 
 #[test]
+fn what_an_ended_thread_has_lent_is_held_until_its_process_ends_or_is_replaced() {
+    for (mode, end) in Mode::ALL.into_iter().flat_map(|mode| ["kill", "exec", "exit"].map(|end| (mode, end))) {
+        let scene = Scene::new("lent");
+        let mut actor = scene.actor(HERE);
+        assert_eq!(actor.ask(&format!("thread lends {mode} m")), "lent 0");
+        let lender = scene.instance.sessions().into_iter().find(|session| session.name == "lender").unwrap();
+        let kept = || {
+            scene.instance.look_for_threads();
+            scene.instance.recover_all();
+            let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::None);
+            let info = scene.instance.session_info(lender.sid).unwrap();
+            matches!(got, Err(GetError::Busy)) && !info.dead && info.kept
+        };
+        // The kernel marks the lock when the thread is quite gone.
+        while !scene.instance.session_info(lender.sid).unwrap().kept {
+            assert!(!scene.instance.session_info(lender.sid).unwrap().dead);
+            std::thread::yield_now();
+        }
+        assert!(kept() && kept(), "{mode}");
+        let alerts = scene.instance.alerts(0).into_iter().filter(|(_, _, text)| text.contains("a guard was leaked"));
+        assert_eq!(alerts.count(), 1, "told once");
+        match end {
+            "kill" => signal(actor.pid, libc::SIGKILL),
+            "exec" => assert_eq!(actor.ask("exec"), "hello"),
+            _ => actor.tell("die exit"),
+        }
+        if mode == Mode::Shared {
+            assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
+        } else {
+            assert_eq!(scene.get_from_the_dead(end).mode, mode);
+        }
+        assert!(scene.instance.session_info(lender.sid).is_none_or(|info| info.name != "lender"), "{end}");
+    }
+}
+
+#[test]
 fn a_waiter_that_is_cancelled_ends_after_its_wait_and_is_dead_then() {
     for (position, scheme) in retrial::wait::NAMES.iter().enumerate() {
         let scene = Scene::new("cancel");
@@ -1260,7 +1314,7 @@ fn a_stopped_holder_is_waited_for_and_reported() {
         let by = format!("held by session {sid}");
         assert!(scene.instance.alerts(0).iter().any(|(_, _, line)| line.ends_with(&by)), "{scheme}");
         let short = Duration::from_millis(20);
-        let got = scene.mutex.get_within(scene.session, Mode::Exclusive, location!("test"), short);
+        let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::within(short));
         assert!(matches!(got, Err(GetError::TimedOut)), "{scheme}: a deadline holds");
         drop(got);
         assert!(scene.holds(sid), "{scheme}: after a wait of {short:?}");
@@ -1338,10 +1392,10 @@ fn a_recoverer_that_stops_is_waited_for_and_one_that_dies_is_replaced() {
     signal(recoverer.pid, libc::SIGSTOP);
     wait_until_stopped(recoverer.pid);
     let short = Duration::from_millis(20);
-    let got = scene.mutex.get_within(scene.session, Mode::Exclusive, location!("test"), short);
+    let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::within(short));
     assert!(matches!(got, Err(GetError::TimedOut)), "nobody else recovers the same one");
     drop(got);
-    assert_eq!(scene.instance.recover(sid, None), Recovery::NotDead);
+    assert_eq!(scene.instance.recover(sid), Recovery::NotDead);
     let mut waiter = scene.actor(HERE);
     waiter.tell("get X m");
     scene.until_waiting(1);

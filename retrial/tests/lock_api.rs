@@ -46,7 +46,7 @@ fn sessions() -> usize {
 fn a_thread_holds_as_many_locks_as_it_likes() {
     let locks: Vec<RwLock<u32>> = (0..1000).map(RwLock::new).collect();
     let writers: Vec<_> = locks.iter().map(|lock| lock.write()).collect();
-    assert_eq!(sessions(), 16, "64 locks each");
+    assert_eq!(sessions(), 4, "256 locks each");
     for lock in [&locks[0], &locks[999]] {
         assert!(lock.try_read().is_none() && lock.try_write_for(Duration::from_millis(1)).is_none());
         std::thread::scope(|scope| scope.spawn(|| assert!(lock.try_read().is_none())).join().unwrap());
@@ -60,15 +60,6 @@ fn a_thread_holds_as_many_locks_as_it_likes() {
     drop(readers);
     assert_eq!(sessions(), 1);
     assert!(locks.iter().all(|lock| lock.try_write().is_some()));
-}
-
-#[test]
-#[should_panic(expected = "would wait for itself")]
-fn what_another_session_of_the_thread_holds_is_not_waited_for() {
-    let locks: Vec<Mutex<u32>> = (0..65).map(Mutex::new).collect();
-    let guards: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
-    drop(locks[64].lock());
-    drop(guards);
 }
 
 #[test]

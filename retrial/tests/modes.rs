@@ -1,6 +1,8 @@
 //! Modes and conversions on a real instance, by one thread and by many.
 
-use retrial::{Capacity, Class, GetError, Instance, Mode, P, Patience, RawMutex, Session, Word, location};
+use retrial::engine::RawMutex;
+use retrial::views::Word;
+use retrial::{Capacity, Class, ConvertError, GetError, Instance, Mode, P, Patience, Session, location};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ fn a_mode_excludes_what_the_ladder_says() {
     for (held, granted) in table {
         let guard = mutex.get(&a, held, location!(), Patience::Endless).unwrap();
         for (wanted, granted) in Mode::ALL.into_iter().zip(granted) {
-            let got = mutex.try_get(&b, wanted, location!());
+            let got = mutex.get(&b, wanted, location!(), Patience::None);
             assert_eq!(got.is_ok(), granted, "{wanted} wanted, {held} held");
         }
         drop(guard);
@@ -57,7 +59,7 @@ fn conversions_keep_the_mutex() {
     let mut guard = mutex.shared(&a, location!()).unwrap();
     guard.examine(Patience::None).unwrap();
     assert_eq!(mutex.word().references(), 0);
-    assert!(matches!(mutex.try_get(&b, Mode::Shared, location!()), Err(GetError::Busy)));
+    assert!(matches!(mutex.get(&b, Mode::Shared, location!(), Patience::None), Err(GetError::Busy)));
     guard.upgrade(Patience::None).unwrap();
     *guard += 1;
     guard.share();
@@ -75,7 +77,7 @@ fn an_upgrade_waits_for_the_readers_and_gives_up_in_time() {
     let reader = mutex.shared(&b, location!()).unwrap();
     let mut guard = mutex.get(&a, Mode::Examine, location!(), Patience::Endless).unwrap();
     let soon = Patience::Until(retrial::sys::Deadline::after(Duration::from_millis(2)));
-    assert!(matches!(guard.upgrade(soon), Err(GetError::TimedOut)));
+    assert!(matches!(guard.upgrade(soon), Err(ConvertError::TimedOut)));
     assert_eq!(guard.hold().mode(), Mode::Examine);
     drop(guard);
     drop(reader);
@@ -157,9 +159,9 @@ fn two_that_would_both_wait_for_the_others_reference_are_told() {
         while !mutex.word().has(Word::DRAINING) {
             std::thread::yield_now();
         }
-        assert!(matches!(reader.examine(Patience::Endless), Err(GetError::Deadlock { .. })));
+        assert!(matches!(reader.examine(Patience::Endless), Err(ConvertError::Deadlock { .. })));
         assert!(matches!(mutex.shared(&b, location!()), Err(GetError::Deadlock { .. })));
-        assert!(matches!(mutex.try_get(&a, Mode::Shared, location!()), Err(GetError::Busy)));
+        assert!(matches!(mutex.get(&a, Mode::Shared, location!(), Patience::None), Err(GetError::Busy)));
         assert!(!drained.load(Ordering::Acquire));
         drop(reader);
     });
@@ -201,7 +203,7 @@ fn readers_that_keep_coming_do_not_keep_a_writer_out() {
             }
             both.wait();
             let session = session(&instance);
-            let got = mutex.get_within(&session, Mode::Exclusive, location!(), Duration::from_secs(20));
+            let got = mutex.get(&session, Mode::Exclusive, location!(), Patience::within(Duration::from_secs(20)));
             written.store(true, Ordering::Release);
             *got.expect("a writer is let in between readers") += 1;
         });
@@ -247,14 +249,14 @@ fn a_writer_that_gives_up_lets_the_readers_in_again() {
     let seen = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let session = session(&instance);
-            let got = mutex.get_within(&session, Mode::Exclusive, location!(), Duration::from_millis(300));
+            let got = mutex.get(&session, Mode::Exclusive, location!(), Patience::within(Duration::from_millis(300)));
             assert!(matches!(got, Err(GetError::TimedOut)));
         });
         // References come and go until one of them leaves the mutex to the writer that starves.
         let session = session(&instance);
         let mut seen = false;
         while !writer.is_finished() {
-            drop(mutex.try_get(&session, Mode::Shared, location!()));
+            drop(mutex.get(&session, Mode::Shared, location!(), Patience::None));
             seen |= mutex.word().has(Word::HANDOVER);
             std::thread::yield_now();
         }
@@ -263,7 +265,7 @@ fn a_writer_that_gives_up_lets_the_readers_in_again() {
     });
     assert!(seen, "the writer was to be let in");
     assert_eq!(mutex.word(), Word(1));
-    drop(mutex.try_get(&first, Mode::Shared, location!()).expect("nobody else wants it"));
+    drop(mutex.get(&first, Mode::Shared, location!(), Patience::None).expect("nobody else wants it"));
     drop(long);
 }
 
@@ -274,7 +276,7 @@ fn a_session_that_reads_twice_is_told_that_it_cannot_examine() {
     let session = session(&instance);
     let other = mutex.shared(&session, location!()).unwrap();
     let mut one = mutex.shared(&session, location!()).unwrap();
-    assert!(matches!(one.examine(Patience::Endless), Err(GetError::Deadlock { held: Mode::Shared })));
+    assert!(matches!(one.examine(Patience::Endless), Err(ConvertError::Deadlock { held: Mode::Shared })));
     drop(other);
     one.examine(Patience::Endless).unwrap();
     one.upgrade(Patience::Endless).unwrap();
@@ -301,8 +303,8 @@ fn a_child_of_fork_converts_nothing_that_its_parent_holds() {
         let child = in_child(|| {
             match mode {
                 Mode::Exclusive => guard.share(),
-                Mode::Examine => assert!(matches!(guard.upgrade(Patience::None), Err(GetError::Forked { .. }))),
-                _ => assert!(matches!(guard.examine(Patience::None), Err(GetError::Forked { .. }))),
+                Mode::Examine => assert!(matches!(guard.upgrade(Patience::None), Err(ConvertError::Forked { .. }))),
+                _ => assert!(matches!(guard.examine(Patience::None), Err(ConvertError::Forked { .. }))),
             }
             guard.consistent();
             mutex.word() == before
@@ -335,12 +337,14 @@ fn a_child_of_fork_neither_owns_nor_releases_what_its_parent_holds() {
 fn a_log_holds_as_many_mutexes_as_it_has_records() {
     let instance = instance();
     let a = session(&instance);
-    let mutexes: Vec<RawMutex> = (0..=retrial::LOG_RECORDS).map(|_| RawMutex::new()).collect();
-    let holds: Vec<_> = mutexes[..retrial::LOG_RECORDS].iter().map(|m| m.exclusive(&a, location!()).unwrap()).collect();
-    let last = &mutexes[retrial::LOG_RECORDS];
-    assert!(matches!(last.exclusive(&a, location!()), Err(GetError::LogFull { capacity: 64 })));
+    let mutexes: Vec<RawMutex> = (0..=retrial::engine::LOG_RECORDS).map(|_| RawMutex::new()).collect();
+    // SAFETY: never registered.
+    let get = |mutex| unsafe { RawMutex::exclusive(mutex, &a, location!()) };
+    let holds: Vec<_> = mutexes[..retrial::engine::LOG_RECORDS].iter().map(|mutex| get(mutex).unwrap()).collect();
+    let last = &mutexes[retrial::engine::LOG_RECORDS];
+    assert!(matches!(get(last), Err(GetError::LogFull { capacity: 256 })));
     drop(holds);
-    assert!(last.exclusive(&a, location!()).is_ok());
+    assert!(get(last).is_ok());
 }
 
 #[test]

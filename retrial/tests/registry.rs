@@ -1,6 +1,7 @@
 //! The table of mutexes: what is claimed, given back, used again, and what the dead leave in it.
 
-use retrial::{Capacity, Instance, MutexId, Place, TypeId};
+use retrial::views::TypeId;
+use retrial::{Capacity, Instance, MutexId};
 use std::collections::HashSet;
 
 const MUTEXES: u32 = 40;
@@ -16,7 +17,8 @@ fn an_entry_that_is_used_again_has_another_id_each_time() {
         .map(|address| {
             let id = instance.register_missed_mutex(TypeId(0), address).unwrap();
             assert_eq!(instance.mutex_info(id).unwrap().address, address);
-            instance.retire_mutex(id, None);
+            // SAFETY: nobody has ever held it.
+            unsafe { instance.retire_mutex(id, None) };
             id
         })
         .collect();
@@ -30,7 +32,8 @@ fn what_was_retired_is_read_until_its_entry_is_needed() {
         .map(|n| {
             let id = instance.register_missed_mutex(TypeId(0), n).unwrap();
             assert_eq!(instance.mutex_info(id).unwrap().gets, None, "in use, perhaps");
-            instance.retire_mutex(id, Some(n * 10));
+            // SAFETY: nobody has ever held it.
+            unsafe { instance.retire_mutex(id, Some(n * 10)) };
             id
         })
         .collect();
@@ -47,7 +50,8 @@ fn what_was_retired_is_read_until_its_entry_is_needed() {
 fn a_mutex_at_the_same_address_has_the_id_again() {
     let instance = instance();
     let id = instance.register_missed_mutex(TypeId(3), 4096).unwrap();
-    instance.retire_mutex(id, Some(7));
+    // SAFETY: nobody has ever held it.
+    unsafe { instance.retire_mutex(id, Some(7)) };
     assert!(!instance.resume_mutex(id, TypeId(3), 8192) && !instance.resume_mutex(id, TypeId(2), 4096));
     assert!(instance.resume_mutex(id, TypeId(3), 4096));
     assert_eq!((instance.noted_gets(id), instance.mutexes()[0].gets), (7, None));
@@ -56,7 +60,8 @@ fn a_mutex_at_the_same_address_has_the_id_again() {
         assert_ne!(instance.register_missed_mutex(TypeId(3), u64::from(n)), None);
     }
     assert_eq!(instance.register_missed_mutex(TypeId(3), 1), None);
-    instance.unregister_mutex(id);
+    // SAFETY: nobody has ever held it.
+    unsafe { instance.unregister_mutex(id) };
     assert!(!instance.resume_mutex(id, TypeId(3), 4096), "nothing of what was given back altogether is left");
     assert_ne!(instance.register_missed_mutex(TypeId(3), 1).unwrap(), id);
 }
@@ -64,23 +69,23 @@ fn a_mutex_at_the_same_address_has_the_id_again() {
 #[test]
 fn whoever_needs_any_entry_finds_the_only_free_one() {
     let instance = instance();
-    let ids: Vec<MutexId> =
-        (1..=MUTEXES).map(|_| instance.register_mutex(TypeId(0), Place::Elsewhere, 0, "").unwrap()).collect();
+    let ids: Vec<MutexId> = (1..=MUTEXES).map(|_| instance.register_mutex(TypeId(0), 0, "").unwrap()).collect();
     for free in [ids[17], ids[2]] {
-        assert!(instance.register_mutex(TypeId(0), Place::Elsewhere, 0, "").is_err());
-        instance.unregister_mutex(free);
-        instance.register_mutex(TypeId(0), Place::Elsewhere, 0, "").unwrap();
+        assert!(instance.register_mutex(TypeId(0), 0, "").is_err());
+        // SAFETY: nobody has ever held it.
+        unsafe { instance.unregister_mutex(free) };
+        instance.register_mutex(TypeId(0), 0, "").unwrap();
     }
 }
 
 #[test]
 fn entries_of_a_killed_process_are_used_again_but_not_those_of_shared_memory() {
     let instance = instance();
-    instance.register_mutex(TypeId(0), Place::Elsewhere, 0, "shared").unwrap();
+    instance.register_mutex(TypeId(0), 0, "shared").unwrap();
     // SAFETY: the child makes system calls and writes to shared memory only.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        instance.register_mutex(TypeId(0), Place::Elsewhere, 0, "of the dead").unwrap();
+        instance.register_mutex(TypeId(0), 0, "of the dead").unwrap();
         while instance.register_missed_mutex(TypeId(0), 64).is_some() {}
         // SAFETY: ends the child, and nothing is done at its end.
         unsafe { libc::raise(libc::SIGKILL) };
@@ -106,7 +111,8 @@ fn a_kill_in_a_claim_leaks_one_entry_at_most() {
             let instance = instance();
             for n in 0..if used { MUTEXES } else { 0 } {
                 let id = instance.register_missed_mutex(TypeId(0), u64::from(n)).unwrap();
-                instance.retire_mutex(id, None);
+                // SAFETY: nobody has ever held it.
+                unsafe { instance.retire_mutex(id, None) };
             }
             let claim = |()| instance.register_missed_mutex(TypeId(0), 64);
             let died = retrial::fail::die_at(fatal, || (), claim).is_none();

@@ -1,6 +1,7 @@
 //! The word, exhaustively: every mode on every kind of word, against rules written apart from the code.
 
-use retrial::{Kind, Mode, Sid, Word};
+use retrial::Mode;
+use retrial::views::{Kind, Sid, Word};
 
 const FLAGS: [u64; 4] = [Word::DRAINING, Word::HANDOVER, Word::ATTENTION, Word::POISONED];
 const KINDS: [u64; 4] = [0, 1 << 56, 2 << 56, 3 << 56];

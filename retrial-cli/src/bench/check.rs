@@ -31,7 +31,7 @@ pub struct Protected {
     stamp: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Guarded<retrial::RawMutex>>() == 64);
+const _: () = assert!(size_of::<Guarded<retrial::engine::RawMutex>>() == 64);
 
 /// What a session found on its way in.
 #[derive(Debug)]

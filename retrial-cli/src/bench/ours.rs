@@ -5,10 +5,11 @@ use super::peer::{Miss, Peer};
 use super::process::Shared;
 use crate::instances::{create_error, param_error};
 use miette::{Report, miette};
+use retrial::engine::{Get, RawMutex};
 use retrial::sys::{self, Deadline};
+use retrial::views::Figures;
 use retrial::{
-    Address, Capacity, Class, Figures, Get, GetError, Instance, Mode, MutexId, P, Patience, RawMutex, Session,
-    SessionError, location,
+    Address, Capacity, Class, GetError, Instance, Mode, MutexId, P, Patience, Session, SessionError, location,
 };
 use std::path::PathBuf;
 
@@ -165,7 +166,9 @@ impl<const MODE: usize> Peer for InMode<MODE> {
     #[allow(clippy::inline_always)]
     fn with(&self, seat: &Seat<'_>, writes: bool, deadline: Deadline, section: impl FnOnce()) -> Result<(), Miss> {
         let mode = if writes { Mode::Exclusive } else { Mode::ALL[MODE] };
-        finish(seat.mutex.get(&seat.session, mode, location!("bench"), Patience::Until(deadline)), section)
+        // SAFETY: both are of the instance of `Ours`.
+        let got = unsafe { seat.mutex.get(&seat.session, mode, location!("bench"), Patience::Until(deadline)) };
+        finish(got, section)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is measured: a mutex of anybody's, with the data beside it that tell whether it excludes.
 
 use super::check::Protected;
-use retrial::Figures;
 use retrial::sys::Deadline;
+use retrial::views::Figures;
 
 /// Why a get gave nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

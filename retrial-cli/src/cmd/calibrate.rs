@@ -4,7 +4,7 @@ use crate::calibration;
 use crate::instances::Which;
 use crate::output::{Format, Table, column};
 use miette::{Report, miette};
-use retrial::{Cost, Machine};
+use retrial::views::{Cost, Machine};
 use std::process::ExitCode;
 
 /// Measure what the steps of a wait cost on this machine: polls, yields, wake-ups, sleeps, barriers

@@ -4,10 +4,10 @@ use crate::instances::{Which, mutex, object_error, session_error};
 use crate::output::{Format, Table};
 use crate::{duration, signals};
 use miette::{Report, miette};
+use retrial::engine::RawMutex;
 use retrial::sys::Deadline;
-use retrial::{
-    Class, CodeLocation, Counter, Death, Figures, GetError, Hold, Instance, Mode, MutexId, Patience, RawMutex, Session,
-};
+use retrial::views::{Counter, Figures};
+use retrial::{Class, CodeLocation, Death, GetError, Hold, Instance, Mode, MutexId, Patience, Session};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // For the life of the command.
     let location: &'static str = Box::leak(args.location.clone().into_boxed_str());
     let location = CodeLocation::new(location);
-    let (mut hold, died) = match mutex.get(&session, mode, &location, patience) {
+    // SAFETY: both are of this instance.
+    let (mut hold, died) = match unsafe { mutex.get(&session, mode, &location, patience) } {
         Ok(hold) => (hold, None),
         Err(GetError::OwnerDied(died)) => (died.guard, Some(OwnerDied(died.death))),
         Err(GetError::TimedOut) if signals::received().is_some() => {
@@ -212,7 +213,7 @@ fn report(
             ("dead_sid", known.map(|death| death.sid.number()).into()),
             ("dead_mode", known.map(|death| death.mode.name()).into()),
             ("dead_location", place.into()),
-            ("consistent", (!hold.mutex().load().has(retrial::Word::POISONED)).into()),
+            ("consistent", (!hold.mutex().load().has(retrial::views::Word::POISONED)).into()),
         ];
         Table::one(cells).print(format);
         return;
@@ -232,7 +233,7 @@ fn report(
         )),
         _ => format.say("Owner died; its data may be half changed."),
     }
-    if !hold.mutex().load().has(retrial::Word::POISONED) {
+    if !hold.mutex().load().has(retrial::views::Word::POISONED) {
         format.say(&format!("{} is declared consistent.", args.mutex));
     } else if args.consistent {
         format.say("S cannot declare it consistent; X, LX and E can.");

@@ -16,13 +16,13 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
     let names = retrial::list().map_err(|error| {
         miette!(
             code = "retrial::list",
-            help = format!("ls -ld {}", retrial::DIRECTORY),
+            help = format!("ls -ld {}", retrial::layout::DIRECTORY),
             "cannot read {}: {error}; expected a directory with the instances",
-            retrial::DIRECTORY
+            retrial::layout::DIRECTORY
         )
     })?;
     if names.is_empty() && format.is_text() {
-        format.say(&format!("No instance under {}.\nNext: retrial create demo", retrial::DIRECTORY));
+        format.say(&format!("No instance under {}.\nNext: retrial create demo", retrial::layout::DIRECTORY));
         return Ok(ExitCode::SUCCESS);
     }
     let ok = |found: &Found| found.opened.as_ref().ok().cloned();

@@ -3,7 +3,8 @@
 use crate::instances::{Which, mutex};
 use crate::output::{Column, Format, Table, column};
 use miette::{Report, miette};
-use retrial::{RawMutex, Tables, Word};
+use retrial::engine::RawMutex;
+use retrial::views::{Tables, Word};
 use std::process::ExitCode;
 
 /// Show raw words of the instance's memory; those of a mutex decoded
@@ -30,7 +31,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let start = offset(&observer, &args.at, &args.which)?;
     let names_mutex = !args.at.starts_with("0x");
     let count = args.words.unwrap_or(if names_mutex { RECORD_WORDS } else { 1 });
-    let words = observer.peek(start, count).ok_or_else(|| outside(&observer, start, count))?;
+    // SAFETY: this process has no guard.
+    let words = unsafe { observer.peek(start, count) }.ok_or_else(|| outside(&observer, start, count))?;
     let columns = columns(&observer);
     Table::of(&columns, words.iter().zip(0..).map(|(value, i)| (start + 8 * i, *value))).print(format);
     Ok(ExitCode::SUCCESS)
@@ -101,7 +103,7 @@ fn decode(tables: &Tables, index: usize, value: u64) -> (&'static str, String) {
             ("waiters, wakes", format!("{} parked, {high} wake-ups{fenced}{starving}", low & (u32::MAX >> 2)))
         }
         2 => {
-            let mutex_type = retrial::TypeId((low >> 16) as u8);
+            let mutex_type = retrial::views::TypeId((low >> 16) as u8);
             ("kind, id", format!("type {}, #{high}", tables.type_name(mutex_type)))
         }
         3 => ("gets", value.to_string()),

@@ -29,7 +29,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let value = number(&args)?;
     let observer = args.which.observe()?;
     let at = peek::offset(&observer, &args.at, &args.which)?;
-    let before = observer.peek(at, 1).ok_or_else(|| peek::outside(&observer, at, 1))?[0];
+    // SAFETY: this process has no guard.
+    let before = unsafe { observer.peek(at, 1) }.ok_or_else(|| peek::outside(&observer, at, 1))?[0];
     if !args.yes {
         ask(&args, at, before, value)?;
     }

@@ -5,7 +5,7 @@ use crate::instances::Which;
 use crate::output::{Format, Table, column};
 use miette::Report;
 use retrial::sys::now_ns;
-use retrial::{SessionInfo, Sid, Tables};
+use retrial::views::{SessionInfo, Sid, Tables};
 use std::process::ExitCode;
 
 /// Show the sessions: what each holds, what it waits for and who holds that

@@ -5,7 +5,8 @@ use crate::output::{Format, Table, column};
 use crate::{duration, holders, signals};
 use miette::{Report, miette};
 use retrial::sys::Deadline;
-use retrial::{Class, GetError, Instance, Mode, Patience, Recovery, SessionInfo, Sid, Word, location};
+use retrial::views::{SessionInfo, Sid, Word};
+use retrial::{Class, GetError, Instance, Mode, Patience, Recovery, location};
 use std::process::ExitCode;
 
 /// Give back what dead sessions hold, or declare a poisoned mutex consistent
@@ -64,7 +65,7 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
     let (mut owing, mut poisoned, mut rows) = (false, Vec::new(), Vec::new());
     for session in &dead {
         let held = holders::held(instance, session);
-        let (result, given_back) = match instance.recover(session.sid, None) {
+        let (result, given_back) = match instance.recover(session.sid) {
             Recovery::Done { mutexes } => ("recovered", mutexes),
             Recovery::Owing => {
                 owing = true;
@@ -122,7 +123,8 @@ fn clear(
     let session = instance.session("recover", Class::Normal).map_err(session_error)?;
     session.set_action(&format!("clear {name}"));
     let patience = Patience::Until(Deadline::after(wait));
-    let death = match record.get(&session, Mode::Exclusive, location!("retrial recover"), patience) {
+    // SAFETY: both are of the same instance.
+    let death = match unsafe { record.get(&session, Mode::Exclusive, location!("retrial recover"), patience) } {
         Ok(_) => None,
         Err(GetError::OwnerDied(mut died)) => {
             died.guard.consistent();

@@ -3,7 +3,8 @@
 use crate::instances::{Which, mutex_type, param_error};
 use crate::output::{Format, Table, column};
 use miette::{Report, miette};
-use retrial::{Instance, P, ParamError, TypeId};
+use retrial::views::TypeId;
+use retrial::{Instance, P, ParamError};
 use std::process::ExitCode;
 
 /// Set parameters, for the instance or for one mutex type; waits under way follow at their next step

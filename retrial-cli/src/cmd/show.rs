@@ -7,7 +7,8 @@ mod params;
 use crate::instances::{Which, mutex, mutex_type};
 use crate::output::Format;
 use miette::{Report, miette};
-use retrial::{Cost, MutexId, Observer, TypeId};
+use retrial::views::{Cost, TypeId};
+use retrial::{MutexId, Observer};
 use std::process::ExitCode;
 
 /// Show what is in an instance: parameters, mutexes, wait events, sleeps

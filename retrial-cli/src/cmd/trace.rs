@@ -4,7 +4,8 @@ use crate::instances::{Which, mutex};
 use crate::output::{Column, Format, Stream, column};
 use crate::{duration, holders, signals};
 use miette::{Report, miette};
-use retrial::{Event, MutexId, Observer, Sid, Tables, What};
+use retrial::views::{Event, Sid, Tables, What};
+use retrial::{MutexId, Observer};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -187,7 +188,7 @@ impl Trace<'_> {
     /// Prints the runs that are complete.
     fn follow(&mut self, sid: Sid, followed: &mut Followed, last: u64) {
         // What the ring has no room for is gone, however much a segment says that there was.
-        let oldest = last.saturating_sub(retrial::RUNS as u64);
+        let oldest = last.saturating_sub(retrial::views::RUNS as u64);
         let mut lost = oldest.saturating_sub(followed.printed);
         followed.printed = followed.printed.max(oldest);
         while followed.printed < last {

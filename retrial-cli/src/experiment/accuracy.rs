@@ -20,7 +20,8 @@ use crate::predict::theory::{Theory, theory};
 use crate::run::machine::Ticks;
 use miette::{Report, miette};
 use retrial::sys::{self, Deadline};
-use retrial::{Counter, Mode, P, Patience, location, wait};
+use retrial::views::Counter;
+use retrial::{Mode, P, Patience, location, wait};
 use retrial_model::sim::{Arrivals, Workload};
 use retrial_model::{Distribution as Times, Measure, Profile};
 use serde_json::Value;
@@ -101,12 +102,14 @@ fn steps(ours: &Ours, polls: u64) -> Result<(f64, f64), Report> {
     ours.instance.set(P::SpinCount, None, polls);
     let (holder, waiter) = (ours.session().ok_or_else(none)?, ours.session().ok_or_else(none)?);
     let mutex = &ours.place[0].mutex;
-    let _held = mutex.get(&holder, Mode::Exclusive, location!("accuracy: hold"), Patience::Endless);
+    // SAFETY: both are of the same instance.
+    let _held = unsafe { mutex.get(&holder, Mode::Exclusive, location!("accuracy: hold"), Patience::Endless) };
     let round = |_| {
         let sum = |counter| ours.instance.figures().iter().map(|(_, _, figures)| figures.get(counter)).sum::<u64>();
         let before = [Counter::Yields, Counter::SpinNs, Counter::YieldNs].map(sum);
         let deadline = Patience::Until(Deadline::after(Duration::from_millis(2)));
-        drop(mutex.get(&waiter, Mode::Exclusive, location!("accuracy: wait"), deadline));
+        // SAFETY: both are of the same instance.
+        drop(unsafe { mutex.get(&waiter, Mode::Exclusive, location!("accuracy: wait"), deadline) });
         let [yields, spin_ns, yield_ns] = [Counter::Yields, Counter::SpinNs, Counter::YieldNs].map(sum);
         let yields = (yields - before[0]).max(1) as f64;
         ((spin_ns - before[1]) as f64 / yields, (yield_ns - before[2]) as f64 / yields)
@@ -446,7 +449,7 @@ fn summary(errors: &[Errors]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::Figures;
+    use retrial::views::Figures;
 
     fn sample(gets: u64, yields: u64, busy: u64) -> Profile {
         let mut figures = Figures::default();

@@ -8,7 +8,7 @@ use super::machine::EXADATA;
 use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
 use crate::chart::Scale;
-use retrial::{Cost, Machine};
+use retrial::views::{Cost, Machine};
 use retrial_model::Measure;
 use std::time::Duration;
 

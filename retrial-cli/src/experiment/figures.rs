@@ -134,7 +134,7 @@ pub struct Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::Counter;
+    use retrial::views::Counter;
 
     /// 1000 gets of 4 sessions in half a second.
     fn profile(counters: &[(Counter, u64)]) -> Profile {

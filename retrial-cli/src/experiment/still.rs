@@ -14,7 +14,8 @@ use crate::instances::session_error;
 use crate::signals;
 use miette::{Report, miette};
 use retrial::sys::Deadline;
-use retrial::{Class, Counter, Figures, Mode, Patience, location};
+use retrial::views::{Counter, Figures};
+use retrial::{Class, Mode, Patience, location};
 use retrial_model::Profile;
 use retrial_model::sim::{self, Outcome};
 use std::sync::Barrier;
@@ -151,13 +152,15 @@ fn waited(setup: &Setup, hold: Duration) -> Result<Profile, Stopped> {
         is_held.wait();
         let began_s = processor_s();
         let patience = Patience::Until(Deadline::after(hold * 10));
-        let got = mutex.get(&session, Mode::Exclusive, location!("experiment"), patience);
+        // SAFETY: both are of the same instance.
+        let got = unsafe { mutex.get(&session, Mode::Exclusive, location!("experiment"), patience) };
         got.map(|held| (processor_s() - began_s, drop(held)).0).map_err(|error| failed(&error.to_string()))
     };
     let took_s = std::thread::scope(|scope| {
         let waiter = scope.spawn(wait);
         let holder = ours.instance.session("holder", Class::Normal).map_err(session_error)?;
-        let held = mutex.get(&holder, Mode::Exclusive, location!("experiment"), Patience::None);
+        // SAFETY: both are of the same instance.
+        let held = unsafe { mutex.get(&holder, Mode::Exclusive, location!("experiment"), Patience::None) };
         is_held.wait();
         std::thread::sleep(hold);
         drop(held);

@@ -43,7 +43,7 @@ const FIGURES: [(&str, Measure, f64, Option<f64>); 6] = [
 
 /// The figures side by side. Judged are throughput and, where enough gets found the mutex busy, k and κ.
 pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
-    let enough = measured.count(retrial::Counter::Busy) >= TRIES;
+    let enough = measured.count(retrial::views::Counter::Busy) >= TRIES;
     let compared = FIGURES.map(|(figure, measure, unit, noise)| {
         let (seen, simulated) = (measure.of(measured), prediction.mean(measure));
         let judged = seen.zip(noise).filter(|_| enough || measure == Measure::Throughput);

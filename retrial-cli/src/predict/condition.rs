@@ -79,7 +79,7 @@ impl fmt::Display for Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::{Counter, Figures};
+    use retrial::views::{Counter, Figures};
 
     fn measured(gets: u64, misses: u64, cpu_s: Option<f64>) -> Profile {
         let mut figures = Figures::default();

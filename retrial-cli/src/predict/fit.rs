@@ -7,7 +7,8 @@ use super::recording::{Holds, Recording};
 use crate::output::short;
 use crate::run::machine::Machine as Here;
 use miette::{Report, miette};
-use retrial::{P, Params, Tables};
+use retrial::P;
+use retrial::views::{Params, Tables};
 use retrial_model::sim::{Arrivals, Machine, Workload};
 use retrial_model::{Distribution, Measure, Profile};
 

@@ -3,7 +3,7 @@
 //! A burst sees some holds from their begin to their end, and loses sight of others. Those tell that they were longer than what was seen
 //! of them: the estimate is that of E. L. Kaplan and P. Meier, *Nonparametric estimation from incomplete observations* (1958).
 
-use retrial::MutexState;
+use retrial::views::MutexState;
 use retrial_model::{Distribution, Family};
 
 /// Fewer say little of a distribution.
@@ -125,7 +125,7 @@ impl Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::Word;
+    use retrial::views::Word;
 
     fn held(sid: u32, gets: u64) -> MutexState {
         // The kind of X is 0.

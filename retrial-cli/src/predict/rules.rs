@@ -4,7 +4,8 @@ use super::cases::{scheme, settings};
 use super::fit::limit_s;
 use crate::duration;
 use crate::output::{short, whole};
-use retrial::{Counter, P, Params, wait};
+use retrial::views::{Counter, Params};
+use retrial::{P, wait};
 use retrial_model::sim::{Arrivals, Workload};
 use retrial_model::{Measure, Profile, tuning};
 use std::time::Duration;
@@ -112,8 +113,8 @@ fn best_limit(measured: &Profile, workload: &Workload) -> Option<(P, f64)> {
 fn polls(p: P, limit_s: f64, workload: &Workload) -> u64 {
     let polls = whole((limit_s * 1e9 / workload.machine.poll_ns as f64).ceil());
     match p.row().domain {
-        retrial::Domain::Number(low, high) => polls.clamp(low, high),
-        retrial::Domain::Names(_) => polls,
+        retrial::views::Domain::Number(low, high) => polls.clamp(low, high),
+        retrial::views::Domain::Names(_) => polls,
     }
 }
 

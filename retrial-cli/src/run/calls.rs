@@ -1,7 +1,8 @@
 //! Calls handled and fallen back, by kind of pthread object.
 
 use super::figures::Calls;
-use retrial::{CALLS, Tables};
+use retrial::interposer::CALLS;
+use retrial::views::Tables;
 
 /// What the interposer counted, of the kinds that were called.
 pub fn of(tables: &Tables) -> Vec<Calls> {

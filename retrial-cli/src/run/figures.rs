@@ -5,7 +5,8 @@ use super::machine::Machine;
 use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
-use retrial::{Counter, Figures, LocationId, MutexId, P, Params, Tables};
+use retrial::views::{Counter, Figures, LocationId, Params, Tables};
+use retrial::{MutexId, P};
 use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

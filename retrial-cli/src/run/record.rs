@@ -1,6 +1,7 @@
 //! A `pthread_mutex_t` in the memory of a process, as one look at it from outside finds it: our record, or libc's.
 
-use retrial::{MutexId, Word};
+use retrial::MutexId;
+use retrial::views::Word;
 
 /// Bytes that are read.
 pub const RECORD: usize = 40;

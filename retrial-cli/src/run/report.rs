@@ -3,7 +3,7 @@
 use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
 use crate::output::{Format, Table, column, counter, measure, plain, record, short, whole};
-use retrial::{Counter, Figures};
+use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::fmt::Write;

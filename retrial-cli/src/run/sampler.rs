@@ -9,8 +9,9 @@
 
 use super::record::{RECORD, Record};
 use super::variables::{Modules, Shared};
+use retrial::MutexId;
 use retrial::sys::{now_ns, thread_cpu_ns};
-use retrial::{Counter, MutexId, MutexInfo, Place, Tables, TypeId};
+use retrial::views::{Counter, MutexInfo, Place, Tables, TypeId};
 use retrial_model::profile::Samples;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};

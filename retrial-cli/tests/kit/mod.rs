@@ -86,7 +86,7 @@ impl Scratch {
         hold
     }
 
-    pub fn word(&self, mutex: &str) -> retrial::Word {
+    pub fn word(&self, mutex: &str) -> retrial::views::Word {
         let observer = self.observer();
         let id = observer.mutex_named(mutex).unwrap();
         observer.mutex_state(id).unwrap().word

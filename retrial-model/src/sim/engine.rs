@@ -13,7 +13,7 @@ use crate::distribution::Distribution;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use retrial::P;
-use retrial::Parked;
+use retrial::interposer::Parked;
 use retrial::wait::{ADAPTIVE, Adaption, Scheme};
 
 /// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex, the begin of the time that
@@ -386,7 +386,7 @@ impl<'a> Engine<'a> {
         self.owed += if is_far { self.costs.call_far } else { self.costs.call_near };
     }
 
-    pub(super) fn note(&mut self, s: u32, what: retrial::What, asked: Time, took: Time) {
+    pub(super) fn note(&mut self, s: u32, what: retrial::views::What, asked: Time, took: Time) {
         if let Some(trace) = self.traces.get_mut(s as usize) {
             trace.note(self.now, what, asked, took, self.mutex.holder);
         }

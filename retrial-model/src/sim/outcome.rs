@@ -4,7 +4,7 @@ use super::tally::{Tally, Use};
 use super::{NS, Time, seconds};
 use crate::measure::Measure;
 use crate::profile::{Profile, Samples, Waits};
-use retrial::{Counter, Event, Figures};
+use retrial::views::{Counter, Event, Figures};
 use serde::Serialize;
 
 /// Time of all processors together by what they did, in s.

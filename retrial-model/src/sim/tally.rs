@@ -1,7 +1,7 @@
 //! What is counted during a run.
 
 use super::Time;
-use retrial::{COUNTERS, Counter};
+use retrial::views::{COUNTERS, Counter};
 
 /// What a processor is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

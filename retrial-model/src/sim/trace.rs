@@ -2,7 +2,8 @@
 
 use super::Time;
 use super::processors::NONE;
-use retrial::{Event, LocationId, Mode, MutexId, Sid, WaitEvent, What};
+use retrial::views::{Event, LocationId, Sid, WaitEvent, What};
+use retrial::{Mode, MutexId};
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -6,9 +6,11 @@ use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
 use rand::Rng;
+use retrial::P;
+use retrial::interposer::Parked;
 use retrial::parking::{Announced, Parks};
+use retrial::views::{Counter, What};
 use retrial::wait::{Adaption, Attempt, Load, Step};
-use retrial::{Counter, P, Parked, What};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {

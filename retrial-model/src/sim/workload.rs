@@ -3,8 +3,9 @@
 use super::timers::SLOTS_MAX;
 use crate::distribution::Distribution;
 use crate::quantity;
+use retrial::P;
+use retrial::views::{Cost, Params};
 use retrial::wait::{DEFAULT, named};
-use retrial::{Cost, P, Params};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
 use thiserror::Error;
 
@@ -116,9 +117,9 @@ impl Default for Machine {
     }
 }
 
-impl From<&retrial::Machine> for Machine {
+impl From<&retrial::views::Machine> for Machine {
     /// As measured by `retrial calibrate`; what was not measured is as in [`Machine::default`].
-    fn from(measured: &retrial::Machine) -> Self {
+    fn from(measured: &retrial::views::Machine) -> Self {
         let or = |cost: Cost, default: u64| measured.get(cost).unwrap_or(default);
         let default = Self::default();
         let [us, us100, ms, ms10] = default.sleep_ns;

@@ -3,7 +3,8 @@
 use super::closed::{Turns, alone, closed, closed_spinning, closed_yielding, crowded, crowded_sleepers};
 use super::open::{best_limit, copied, queue, sleeping, spinning_on, yielding};
 use super::{Claim, Parameters, Point, Seen, With};
-use retrial::{P, Params};
+use retrial::P;
+use retrial::views::Params;
 use retrial_model::sim::{Arrivals, Machine, Measure, Sleeps, Workload};
 use retrial_model::{Distribution, Function};
 use serde_json::{Map, Value, json};

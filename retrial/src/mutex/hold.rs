@@ -3,7 +3,7 @@
 use super::getting::{Aim, Getting, Why};
 use super::{FOR_E, FOR_S, Patience, RawMutex};
 use crate::aol::{LocationId, Phase, Record};
-use crate::error::{Death, GetError, OwnerDied};
+use crate::error::{ConvertError, Death, GetError, OwnerDied};
 use crate::fail;
 use crate::mode::Mode;
 use crate::session::Session;
@@ -98,14 +98,14 @@ impl<'a> Hold<'a> {
     /// # Panics
     ///
     /// Unless the mode is S.
-    pub fn examine(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+    pub fn examine(&mut self, patience: Patience) -> Result<(), ConvertError> {
         assert_eq!(self.mode, Mode::Shared, "only S becomes E");
         let session = self.session;
         if session.is_parents() {
-            return Err(GetError::Forked { owner: session.pid() });
+            return Err(ConvertError::Forked { owner: session.pid() });
         }
         if session.held_beside(self.mutex.id()) > 1 {
-            return Err(GetError::Deadlock { held: Mode::Shared });
+            return Err(ConvertError::Deadlock { held: Mode::Shared });
         }
         session.relog(self.record as usize, Phase::Promoting, Mode::Shared);
         let result = self.convert(Aim::Promote, Mode::Examine, patience);
@@ -133,11 +133,11 @@ impl<'a> Hold<'a> {
     /// # Panics
     ///
     /// Unless the mode is E.
-    pub fn upgrade(&mut self, patience: Patience) -> Result<(), GetError<()>> {
+    pub fn upgrade(&mut self, patience: Patience) -> Result<(), ConvertError> {
         assert_eq!(self.mode, Mode::Examine, "only E becomes X");
         let (mutex, session) = (self.mutex, self.session);
         if session.is_parents() {
-            return Err(GetError::Forked { owner: session.pid() });
+            return Err(ConvertError::Forked { owner: session.pid() });
         }
         session.relog(self.record as usize, Phase::Draining, Mode::Exclusive);
         mutex.drainer.store(session.sid().number(), Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl<'a> Hold<'a> {
         result.map(|_| ())
     }
 
-    fn convert(&self, aim: Aim, mode: Mode, patience: Patience) -> Result<Word, GetError<()>> {
+    fn convert(&self, aim: Aim, mode: Mode, patience: Patience) -> Result<Word, ConvertError> {
         let getting = Getting::new(self.mutex, self.session, mode, aim);
         if let Some(got) = getting.try_get(false) {
             return Ok(got);
@@ -179,9 +179,9 @@ impl<'a> Hold<'a> {
         let location = Record::unpack(self.session.slot.log[self.record as usize].load(Ordering::Relaxed))
             .map_or(LocationId(0), |record| record.location);
         getting.wait(location, patience).map_err(|why| match why {
-            Why::Busy => GetError::Busy,
-            Why::Deadlock => GetError::Deadlock { held: self.mode },
-            Why::TimedOut | Why::OwnerDied => GetError::TimedOut,
+            Why::Busy => ConvertError::Busy,
+            Why::Deadlock => ConvertError::Deadlock { held: self.mode },
+            Why::TimedOut | Why::OwnerDied => ConvertError::TimedOut,
         })
     }
 
@@ -264,8 +264,10 @@ mod tests {
         let reader = instance.session("reader", Class::Normal).unwrap();
         let examiner = instance.session("examiner", Class::Normal).unwrap();
         let mover = instance.session("mover", Class::Normal).unwrap();
-        let reads = raw.get(&reader, Mode::Shared, crate::location!(), Patience::None).unwrap();
-        let mut examines = raw.get(&examiner, Mode::Examine, crate::location!(), Patience::None).unwrap();
+        // SAFETY: of the mutex's instance.
+        let get = |session, mode| unsafe { raw.get(session, mode, crate::location!(), Patience::None) }.unwrap();
+        let reads = get(&reader, Mode::Shared);
+        let mut examines = get(&examiner, Mode::Examine);
         let (tid, moves) = (sys::tid(), mover.sid().bits() | 3 << 56);
         let deadline = Deadline::after(Duration::from_millis(20));
         let slept = std::thread::scope(|scope| {
@@ -291,7 +293,7 @@ mod tests {
                 slept
             });
             let upgraded = examines.upgrade(Patience::Until(deadline));
-            assert!(matches!(upgraded, Err(GetError::TimedOut)), "{upgraded:?}");
+            assert!(matches!(upgraded, Err(ConvertError::TimedOut)), "{upgraded:?}");
             helper.join().unwrap()
         });
         assert!(slept >= 20, "slept {slept} times");

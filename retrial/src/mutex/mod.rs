@@ -26,11 +26,12 @@ use crate::parking::{self, Parking};
 use crate::session::{LOG_RECORDS, Session};
 use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
 use crate::sys::{self, Deadline, Futex, Ordering};
-use crate::tables::{Place, TypeId};
+use crate::tables::TypeId;
 use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
+use std::time::Duration;
 
 /// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
 ///
@@ -97,6 +98,14 @@ pub enum Patience {
     Endless,
 }
 
+impl Patience {
+    /// So long from now.
+    #[must_use]
+    pub fn within(time: Duration) -> Self {
+        Self::Until(Deadline::after(time))
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn no_record<G>(session: &Session<'_>) -> GetError<G> {
@@ -142,7 +151,7 @@ impl RawMutex {
     /// Only sessions of this instance get the mutex, and it is registered once. After the death of a session its instance gives back
     /// what its log names, by the mutex's number in that instance: the log of a session of another one would name somebody else's.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
-        let id = instance.register_mutex(mutex_type, Place::Elsewhere, 0, name)?;
+        let id = instance.register_mutex(mutex_type, 0, name)?;
         self.adopt(instance, id, mutex_type);
         Ok(id)
     }
@@ -175,7 +184,7 @@ impl RawMutex {
     /// The hold that this session forgot, from its log.
     #[cfg(feature = "lock_api")]
     pub(crate) fn resume<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
-        let records = session.slot.log.iter().map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
+        let records = session.records().iter().map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
         let found = records
             .enumerate()
             .find(|(_, record)| record.is_some_and(|record| record.mutex == self.id() && record.mode == mode));
@@ -212,6 +221,11 @@ impl RawMutex {
         Word(self.word.load(Ordering::Acquire))
     }
 
+    /// The word now, which an observer may have mapped read-only.
+    pub(crate) fn observe(&self) -> Word {
+        Word(sys::Observed::acquire(&self.word))
+    }
+
     /// First requests granted so far.
     #[must_use]
     pub fn gets(&self) -> u64 {
@@ -245,9 +259,14 @@ impl RawMutex {
     /// # Errors
     ///
     /// [`GetError`]; never `Busy` or `TimedOut`.
+    ///
+    /// # Safety
+    ///
+    /// A mutex that is registered is got by sessions of that instance only, of the same [`Instance`]. One that never will be may be
+    /// got by any session: then nobody recovers it.
     #[inline(always)] // out of line, the hold goes through memory: half as dear again
     #[allow(clippy::inline_always)]
-    pub fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
+    pub unsafe fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location, mutex: self.id() };
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
@@ -270,9 +289,19 @@ impl RawMutex {
     /// # Errors
     ///
     /// [`GetError`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawMutex::exclusive`].
     #[inline(always)] // as `exclusive`
     #[allow(clippy::inline_always)]
-    pub fn get<'a>(&'a self, session: &'a Session<'a>, mode: Mode, at: &CodeLocation, patience: Patience) -> Get<'a> {
+    pub unsafe fn get<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        mode: Mode,
+        at: &CodeLocation,
+        patience: Patience,
+    ) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
         if mode == Mode::Examine && session.held(self.id(), usize::MAX).is_some() {

@@ -174,7 +174,11 @@ pub struct RobustCalls {
 static ROBUST_CALLS: std::sync::OnceLock<RobustCalls> = std::sync::OnceLock::new();
 
 /// Has the session locks use these functions; only the first call counts, and only one before the first session.
-pub fn set_robust_calls(calls: RobustCalls) {
+///
+/// # Safety
+///
+/// They do what libc's functions of these names do.
+pub unsafe fn set_robust_calls(calls: RobustCalls) {
     let _ = ROBUST_CALLS.set(calls);
 }
 
@@ -260,7 +264,7 @@ impl RobustLock {
     /// Whether a living thread holds it: one load. The futex word is the kernel's format for robust locks: the owner's
     /// thread id, and a bit that the kernel sets when the owner dies.
     pub(crate) fn is_held(&self) -> bool {
-        let word = self.futex_word().load(Ordering::Acquire);
+        let word = super::Observed::acquire(self.futex_word());
         word & Self::OWNER_DIED == 0 && word & Self::TID != 0
     }
 

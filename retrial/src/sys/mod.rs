@@ -213,12 +213,11 @@ struct ForkPage {
 
 static FORK_PAGE: ForkPage = ForkPage {
     _before: [0; 505],
-    generation: NOT_KNOWN,
+    generation: AtomicU64::new(0),
     pid: AtomicU32::new(0),
-    pid_namespace: NOT_KNOWN,
+    pid_namespace: AtomicU64::new(0),
     _after: [0; 4],
 };
-const NOT_KNOWN: AtomicU64 = AtomicU64::new(0);
 
 /// Differs between this process and those that it was forked from: sessions of another generation are a parent's.
 #[inline]
@@ -266,6 +265,30 @@ pub(crate) fn pid_namespace() -> u64 {
     FORK_PAGE.pid_namespace.store(found, Ordering::Relaxed);
     found
 }
+
+/// Atomics that may be in memory mapped read-only: an observer's.
+pub(crate) trait Observed<T> {
+    /// A load as with `Acquire`. On read-only memory only `Relaxed` loads are defined (`std::sync::atomic`), and what pairs with a
+    /// Release is the fence behind one.
+    fn acquire(&self) -> T;
+}
+
+macro_rules! observed {
+    ($($atomic:ty, $number:ty, $fence:path;)*) => { $(
+        impl Observed<$number> for $atomic {
+            #[inline]
+            fn acquire(&self) -> $number {
+                let value = self.load(Ordering::Relaxed);
+                $fence(Ordering::Acquire);
+                value
+            }
+        }
+    )* };
+}
+
+observed!(AtomicU32, u32, fence; AtomicU64, u64, fence;);
+#[cfg(any(loom, shuttle))]
+observed!(protocol::AtomicU32, u32, protocol::fence; protocol::AtomicU64, u64, protocol::fence;);
 
 /// Whether the kernel says for certain that there is no such thread in this PID namespace.
 pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
@@ -357,6 +380,25 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
         // SAFETY: a wake looks at no memory.
         unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAKE, 1) != -1 }
     })
+}
+
+/// Blocks every signal for the calling thread. What was blocked before.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn block_signals() -> libc::sigset_t {
+    let (mut all, mut old) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::zeroed());
+    // SAFETY: `all` is writable.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: `all` was filled above, and `old` is writable.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
+    // SAFETY: zeros are a value, and the call has filled it.
+    unsafe { old.assume_init() }
+}
+
+/// Blocks these signals, and no others, for the calling thread.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn restore_signals(old: &libc::sigset_t) {
+    // SAFETY: a set that `block_signals` has made.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
 }
 
 /// What an attempt to take a [`RobustLock`] found.

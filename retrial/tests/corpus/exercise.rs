@@ -3,9 +3,10 @@
 
 use super::{Case, Scratch};
 use retrial::sys::Deadline;
+use retrial::views::{COUNTERS, Counter, Derived, Figures, LocationId, Sid, Tables, TypeId};
 use retrial::{
-    AttachError, COUNTERS, Class, Counter, Derived, Figures, GetError, Hold, Instance, LocationId, Mode, MutexId,
-    ObjectError, Observer, P, Patience, Place, Session, SessionError, Shareable, Sid, Tables, TypeId, location, remove,
+    AttachError, Class, GetError, Hold, Instance, Mode, MutexId, ObjectError, Observer, P, Patience, Session,
+    SessionError, Shareable, location, remove,
 };
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -146,7 +147,12 @@ pub(crate) fn observe(tables: &Tables) {
         [(0, 64), (len - 8, 1), (len - 8, 2), (len, 0), (len, 1), (4, 1), (u64::MAX - 7, 1), (8, usize::MAX)]
     {
         let inside = offset % 8 == 0 && (count as u64) <= len / 8 && offset <= len - count as u64 * 8;
-        assert_eq!(tables.peek(offset, count).is_some(), inside, "{count} words from {offset} of {len} bytes");
+        // SAFETY: no guard is held.
+        assert_eq!(
+            unsafe { tables.peek(offset, count) }.is_some(),
+            inside,
+            "{count} words from {offset} of {len} bytes"
+        );
     }
 }
 
@@ -201,7 +207,8 @@ fn gets(scene: &Scene<'_>) {
         // SAFETY: sessions of this instance only.
         let Some(mutex) = (unsafe { scene.instance.mutex_in_arena(id) }) else { continue };
         for (mode, patience) in Mode::ALL.into_iter().flat_map(|mode| [(mode, Patience::None), (mode, brief())]) {
-            let got = mutex.get(&session, mode, location!("gets"), patience);
+            // SAFETY: both are of the same instance.
+            let got = unsafe { mutex.get(&session, mode, location!("gets"), patience) };
             with(got, |hold| {
                 look(&hold);
                 convert(hold);
@@ -261,7 +268,8 @@ fn object<T: Shareable + fmt::Debug>(scene: &Scene<'_>, name: &str, value: T) {
     // `Instance::mutex` waits for whoever is about to write the first value, for ever if a hostile word says so.
     let mut free = false;
     if let Some(session) = scene.session("looks") {
-        with(record.get(&session, Mode::Exclusive, location!("tried"), brief()), |_| free = true);
+        // SAFETY: both are of the same instance.
+        with(unsafe { record.get(&session, Mode::Exclusive, location!("tried"), brief()) }, |_| free = true);
     }
     if !free {
         return;
@@ -270,7 +278,7 @@ fn object<T: Shareable + fmt::Debug>(scene: &Scene<'_>, name: &str, value: T) {
     look((mutex, mutex.id()));
     let Some(session) = scene.session("objects") else { return };
     for mode in Mode::ALL {
-        with(mutex.try_get(&session, mode, location!("objects")), |mut guard| {
+        with(mutex.get(&session, mode, location!("objects"), Patience::None), |mut guard| {
             look(*guard);
             if matches!(mode, Mode::Exclusive | Mode::LongExclusive) {
                 *guard = value;
@@ -290,8 +298,10 @@ fn waits(scene: &Scene<'_>) {
             let modes =
                 [(Mode::Exclusive, Mode::Shared), (Mode::Shared, Mode::LongExclusive), (Mode::Examine, Mode::Examine)];
             let (held, wanted) = modes[scheme as usize % modes.len()];
-            with(mutex.get(&holder, held, location!("gets"), Patience::None), |_hold| {
-                with(mutex.get(&waiter, wanted, location!("waits"), brief()), drop);
+            // SAFETY: both are of the same instance.
+            with(unsafe { mutex.get(&holder, held, location!("gets"), Patience::None) }, |_hold| {
+                // SAFETY: both are of the same instance.
+                with(unsafe { mutex.get(&waiter, wanted, location!("waits"), brief()) }, drop);
             });
         }
     }
@@ -303,14 +313,16 @@ fn registrations(scene: &Scene<'_>) {
         look(instance.register_type(name));
         look(instance.register_location(name));
     }
-    for (place, name) in [(Place::Elsewhere, "outside"), (Place::Process, ""), (Place::Arena, "inside")] {
-        if let Ok(id) = instance.register_mutex(TypeId(9), place, 8, name) {
+    for name in ["outside", ""] {
+        if let Ok(id) = instance.register_mutex(TypeId(9), 8, name) {
             look(instance.mutex_info(id));
             look(instance.offset_of(id));
-            instance.retire_mutex(id, Some(u64::MAX));
+            // SAFETY: nobody holds it.
+            unsafe { instance.retire_mutex(id, Some(u64::MAX)) };
             look((instance.mutex_info(id), instance.noted_gets(id)));
             look(instance.resume_mutex(id, TypeId(9), 8));
-            instance.unregister_mutex(id);
+            // SAFETY: nobody holds it.
+            unsafe { instance.unregister_mutex(id) };
             look(instance.mutex_info(id));
         }
     }
@@ -331,10 +343,11 @@ fn marks(scene: &Scene<'_>) {
 fn recoveries(scene: &Scene<'_>) {
     let instance = scene.instance;
     for sid in instance.sids().chain([Sid::NONE, Sid::new(3), Sid::new(u32::MAX)]) {
-        look(instance.recover(sid, None));
+        look(instance.recover(sid));
     }
-    look(instance.recover_all(None));
+    look(instance.recover_all());
     for id in instance.mutexes().into_iter().map(|info| info.id).take(2) {
-        instance.unregister_mutex(id);
+        // SAFETY: nobody holds it.
+        unsafe { instance.unregister_mutex(id) };
     }
 }

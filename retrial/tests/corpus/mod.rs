@@ -6,7 +6,9 @@
 pub(crate) mod exercise;
 pub(crate) mod fence;
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Layout, Mode, Place, Word, location};
+use retrial::layout::Layout;
+use retrial::views::Word;
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Patience, location};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -145,7 +147,7 @@ fn use_it(instance: &Instance) {
     let a = instance.mutex("a", "test", || 1u64).unwrap();
     let b = instance.mutex("b", "Cursor Pin", || [2u64; 9]).unwrap();
     let mutex_type = instance.type_named("test").unwrap();
-    instance.register_mutex(mutex_type, Place::Elsewhere, 4096, "elsewhere").unwrap();
+    instance.register_mutex(mutex_type, 4096, "elsewhere").unwrap();
     instance.set(retrial::P::YieldMode, Some(mutex_type), 1);
     instance.alert("somebody used it");
     std::thread::scope(|scope| {
@@ -154,7 +156,8 @@ fn use_it(instance: &Instance) {
             let x = a.exclusive(&dying, location!("held to the end")).unwrap();
             let s = b.shared(&dying, location!("held to the end")).unwrap();
             let waiter = instance.session("waiter", Class::Normal).unwrap();
-            let waited = a.get_within(&waiter, Mode::Examine, location!("waited for"), Duration::from_millis(2));
+            let waited =
+                a.get(&waiter, Mode::Examine, location!("waited for"), Patience::within(Duration::from_millis(2)));
             assert!(matches!(waited, Err(GetError::TimedOut)));
             drop(waited);
             std::mem::forget((x, s));

@@ -4,8 +4,9 @@ use crate::board::{Board, MUTEXES, Tally, WORKERS, add};
 use crate::outcome::{Count, Outcome};
 use crate::random::Random;
 use crate::worker::{self, A, B, Data, OWNER};
+use retrial::views::{Sid, Word};
 use retrial::{
-    Address, Capacity, Class, GetError, Guard, Instance, Mutex, Observer, P, Recovery, Session, Sid, Word, location,
+    Address, Capacity, Class, GetError, Guard, Instance, Mutex, Observer, P, Patience, Recovery, Session, location,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -235,7 +236,7 @@ impl<'a> Crew<'a> {
         if !sid.is_none() {
             let info = self.instance.session_info(sid);
             self.check(info.is_some_and(|info| !info.dead), || format!("session {sid} is stopped and taken for dead"));
-            let recovery = self.instance.recover(sid, None);
+            let recovery = self.instance.recover(sid);
             self.check(recovery == Recovery::NotDead, || format!("session {sid} is stopped and recovered"));
         }
     }
@@ -286,7 +287,7 @@ impl<'a> Crew<'a> {
             });
             self.pids[place] = 0;
         }
-        let (swept, owing) = self.instance.recover_all(None);
+        let (swept, owing) = self.instance.recover_all();
         self.check(owing == 0, || format!("{owing} dead sessions owe something that nobody has"));
         let sessions = self.instance.sessions();
         self.check(sessions.len() == 1, || format!("{} sessions are left, expected the parent's", sessions.len()));
@@ -339,7 +340,12 @@ impl<'a> Crew<'a> {
     fn repaired(&self, number: usize, poisoned: bool) -> Data {
         let place = &self.board.tallies[0];
         let long = Duration::from_mins(1);
-        let got = self.mutexes[number].get_within(&self.session, retrial::Mode::Exclusive, location!("parent"), long);
+        let got = self.mutexes[number].get(
+            &self.session,
+            retrial::Mode::Exclusive,
+            location!("parent"),
+            Patience::within(long),
+        );
         let mut guard: Guard<'_, Data> = match got {
             Ok(guard) if !poisoned => guard,
             Err(GetError::OwnerDied(died)) if poisoned => {

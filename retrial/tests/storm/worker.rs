@@ -3,8 +3,9 @@
 use crate::board::{Board, Tally, add};
 use crate::random::Random;
 use retrial::sys::{self, Deadline};
-use retrial::{Address, Class, GetError, Guard, Instance, Mode, Mutex, ObjectError, Patience, Session};
-use retrial::{SessionError, Word, location};
+use retrial::views::Word;
+use retrial::{Address, Class, GetError, GetFailure, Guard, Instance, Mode, Mutex, ObjectError, Patience, Session};
+use retrial::{SessionError, location};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
@@ -111,7 +112,7 @@ impl Worker<'_> {
         self.tally.recovering.store(1, Ordering::Relaxed);
         // Again and again: somebody may die meanwhile.
         for _ in 0..=self.random.below(50) {
-            add(&self.tally.recovered, self.instance.recover_all(None).0.into());
+            add(&self.tally.recovered, self.instance.recover_all().0.into());
         }
         self.tally.recovering.store(0, Ordering::Relaxed);
     }
@@ -150,7 +151,7 @@ impl Worker<'_> {
                 (died.guard, true)
             }
             Err(error) => {
-                self.refused(&error.map(drop), patience, again);
+                self.refused(error.into(), patience, again);
                 return None;
             }
         };
@@ -159,11 +160,11 @@ impl Worker<'_> {
     }
 
     /// An error must be one that the patience allows; whoever has a reference may be told that somebody drains.
-    fn refused(&self, error: &GetError<()>, patience: Patience, has_reference: bool) {
+    fn refused(&self, error: GetFailure, patience: Patience, has_reference: bool) {
         let fits = match error {
-            GetError::Busy => patience == Patience::None,
-            GetError::TimedOut => matches!(patience, Patience::Until(_)),
-            GetError::Deadlock { held } => has_reference && *held == Mode::Shared && patience != Patience::None,
+            GetFailure::Busy => patience == Patience::None,
+            GetFailure::TimedOut => matches!(patience, Patience::Until(_)),
+            GetFailure::Deadlock { held } => has_reference && held == Mode::Shared && patience != Patience::None,
             _ => false,
         };
         assert!(fits, "{patience:?} ended with: {error}");
@@ -338,7 +339,7 @@ impl Stay<'_, '_> {
             Ok(()) if from == Mode::Shared => self.took_field(),
             Ok(()) => {}
             Err(error) => {
-                self.worker.refused(error, patience, from == Mode::Shared);
+                self.worker.refused((*error).into(), patience, from == Mode::Shared);
                 assert_eq!(self.guard.hold().mode(), from, "a refusal changes nothing");
             }
         }

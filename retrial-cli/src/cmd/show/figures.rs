@@ -3,8 +3,9 @@
 use super::Only;
 use crate::output::{Table, column, counter, measure};
 use retrial::sys::now_ns;
+use retrial::views::{Counter, LocationId, MutexInfo, MutexState, PastSleep, Tables, TypeId, WaitEvent, Word};
 use retrial::wait::ADAPTIVE;
-use retrial::{Counter, LocationId, MutexId, MutexInfo, MutexState, P, PastSleep, Tables, TypeId, WaitEvent, Word};
+use retrial::{MutexId, P};
 use retrial_model::{Measure, Profile};
 
 /// Type of a mutex; `None` when its row was shared by several mutexes or it is gone.

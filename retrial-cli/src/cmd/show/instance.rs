@@ -2,8 +2,10 @@
 
 use crate::cmd::alerts::time;
 use crate::output::{Table, column};
+use retrial::layout::Layout;
 use retrial::sys::{Clock, clock_ns};
-use retrial::{Cost, Layout, LocationId, Observer, P, Tables, TypeId};
+use retrial::views::{Cost, LocationId, Tables, TypeId};
+use retrial::{Observer, P};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 

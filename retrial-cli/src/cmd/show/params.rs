@@ -4,8 +4,9 @@ use super::Only;
 use crate::instances::{Which, param_error};
 use crate::output::{Format, Table, column};
 use miette::Report;
+use retrial::views::{Domain, TypeId};
 use retrial::wait::{BACKOFF, NAMES, SLEEP};
-use retrial::{Domain, Observer, P, TypeId};
+use retrial::{Observer, P};
 
 /// A parameter, of the instance or of a type.
 type Row = (P, Option<(TypeId, String)>);

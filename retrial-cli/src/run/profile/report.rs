@@ -7,7 +7,7 @@ use super::tallies::{About, By, Lock, Tallies, Tally};
 use crate::output::{Table, column, short};
 use crate::run::symbols::Symbols;
 use miette::Report;
-use retrial::{Tables, TypeId};
+use retrial::views::{Tables, TypeId};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

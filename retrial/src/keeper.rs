@@ -1,0 +1,140 @@
+//! Sessions of threads that end before what they have lent does.
+//!
+//! A guard can be leaked together with its session, and what it guards can be lent to another thread: all in safe Rust. When the
+//! thread of the session ends then, the mutex must stay as it is until the process has gone. The kernel marks the session's lock
+//! though. So another thread, the *keeper*, takes a second lock of the session first: the kernel marks that one when the process ends or
+//! is replaced by `execve`, in whatever way and PID namespace. A keeper is made only for a thread that ends with something in the log of one of
+//! its sessions.
+
+use crate::fail;
+use crate::session::Slot;
+use crate::sys::{self, Ordering};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A session of the calling thread.
+struct Entry {
+    slot: *const Slot,
+    /// Generation of the process that made it.
+    generation: u64,
+}
+
+thread_local! {
+    /// Sessions of this thread that have not been dropped. Nothing to drop, so that sessions end in destructors of other thread-locals.
+    static SESSIONS: Cell<*mut Vec<Entry>> = const { Cell::new(null_mut()) };
+}
+
+/// Most sessions that one keeper keeps: the kernel marks 2,048 locks of a thread.
+const KEPT_MAX: usize = 1024;
+
+/// Has a session outlive its thread, where something is in its log by then.
+///
+/// # Safety
+///
+/// The slot stays mapped until [`forget`] or for ever.
+pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
+    if SESSIONS.get().is_null() {
+        SESSIONS.set(Box::into_raw(Box::default()));
+        at_end(1);
+    }
+    // SAFETY: this thread's own, made above, and no reference to it is kept.
+    let sessions = unsafe { &mut *SESSIONS.get() };
+    sessions.push(Entry { slot, generation });
+}
+
+/// A session of the calling thread has ended.
+pub(crate) fn forget(slot: &Slot) {
+    if SESSIONS.get().is_null() {
+        return;
+    }
+    // SAFETY: as in `register`.
+    let sessions = unsafe { &mut *SESSIONS.get() };
+    if let Some(index) = sessions.iter().rposition(|entry| std::ptr::eq(entry.slot, slot)) {
+        sessions.swap_remove(index);
+    }
+}
+
+/// Has `keep_what_is_left` run when the thread ends. The destructors of keys run after those of Rust's thread-locals, which may use sessions.
+fn at_end(round: usize) {
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    let key = *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is writable.
+        let rc = unsafe { libc::pthread_key_create(&raw mut key, Some(keep_what_is_left)) };
+        assert_eq!(rc, 0, "a key for thread-specific data can be made");
+        key
+    });
+    // SAFETY: the key was made above; its value is a number.
+    let rc = unsafe { libc::pthread_setspecific(key, without_provenance_mut::<c_void>(round)) };
+    assert_eq!(rc, 0, "thread-specific data can be stored");
+}
+
+extern "C" fn keep_what_is_left(round: *mut c_void) {
+    /// Rounds in which libc calls destructors: `PTHREAD_DESTRUCTOR_ITERATIONS`.
+    const ROUNDS: usize = 4;
+    // After the destructors of other keys.
+    if round.addr() < ROUNDS {
+        return at_end(round.addr() + 1);
+    }
+    let sessions = SESSIONS.replace(null_mut());
+    // SAFETY: made by `register`, and nobody else has the pointer any more.
+    let sessions = unsafe { Box::from_raw(sessions) };
+    if fail::is_dead() {
+        return;
+    }
+    let generation = sys::generation();
+    // Those of another generation are a parent's.
+    let own = sessions.iter().filter(|entry| entry.generation == generation);
+    // SAFETY: the session has not been dropped: its slot stays mapped for ever.
+    let slots = own.map(|entry| unsafe { &*entry.slot });
+    let left: Vec<&'static Slot> = slots.filter(|slot| slot.owes_to().is_some()).collect();
+    left.chunks(KEPT_MAX).for_each(keep);
+}
+
+/// What a keeper is to keep, and whether it does.
+struct Task<'a> {
+    slots: &'a [&'static Slot],
+    is_done: AtomicBool,
+}
+
+/// Starts a keeper, and returns when it keeps these.
+fn keep(slots: &[&'static Slot]) {
+    let task = Task { slots, is_done: AtomicBool::new(false) };
+    // Without a keeper the thread must not end.
+    while !start(&task) {
+        sys::sleep(Duration::from_millis(10));
+    }
+    // Acquire: pairs with the Release in `run`.
+    while !task.is_done.load(Ordering::Acquire) {
+        sys::sleep(Duration::from_micros(50));
+    }
+}
+
+fn start(task: &Task<'_>) -> bool {
+    let mut thread = 0;
+    let task = std::ptr::from_ref(task).cast_mut().cast();
+    let old = sys::block_signals();
+    // SAFETY: `thread` is writable, and the task lives until `run` has done with it.
+    let rc = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), run, task) };
+    sys::restore_signals(&old);
+    // SAFETY: just made, and joined by nobody.
+    rc == 0 && unsafe { libc::pthread_detach(thread) } == 0
+}
+
+extern "C" fn run(task: *mut c_void) -> *mut c_void {
+    // SAFETY: what `start` passes, alive until `is_done`.
+    let task: &Task<'_> = unsafe { &*task.cast() };
+    for slot in task.slots {
+        // A keeper of a process that is gone may have it still, by what the kernel says.
+        let _ = slot.kept.try_take();
+    }
+    // Release: pairs with the Acquire in `keep`. The task is gone after this.
+    task.is_done.store(true, Ordering::Release);
+    loop {
+        sys::sleep(Duration::from_secs(1 << 30));
+    }
+}
