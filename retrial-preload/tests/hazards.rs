@@ -145,7 +145,7 @@ fn a_get_that_is_alerted_is_no_cancellation_point() {
 
 #[test]
 fn who_gets_a_mutex_again_at_once_leaves_turns_to_those_that_wait() {
-    check(&mut preloaded(&program("turns"), "orbit"));
+    check(&mut preloaded(program("turns"), "orbit"));
 }
 
 #[test]
