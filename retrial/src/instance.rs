@@ -450,8 +450,7 @@ impl Instance {
     /// Remembers who died with a mutex, for whoever gets it next.
     pub(crate) fn remember_death(&self, id: MutexId, sid: Sid, record: Record) {
         if let Some(entry) = self.mutex_entry(id) {
-            entry.death_sid.store(u64::from(sid.number()), Ordering::Relaxed);
-            entry.death.store(record.pack(), Ordering::Release);
+            entry.death.store(Record { mutex: MutexId(sid.number()), ..record }.pack(), Ordering::Release);
         }
     }
 

@@ -94,8 +94,8 @@ pub(crate) struct MutexEntry {
     pub(crate) pid: AtomicU64,
     /// Gets of a mutex whose memory is gone, of those before it at the same address too.
     pub(crate) gets: AtomicU64,
+    /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change in one store.
     pub(crate) death: AtomicU64,
-    pub(crate) death_sid: AtomicU64,
     /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0 when none is
     /// known.
     pub(crate) debts_due_ns: AtomicU64,
@@ -194,7 +194,7 @@ impl MutexEntry {
         self.address.store(address, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.pid.store(u64::from(sys::pid()), Ordering::Relaxed);
-        for cell in [&self.gets, &self.death, &self.death_sid, &self.debts_due_ns] {
+        for cell in [&self.gets, &self.death, &self.debts_due_ns] {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();
@@ -514,7 +514,7 @@ impl Tables {
     pub fn death(&self, id: MutexId) -> Option<Death> {
         let entry = self.mutex_entry(id)?;
         let record = Record::unpack(entry.death.acquire())?;
-        let sid = Sid::new(u32::try_from(entry.death_sid.load(Ordering::Relaxed)).unwrap_or(0));
+        let sid = Sid::new(record.mutex.0);
         Some(Death { sid, mode: record.mode, location: record.location })
     }
 
