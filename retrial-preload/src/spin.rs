@@ -1,24 +1,26 @@
-//! Spin locks, in libc's format: its try, our waiting. They have no queue, so that a park is a short sleep.
+//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes; one by another process does not, and may be what
+//! is waited for: so all that wait look by themselves, together as often as one that naps.
 
 use crate::process::{self, Type};
 use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
+use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EBUSY, c_int, pthread_spinlock_t};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::views::Sid;
-use retrial::{Mode, MutexId, sys};
-use std::sync::atomic::{AtomicI32, Ordering};
+use retrial::{Mode, MutexId};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The position in [`retrial::interposer::CALLS`].
 const CALLS: usize = 8;
-/// A park, for want of a queue.
+/// Time between two looks at one lock by those that are parked.
 const NAP: Duration = Duration::from_micros(100);
 /// What a free one holds.
-const FREE: i32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
+const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
 /// `pthread_spin_lock`.
 ///
@@ -56,7 +58,13 @@ fn as_lock(spin: *mut pthread_spinlock_t) -> Lock {
 pub(crate) unsafe extern "C" fn unlock(spin: *mut pthread_spinlock_t, _: usize, thread: &Thread) -> c_int {
     profile::leaving(thread, spin as usize);
     // SAFETY: the caller's.
-    unsafe { real::spin_unlock(spin) }
+    let result = unsafe { real::spin_unlock(spin) };
+    // From here on there may be no lock any more.
+    let spot = spots::at(spin as usize);
+    if spot.is_busy() {
+        spot.wake_after(spin as usize, false);
+    }
+    result
 }
 
 #[cold]
@@ -67,7 +75,8 @@ fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int 
         let mutex = registry::number_of(Type::Spin, spin as usize);
         Ask { lock: Lock { mutex, ..as_lock(spin) }, caller }
     };
-    let result = waiting::wait(thread, &Getting { spin }, ask, None).unwrap_or(EBUSY);
+    let getting = Getting { spin, parks: Parks::default() };
+    let result = waiting::wait(thread, &getting, ask, None).unwrap_or(EBUSY);
     registry::count_missed_get(Type::Spin, spin as usize);
     result
 }
@@ -85,14 +94,26 @@ pub(crate) unsafe extern "C" fn trylock(spin: *mut pthread_spinlock_t, _: usize,
 
 struct Getting {
     spin: *mut pthread_spinlock_t,
+    /// What its parks have to tell the next one.
+    parks: Parks,
+}
+
+impl Getting {
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: a lock that is waited for is there, and changed atomically.
+        unsafe { &*self.spin.cast() }
+    }
+
+    fn spot(&self) -> &'static Spot {
+        spots::at(self.spin as usize)
+    }
 }
 
 impl Target for Getting {
     type Got = c_int;
 
     fn is_open(&self, _: bool) -> bool {
-        // SAFETY: a lock that is waited for is there, and changed atomically.
-        unsafe { &*self.spin.cast::<AtomicI32>() }.load(Ordering::Relaxed) == FREE
+        self.word().load(Ordering::Relaxed) == FREE
     }
 
     fn try_get(&self, _: bool) -> Option<c_int> {
@@ -101,12 +122,16 @@ impl Target for Getting {
     }
 
     fn park(&self, how: Park) -> Parked<c_int> {
-        sys::sleep(how.left.min(NAP));
-        Parked::TimedOut
+        let look = NAP * (1 + self.parked());
+        self.spot().park(self.word(), |word| word != FREE, Park { watch: look, timeout: look, ..how }, &self.parks)
+    }
+
+    fn ended(&self, got: bool) {
+        self.spot().ended(self.spin as usize, got, &self.parks);
     }
 
     fn parked(&self) -> u32 {
-        0
+        self.spot().parked()
     }
 
     fn blocker(&self) -> (Sid, bool) {

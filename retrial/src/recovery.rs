@@ -98,7 +98,8 @@ impl Instance {
         if !slot.is_dead() || slot.alive.try_take() == Taken::No {
             return Recovery::NotDead;
         }
-        if !slot.is_live() {
+        // Asked again: meanwhile another session may have been claimed here, and its thread have ended with what it has lent.
+        if !slot.is_live() || slot.has_keeper() {
             slot.alive.give_up();
             return Recovery::NotDead;
         }

@@ -105,15 +105,19 @@ impl Slot {
     }
 
     /// Whether its process lives on with what its thread, which has ended, has lent.
-    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn is_kept(&self) -> bool {
-        // The keeper has this lock before the kernel marks the other one.
-        !self.alive.is_held() && self.kept.is_held()
+        // The keeper has its lock before the kernel marks the other one.
+        !self.alive.is_held() && self.has_keeper()
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.kept.is_held()
     }
 
     #[cfg(any(loom, shuttle))]
     #[allow(clippy::unused_self)]
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn has_keeper(&self) -> bool {
         false
     }
 
