@@ -34,12 +34,15 @@ pub fn show() -> Result<(), Report> {
         }
     };
     say(&format!(
-        "process {} (session {}) has the mutex in X. Of two accounts with 100 each it has taken {MOVED} from the first, and",
+        "process {} (session {}) has the mutex in X, and has taken {MOVED} from the first of two accounts of 100",
         holder.pid, holder.sid
     ));
-    line("           not yet put them into the second.");
     let session = instance.session("next", Class::Normal).into_diagnostic()?;
-    say(&format!("process {} (session {}) asks for the same mutex and waits", session.pid(), session.sid()));
+    say(&format!(
+        "process {} (session {}) asks for the mutex, to look at both, and waits",
+        session.pid(),
+        session.sid()
+    ));
 
     let (got, killed) = std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
@@ -59,7 +62,7 @@ pub fn show() -> Result<(), Report> {
     };
     let death = death.map_or_else(String::new, |death| {
         let place = instance.location_name(death.location);
-        format!("session {} died while it held the mutex in {}, got at \"{place}\"", death.sid, death.mode)
+        format!("session {} died while it held {}, got at \"{place}\"", death.sid, death.mode)
     });
     let late = at.duration_since(killed).as_secs_f64() * 1e3;
     say(&format!("session {} has the mutex, {late:.0} ms after the kill, and is told: {death}", session.sid()));
