@@ -22,6 +22,15 @@ fn the_readme_is_short() {
 }
 
 #[test]
+fn the_rust_of_every_page_is_compiled() {
+    let lib = include_str!("../src/lib.rs");
+    for page in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).unwrap() {
+        let page = page.unwrap().file_name().into_string().unwrap();
+        assert!(!page.ends_with(".md") || lib.contains(&format!("docs/{page}\"")), "{page} is not in src/lib.rs");
+    }
+}
+
+#[test]
 fn it_is_killed_and_the_next_one_is_told() {
     // The instance's name is that of README.md: one run of this test at a time on this machine.
     let alone = File::create(std::env::temp_dir().join("retrial-test-till")).unwrap();
