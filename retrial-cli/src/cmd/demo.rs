@@ -46,6 +46,7 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
     }
     let (hold, all) = (traces::HOLD.as_secs_f64(), traces::time().as_secs_f64());
     line(&format!("\n3. A mutex is held for {hold} s while another session waits, by each scheme ({all:.0} s)"));
+    line("   A wait begins with a spin that fails; each line is a run of equal steps after that.");
     traces::show()?;
     line("\n4. Throughput of three schemes at 1, 8 and 64 threads (about 6 s)\n");
     bench()?;

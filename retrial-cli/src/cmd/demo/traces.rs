@@ -51,7 +51,7 @@ const ROWS: [Row; 17] = [
         scheme: "yield",
         settings: &["wait_yield_hp_mode=sleep"],
         class: Class::High,
-        meaning: "this class alone sleeps, 19 times 1 ms, then yields: the holder gets the processor, also at a lower priority",
+        meaning: "this class alone sleeps, 19 times 1 ms, then yields: so a holder of lower priority gets the processor",
     },
     row("sleep", &[], "one yield, then sleeps of 1 ms for ever: little processor time while few sessions wait"),
     row(
@@ -62,7 +62,7 @@ const ROWS: [Row; 17] = [
     row(
         "backoff",
         &["mutex_wait_time=30"],
-        "sleeps of 10, 30, 70 and 150 ms, each twice, then of 300 ms for ever: the later, the less it costs",
+        "two yields, then sleeps of 10, 30, 70 and 150 ms, each twice, then of 300 ms for ever",
     ),
     row(
         "latch",
@@ -119,7 +119,7 @@ pub fn show() -> Result<(), Report> {
     let mutex = instance.mutex("demo", "demo", || 0_u64).into_diagnostic()?;
     for row in &ROWS {
         row.apply(&instance)?;
-        line(&format!("\n{}: {}", row.title(), row.meaning));
+        line(&format!("\n{}\n  ({})", row.title(), row.meaning));
         for text in folded(&wait(&instance, &mutex, row.class, HOLD)?) {
             line(&format!("  {text}"));
         }
