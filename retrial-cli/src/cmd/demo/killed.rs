@@ -12,7 +12,7 @@ const MOVED: i64 = 30;
 /// What the session that is killed says of itself when it is in the middle of its change.
 const HALFWAY: &str = "halfway through a transfer";
 /// How long the other session waits until the holder is killed.
-const WAIT: Duration = Duration::from_millis(1000);
+const WAIT: Duration = Duration::from_secs(1);
 /// How long a process may take to come halfway.
 const START_MAX: Duration = Duration::from_secs(10);
 
