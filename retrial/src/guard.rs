@@ -14,8 +14,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Types that mean the same in every process that maps them, that any bytes are a value of, and that have no bytes that are none: no
-/// pointers, references, `bool`, `char`, `enum` or padding, and no interior mutability. Numbers are, arrays of them, and structs that derive zerocopy's traits:
+/// Types that a [`Mutex`] can hold: any bytes are a value of them, and mean the same in every process.
+///
+/// Numbers are such types, arrays of them, and structs that derive zerocopy's traits. Pointers, references, `bool`, `char`, `enum`,
+/// padding and interior mutability are refused.
 ///
 /// ```
 /// #![forbid(unsafe_code)]
@@ -170,7 +172,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
         &self.shared.raw
     }
 
-    /// A session of another instance would have its mutex of the same number recovered after its death, and ours never.
+    /// Panics for a session of another instance: its log would name this mutex by a number that means another mutex there. After the
+    /// session's death that one would be recovered, and this one never.
     #[inline(always)] // as `RawMutex::exclusive`
     #[allow(clippy::inline_always)]
     fn check(&self, session: &Session<'_>) {
@@ -339,7 +342,7 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     }
 }
 
-/// A [`Mutex`] that keeps its instance: for where both are to live in one place, with sessions of [`OwnedMutex::instance`].
+/// A [`Mutex`] that keeps its instance, so that both can live in one struct. Its sessions come from [`OwnedMutex::instance`].
 ///
 /// ```
 /// use retrial::{Capacity, Class, Instance, OwnedMutex, location};
@@ -420,7 +423,7 @@ impl<T> std::fmt::Debug for Guard<'_, T> {
 }
 
 impl<'a, T> Guard<'a, T> {
-    /// The hold, for its mode. Not to be had mutably: two guards that swapped their holds would protect each other's data.
+    /// The hold, for its mode. The reference is shared only: guards that swapped their holds would protect each other's data.
     ///
     /// A session of another instance cannot get the mutex through it in safe Rust: recovery of that session would drop a reference to
     /// some other mutex, of the same number in the other instance.

@@ -27,9 +27,32 @@
 //!
 //! `docs/DESIGN.md` has the protocols step by step and what is not promised.
 
+/// The Rust in the pages, compiled. README.md's program is not run here: it leaves an instance behind; `tests/readme.rs` runs it.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-mod readme {}
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../CHANGELOG.md")]
+    mod changelog {}
+    #[doc = include_str!("../../docs/BENCHMARKS.md")]
+    mod benchmarks {}
+    #[doc = include_str!("../../docs/DESIGN.md")]
+    mod design {}
+    #[doc = include_str!("../../docs/EXPERIMENTS.md")]
+    mod experiments {}
+    #[doc = include_str!("../../docs/GLOSSARY.md")]
+    mod glossary {}
+    #[doc = include_str!("../../docs/INTERPOSER.md")]
+    mod interposer {}
+    #[doc = include_str!("../../docs/MODEL.md")]
+    mod model {}
+    #[doc = include_str!("../../docs/PREDICTION.md")]
+    mod prediction {}
+    #[doc = include_str!("../../docs/RELIABILITY.md")]
+    mod reliability {}
+    #[doc = include_str!("../../docs/USING.md")]
+    mod using {}
+}
 
 mod address;
 mod aol;

@@ -282,7 +282,9 @@ impl fmt::Debug for Slot {
 }
 
 impl Instance {
-    /// Makes the calling thread a session. Several sessions per thread are fine.
+    /// Makes the calling thread a session. A thread may have several.
+    ///
+    /// A thread that ends and has leaked a guard keeps the mutex until its process ends.
     ///
     /// # Errors
     ///
@@ -298,8 +300,8 @@ impl Instance {
         Ok(session)
     }
 
-    /// Makes the calling thread a session that is recovered when the thread ends, in whatever way, also while its process lives on: as
-    /// the robust mutexes of POSIX. For C, and for locks in memory that no reference of Rust is made to. Allocates nothing.
+    /// Makes the calling thread a session that is recovered when the thread ends, even if the process lives on, as POSIX has it for
+    /// robust mutexes. For C, and for locks in memory that no Rust reference points to. Allocates nothing.
     ///
     /// # Errors
     ///
@@ -307,8 +309,8 @@ impl Instance {
     ///
     /// # Safety
     ///
-    /// When the thread ends and the session has not been dropped, nothing that it has got is used any more: no guard, and no reference that
-    /// came from one.
+    /// Once the thread has ended without dropping the session, the caller uses nothing that the session has got: no guard, and no
+    /// reference that came from one.
     pub unsafe fn thread_session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
         let (sid, slot) = self.claim_slot()?;
         self.sessions.fetch_add(1, Ordering::AcqRel);

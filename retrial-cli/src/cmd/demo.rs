@@ -1,4 +1,7 @@
-//! `retrial demo`.
+//! `retrial demo`: a killed holder first, then a real program, the wait schemes, a small benchmark.
+
+mod killed;
+mod traces;
 
 use crate::output::{Format, line};
 use crate::run::child::{End, Signals};
@@ -6,25 +9,18 @@ use crate::run::figures::Outcome;
 use crate::run::program;
 use crate::run::supervise::{Options, supervise};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial::views::{Counter, Event, Tables};
-use retrial::{Capacity, Class, Instance, Mutex, P, location};
-use std::collections::BTreeMap;
+use retrial::views::Counter;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, ExitCode};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Show what retrial does, in about a minute: a real program, each wait scheme's trace, a small benchmark
+/// Show what retrial does, in about a minute: a killed holder, a real program, each wait scheme's trace, a small benchmark
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// How long the mutex is held while the other session waits.
-const HOLD: Duration = Duration::from_millis(1500);
-/// How often the waiter's steps are read: it remembers the last 64 runs of them.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
 const LINES: usize = 2_000_000;
 
 const PYTHON: &str = "
@@ -41,18 +37,18 @@ for t in threads: t.join()
 
 pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
     let started = Instant::now();
-    line("1. A real program on retrial mutexes: sort with 4 threads, 40 MB of text (a few seconds)\n");
+    line("1. A process that holds a mutex is killed with -9, and the next one is told (2 s)\n");
+    killed::show()?;
+    line("\n2. A real program on retrial mutexes: sort with 4 threads, 40 MB of text (a few seconds)\n");
     let interrupted = programs(format)?;
     if interrupted {
         return Ok(ExitCode::from(130));
     }
-    let seconds = ROWS.len() as f64 * HOLD.as_secs_f64();
-    line(&format!(
-        "\n2. A mutex is held for {} s while another session waits, by each scheme ({seconds:.0} s)",
-        HOLD.as_secs_f64()
-    ));
-    traces()?;
-    line("\n3. Throughput of three schemes at 1, 8 and 64 threads (about 6 s)\n");
+    let (hold, all) = (traces::HOLD.as_secs_f64(), traces::time().as_secs_f64());
+    line(&format!("\n3. A mutex is held for {hold} s while another session waits, by each scheme ({all:.0} s)"));
+    line("   A wait begins with a spin that fails; each line is a run of equal steps after that.");
+    traces::show()?;
+    line("\n4. Throughput of three schemes at 1, 8 and 64 threads (about 6 s)\n");
     bench()?;
     line(&format!("\nThat was all, in {:.0} s.", started.elapsed().as_secs_f64()));
     line("Next: retrial run -- YOUR-PROGRAM");
@@ -108,144 +104,6 @@ fn text() -> std::io::Result<File> {
     let mut file = writer.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     file.rewind()?;
     Ok(file)
-}
-
-/// A scheme with parameters, as the sources publish them.
-struct Row {
-    scheme: &'static str,
-    settings: &'static [&'static str],
-    class: Class,
-}
-
-const fn row(scheme: &'static str, settings: &'static [&'static str]) -> Row {
-    Row { scheme, settings, class: Class::Normal }
-}
-
-const ROWS: [Row; 17] = [
-    row("10g", &[]),
-    row("patch6904068", &[]),
-    row("yield", &[]),
-    row("yield", &["wait_yield_sleep_time_msecs=2", "wait_yield_sleep_freq=3"]),
-    row("yield", &["wait_yield_mode=sleep"]),
-    row("yield", &["wait_yield_mode=sleep", "wait_yield_sleep_time_msecs=3", "wait_yield_yield_freq=3"]),
-    row("yield", &["wait_yield_sleep_time_msecs=0"]),
-    row("yield", &["wait_yield_sleep_time_msecs=10", "wait_yield_sleep_freq=0"]),
-    Row { scheme: "yield", settings: &["wait_yield_hp_mode=sleep"], class: Class::High },
-    row("sleep", &[]),
-    row("backoff", &[]),
-    row("backoff", &["mutex_wait_time=30"]),
-    row("latch", &[]),
-    row("ydb", &[]),
-    row("pthread", &[]),
-    row("adaptive", &[]),
-    row("orbit", &[]),
-];
-
-impl Row {
-    fn title(&self) -> String {
-        let mut title = self.scheme.to_owned();
-        for setting in self.settings {
-            title.push(' ');
-            title.push_str(setting);
-        }
-        if self.class == Class::High {
-            title.push_str(", session of the high priority class");
-        }
-        title
-    }
-
-    fn apply(&self, instance: &Instance) -> Result<(), Report> {
-        for &p in P::ALL {
-            instance.unset(p, None);
-        }
-        let value = P::Scheme.parse(self.scheme, 0).map_err(|error| crate::instances::param_error(&error))?;
-        instance.set(P::Scheme, None, value);
-        for setting in self.settings {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-            let scheme = usize::try_from(instance.params(None).get(P::Scheme)).unwrap_or(0);
-            let parsed = P::named(name).and_then(|p| Ok((p, p.parse(value, scheme)?)));
-            let (p, value) = parsed.map_err(|error| crate::instances::param_error(&error))?;
-            instance.set(p, None, value);
-        }
-        Ok(())
-    }
-}
-
-fn traces() -> Result<(), Report> {
-    let instance = Instance::anonymous(Capacity::default()).map_err(crate::instances::create_error)?;
-    let mutex = instance.mutex("demo", "demo", || 0_u64).into_diagnostic()?;
-    for row in &ROWS {
-        row.apply(&instance)?;
-        line(&format!("\n{}", row.title()));
-        for text in folded(&wait(&instance, &mutex, row.class)?) {
-            line(&format!("  {text}"));
-        }
-    }
-    Ok(())
-}
-
-/// The steps of a session that waits while this thread holds the mutex.
-fn wait(instance: &Instance, mutex: &Mutex<'_, u64>, class: Class) -> Result<Vec<Event>, Report> {
-    let session = instance.session("holder", Class::Normal).into_diagnostic()?;
-    let held = mutex
-        .exclusive(&session, location!("demo: hold"))
-        .map_err(|error| miette!("the mutex was not got: {error}"))?;
-    std::thread::scope(|scope| {
-        let (announce, announced) = mpsc::channel();
-        scope.spawn(move || {
-            let Ok(session) = instance.session("waiter", class) else { return };
-            let before = instance.session_info(session.sid()).map_or(0, |info| info.last_run);
-            if announce.send((session.sid(), before)).is_ok() {
-                drop(mutex.exclusive(&session, location!("demo: wait")));
-            }
-        });
-        let Ok((sid, before)) = announced.recv() else {
-            drop(held);
-            return Err(miette!("no session for the waiter"));
-        };
-        let mut events = BTreeMap::new();
-        let tables: &Tables = instance;
-        let mut last = before;
-        let mut look = || {
-            last = tables.session_info(sid).map_or(last, |info| info.last_run);
-            let known = events.last_key_value().map_or(before + 1, |(number, _)| *number);
-            events.extend((known..=last).filter_map(|number| Some((number, tables.event(sid, number)?))));
-        };
-        let began = Instant::now();
-        while began.elapsed() < HOLD {
-            std::thread::sleep(LOOK_EVERY);
-            look();
-        }
-        drop(held);
-        // The wait's last step is the mutex itself; its session may be gone by then, the steps are not.
-        loop {
-            look();
-            let ended = tables.session_info(sid).is_none_or(|info| info.wait.is_none());
-            if ended {
-                let known = events.last_key_value().map_or(before + 1, |(number, _)| *number);
-                let rest = (known..).map_while(|number| Some((number, tables.event(sid, number)?)));
-                events.extend(rest);
-                return Ok(events.into_values().collect());
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-    })
-}
-
-/// The lines of a trace: the first ones and the last two.
-fn folded(events: &[Event]) -> Vec<String> {
-    const FIRST: usize = 8;
-    const LAST: usize = 2;
-    let lines: Vec<String> = events.iter().map(Event::line).collect();
-    if lines.len() <= FIRST + LAST + 1 {
-        return lines;
-    }
-    let between = lines.len() - FIRST - LAST;
-    let (first, rest) = lines.split_at(FIRST);
-    let mut folded = first.to_vec();
-    folded.push(format!("… {between} more lines"));
-    folded.extend_from_slice(&rest[between..]);
-    folded
 }
 
 fn bench() -> Result<(), Report> {

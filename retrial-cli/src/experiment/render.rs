@@ -214,7 +214,7 @@ impl Done {
             page.push_str(&self.tables(load, machine, &rows));
         }
         for (title, table) in &self.findings.tables {
-            let _ = writeln!(page, "\n{title}\n\n```\n{}\n```", table.text());
+            let _ = writeln!(page, "\n{title}\n\n```text\n{}\n```", table.text());
         }
         page
     }

@@ -1,7 +1,7 @@
 //! Wait schemes: pure functions from "how often this wait has failed, and what can be observed" to "what to do next".
 //!
 //! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; it performs nothing. The
-//! [waiter](crate::Waiter) interprets it with the real clock.
+//! [waiter](crate::interposer::Waiter) interprets it with the real clock.
 
 use crate::params::{P, Params};
 use std::time::Duration;

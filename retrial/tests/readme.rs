@@ -1,0 +1,69 @@
+//! The program of README.md is the example `till`, and does what README.md says.
+
+#![allow(missing_docs)]
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+const README: &str = include_str!("../../README.md");
+const TILL: &str = include_str!("../examples/till.rs");
+
+#[test]
+fn the_program_is_the_example() {
+    let (_, program) = TILL.split_once("\n\n").unwrap();
+    assert!(README.contains(program), "README.md has another program than examples/till.rs");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let (lines, words) = (README.lines().count(), README.split_whitespace().count());
+    assert!(lines <= 120 && words <= 900, "{lines} lines, {words} words");
+}
+
+#[test]
+fn the_rust_of_every_page_is_compiled() {
+    let lib = include_str!("../src/lib.rs");
+    for page in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).unwrap() {
+        let path = page.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            let name = path.file_name().unwrap().display();
+            assert!(lib.contains(&format!("docs/{name}\"")), "{name} is not in src/lib.rs");
+        }
+    }
+}
+
+#[test]
+fn it_is_killed_and_the_next_one_is_told() {
+    // The instance's name is that of README.md: one run of this test at a time on this machine.
+    let alone = File::create(std::env::temp_dir().join("retrial-test-till")).unwrap();
+    alone.lock().unwrap();
+    let address = retrial::Address::new("till").unwrap();
+    let _ = retrial::remove(&address);
+
+    let killed = till(&["die"]);
+    assert_eq!(killed.status.signal(), Some(9));
+    let next = till(&[]);
+    let then = till(&[]);
+    retrial::remove(&address).unwrap();
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(
+        text(&next),
+        "session 1 died while it held X, in the middle of a sale: there are 101\n102 in the till\n"
+    );
+    assert_eq!(text(&then), "103 in the till\n");
+}
+
+fn till(words: &[&str]) -> Output {
+    // The tests of a whole package come with its examples, a single test does not.
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let till = profile.join("examples/till");
+    if !till.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", "retrial", "--example", "till", "--target-dir"]);
+        build.arg(profile.parent().unwrap()).args((!cfg!(debug_assertions)).then_some("--release"));
+        assert!(build.status().unwrap().success());
+    }
+    Command::new(till).args(words).output().unwrap()
+}
