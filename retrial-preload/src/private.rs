@@ -26,6 +26,7 @@ use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::interposer::{Park, Parked, Target, Waiter};
+use retrial::parking::HANDOVER_LASTS;
 use retrial::views::{Sid, Word};
 use retrial::{Mode, MutexId, sys};
 use std::cell::Cell;
@@ -564,7 +565,9 @@ impl Target for Getting<'_> {
             let word = Word(u64::from(holder_field) << 32);
             word.0 & SID != 0 || !self.may_have(word, how.handed)
         };
-        self.spot().park(self.mutex.futex_word(), is_busy, how, &self.parks)
+        // Who has it handed over may have no processor.
+        let left = if self.may_have(Word(word), how.handed) { how.left } else { how.left.min(HANDOVER_LASTS) };
+        self.spot().park(self.mutex.futex_word(), is_busy, Park { left, ..how }, &self.parks)
     }
 
     fn ended(&self, got: bool) {

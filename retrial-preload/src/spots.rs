@@ -99,7 +99,10 @@ impl Spot {
         // Those that wait at other addresses could not take it.
         let hands_over =
             futex == address && parking::hands_over(parking, gets, params, |to| self.change(Ordering::Relaxed, to));
-        if hands_over || futex == SEVERAL || parking.parked() == 0 {
+        if hands_over {
+            let now = sys::now_ns();
+            self.change(Ordering::Relaxed, |all| all.handed_over(now));
+        } else if futex == SEVERAL || parking.parked() == 0 {
             self.change(Ordering::Relaxed, Parking::fed);
         }
         hands_over && parking.parked() != 0
@@ -107,7 +110,9 @@ impl Spot {
 
     /// A thread asks for a handover, unless one did so within `interval`.
     pub(crate) fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
-        self.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, false));
+        if parking::may_ask(self.parking(), now_ns, interval) {
+            self.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, false));
+        }
     }
 
     /// Whether a handover of the futex at `address` is binding: somebody who was woken is on its way. A release that finds nobody

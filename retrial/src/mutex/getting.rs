@@ -4,7 +4,7 @@ use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, RawMutex, TO_DRAIN,
 use crate::aol::LocationId;
 use crate::fail;
 use crate::mode::Mode;
-use crate::parking::{Announced, Parking, Parks};
+use crate::parking::{self, Announced, HANDOVER_LASTS, Parking, Parks};
 use crate::session::{Session, Slot};
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
@@ -181,7 +181,15 @@ impl Target for Getting<'_> {
         } else {
             // A reference that is being moved wakes nobody when it is done.
             let moving = word.kind() == Some(Kind::Moving);
-            let timeout = how.lasts(watches).min(if moving || refused { BRIEFLY } else { Duration::MAX });
+            let handed_over = word.sid().is_none() && word.has(Word::HANDOVER) && word.references() == 0;
+            let longest = if moving || refused {
+                BRIEFLY
+            } else if handed_over {
+                HANDOVER_LASTS
+            } else {
+                Duration::MAX
+            };
+            let timeout = how.lasts(watches).min(longest);
             // A session that parked between our announcement and our barrier looked without one. A release in that window, for
             // another kind than ours, woke nobody, so this session passes the wake-up on. So it does with its own.
             let others = if answers && word.sid().is_none() { served(word) } else { 0 };
@@ -243,6 +251,9 @@ impl Target for Getting<'_> {
 
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
+        if !parking::may_ask(self.mutex.parking(), now_ns, interval) {
+            return;
+        }
         let before = self.mutex.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, for_x));
         if for_x && before.handover_is_due(now_ns, interval) {
             self.asked_for_x.set(true);
@@ -325,7 +336,7 @@ mod tests {
                 [Mode::Shared, Mode::Exclusive].map(|mode| getting(mode).is_open(false))
             };
             assert_eq!(handed(Duration::from_micros(10), 0), [false, false]);
-            assert_eq!(handed(Duration::from_millis(100), 0), [true, true]);
+            assert_eq!(handed(Duration::from_millis(5), 0), [true, true]);
             // It keeps readers out for a writer, until the references have left.
             assert_eq!(handed(Duration::from_millis(100), 1), [false, false]);
         });

@@ -514,7 +514,8 @@ impl RawMutex {
     #[inline(never)]
     fn hand_over(&self, word: Word) {
         let word = word.without(Word::HANDOVER);
-        let asked = self.change(Ordering::Relaxed, Parking::fed);
+        let now = sys::now_ns();
+        let asked = self.change(Ordering::Relaxed, |all| all.handed_over(now));
         // Over references the first in the queue may be one that cannot have it.
         let nobody = asked.parked() == 0 || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
