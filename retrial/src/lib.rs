@@ -94,7 +94,7 @@ pub mod views {
     pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::session::SessionInfo;
-    pub use crate::stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
+    pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};
     pub use crate::tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
     pub use crate::trace::{Event, What};
     pub use crate::word::{Kind, Sid, Word};

@@ -36,8 +36,6 @@ fn the_time_of_a_wait_splits_into_parts_that_add_up_under_every_scheme() {
         assert_eq!((get(Counter::Misses), get(Counter::Waits), get(Counter::GaveUp)), (1, 1, 1), "{scheme}");
         // Never open: every try found it busy, and every spin failed.
         assert_eq!(get(Counter::Busy), figures.sleeps() + get(Counter::GaveUp), "{scheme}");
-        let derived = retrial::views::Derived::new(1, &figures, 1.0, None);
-        assert!((derived.spin_inefficiency - 1.0).abs() < 1e-12, "{scheme}: k {}", derived.spin_inefficiency);
         assert_eq!(events.first().map(|e| e.0), Some(What::Began), "{scheme}");
         assert_eq!(events.last().map(|e| e.0), Some(What::GaveUp), "{scheme}");
         let steps: u64 = events[1..events.len() - 1].iter().map(|e| e.1).sum();

@@ -3,7 +3,7 @@
 
 use super::{Case, Scratch};
 use retrial::sys::Deadline;
-use retrial::views::{COUNTERS, Counter, Derived, Figures, LocationId, Sid, Tables, TypeId};
+use retrial::views::{COUNTERS, Figures, LocationId, Sid, Tables, TypeId};
 use retrial::{
     AttachError, Class, GetError, Hold, Instance, Mode, MutexId, ObjectError, Observer, P, Patience, Session,
     SessionError, Shareable, location, remove,
@@ -138,8 +138,6 @@ pub(crate) fn observe(tables: &Tables) {
         look((key.event.name(&tables.type_name(TypeId(0))), tables.mutex_name(key.mutex)));
         sum.add(&figures);
         earlier = figures;
-        look(Derived::new(figures.get(Counter::Misses), &sum, 1.0, None));
-        look(Derived::new(u64::MAX, &sum, 1e-9, Some(0.5)));
     }
     look((sum, COUNTERS));
     let len = tables.len_bytes() as u64;
