@@ -108,7 +108,7 @@ extern "C" fn destruct() {
     // From a sandbox memory that may be gone cannot be read: what the observer has seen last stays.
     let Some(instance) = process::instance().filter(|_| !sys::calls_are_limited()) else { return };
     // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
-    let most = instance.session_gets();
+    let most = instance.tables().session_gets();
     registry::retire_all(instance, |id, address| {
         let (found, gets) = PrivateMutex::read(&peek(address)?)?;
         // Who waited first may wait still: then its holder has not been told the number.

@@ -67,7 +67,7 @@ fn find(instance: &Instance, kind: Type, address: usize) -> MutexId {
             USED.store(true, Ordering::Relaxed);
             MISSED_GETS[place.bucket][way].store(0, Ordering::Relaxed);
             let pushed_out = MutexId(ways[way] as u32);
-            if instance.mutex_in_process(pushed_out).is_some_and(|(pid, _)| pid == sys::pid()) {
+            if instance.tables().mutex_in_process(pushed_out).is_some_and(|(pid, _)| pid == sys::pid()) {
                 // SAFETY: an id of this table, of this process; sessions of the interposer write no log.
                 unsafe { instance.retire_mutex(pushed_out, None) };
             }
@@ -106,7 +106,7 @@ pub(crate) fn retire_all(instance: &Instance, gets: impl Fn(MutexId, u64) -> Opt
     let own = sys::pid();
     for way in TABLE.as_flattened() {
         let id = MutexId(way.load(Ordering::Relaxed) as u32);
-        if let Some((pid, address)) = instance.mutex_in_process(id)
+        if let Some((pid, address)) = instance.tables().mutex_in_process(id)
             && pid == own
         {
             // SAFETY: registered by this process, which ends; sessions of the interposer write no log.

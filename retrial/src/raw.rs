@@ -204,7 +204,7 @@ impl RawLock {
 impl Drop for RawLock {
     fn drop(&mut self) {
         // In a child of fork the entry of a lock from before is the parent's.
-        let registered_by = (self.0.id().0 != 0).then(|| instance().mutex_in_process(self.0.id())).flatten();
+        let registered_by = (self.0.id().0 != 0).then(|| instance().tables.mutex_in_process(self.0.id())).flatten();
         // One that is still held, by a guard that was leaked, keeps its entry: the session's log names it.
         let is_free = self.0.load().sid().is_none() && self.0.load().references() == 0;
         if is_free && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {

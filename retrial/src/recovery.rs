@@ -90,7 +90,7 @@ impl Instance {
     /// The same; `here` is a mutex that may lie outside of the instance's memory: only a process that has it mapped can pay a debt
     /// to it.
     pub(crate) fn recover_with(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
-        let Some(slot) = self.slot(sid) else { return Recovery::NotDead };
+        let Some(slot) = self.tables.slot(sid) else { return Recovery::NotDead };
         if slot.is_live() && slot.is_kept() {
             self.tell_of_kept(sid, slot);
             return Recovery::NotDead;
@@ -160,7 +160,7 @@ impl Instance {
     fn tell_of_kept(&self, sid: Sid, slot: &Slot) {
         let Some(mutex) = slot.owes_to().filter(|_| slot.tell()) else { return };
         let (pid, tid, name) =
-            (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed), self.mutex_label(mutex));
+            (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed), self.tables.mutex_label(mutex));
         self.alert_line(format_args!(
             "thread {tid} of process {pid} has ended with {name} held by session {sid}: a guard was leaked; it is held until the process ends"
         ));
@@ -168,7 +168,7 @@ impl Instance {
 
     /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it `is_busy`.
     fn note_debt(&self, id: MutexId, is_busy: bool) {
-        if let Some(entry) = self.mutex_entry(id) {
+        if let Some(entry) = self.tables.mutex_entry(id) {
             let due = if is_busy { sys::now_ns().saturating_add(SWEEP_EVERY.as_nanos() as u64) } else { 1 };
             // Release: pairs with the exchange in `collect_debts`. The waiter that takes the note finds the session dead.
             entry.debts_due_ns.store(due, Ordering::Release);
@@ -177,7 +177,7 @@ impl Instance {
 
     /// Pays what dead sessions are known to owe to a mutex that the caller waits for, and so has mapped.
     pub(crate) fn collect_debts(&self, here: &RawMutex) {
-        let Some(entry) = self.mutex_entry(here.id()) else { return };
+        let Some(entry) = self.tables.mutex_entry(here.id()) else { return };
         let due = entry.debts_due_ns.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in `note_debt`. One waiter takes the note; what stays owed is noted again.
         if due == 0
@@ -192,8 +192,8 @@ impl Instance {
 
     /// The mutex of this id, for whoever wants to pay a debt to it.
     fn creditor<'a>(&'a self, id: MutexId, here: Option<&'a RawMutex>) -> Creditor<'a> {
-        match self.place_of(id) {
-            Some(Place::Arena) => self.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
+        match self.tables.place_of(id) {
+            Some(Place::Arena) => self.tables.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
             Some(Place::Elsewhere) => match here {
                 Some(here) if here.id() == id => Creditor::Mutex(here),
                 _ => Creditor::Elsewhere,
@@ -247,7 +247,7 @@ impl Instance {
 
     pub(crate) fn recover_all_with(&self, here: Option<&RawMutex>) -> (u32, u32) {
         let (mut done, mut owing) = (0, 0);
-        for sid in self.sids() {
+        for sid in self.tables.sids() {
             match self.recover_with(sid, here) {
                 Recovery::Done { .. } => done += 1,
                 Recovery::Owing => owing += 1,
@@ -721,7 +721,7 @@ pub(crate) mod tests {
         assert!(full.to_string().contains(&says), "{full}");
         let busy = get_x(&mutex, &waiter);
         assert!(matches!(busy, Err(crate::GetError::Busy)));
-        assert_eq!(instance.sessions().len(), 2, "the waiter has paid for all of them");
+        assert_eq!(instance.tables.sessions().len(), 2, "the waiter has paid for all of them");
         drop(held);
     }
 
@@ -732,10 +732,10 @@ pub(crate) mod tests {
         register_elsewhere(&instance, &mutex);
         for _ in 0..3 {
             let sid = die(&instance, &mutex, GETTING_X);
-            instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
+            instance.tables.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
             assert_eq!(instance.recover(sid), Recovery::Done { mutexes: 0 });
         }
-        assert!(instance.sessions().is_empty());
+        assert!(instance.tables.sessions().is_empty());
     }
 
     #[test]
@@ -753,13 +753,13 @@ pub(crate) mod tests {
         drop(session);
         let second = die(&instance, &mutex, (Phase::Promoting, Mode::Shared, None, 2, 0));
         for sid in [first, second] {
-            instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
+            instance.tables.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
             assert_eq!(instance.recover(sid), Recovery::Owing);
         }
         assert_eq!(mutex.load(), Word(2));
         let writer = instance.session("writer", Class::Normal).unwrap();
         drop(get_x(&mutex, &writer).unwrap());
-        assert_eq!((mutex.load(), instance.sessions().len()), (Word::FREE, 1));
+        assert_eq!((mutex.load(), instance.tables.sessions().len()), (Word::FREE, 1));
     }
 
     #[test]
@@ -772,7 +772,7 @@ pub(crate) mod tests {
         die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
         instance.recover_all_with(Some(&other));
         // As after each look that the waiters of the other mutex win.
-        instance.segment.header().swept_ns.store(sys::now_ns(), Ordering::Relaxed);
+        instance.tables.segment.header().swept_ns.store(sys::now_ns(), Ordering::Relaxed);
         let got = get_x(&mutex, &writer);
         assert!(got.is_ok());
     }
@@ -784,7 +784,7 @@ pub(crate) mod tests {
         let elsewhere = RawMutex::new();
         // SAFETY: sessions of this instance only.
         unsafe { elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
-        let died = || instance.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
+        let died = || instance.tables.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
         die(&instance, mutex.raw(), (Phase::Getting, Mode::Exclusive, Some(X), 0, 0));
         assert_eq!((instance.recover_all(), died()), ((1, 0), 1));
         die(&instance, &elsewhere, (Phase::Held, Mode::Shared, None, 1, 0));
@@ -799,7 +799,7 @@ pub(crate) mod tests {
             std::thread::yield_now();
         }
         assert_eq!(died(), 2, "nothing was given back");
-        assert!(instance.sessions().is_empty());
+        assert!(instance.tables.sessions().is_empty());
     }
 
     #[test]

@@ -342,7 +342,7 @@ impl Instance {
 impl Instance {
     /// Counts a call of a thread that has no session.
     pub fn count_call_of_guest(&self, kind: usize, is_get: bool) {
-        let departed = self.segment.departed();
+        let departed = self.tables.segment.departed();
         if let Some(calls) = departed.calls.get(kind) {
             calls.fetch_add(1, Ordering::Relaxed);
         }

@@ -615,7 +615,7 @@ impl Tables {
     ///
     /// ```compile_fail,E0133
     /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
-    /// let words = instance.peek(0, 1);
+    /// let words = instance.tables().peek(0, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

@@ -16,7 +16,7 @@ fn an_entry_that_is_used_again_has_another_id_each_time() {
     let ids: HashSet<MutexId> = (0..u64::from(MUTEXES) * 256)
         .map(|address| {
             let id = instance.register_missed_mutex(TypeId(0), address).unwrap();
-            assert_eq!(instance.mutex_info(id).unwrap().address, address);
+            assert_eq!(instance.tables().mutex_info(id).unwrap().address, address);
             // SAFETY: nobody has ever held it.
             unsafe { instance.retire_mutex(id, None) };
             id
@@ -31,19 +31,19 @@ fn what_was_retired_is_read_until_its_entry_is_needed() {
     let ids: Vec<MutexId> = (1..=u64::from(MUTEXES) * 2)
         .map(|n| {
             let id = instance.register_missed_mutex(TypeId(0), n).unwrap();
-            assert_eq!(instance.mutex_info(id).unwrap().gets, None, "in use, perhaps");
+            assert_eq!(instance.tables().mutex_info(id).unwrap().gets, None, "in use, perhaps");
             // SAFETY: nobody has ever held it.
             unsafe { instance.retire_mutex(id, Some(n * 10)) };
             id
         })
         .collect();
     let (first, last) = ids.split_at(MUTEXES as usize);
-    assert!(first.iter().all(|id| instance.mutex_info(*id).is_none()), "each of their entries is another's");
+    assert!(first.iter().all(|id| instance.tables().mutex_info(*id).is_none()), "each of their entries is another's");
     for (id, n) in last.iter().zip(u64::from(MUTEXES) + 1..) {
-        let info = instance.mutex_info(*id).unwrap();
+        let info = instance.tables().mutex_info(*id).unwrap();
         assert_eq!((info.address, info.gets), (n, Some(n * 10)));
     }
-    assert_eq!(instance.mutexes().len(), MUTEXES as usize);
+    assert_eq!(instance.tables().mutexes().len(), MUTEXES as usize);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_mutex_at_the_same_address_has_the_id_again() {
     unsafe { instance.retire_mutex(id, Some(7)) };
     assert!(!instance.resume_mutex(id, TypeId(3), 8192) && !instance.resume_mutex(id, TypeId(2), 4096));
     assert!(instance.resume_mutex(id, TypeId(3), 4096));
-    assert_eq!((instance.noted_gets(id), instance.mutexes()[0].gets), (7, None));
+    assert_eq!((instance.noted_gets(id), instance.tables().mutexes()[0].gets), (7, None));
     // In use, it is no other's.
     for n in 1..MUTEXES {
         assert_ne!(instance.register_missed_mutex(TypeId(3), u64::from(n)), None);
@@ -93,12 +93,12 @@ fn entries_of_a_killed_process_are_used_again_but_not_those_of_shared_memory() {
     let mut status = 0;
     // SAFETY: a child of our own; `status` is writable.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(instance.mutexes().len(), MUTEXES as usize);
+    assert_eq!(instance.tables().mutexes().len(), MUTEXES as usize);
     for _ in 2..MUTEXES {
         assert_ne!(instance.register_missed_mutex(TypeId(0), 64), None);
     }
     assert_eq!(instance.register_missed_mutex(TypeId(0), 64), None, "those of the living stay");
-    let names: Vec<String> = instance.mutexes().into_iter().map(|mutex| mutex.name).collect();
+    let names: Vec<String> = instance.tables().mutexes().into_iter().map(|mutex| mutex.name).collect();
     assert!(["shared", "of the dead"].into_iter().all(|name| names.iter().any(|found| found == name)), "{names:?}");
 }
 

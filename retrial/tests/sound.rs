@@ -66,7 +66,7 @@ mod locks {
     #[test]
     fn a_lock_that_is_dropped_while_a_leaked_guard_holds_it_keeps_its_entry() {
         let lock = RwLock::new(());
-        let is_registered = |address| instance().mutexes().iter().any(|mutex| mutex.address == address);
+        let is_registered = |address| instance().tables().mutexes().iter().any(|mutex| mutex.address == address);
         // The lock comes first in it.
         let address = std::ptr::from_ref(&lock).addr() as u64;
         std::mem::forget(lock.read());

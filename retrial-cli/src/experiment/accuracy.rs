@@ -105,7 +105,8 @@ fn steps(ours: &Ours, polls: u64) -> Result<(f64, f64), Report> {
     // SAFETY: both are of the same instance.
     let _held = unsafe { mutex.get(&holder, Mode::Exclusive, location!("accuracy: hold"), Patience::Endless) };
     let round = |_| {
-        let sum = |counter| ours.instance.figures().iter().map(|(_, _, figures)| figures.get(counter)).sum::<u64>();
+        let sum =
+            |counter| ours.instance.tables().figures().iter().map(|(_, _, figures)| figures.get(counter)).sum::<u64>();
         let before = [Counter::Yields, Counter::SpinNs, Counter::YieldNs].map(sum);
         let deadline = Patience::Until(Deadline::after(Duration::from_millis(2)));
         // SAFETY: both are of the same instance.

@@ -167,7 +167,7 @@ fn waited(setup: &Setup, hold: Duration) -> Result<Profile, Stopped> {
         waiter.join().unwrap_or_else(|_| Err(failed("no thread")))
     })?;
     let mut figures = Figures::default();
-    ours.instance.figures().iter().for_each(|(_, _, row)| figures.add(row));
+    ours.instance.tables().figures().iter().for_each(|(_, _, row)| figures.add(row));
     let time_s = figures.get(Counter::WaitNs) as f64 / 1e9;
     Ok(Profile { time_s, sessions: Some(1), cpu_s: Some(took_s), figures, ..Profile::default() })
 }

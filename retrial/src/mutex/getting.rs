@@ -268,7 +268,7 @@ impl Target for Getting<'_> {
             if blocked {
                 instance.sweep(Some(self.mutex));
             }
-        } else if instance.slot(word.sid()).is_some_and(Slot::is_unattended) {
+        } else if instance.tables.slot(word.sid()).is_some_and(Slot::is_unattended) {
             instance.recover_with(word.sid(), Some(self.mutex));
         }
     }

@@ -51,7 +51,7 @@ impl<'a> Hold<'a> {
     #[cold]
     #[inline(never)]
     fn death(&self) -> Option<Death> {
-        self.session.instance().death(self.mutex.id())
+        self.session.instance().tables.death(self.mutex.id())
     }
 
     #[cold]
@@ -82,7 +82,7 @@ impl<'a> Hold<'a> {
             self.rest = self.rest.without(Word::POISONED);
             if word.has(Word::POISONED) {
                 let instance = self.session.instance();
-                let name = instance.mutex_label(self.mutex.id());
+                let name = instance.tables.mutex_label(self.mutex.id());
                 instance.alert_line(format_args!("session {} declared {name} consistent", self.session.sid()));
             }
         }

@@ -164,7 +164,7 @@ impl RawMutex {
     /// Takes the type, and the kind of release that the instance needs.
     fn belong(&self, instance: &Instance, mutex_type: TypeId) {
         self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
-        if !instance.has_barrier() {
+        if !instance.tables.has_barrier() {
             self.change(Ordering::Relaxed, Parking::fenced);
         }
     }
