@@ -25,7 +25,7 @@ use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::interposer::{Park, Parked, Target, Waiter};
+use retrial::interposer::{self, Park, Parked, Target, Waiter};
 use retrial::views::{Sid, Word};
 use retrial::{Mode, MutexId, sys};
 use std::cell::Cell;
@@ -156,8 +156,8 @@ impl PrivateMutex {
         }
         self.own(sort, thread);
         self.count_get();
-        session.count_call(sort as usize);
-        session.count_get();
+        interposer::count_call(session, sort as usize);
+        interposer::count_get(session);
         true
     }
 
@@ -241,7 +241,7 @@ impl PrivateMutex {
         }
         let is_own = self.epoch.load(Ordering::Relaxed) == process::epoch();
         let gets = if is_own { self.gets.load(Ordering::Relaxed) } else { 0 };
-        let noted = process::instance().map_or(0, |instance| instance.noted_gets(number));
+        let noted = process::instance().map_or(0, |instance| interposer::noted_gets(instance, number));
         self.gets.store(gets.wrapping_add(noted), Ordering::Relaxed);
         self.epoch.store(process::epoch(), Ordering::Relaxed);
         self.id.store(number.0, Ordering::Relaxed);
@@ -417,7 +417,7 @@ impl PrivateMutex {
             && let Some(instance) = process::instance()
         {
             // SAFETY: its memory is given up; sessions of the interposer write no log.
-            unsafe { instance.retire_mutex(number, Some(self.gets.load(Ordering::Relaxed))) };
+            unsafe { interposer::retire_mutex(instance, number, Some(self.gets.load(Ordering::Relaxed))) };
         }
         self.kind.store(u32::MAX, Ordering::Relaxed);
         0

@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{Named, check, program};
 use retrial::views::Counter;
-use retrial::{MutexId, P};
+use retrial::{MutexId, P, interposer};
 use std::collections::BTreeSet;
 
 /// Runs a case of `registry.c`.
@@ -48,7 +48,7 @@ fn as_many_as_were_missed_and_are_gone_do_not_fill_the_table() {
     // The thread has rows for some; those of the rest are all in one. Only of a full table it would be the only one.
     assert!(ids.len() > 50, "{ids:?}");
     let dead = named.instance.tables().mutexes().into_iter().all(|mutex| mutex.id != MutexId(0));
-    assert!(dead && named.instance.register_missed_mutex(retrial::views::TypeId(0), 64).is_some());
+    assert!(dead && interposer::register_missed_mutex(&named.instance, retrial::views::TypeId(0), 64).is_some());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn processes_that_end_without_a_word_leave_no_entries_for_good() {
     assert_eq!(named.instance.tables().mutexes().len(), 40);
     for n in 0..capacity {
         assert!(
-            named.instance.register_missed_mutex(retrial::views::TypeId(0), u64::from(n)).is_some(),
+            interposer::register_missed_mutex(&named.instance, retrial::views::TypeId(0), u64::from(n)).is_some(),
             "{n} of {capacity}"
         );
     }

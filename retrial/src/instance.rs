@@ -45,7 +45,7 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
 
 /// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes that a miss
 /// looks at.
-const A_FEW: u32 = 64;
+pub(crate) const A_FEW: u32 = 64;
 
 impl Drop for Instance {
     fn drop(&mut self) {
@@ -274,21 +274,12 @@ impl Instance {
         Ok(id)
     }
 
-    /// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no longer when the
-    /// table is full: `None` when no entry is free among a few, and then the next miss may ask again.
-    pub fn register_missed_mutex(&self, mutex_type: TypeId, address: u64) -> Option<MutexId> {
-        let (id, entry) = self.claim_entry(A_FEW).ok()??;
-        entry.fill(mutex_type, Place::Process, address, 0, "");
-        entry.publish("");
-        Some(id)
-    }
-
     /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller that is killed
     /// leaks it. `None` when there is no memory for one.
     ///
     /// The search starts where the last one ended, so that what was given back can be read for as long as possible, and an id
     /// comes again only after 256 rounds of the table.
-    fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
+    pub(crate) fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
         let header = self.tables.segment.header();
         let entries = self.tables.segment.mutexes();
         let capacity = entries.len() - 1;
@@ -339,45 +330,6 @@ impl Instance {
             // Release: pairs with the Acquire of the next claim.
             entry.key.store(FREED, Ordering::Release);
         }
-    }
-
-    /// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
-    /// another mutex needs the entry.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Instance::unregister_mutex`], of a mutex of this process.
-    pub unsafe fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
-        let Some(entry) = self.tables.mutex_entry(id) else { return };
-        if let Some(gets) = gets {
-            entry.gets.store(gets, Ordering::Relaxed);
-        }
-        let key = entry.key.load(Ordering::Relaxed);
-        if key > RETIRED {
-            // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for a dead process's.
-            let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again then.
-    pub fn resume_mutex(&self, id: MutexId, mutex_type: TypeId, address: u64) -> bool {
-        let Some(entry) = self.tables.mutex_entry(id) else { return false };
-        let same = |cell: &AtomicU32, value: u32| cell.load(Ordering::Relaxed) == value;
-        let is_its = same(&entry.mutex_type, u32::from(mutex_type.0))
-            && same(&entry.place, Place::Process as u32)
-            && entry.address.load(Ordering::Relaxed) == address;
-        is_its
-            && match entry.key.load(Ordering::Relaxed) {
-                // Acquire: as in `claim_entry`, which may come first.
-                RETIRED => entry.key.compare_exchange(RETIRED, hash(""), Ordering::Acquire, Ordering::Relaxed).is_ok(),
-                key => key > RETIRED,
-            }
-    }
-
-    /// Gets that were noted for the mutexes that have had this id, at one address.
-    #[must_use]
-    pub fn noted_gets(&self, id: MutexId) -> u64 {
-        self.tables.mutex_entry(id).map_or(0, |entry| entry.gets.load(Ordering::Relaxed))
     }
 
     /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were

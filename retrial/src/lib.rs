@@ -45,6 +45,7 @@ mod guard;
 mod instance;
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;
+pub mod interposer;
 #[cfg(not(any(loom, shuttle)))]
 mod keeper;
 mod location;
@@ -104,12 +105,6 @@ pub mod views {
 pub mod engine {
     pub use crate::mutex::{Get, RawMutex};
     pub use crate::session::LOG_RECORDS;
-}
-
-/// For interposers, which wait by the schemes of an instance for locks of other formats.
-pub mod interposer {
-    pub use crate::session::CALLS;
-    pub use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
 }
 
 /// For tests and tools that read or write the bytes of a segment.

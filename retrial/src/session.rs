@@ -5,7 +5,7 @@ use crate::error::SessionError;
 use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
-use crate::stats::{Figures, Key};
+use crate::stats::{CALLS, Figures, Key};
 use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering, RobustLock, compiler_fence, protocol};
 use crate::tables::Tables;
 use crate::text::Text;
@@ -17,27 +17,6 @@ use std::marker::PhantomData;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
 pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
-
-/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
-/// is the number that [`Session::count_call`] takes.
-pub const CALLS: [(&str, bool); 16] = [
-    ("normal mutex", true),
-    ("recursive mutex", true),
-    ("errorcheck mutex", true),
-    ("adaptive mutex", true),
-    ("shared mutex", true),
-    ("robust mutex", true),
-    ("rwlock, read", true),
-    ("rwlock, write", true),
-    ("spin lock", true),
-    ("condition", true),
-    ("inheriting mutex", false),
-    ("protecting mutex", false),
-    ("shared condition", false),
-    ("rwlock that prefers writers, write", false),
-    ("destroyed or unknown mutex", false),
-    ("shared condition with a private mutex", true),
-];
 
 /// In place of a free word: what no word is. Barriers do not reach the process, so that the releases of each mutex that the session gets
 /// need a fence of their own, to which the slow path sees.
@@ -339,17 +318,6 @@ impl Instance {
     }
 }
 
-impl Instance {
-    /// Counts a call of a thread that has no session.
-    pub fn count_call_of_guest(&self, kind: usize, is_get: bool) {
-        let departed = self.tables.segment.departed();
-        if let Some(calls) = departed.calls.get(kind) {
-            calls.fetch_add(1, Ordering::Relaxed);
-        }
-        departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);
-    }
-}
-
 impl<'i> Session<'i> {
     /// Its SID.
     #[inline]
@@ -400,21 +368,6 @@ impl<'i> Session<'i> {
     /// Says what the session is about, for the views: up to 32 bytes.
     pub fn set_action(&self, action: &str) {
         self.slot.action.set(action);
-    }
-
-    /// Counts a get that no record of ours counts. For interposers.
-    #[inline]
-    pub fn count_get(&self) {
-        self.slot.gets.store(self.slot.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    }
-
-    /// Counts a call of an interposer's function; `kind` is a position in [`CALLS`].
-    #[inline]
-    pub fn count_call(&self, kind: usize) {
-        if let Some(calls) = self.slot.calls.get(kind) {
-            // No RMW: one writer.
-            calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        }
     }
 
     /// A fresh random number (xorshift64*, Marsaglia 2003 and Vigna 2014).

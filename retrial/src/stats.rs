@@ -48,6 +48,27 @@ counters! {
 /// Number of counters.
 pub const COUNTERS: usize = Counter::ALL.len();
 
+/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
+/// is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
+pub const CALLS: [(&str, bool); 16] = [
+    ("normal mutex", true),
+    ("recursive mutex", true),
+    ("errorcheck mutex", true),
+    ("adaptive mutex", true),
+    ("shared mutex", true),
+    ("robust mutex", true),
+    ("rwlock, read", true),
+    ("rwlock, write", true),
+    ("spin lock", true),
+    ("condition", true),
+    ("inheriting mutex", false),
+    ("protecting mutex", false),
+    ("shared condition", false),
+    ("rwlock that prefers writers, write", false),
+    ("destroyed or unknown mutex", false),
+    ("shared condition with a private mutex", true),
+];
+
 /// What a row is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct Key {

@@ -6,7 +6,7 @@ use retrial::sys::Deadline;
 use retrial::views::{COUNTERS, Figures, LocationId, Sid, Tables, TypeId};
 use retrial::{
     AttachError, Class, GetError, Hold, Instance, Mode, MutexId, ObjectError, Observer, P, Patience, Session,
-    SessionError, Shareable, location, remove,
+    SessionError, Shareable, interposer, location, remove,
 };
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -189,13 +189,13 @@ fn sessions(scene: &Scene<'_>) {
     let all: Vec<Session<'_>> = (0..3).map_while(|_| scene.session("one of three")).collect();
     for session in &all {
         session.set_action("counts");
-        session.count_get();
-        (0..17).for_each(|kind| session.count_call(kind));
+        interposer::count_get(session);
+        (0..17).for_each(|kind| interposer::count_call(session, kind));
         look((session.sid(), session.pid(), session.is_parents(), session));
         look(scene.instance.tables().session_info(session.sid()));
     }
-    scene.instance.count_call_of_guest(3, true);
-    scene.instance.count_call_of_guest(99, false);
+    interposer::count_call_of_guest(scene.instance, 3, true);
+    interposer::count_call_of_guest(scene.instance, 99, false);
 }
 
 /// Gets each mutex in each mode, and turns each mode into the others.
@@ -316,16 +316,16 @@ fn registrations(scene: &Scene<'_>) {
             look(instance.tables().mutex_info(id));
             look(instance.tables().offset_of(id));
             // SAFETY: nobody holds it.
-            unsafe { instance.retire_mutex(id, Some(u64::MAX)) };
-            look((instance.tables().mutex_info(id), instance.noted_gets(id)));
-            look(instance.resume_mutex(id, TypeId(9), 8));
+            unsafe { interposer::retire_mutex(instance, id, Some(u64::MAX)) };
+            look((instance.tables().mutex_info(id), interposer::noted_gets(instance, id)));
+            look(interposer::resume_mutex(instance, id, TypeId(9), 8));
             // SAFETY: nobody holds it.
             unsafe { instance.unregister_mutex(id) };
             look(instance.tables().mutex_info(id));
         }
     }
     for address in 0..70 {
-        look(instance.register_missed_mutex(TypeId(9), address));
+        look(interposer::register_missed_mutex(instance, TypeId(9), address));
     }
 }
 
