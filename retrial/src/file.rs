@@ -1,6 +1,7 @@
 //! The file of a segment: created whole or not at all, opened without trust.
 
 use crate::address::{Address, PREFIX};
+use crate::entries::SOURCE_TYPES;
 use crate::error::{AttachError, CreateError};
 use crate::fail;
 use crate::machine::{self, Cost};
@@ -8,7 +9,7 @@ use crate::segment::{Capacity, Layout, Segment};
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;
 use crate::sys::{self, Ordering};
-use crate::tables::{SOURCE_TYPES, Tables};
+use crate::tables::Tables;
 use crate::text::hash;
 use std::fs::{self, File, OpenOptions};
 use std::io;

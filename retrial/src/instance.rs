@@ -2,17 +2,17 @@
 
 use crate::address::Address;
 use crate::aol::{LocationId, MutexId, Record};
+use crate::entries::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, TypeId};
 use crate::error::{AttachError, CreateError, ObjectError, SessionError, TableFull};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::machine::Machine;
-use crate::mutex::RawMutex;
 use crate::params::{P, Params};
-use crate::recovery::SWEEP_EVERY;
+use crate::raw_mutex::RawMutex;
 use crate::segment::{Capacity, TYPES};
-use crate::session::Slot;
+use crate::slot::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
-use crate::tables::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, Tables, TypeId};
+use crate::tables::Tables;
 use crate::text::{Line, hash};
 use crate::word::Sid;
 use std::fmt;
@@ -42,6 +42,10 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
     let due = u128::from(now.abs_diff(last)) > interval.as_nanos();
     due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
+
+/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
+/// mutex that was busy.
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
 /// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes that a miss
 /// looks at.
@@ -373,7 +377,7 @@ impl Instance {
         entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
         let made = found(entry, id)?;
         if let Some(mutex) = self.tables.record(id) {
-            mutex.adopt(self, id, mutex_type);
+            mutex.adopt(id, mutex_type, !self.tables.has_barrier());
         }
         fail::point();
         header.arena_next.store(offset + size, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 //! `RETRIAL_MORE_PREEMPTIONS=1` lets loom interrupt sessions once more often than here, which takes some hundred times as long.
 
 use crate::GetError;
+use crate::entries::TypeId;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Patience, RawMutex};
@@ -15,7 +16,6 @@ use crate::params::P;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::{HAS_BARRIER, NOW, Ordering};
-use crate::tables::TypeId;
 use crate::word::Word;
 
 /// An instance with one mutex, made anew for every run.
@@ -328,7 +328,7 @@ mod every {
 
     #[test]
     fn a_look_for_a_thread_that_is_gone_mixes_no_sessions() {
-        explore("a look for a thread", 3, crate::session::looks::a_successor_is_not_taken_for_the_gone);
+        explore("a look for a thread", 3, crate::slot::looks::a_successor_is_not_taken_for_the_gone);
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of libc's formats.
 
 use crate::aol::MutexId;
+use crate::entries::{Place, RETIRED, TypeId};
 use crate::instance::{A_FEW, Instance};
 use crate::session::Session;
 use crate::sys::{AtomicU32, Ordering};
-use crate::tables::{Place, RETIRED, TypeId};
 use crate::text::hash;
 
+pub use crate::parking::Parked;
 pub use crate::stats::CALLS;
 #[cfg(not(any(loom, shuttle)))]
 pub use crate::sys::interposed::{RobustCalls, set_robust_calls};
 pub use crate::sys::interposed::{calls_are_limited, learn_from_libc, libc_tid, limit_calls};
-pub use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
+pub use crate::waiter::{Ended, Park, Target, Waiter, Want};
 
 /// Counts a get that no record of ours counts.
 #[inline]

@@ -34,6 +34,7 @@ mod readme {}
 mod address;
 mod aol;
 pub mod condition;
+mod entries;
 mod error;
 #[cfg(feature = "fail_points")]
 #[doc(hidden)]
@@ -56,9 +57,12 @@ mod params;
 pub mod parking;
 #[cfg(feature = "lock_api")]
 pub mod raw;
+mod raw_mutex;
 mod recovery;
 mod segment;
 mod session;
+mod sessions;
+mod slot;
 mod stats;
 pub mod sys;
 mod tables;
@@ -91,20 +95,22 @@ pub use zerocopy;
 /// For programs that look at an instance: what its tables say, and the terms in which they say it.
 pub mod views {
     pub use crate::aol::{LocationId, Phase, Record};
+    pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
     pub use crate::machine::{COSTS, Cost, Machine, MachineError};
     pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
-    pub use crate::session::SessionInfo;
+    pub use crate::sessions::SessionInfo;
     pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};
-    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
+    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Tables};
     pub use crate::trace::{Event, What};
     pub use crate::word::{Kind, Sid, Word};
 }
 
 /// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their own.
 pub mod engine {
-    pub use crate::mutex::{Get, RawMutex};
-    pub use crate::session::LOG_RECORDS;
+    pub use crate::mutex::Get;
+    pub use crate::raw_mutex::RawMutex;
+    pub use crate::slot::LOG_RECORDS;
 }
 
 /// For tests and tools that read or write the bytes of a segment.

@@ -27,12 +27,24 @@
 
 use crate::params::{P, Params};
 use crate::sys;
-use crate::waiter::Parked;
 use std::cell::Cell;
 use std::time::Duration;
 
 /// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a short section.
 const LOOK_EVERY: u64 = 16;
+
+/// How a park ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parked<G> {
+    /// With the target: foreign formats queue and get in one.
+    Got(G),
+    /// A release woke it.
+    Woken,
+    /// It was open at the last look, or a release came before it slept.
+    Looked,
+    /// The time has passed.
+    TimedOut,
+}
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

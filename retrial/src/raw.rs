@@ -18,6 +18,7 @@
 //! ```
 
 use crate::aol::MutexId;
+use crate::entries::Place;
 use crate::error::{CreateError, GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
@@ -25,7 +26,6 @@ use crate::mutex::{Hold, Patience};
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::{self, Deadline};
-use crate::tables::Place;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -112,7 +112,7 @@ const NO_SESSION_EVERY: Duration = Duration::from_millis(1);
 
 /// The lock behind [`Mutex`] and [`RwLock`].
 #[derive(Debug)]
-pub struct RawLock(crate::mutex::RawMutex);
+pub struct RawLock(crate::raw_mutex::RawMutex);
 
 impl RawLock {
     fn get(&self, mode: Mode, patience: Patience) -> bool {
@@ -184,7 +184,7 @@ impl RawLock {
         let registered = instance.register_at(mutex_type, Place::Process, self.0.address(), "");
         // For good: a lock that got an id while it is held could not be released by it.
         let id = registered.unwrap_or(MutexId::OVERFLOW);
-        if !self.0.adopt_once(instance, id, mutex_type) && id != MutexId::OVERFLOW {
+        if !self.0.adopt_once(id, mutex_type, !instance.tables.has_barrier()) && id != MutexId::OVERFLOW {
             // SAFETY: registered above, and no lock has taken it.
             unsafe { instance.unregister_mutex(id) };
         }
@@ -217,7 +217,7 @@ impl Drop for RawLock {
 // SAFETY: exclusive while X is held; guards stay on their thread, as the marker says.
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for
-    const INIT: Self = Self(crate::mutex::RawMutex::new());
+    const INIT: Self = Self(crate::raw_mutex::RawMutex::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     fn lock(&self) {
@@ -262,7 +262,7 @@ unsafe impl lock_api::RawMutexTimed for RawLock {
 // SAFETY: X excludes X and S.
 unsafe impl lock_api::RawRwLock for RawLock {
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self(crate::mutex::RawMutex::new());
+    const INIT: Self = Self(crate::raw_mutex::RawMutex::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     fn lock_shared(&self) {

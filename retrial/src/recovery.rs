@@ -5,20 +5,15 @@
 //! just another dead session with an exact log, and there is no protocol of recovery that would need one of its own.
 
 use crate::aol::{MutexId, Phase, Record};
+use crate::entries::Place;
 use crate::fail;
-use crate::instance::Instance;
+use crate::instance::{Instance, SWEEP_EVERY};
 use crate::mode::Mode;
-use crate::mutex::RawMutex;
-use crate::session::{LOG_RECORDS, Slot};
+use crate::raw_mutex::RawMutex;
+use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::protocol::AtomicU64;
 use crate::sys::{self, Ordering, Taken};
-use crate::tables::Place;
 use crate::word::{Kind, Sid, Word};
-use std::time::Duration;
-
-/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
-/// mutex that was busy.
-pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
 /// What a dead session owes a mutex.
 #[allow(clippy::struct_excessive_bools)] // four debts, each owed or not
@@ -692,7 +687,7 @@ pub(crate) mod tests {
     /// A mutex outside of the instance's memory.
     fn register_elsewhere(instance: &Instance, mutex: &RawMutex) {
         // SAFETY: sessions of this instance only.
-        unsafe { mutex.register(instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
+        unsafe { mutex.register(instance, crate::entries::TypeId(0), "elsewhere").unwrap() };
     }
 
     /// Gets a mutex outside of the instance's memory at once.
@@ -783,7 +778,7 @@ pub(crate) mod tests {
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let elsewhere = RawMutex::new();
         // SAFETY: sessions of this instance only.
-        unsafe { elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
+        unsafe { elsewhere.register(&instance, crate::entries::TypeId(0), "elsewhere").unwrap() };
         let died = || instance.tables.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
         die(&instance, mutex.raw(), (Phase::Getting, Mode::Exclusive, Some(X), 0, 0));
         assert_eq!((instance.recover_all(), died()), ((1, 0), 1));

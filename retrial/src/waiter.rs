@@ -1,15 +1,17 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::aol::{LocationId, MutexId, Record};
+use crate::entries::{AdaptionCells, TypeId};
 use crate::fail;
 use crate::instance::Instance;
 use crate::machine::Cost;
 use crate::mode::Mode;
 use crate::params::{P, Params};
+use crate::parking::Parked;
 use crate::session::Session;
 use crate::stats::{Counter, Key, Row, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
-use crate::tables::{AdaptionCells, TypeId};
+
 use crate::trace::{self, Note, What};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
@@ -106,19 +108,6 @@ impl Park {
     pub fn lasts(&self, watches: bool) -> Duration {
         self.left.min(if watches { self.watch } else { self.timeout })
     }
-}
-
-/// How a park ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parked<G> {
-    /// With the target: foreign formats queue and get in one.
-    Got(G),
-    /// A release woke it.
-    Woken,
-    /// It was open at the last look, or a release came before it slept.
-    Looked,
-    /// The time has passed.
-    TimedOut,
 }
 
 /// What is wanted, for the figures.

@@ -1,11 +1,12 @@
 //! A mutex held: released when dropped, converted between modes without letting anybody in between.
 
 use super::getting::{Aim, Getting, Why};
-use super::{FOR_E, FOR_S, Patience, RawMutex};
+use super::{FOR_E, FOR_S, Patience};
 use crate::aol::{LocationId, Phase, Record};
 use crate::error::{ConvertError, Death, GetError, OwnerDied};
 use crate::fail;
 use crate::mode::Mode;
+use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
