@@ -1,9 +1,10 @@
 //! Everything that prints a measure prints the same number for the same profile: that of the table of measures.
 
 use crate::bench::cell::Cell;
-use crate::bench::figures::{Kind, Outcome, Rounds, table};
+use crate::bench::figures::{Rounds, table};
 use crate::bench::load::Start;
 use crate::bench::ours::Ours;
+use crate::bench::outcome::{Kind, Outcome};
 use crate::cmd::{show, what_if};
 use crate::experiment::figures::Quantity;
 use crate::output::per;

@@ -4,14 +4,14 @@
 //! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that. Work is
 //! calibrated by its fastest; how long it takes in the mean changes from one second to the next, and is measured beside each cell.
 
-use super::figures::{HERE, How, Place, Quantity, Row};
+use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
-use super::machine::Machine;
+use super::machine::{HERE, Machine};
 use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
-use crate::bench::figures::median;
 use crate::bench::ours::Ours;
+use crate::bench::outcome::median;
 use crate::bench::process::{Crew, children_cpu};
 use crate::bench::work;
 use crate::chart::Scale;

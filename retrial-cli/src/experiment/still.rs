@@ -1,10 +1,10 @@
 //! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait is made of.
 
 use super::claims::{At, Check, Claim, most, of};
-use super::figures::{HERE, How, Place, Quantity, Row};
+use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
-use super::machine::{Machine, T2000};
+use super::machine::{HERE, Machine, T2000};
 use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
 use crate::bench::load::Distribution;
