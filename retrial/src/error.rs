@@ -1,7 +1,7 @@
 //! What can go wrong, one type per operation that fails differently.
 
-use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId};
 use crate::word::Sid;
 use std::io;
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! Instances: a segment with a name, and who takes part in it.
 
 use crate::address::Address;
-use crate::aol::{LocationId, MutexId, Record};
 use crate::entries::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, TypeId};
 use crate::error::{AttachError, CreateError, ObjectError, SessionError, TableFull};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::machine::Machine;
+use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
 use crate::raw_mutex::RawMutex;
 use crate::segment::{Capacity, TYPES};

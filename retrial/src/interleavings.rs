@@ -71,8 +71,8 @@ impl Stage {
 #[cfg(loom)]
 mod every {
     use super::*;
-    use crate::aol::{LocationId, Phase, Record};
     use crate::mutex::Hold;
+    use crate::operation_log::{LocationId, Phase, Record};
     use crate::recovery::Recovery;
     use crate::recovery::tests::{PROTOCOLS, State};
     use crate::word::Sid;

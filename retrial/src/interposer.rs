@@ -1,8 +1,8 @@
 //! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of libc's formats.
 
-use crate::aol::MutexId;
 use crate::entries::{Place, RETIRED, TypeId};
 use crate::instance::{A_FEW, Instance};
+use crate::operation_log::MutexId;
 use crate::session::Session;
 use crate::sys::{AtomicU32, Ordering};
 use crate::text::hash;

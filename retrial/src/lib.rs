@@ -32,7 +32,6 @@
 mod readme {}
 
 mod address;
-mod aol;
 pub mod condition;
 mod entries;
 mod error;
@@ -50,13 +49,14 @@ pub mod interposer;
 #[cfg(not(any(loom, shuttle)))]
 mod keeper;
 mod location;
+#[cfg(feature = "lock_api")]
+pub mod lock_api;
 mod machine;
 mod mode;
 mod mutex;
+mod operation_log;
 mod params;
 pub mod parking;
-#[cfg(feature = "lock_api")]
-pub mod raw;
 mod raw_mutex;
 mod recovery;
 mod segment;
@@ -74,7 +74,6 @@ mod waiter;
 mod word;
 
 pub use address::{Address, list};
-pub use aol::MutexId;
 pub use error::{
     AttachError, ConvertError, CreateError, Death, GetError, GetFailure, ModeError, NameError, ObjectError, OwnerDied,
     SessionError, TableFull,
@@ -85,6 +84,7 @@ pub use instance::Instance;
 pub use location::CodeLocation;
 pub use mode::Mode;
 pub use mutex::{Hold, Patience};
+pub use operation_log::MutexId;
 pub use params::{P, ParamError};
 pub use recovery::Recovery;
 pub use segment::Capacity;
@@ -94,9 +94,9 @@ pub use zerocopy;
 
 /// For programs that look at an instance: what its tables say, and the terms in which they say it.
 pub mod views {
-    pub use crate::aol::{LocationId, Phase, Record};
     pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
     pub use crate::machine::{COSTS, Cost, Machine, MachineError};
+    pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;

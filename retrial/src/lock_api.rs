@@ -9,7 +9,7 @@
 //! and gives up those that the forking thread held.
 //!
 //! ```
-//! use retrial::raw::{Mutex, RwLock};
+//! use retrial::lock_api::{Mutex, RwLock};
 //!
 //! static HITS: Mutex<u64> = Mutex::new(0);
 //! *HITS.lock() += 1;
@@ -17,12 +17,12 @@
 //! assert_eq!((names.read().len(), *HITS.lock()), (1, 1));
 //! ```
 
-use crate::aol::MutexId;
 use crate::entries::Place;
 use crate::error::{CreateError, GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
+use crate::operation_log::MutexId;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::{self, Deadline};
@@ -74,7 +74,7 @@ fn new_session() -> Result<Session<'static>, SessionError> {
 /// does, `f` may have one more.
 fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
     let first = SESSION.with(|cell| {
-        if cell.borrow().as_ref().is_none_or(|session| session.is_parents()) {
+        if cell.borrow().as_ref().is_none_or(|session| session.is_forked()) {
             cell.replace(Some(ManuallyDrop::new(new_session()?)));
             // A parent's are none of a child of fork.
             MORE.with(|more| more.replace(ManuallyDrop::default()));

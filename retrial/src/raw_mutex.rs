@@ -1,7 +1,7 @@
 //! A mutex in memory: its record, and what can be read of it.
 
-use crate::aol::MutexId;
 use crate::entries::TypeId;
+use crate::operation_log::MutexId;
 use crate::parking::Parking;
 use crate::sys::protocol::{AtomicU32, AtomicU64};
 use crate::sys::{self, Futex, Ordering};

@@ -4,11 +4,11 @@
 //! log, along the protocols that the dead session itself would have followed. So a recoverer that dies half-way leaves
 //! just another dead session with an exact log, and there is no protocol of recovery that would need one of its own.
 
-use crate::aol::{MutexId, Phase, Record};
 use crate::entries::Place;
 use crate::fail;
 use crate::instance::{Instance, SWEEP_EVERY};
 use crate::mode::Mode;
+use crate::operation_log::{MutexId, Phase, Record};
 use crate::raw_mutex::RawMutex;
 use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::protocol::AtomicU64;
@@ -462,7 +462,7 @@ pub(crate) mod tests {
         let (phase, mode, field, references, flags) = state;
         let session: Session<'_> = instance.session("dying", Class::Normal).unwrap();
         let sid = session.sid();
-        let record = Record { phase, mode, location: crate::aol::LocationId(0), mutex: mutex.id() };
+        let record = Record { phase, mode, location: crate::operation_log::LocationId(0), mutex: mutex.id() };
         session.log(record).unwrap();
         let field = field.map_or(0, |kind| kind | sid.bits());
         mutex.fake(Word(field | flags | u64::from(references)), if phase == Phase::Draining { sid } else { Sid::NONE });
@@ -548,7 +548,8 @@ pub(crate) mod tests {
                     for owner in 0..3 {
                         let session = instance.session("dying", Class::Normal).unwrap();
                         let sids = [Sid::NONE, session.sid(), living.sid()];
-                        let record = Record { phase, mode, location: crate::aol::LocationId(0), mutex: mutex.id() };
+                        let record =
+                            Record { phase, mode, location: crate::operation_log::LocationId(0), mutex: mutex.id() };
                         session.log(record).unwrap();
                         let field = if owner == 0 { 0 } else { kind | sids[owner].bits() };
                         mutex.raw().fake(Word(field | flags | references), sids[drainer]);
@@ -635,7 +636,7 @@ pub(crate) mod tests {
                 for order in [[one, other], [other, one]] {
                     let session = instance.session("dying", Class::Normal).unwrap();
                     for phase in order {
-                        let location = crate::aol::LocationId(0);
+                        let location = crate::operation_log::LocationId(0);
                         session.log(Record { phase, mode: Mode::Shared, location, mutex: mutex.id() }).unwrap();
                     }
                     // The third reference is a living session's.
@@ -741,7 +742,7 @@ pub(crate) mod tests {
         // It waited for S beside its own S, and another one to become E.
         let session = instance.session("dying", Class::Normal).unwrap();
         for (phase, mode) in [(Phase::Held, Mode::Shared), (Phase::Getting, Mode::Shared)] {
-            let location = crate::aol::LocationId(0);
+            let location = crate::operation_log::LocationId(0);
             session.log(Record { phase, mode, location, mutex: mutex.id() }).unwrap();
         }
         let first = session.sid();

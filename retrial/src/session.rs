@@ -1,10 +1,10 @@
 //! Sessions: a thread's membership of an instance.
 
-use crate::aol::{MutexId, Phase, Record};
 use crate::error::SessionError;
 use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
+use crate::operation_log::{MutexId, Phase, Record};
 use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::{self, Ordering, compiler_fence, protocol};
 use crate::word::{Sid, Word};
@@ -164,7 +164,7 @@ impl<'i> Session<'i> {
     /// Whether this process is a child of the one that made the session, and must not use it.
     #[inline]
     #[must_use]
-    pub fn is_parents(&self) -> bool {
+    pub fn is_forked(&self) -> bool {
         self.generation != sys::generation()
     }
 
@@ -188,7 +188,7 @@ impl<'i> Session<'i> {
     /// The log itself says which record is free: a bitmap beside it would be two more stores for the exchange to wait for.
     #[inline]
     pub(crate) fn log(&self, record: Record) -> Option<usize> {
-        if self.is_parents() {
+        if self.is_forked() {
             return None;
         }
         let index = if self.slot.log[0].load(Ordering::Relaxed) == 0 { 0 } else { self.next_free()? };
@@ -268,7 +268,7 @@ impl Session<'_> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        if self.is_parents() || self.pid != sys::pid() {
+        if self.is_forked() || self.pid != sys::pid() {
             // A child of fork has the memory of the session, not the session.
             return;
         }

@@ -1,6 +1,6 @@
 //! The sessions of an instance, as the views show them.
 
-use crate::aol::{MutexId, Record};
+use crate::operation_log::{MutexId, Record};
 use crate::slot::Slot;
 use crate::stats::{CALLS, Figures, Key};
 use crate::sys::{Observed as _, Ordering};

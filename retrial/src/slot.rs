@@ -1,6 +1,6 @@
 //! A session in shared memory.
 
-use crate::aol::{MutexId, Phase, Record};
+use crate::operation_log::{MutexId, Phase, Record};
 use crate::stats::CALLS;
 use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering, RobustLock, protocol};
 use crate::text::Text;

@@ -6,8 +6,8 @@
 //!
 //! Sums wrap: what another process wrote into a counter is some number, and no reason to panic.
 
-use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId};
 use crate::sys::{AtomicU32, AtomicU64, Observed as _, Ordering};
 
 macro_rules! counters {

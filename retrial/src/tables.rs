@@ -1,11 +1,11 @@
 //! The tables of an instance, as they are read.
 
 use crate::address::Address;
-use crate::aol::{LocationId, MutexId, Record};
 use crate::entries::{CLAIMED, MutexEntry, ParamRow, Place, RETIRED, TypeId};
 use crate::error::Death;
 use crate::machine::{Cost, Machine};
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
 use crate::raw_mutex::RawMutex;
 use crate::segment::{Capacity, Segment, TYPES};

@@ -1,11 +1,11 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
-use crate::aol::{LocationId, MutexId, Record};
 use crate::entries::{AdaptionCells, TypeId};
 use crate::fail;
 use crate::instance::Instance;
 use crate::machine::Cost;
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
 use crate::parking::Parked;
 use crate::session::Session;
@@ -235,7 +235,7 @@ impl Recorder<'_> {
         let rows = instance.tables.segment.history();
         let past = &rows[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % rows.len()];
         let record = Record {
-            phase: crate::aol::Phase::Getting,
+            phase: crate::operation_log::Phase::Getting,
             mode: self.key.event.mode,
             location: self.key.location,
             mutex: self.key.mutex,

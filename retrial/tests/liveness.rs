@@ -368,13 +368,13 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
         is_refused && owner != std::process::id()
     };
     let mut found = Vec::new();
-    found.push(session.is_parents() && holds(part.instance));
+    found.push(session.is_forked() && holds(part.instance));
     found.push(forked(&mutex) && forked(&part.mutex("other")));
     part.guards.clear();
     found.push(holds(part.instance));
     {
         let own = part.instance.session("child", Class::Normal).unwrap();
-        found.push(is_busy(&own, &mutex) && own.pid() == std::process::id() && !own.is_parents());
+        found.push(is_busy(&own, &mutex) && own.pid() == std::process::id() && !own.is_forked());
         found.push(part.mutex("other").exclusive(&own, location!("child")).is_ok());
     }
     {

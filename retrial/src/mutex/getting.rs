@@ -1,9 +1,9 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
 use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, TO_DRAIN, served};
-use crate::aol::LocationId;
 use crate::fail;
 use crate::mode::Mode;
+use crate::operation_log::LocationId;
 use crate::parking::{Announced, Parked, Parking, Parks};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;

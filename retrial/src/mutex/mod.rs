@@ -16,13 +16,13 @@
 mod getting;
 mod hold;
 
-use crate::aol::{LocationId, MutexId, Phase, Record};
 use crate::entries::TypeId;
 use crate::error::{GetError, TableFull};
 use crate::fail;
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId, Phase, Record};
 use crate::parking::{self, Parking};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
@@ -81,7 +81,7 @@ impl Patience {
 #[cold]
 #[inline(never)]
 fn no_record<G>(session: &Session<'_>) -> GetError<G> {
-    if session.is_parents() {
+    if session.is_forked() {
         GetError::Forked { owner: session.pid() }
     } else {
         GetError::LogFull { capacity: LOG_RECORDS as u32 }

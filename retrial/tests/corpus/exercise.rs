@@ -191,7 +191,7 @@ fn sessions(scene: &Scene<'_>) {
         session.set_action("counts");
         interposer::count_get(session);
         (0..17).for_each(|kind| interposer::count_call(session, kind));
-        look((session.sid(), session.pid(), session.is_parents(), session));
+        look((session.sid(), session.pid(), session.is_forked(), session));
         look(scene.instance.tables().session_info(session.sid()));
     }
     interposer::count_call_of_guest(scene.instance, 3, true);
