@@ -47,8 +47,8 @@ extern "C" fn construct() {
             trylock: real::mutex_trylock,
             unlock: real::mutex_unlock,
             consistent: real::mutex_consistent,
-        })
-    };
+        });
+    }
     let instance = match take_part() {
         Ok(instance) => Box::leak(Box::new(instance)),
         Err(error) => return give_up(error.as_deref()),

@@ -15,7 +15,7 @@
 //!
 //! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that releases the word is the last touch.
 
-use crate::foreign;
+use crate::foreign::{self, Sort};
 use crate::limit::Limit;
 use crate::process::{self, Type};
 use crate::profile::{self, Lock};
@@ -54,23 +54,6 @@ pub(crate) struct PrivateMutex {
 
 const _: () = assert!(size_of::<PrivateMutex>() <= size_of::<pthread_mutex_t>());
 const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND);
-
-/// The types of mutexes, by libc's numbers, which are also their positions in [`retrial::interposer::CALLS`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Sort {
-    Normal = 0,
-    Recursive = 1,
-    Errorcheck = 2,
-    Adaptive = 3,
-}
-
-impl Sort {
-    /// Whether relocks and unlocks by others are noticed.
-    const fn knows_owner(self) -> bool {
-        matches!(self, Self::Recursive | Self::Errorcheck)
-    }
-}
 
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
