@@ -401,14 +401,6 @@ impl From<ConvertError> for GetFailure {
     }
 }
 
-/// Not the name of a mode.
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
-#[error("mode `{found}`, expected S, X, LX or E")]
-pub struct ModeError {
-    /// What was given.
-    pub found: String,
-}
-
 impl<G> std::fmt::Debug for GetError<G> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "GetError({self})")

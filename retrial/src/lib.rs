@@ -71,18 +71,19 @@ mod trace;
 
 pub mod wait;
 mod waiter;
+mod whereabouts;
 mod word;
 
 pub use address::{Address, list};
 pub use error::{
-    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, ModeError, NameError, ObjectError, OwnerDied,
+    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, NameError, ObjectError, OwnerDied,
     SessionError, TableFull,
 };
 pub use file::{Observer, remove};
 pub use guard::{Guard, GuardResult, Mutex, OwnedMutex, Shareable};
 pub use instance::Instance;
 pub use location::CodeLocation;
-pub use mode::Mode;
+pub use mode::{Mode, ModeError};
 pub use mutex::{Hold, Patience};
 pub use operation_log::MutexId;
 pub use params::{P, ParamError};
@@ -117,7 +118,7 @@ pub mod engine {
 pub mod layout {
     pub use crate::address::DIRECTORY;
     pub use crate::file::MAGIC;
-    pub use crate::mode::Masks;
     pub use crate::recovery::{Undo, undo};
     pub use crate::segment::Layout;
+    pub use crate::word::Masks;
 }

@@ -4,6 +4,7 @@ use crate::operation_log::{MutexId, Phase, Record};
 use crate::stats::CALLS;
 use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering, RobustLock, protocol};
 use crate::text::Text;
+use crate::whereabouts::whereabouts;
 use std::fmt;
 
 /// Records of a session's log: mutexes that it can hold or be getting at a time.
@@ -156,7 +157,7 @@ impl Slot {
             return write!(to, "pid {pid}, tid {tid} of another PID namespace");
         }
         write!(to, "pid {pid}, tid {tid}, ")?;
-        sys::whereabouts(pid, tid, to)
+        whereabouts(pid, tid, to)
     }
 
     pub(crate) fn free(&self) {

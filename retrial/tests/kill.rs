@@ -294,10 +294,9 @@ fn a_process_that_no_barrier_reaches_fences_its_releases() {
     let session = instance.session("parent", Class::Normal).unwrap();
     let id = instance.tables().mutex_named("m").unwrap();
     // Bit 22 of what is known of the parked, at 8.
+    let parking = instance.tables().offset_of(id).unwrap() + 8;
     // SAFETY: the words of a record are atomics.
-    let is_fenced = || {
-        unsafe { instance.tables().peek(instance.tables().offset_of(id).unwrap() + 8, 1) }.unwrap()[0] & 1 << 22 != 0
-    };
+    let is_fenced = || unsafe { instance.tables().peek(parking, 1) }.unwrap()[0] & 1 << 22 != 0;
     *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
     assert!(!is_fenced(), "one store, where barriers reach everybody");
     // Nobody is beside it: it has parked nowhere.

@@ -16,7 +16,6 @@ pub(crate) mod interposed;
 mod kernel;
 #[cfg(any(loom, shuttle))]
 mod model;
-mod whereabouts;
 
 pub use file::File;
 pub(crate) use interposed::{calls_are_limited, libc_tid};
@@ -24,7 +23,6 @@ pub(crate) use interposed::{calls_are_limited, libc_tid};
 pub use kernel::*;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
-pub(crate) use whereabouts::whereabouts;
 
 use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -196,7 +194,7 @@ pub(crate) fn pid_namespace() -> u64 {
     if known != 0 || calls_are_limited() {
         return known;
     }
-    let found = whereabouts::pid_namespace();
+    let found = file::pid_namespace();
     FORK_PAGE.pid_namespace.store(found, Ordering::Relaxed);
     found
 }

@@ -146,11 +146,8 @@ pub(crate) fn observe(tables: &Tables) {
     {
         let inside = offset % 8 == 0 && (count as u64) <= len / 8 && offset <= len - count as u64 * 8;
         // SAFETY: no guard is held.
-        assert_eq!(
-            unsafe { tables.peek(offset, count) }.is_some(),
-            inside,
-            "{count} words from {offset} of {len} bytes"
-        );
+        let words = unsafe { tables.peek(offset, count) };
+        assert_eq!(words.is_some(), inside, "{count} words from {offset} of {len} bytes");
     }
 }
 
