@@ -1,15 +1,16 @@
 //! The whole grid, for one file of figures and one page.
 
 use crate::contended::{self, think};
+use crate::measurement::Load;
 use crate::peers;
-use crate::plan::{Group, Load};
+use crate::plan::Group;
 use crate::readers;
 use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions};
 use crate::thinking;
 use miette::Report;
 use retrial_cli::bench::cell::{Cell, Conditions};
-use retrial_cli::bench::figures::Kind;
 use retrial_cli::bench::load::Start;
+use retrial_cli::bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The command `retrial` under which programs are measured, and the figures of their rounds.
 
 use miette::{Report, miette};
-use retrial_cli::bench::figures::median;
+use retrial_cli::bench::outcome::median;
 use retrial_cli::output::rounded;
 use std::path::{Path, PathBuf};
 

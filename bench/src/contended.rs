@@ -1,12 +1,13 @@
 //! Closed loops: sessions that get one mutex again and again, with little between.
 
+use crate::measurement::Load;
 use crate::peers::{self, Entry};
-use crate::plan::{Group, Load};
+use crate::plan::Group;
 use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions, time};
 use miette::Report;
 use retrial_cli::bench::cell::{Cell, Conditions};
-use retrial_cli::bench::figures::Kind;
 use retrial_cli::bench::load::Start;
+use retrial_cli::bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 

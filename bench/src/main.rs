@@ -11,6 +11,7 @@ mod command;
 mod contended;
 mod gtm;
 mod killed;
+mod measurement;
 mod page;
 mod peers;
 mod plan;

@@ -1,6 +1,6 @@
 //! A page of its own: plots as inline SVG, one legend for all of them, and the figures.
 
-use crate::plan::Load;
+use crate::measurement::Load;
 use crate::row::{COLUMNS, Key, Row, table};
 use miette::Report;
 use retrial_cli::chart::{self, Axis, Chart, Form, Point, Scale, Series};

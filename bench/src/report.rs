@@ -1,9 +1,10 @@
 //! What all commands have in common: options, the header, and where figures go.
 
+use crate::measurement::Load;
+use crate::page;
 use crate::peers::{self, Entry};
 use crate::plan::{self, Group};
 use crate::row::{self, COLUMNS, Row};
-use crate::{page, plan::Load};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::{P, ParamError};
 use retrial_cli::bench::board::WINDOWS;

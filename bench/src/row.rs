@@ -1,10 +1,10 @@
 //! A row of figures: a peer under a load, over all rounds. One type for tables, JSON, CSV and pages.
 
-use crate::plan::{Load, Measurement, was_away};
+use crate::measurement::{Load, Measurement, was_away};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::figures::{Outcome, median};
 use retrial_cli::bench::load::Start;
+use retrial_cli::bench::outcome::{Outcome, median};
 use retrial_cli::output::rounded;
 use retrial_cli::output::{Table, column};
 use retrial_model::Measure;

@@ -1,13 +1,14 @@
 //! Sessions that sleep between two gets, many of them: there is room for all, unless waiting itself takes it away.
 
 use crate::contended::{Kinds, sessions};
+use crate::measurement::Load;
 use crate::peers::{self, Entry};
-use crate::plan::{Group, Load};
+use crate::plan::Group;
 use crate::report::{self, Options, Output, conditions, time};
 use miette::Report;
 use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::figures::Kind;
 use retrial_cli::bench::load::Start;
+use retrial_cli::bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 

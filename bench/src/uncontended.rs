@@ -4,7 +4,7 @@ use crate::peers::{self, Round};
 use crate::report::{self, Output, header};
 use crate::{page, row};
 use miette::Report;
-use retrial_cli::bench::figures::median;
+use retrial_cli::bench::outcome::median;
 use retrial_cli::output::rounded;
 use retrial_cli::signals;
 use serde::Serialize;

@@ -1,9 +1,10 @@
 //! Everything that prints a measure prints the same number for the same profile: that of the table of measures.
 
 use crate::bench::cell::Cell;
-use crate::bench::figures::{Kind, Outcome, Rounds, table};
+use crate::bench::figures::{Rounds, table};
 use crate::bench::load::Start;
 use crate::bench::ours::Ours;
+use crate::bench::outcome::{Kind, Outcome};
 use crate::cmd::{show, what_if};
 use crate::experiment::figures::Quantity;
 use crate::output::per;
@@ -217,10 +218,10 @@ fn the_views_of_an_instance_say_what_the_table_says() {
     let got = unsafe { mutex.get(&waiter, Mode::Exclusive, location!("consumers"), Patience::Until(deadline)) };
     assert!(matches!(got, Err(GetError::TimedOut)));
     drop(held);
-    let info = &ours.instance.mutexes()[0];
-    let by_mutex = Profile::of(&ours.instance, |_, key| Some(key.mutex));
-    let profile = Profile::of_mutex(&ours.instance, info, by_mutex.get(&info.id));
-    let row = &show::figures::mutexes(&ours.instance, &show::Only::default()).json()[0];
+    let info = &ours.instance.tables().mutexes()[0];
+    let by_mutex = Profile::of(ours.instance.tables(), |_, key| Some(key.mutex));
+    let profile = Profile::of_mutex(ours.instance.tables(), info, by_mutex.get(&info.id));
+    let row = &show::figures::mutexes(ours.instance.tables(), &show::Only::default()).json()[0];
     for (name, measure, unit) in [
         ("miss_ratio", Measure::MissRatio, ""),
         ("sleep_ratio", Measure::SleepRatio, ""),
@@ -230,10 +231,10 @@ fn the_views_of_an_instance_say_what_the_table_says() {
         says("show mutexes", &row[name], measure, unit, &profile);
     }
     // The parts of a whole add up, whatever they are: mutex and location, session.
-    let whole = Profile::of(&ours.instance, |_, _| Some(()));
+    let whole = Profile::of(ours.instance.tables(), |_, _| Some(()));
     for parts in [
-        Profile::of(&ours.instance, |_, key| Some((key.mutex.0, key.location.0))),
-        Profile::of(&ours.instance, |sid, _| Some((sid.number(), 0))),
+        Profile::of(ours.instance.tables(), |_, key| Some((key.mutex.0, key.location.0))),
+        Profile::of(ours.instance.tables(), |sid, _| Some((sid.number(), 0))),
     ] {
         let sum = Profile::sum(parts.values());
         for measure in [Measure::SpinInefficiency, Measure::SleepRatio, Measure::Registered, Measure::OverShare] {

@@ -111,7 +111,7 @@ fn one_mutex_that_all_want_needs_copies_which_no_parameter_makes() {
 /// The scheme set for the type of the load.
 fn set_for_type(scratch: &Scratch) -> Option<u64> {
     let instance = scratch.instance();
-    instance.param_set(P::Scheme, instance.type_named("load"))
+    instance.tables().param_set(P::Scheme, instance.tables().type_named("load"))
 }
 
 const APPLY: [&str; 4] = ["--apply", "--canary", "1s", "--rollback-if"];

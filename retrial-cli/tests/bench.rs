@@ -128,7 +128,7 @@ fn a_named_instance_is_there_while_it_runs_and_gone_after_it() {
         Running::new(&format!("--schemes sleep --sessions 4 --copies 2 --cs 50us --duration 10min --instance {name}"));
     let gets = |mutex: &str| {
         let observer = Observer::open(&address).ok()?;
-        Some(observer.mutex_state(observer.mutex_named(mutex)?)?.gets)
+        Some(observer.tables().mutex_state(observer.tables().mutex_named(mutex)?)?.gets)
     };
     for mutex in ["bench.0", "bench.1"] {
         until(mutex, || gets(mutex) > Some(100));

@@ -169,7 +169,7 @@ fn a_trace_prints_runs_and_says_what_it_waits_for() {
     let mut waiter = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
     waiter.until("Session 2 waits");
     let observer = scratch.observer();
-    until("sleeps", || observer.event(Sid::new(2), 3).is_some_and(|run| run.count > 9));
+    until("sleeps", || observer.tables().event(Sid::new(2), 3).is_some_and(|run| run.count > 9));
     holder.signal(libc::SIGTERM);
     waiter.end();
     let (code, text) = trace.end();
@@ -188,7 +188,7 @@ fn a_trace_ends_with_the_run_that_is_open() {
     let _holder = scratch.hold(&["m", "--create", "--mode", "X"]);
     let mut waiter = scratch.start(&["hold", "m", "--mode", "X"]);
     waiter.until("Session 2 waits");
-    until("yields", || scratch.observer().event(Sid::new(2), 2).is_some());
+    until("yields", || scratch.observer().tables().event(Sid::new(2), 2).is_some());
     let text = scratch.run(&["trace", "--for", "50ms", "--json"]);
     let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = rows.iter().map(|row| row["what"].as_str().unwrap()).collect();

@@ -49,7 +49,7 @@ fn runs(csv: &str, sid: u32) -> Option<Vec<Run>> {
 
 /// Steps that a session has taken.
 fn steps(scratch: &Scratch, sid: u32) -> u64 {
-    let all = scratch.observer().figures();
+    let all = scratch.observer().tables().figures();
     all.iter().filter(|(of, _, _)| of.number() == sid).map(|(_, _, figures)| figures.sleeps()).sum()
 }
 
@@ -207,7 +207,7 @@ fn a_session_of_high_priority_waits_by_its_own_mode() {
 /// The open run of session 2.
 fn open_run(scratch: &Scratch) -> Option<retrial::views::Event> {
     let observer = scratch.observer();
-    observer.event(Sid::new(2), observer.last_run(Sid::new(2)))
+    observer.tables().event(Sid::new(2), observer.tables().last_run(Sid::new(2)))
 }
 
 /// Waits until the open run is of this kind, and has so many steps.
@@ -226,7 +226,7 @@ fn a_scheme_set_during_a_wait_has_the_next_step() {
     let mut waiting = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
     waiting.until("Session 2 waits");
     until_open(&scratch, What::Yield, 0, 100);
-    let before = scratch.observer().last_run(Sid::new(2));
+    let before = scratch.observer().tables().last_run(Sid::new(2));
     scratch.run(&["set", "mutex_wait_scheme=patch6904068"]);
     until_open(&scratch, What::Sleep, 10, 2);
     scratch.run(&["set", "first_spare_parameter=0"]);
@@ -236,7 +236,7 @@ fn a_scheme_set_during_a_wait_has_the_next_step() {
     scratch.run(&["set", "--type", "Cursor Pin", "--unset", "mutex_wait_scheme"]);
     until_open(&scratch, What::Yield, 0, 1);
     // Each setting began one run, and nothing came between.
-    assert_eq!(scratch.observer().last_run(Sid::new(2)), before + 4);
+    assert_eq!(scratch.observer().tables().last_run(Sid::new(2)), before + 4);
 }
 
 #[test]
@@ -250,14 +250,14 @@ fn a_time_set_during_a_wait_is_that_of_the_very_next_sleep() {
         waiting.until("Session 2 waits");
         until_open(&scratch, What::Sleep, 1, 5);
         let (instance, observer) = (scratch.instance(), scratch.observer());
-        let number = observer.last_run(Sid::new(2));
+        let number = observer.tables().last_run(Sid::new(2));
         instance.set(time, None, 2);
-        let counted = observer.event(Sid::new(2), number).unwrap().count;
+        let counted = observer.tables().event(Sid::new(2), number).unwrap().count;
         until_open(&scratch, What::Sleep, 2, 2);
         // The sleep under way when it was set, and none after it.
-        let total = observer.event(Sid::new(2), number).unwrap().count;
+        let total = observer.tables().event(Sid::new(2), number).unwrap().count;
         assert!(total <= counted + 1, "{counted} sleeps of 1 ms when 2 was set, {total} in the end");
-        assert_eq!(observer.last_run(Sid::new(2)), number + 1);
+        assert_eq!(observer.tables().last_run(Sid::new(2)), number + 1);
     }
 }
 
@@ -271,7 +271,7 @@ fn the_parts_of_a_wait_add_up_to_it() {
     until("enough steps", || steps(&scratch, 2) > 300);
     holder.signal(libc::SIGTERM);
     waiting.until(" holds ");
-    let figures = scratch.observer().figures();
+    let figures = scratch.observer().tables().figures();
     let (_, _, figures) = figures.iter().find(|(sid, _, _)| *sid == Sid::new(2)).unwrap();
     let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs].map(|part| figures.get(part));
     assert_eq!(parts.iter().sum::<u64>(), figures.get(Counter::WaitNs));

@@ -1,6 +1,5 @@
 //! A formula that can be called by name, with parameters that are text or JSON: for the shell, for batches, for lists.
 
-use crate::catalogue::functions;
 use crate::distribution::Distribution;
 use crate::error::ModelError;
 use crate::quantity;
@@ -92,10 +91,12 @@ pub struct Field {
 #[non_exhaustive]
 pub enum CallError {
     /// No function of this name.
-    #[error("function `{found}`, expected one of {}", names())]
+    #[error("function `{found}`, expected one of {expected}")]
     Function {
         /// The name.
         found: String,
+        /// The names that there are.
+        expected: String,
     },
     /// No parameter of this name.
     #[error("parameter `{found}` of {function}, expected {expected}")]
@@ -128,10 +129,6 @@ pub enum CallError {
     /// The formula has no answer.
     #[error(transparent)]
     Model(#[from] ModelError),
-}
-
-fn names() -> String {
-    functions().map(|function| function.name).collect::<Vec<_>>().join(", ")
 }
 
 /// The values of a call, checked and in SI units.
@@ -189,14 +186,6 @@ impl Inputs {
 }
 
 impl Function {
-    /// The function of a name.
-    ///
-    /// # Errors
-    /// There is none; the error names those that there are.
-    pub fn named(name: &str) -> Result<&'static Self, CallError> {
-        functions().find(|function| function.name == name).ok_or_else(|| CallError::Function { found: name.to_owned() })
-    }
-
     /// Calculates. Parameters by name: numbers in SI units, texts with units, distributions as objects or texts.
     ///
     /// Gives the results by name; null where the meaning of the field says so.

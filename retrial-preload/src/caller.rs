@@ -2,9 +2,9 @@
 //! mapped first. Only gets that miss ask, and each place is looked up once.
 
 use crate::real;
-use retrial::Instance;
 use retrial::sys::File;
 use retrial::views::LocationId;
+use retrial::{Instance, interposer};
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -143,7 +143,7 @@ impl Name {
 
     /// By the kernel's list of mappings, for a libc without the look-up (before 2.35).
     fn set_by_maps(&mut self, caller: usize) {
-        if retrial::sys::calls_are_limited() {
+        if interposer::calls_are_limited() {
             return self.put(b"", caller);
         }
         let Some(maps) = File::open(c"/proc/self/maps") else { return self.put(b"", caller) };

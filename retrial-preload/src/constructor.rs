@@ -4,7 +4,8 @@ use crate::private::PrivateMutex;
 use crate::process::{self, Type};
 use crate::thread::Thread;
 use crate::{caller, condition, profile, real, registry};
-use retrial::sys::{self, RobustCalls};
+use retrial::interposer::{self, RobustCalls};
+use retrial::sys;
 use retrial::wait::DEFAULT;
 use retrial::{Address, AttachError, Capacity, Instance, MutexId, P};
 use std::env;
@@ -38,16 +39,16 @@ extern "C" fn construct() {
     if !condition::find_flags() {
         return give_up(Some("conditions of this libc have an unknown format"));
     }
-    sys::learn_from_libc();
+    interposer::learn_from_libc();
     // SAFETY: found behind ours by the names of libc.
     unsafe {
-        sys::set_robust_calls(RobustCalls {
+        interposer::set_robust_calls(RobustCalls {
             init: real::mutex_init,
             trylock: real::mutex_trylock,
             unlock: real::mutex_unlock,
             consistent: real::mutex_consistent,
-        })
-    };
+        });
+    }
     let instance = match take_part() {
         Ok(instance) => Box::leak(Box::new(instance)),
         Err(error) => return give_up(error.as_deref()),
@@ -106,9 +107,9 @@ fn say(what: &str) {
 /// Leaves the gets of this process's mutexes that were missed in the instance: their records go with the memory.
 extern "C" fn destruct() {
     // From a sandbox memory that may be gone cannot be read: what the observer has seen last stays.
-    let Some(instance) = process::instance().filter(|_| !sys::calls_are_limited()) else { return };
+    let Some(instance) = process::instance().filter(|_| !interposer::calls_are_limited()) else { return };
     // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
-    let most = instance.session_gets();
+    let most = instance.tables().session_gets();
     registry::retire_all(instance, |id, address| {
         let (found, gets) = PrivateMutex::read(&peek(address)?)?;
         // Who waited first may wait still: then its holder has not been told the number.

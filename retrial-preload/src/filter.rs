@@ -8,7 +8,7 @@ use crate::process;
 use crate::real::{Errno, errno};
 use crate::thread::Thread;
 use libc::{c_int, c_long, c_void};
-use retrial::sys;
+use retrial::interposer;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -44,7 +44,7 @@ extern "C" fn before(number: c_long, first: c_long, second: c_long, third: c_lon
         (FILTER, program) => program != 0,
         _ => false,
     };
-    if !is_one || sys::calls_are_limited() || !process::is_on() {
+    if !is_one || interposer::calls_are_limited() || !process::is_on() {
         return;
     }
     let _errno = Errno::keep();

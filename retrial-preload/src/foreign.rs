@@ -3,7 +3,6 @@
 //! loses when owners are killed.
 
 use crate::limit::Limit;
-use crate::private::Sort;
 use crate::process::Type;
 use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
@@ -15,6 +14,23 @@ use retrial::interposer::{Park, Parked, Target};
 use retrial::views::Sid;
 use retrial::{Mode, MutexId, sys};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The types of mutexes, by libc's numbers, which are also their positions in [`retrial::interposer::CALLS`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Sort {
+    Normal = 0,
+    Recursive = 1,
+    Errorcheck = 2,
+    Adaptive = 3,
+}
+
+impl Sort {
+    /// Whether relocks and unlocks by others are noticed.
+    pub(crate) const fn knows_owner(self) -> bool {
+        matches!(self, Self::Recursive | Self::Errorcheck)
+    }
+}
 
 /// Offsets in libc's format.
 const LOCK: usize = 0;

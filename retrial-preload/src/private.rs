@@ -15,7 +15,7 @@
 //!
 //! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that releases the word is the last touch.
 
-use crate::foreign;
+use crate::foreign::{self, Sort};
 use crate::limit::Limit;
 use crate::process::{self, Type};
 use crate::profile::{self, Lock};
@@ -25,7 +25,7 @@ use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::interposer::{Park, Parked, Target, Waiter};
+use retrial::interposer::{self, Park, Parked, Target, Waiter};
 use retrial::parking::HANDOVER_LASTS;
 use retrial::views::{Sid, Word};
 use retrial::{Mode, MutexId, sys};
@@ -55,23 +55,6 @@ pub(crate) struct PrivateMutex {
 
 const _: () = assert!(size_of::<PrivateMutex>() <= size_of::<pthread_mutex_t>());
 const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND);
-
-/// The types of mutexes, by libc's numbers, which are also their positions in [`retrial::interposer::CALLS`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Sort {
-    Normal = 0,
-    Recursive = 1,
-    Errorcheck = 2,
-    Adaptive = 3,
-}
-
-impl Sort {
-    /// Whether relocks and unlocks by others are noticed.
-    const fn knows_owner(self) -> bool {
-        matches!(self, Self::Recursive | Self::Errorcheck)
-    }
-}
 
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
@@ -157,8 +140,8 @@ impl PrivateMutex {
         }
         self.own(sort, thread);
         self.count_get();
-        session.count_call(sort as usize);
-        session.count_get();
+        interposer::count_call(session, sort as usize);
+        interposer::count_get(session);
         true
     }
 
@@ -242,7 +225,7 @@ impl PrivateMutex {
         }
         let is_own = self.epoch.load(Ordering::Relaxed) == process::epoch();
         let gets = if is_own { self.gets.load(Ordering::Relaxed) } else { 0 };
-        let noted = process::instance().map_or(0, |instance| instance.noted_gets(number));
+        let noted = process::instance().map_or(0, |instance| interposer::noted_gets(instance, number));
         self.gets.store(gets.wrapping_add(noted), Ordering::Relaxed);
         self.epoch.store(process::epoch(), Ordering::Relaxed);
         self.id.store(number.0, Ordering::Relaxed);
@@ -418,7 +401,7 @@ impl PrivateMutex {
             && let Some(instance) = process::instance()
         {
             // SAFETY: its memory is given up; sessions of the interposer write no log.
-            unsafe { instance.retire_mutex(number, Some(self.gets.load(Ordering::Relaxed))) };
+            unsafe { interposer::retire_mutex(instance, number, Some(self.gets.load(Ordering::Relaxed))) };
         }
         self.kind.store(u32::MAX, Ordering::Relaxed);
         0

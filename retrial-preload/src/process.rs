@@ -6,7 +6,7 @@
 
 use crate::{program, spots};
 use retrial::views::TypeId;
-use retrial::{Instance, sys};
+use retrial::{Instance, interposer, sys};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};
@@ -175,7 +175,7 @@ pub(crate) fn enter() -> u64 {
         EPOCH.store(1, Ordering::Relaxed);
         return 0;
     }
-    let _without_signals = (!sys::calls_are_limited()).then(Masked::new);
+    let _without_signals = (!interposer::calls_are_limited()).then(Masked::new);
     // AcqRel: one thread enters; the others see its cookie when it has.
     if page().compare_exchange(0, ENTERING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return entered();
@@ -221,7 +221,7 @@ pub(crate) fn limit_calls() {
     spots::fence_all();
     // Releases that have not seen the flags yet have stored their words by then.
     let _ = sys::barrier_everywhere();
-    sys::limit_calls();
+    interposer::limit_calls();
     let _ = MODE.compare_exchange(PROFILED, ON, Ordering::Relaxed, Ordering::Relaxed);
 }
 

@@ -6,7 +6,7 @@
 //! What comes to an address after an object that had a number has the same number, as long as both tables remember it.
 
 use crate::process::{self, Type};
-use retrial::{Instance, MutexId, sys};
+use retrial::{Instance, MutexId, interposer, sys};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 const BUCKETS: usize = 4096;
@@ -55,21 +55,23 @@ fn find(instance: &Instance, kind: Type, address: usize) -> MutexId {
         let ways = bucket.each_ref().map(|way| way.load(Ordering::Relaxed));
         let own = place.way_of(ways);
         let known = own.map(|way| MutexId(ways[way] as u32));
-        if let Some(id) = known.filter(|id| instance.resume_mutex(*id, kind.id(), address as u64)) {
+        if let Some(id) = known.filter(|id| interposer::resume_mutex(instance, *id, kind.id(), address as u64)) {
             return id;
         }
         let free = || ways.iter().position(|found| *found == 0);
         let way = own.or_else(free).unwrap_or(place.tag as usize % WAYS);
-        let Some(id) = instance.register_missed_mutex(kind.id(), address as u64) else { return MutexId(0) };
+        let Some(id) = interposer::register_missed_mutex(instance, kind.id(), address as u64) else {
+            return MutexId(0);
+        };
         let entry = u64::from(place.tag) << 32 | u64::from(id.0);
         // Relaxed: as above.
         if bucket[way].compare_exchange(ways[way], entry, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             USED.store(true, Ordering::Relaxed);
             MISSED_GETS[place.bucket][way].store(0, Ordering::Relaxed);
             let pushed_out = MutexId(ways[way] as u32);
-            if instance.mutex_in_process(pushed_out).is_some_and(|(pid, _)| pid == sys::pid()) {
+            if instance.tables().mutex_in_process(pushed_out).is_some_and(|(pid, _)| pid == sys::pid()) {
                 // SAFETY: an id of this table, of this process; sessions of the interposer write no log.
-                unsafe { instance.retire_mutex(pushed_out, None) };
+                unsafe { interposer::retire_mutex(instance, pushed_out, None) };
             }
             return id;
         }
@@ -106,11 +108,11 @@ pub(crate) fn retire_all(instance: &Instance, gets: impl Fn(MutexId, u64) -> Opt
     let own = sys::pid();
     for way in TABLE.as_flattened() {
         let id = MutexId(way.load(Ordering::Relaxed) as u32);
-        if let Some((pid, address)) = instance.mutex_in_process(id)
+        if let Some((pid, address)) = instance.tables().mutex_in_process(id)
             && pid == own
         {
             // SAFETY: registered by this process, which ends; sessions of the interposer write no log.
-            unsafe { instance.retire_mutex(id, gets(id, address)) };
+            unsafe { interposer::retire_mutex(instance, id, gets(id, address)) };
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::profile::Sampling;
 use crate::real::Errno;
 use retrial::condition::Wake;
 use retrial::views::Sid;
-use retrial::{Class, Session, sys};
+use retrial::{Class, Session, interposer, sys};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -141,9 +141,9 @@ impl Thread {
     pub(crate) fn count(&self, kind: usize, is_get: bool) {
         match self.session() {
             Some(session) => {
-                session.count_call(kind);
+                interposer::count_call(session, kind);
                 if is_get {
-                    session.count_get();
+                    interposer::count_get(session);
                 }
             }
             None => count_of_guest(kind, is_get),
@@ -181,7 +181,7 @@ impl Thread {
 
     fn be_guest(&self) {
         // Libc's record of a thread that was left by a fork may have the parent's.
-        let known = if process::is_first() { sys::libc_tid() } else { None };
+        let known = if process::is_first() { interposer::libc_tid() } else { None };
         let tid = known.unwrap_or_else(sys::tid);
         self.tid.set(tid);
         self.me.set(u64::from(Sid::guest(tid).number()) << 32);
@@ -191,7 +191,7 @@ impl Thread {
     /// raw system call starts without, and has its parent's thread id in libc's record. Where no call may be made to tell, no child
     /// of a fork has a list.
     fn has_robust_list(&self) -> bool {
-        sys::libc_tid() == Some(self.tid.get()) && (process::is_first() || !sys::calls_are_limited())
+        interposer::libc_tid() == Some(self.tid.get()) && (process::is_first() || !interposer::calls_are_limited())
     }
 }
 
@@ -199,6 +199,6 @@ impl Thread {
 #[inline(never)]
 fn count_of_guest(kind: usize, is_get: bool) {
     if let Some(instance) = process::instance() {
-        instance.count_call_of_guest(kind, is_get);
+        interposer::count_call_of_guest(instance, kind, is_get);
     }
 }

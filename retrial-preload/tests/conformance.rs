@@ -198,10 +198,10 @@ fn every_kind_is_counted() {
     for name in PROGRAMS {
         check(&mut named.run(program(name)));
     }
-    for ((name, handled), count) in CALLS.iter().zip(named.instance.calls()) {
+    for ((name, handled), count) in CALLS.iter().zip(named.instance.tables().calls()) {
         assert!(count > 0, "{name}, handled: {handled}");
     }
-    assert!(named.instance.session_gets() > 0);
+    assert!(named.instance.tables().session_gets() > 0);
 }
 
 #[test]
@@ -210,11 +210,12 @@ fn what_missed_has_a_place_in_the_program() {
     named.instance.set(P::Scheme, None, retrial::wait::DEFAULT as u64);
     let binary = program("mutex_exclusion");
     check(&mut named.run(&binary));
-    let figures = named.instance.figures();
-    let names: Vec<String> = figures.iter().map(|(_, key, _)| named.instance.location_name(key.location)).collect();
+    let figures = named.instance.tables().figures();
+    let names: Vec<String> =
+        figures.iter().map(|(_, key, _)| named.instance.tables().location_name(key.location)).collect();
     let prefix = format!("{}+0x", binary.canonicalize().expect("it is there").display());
     assert!(names.iter().any(|name| name.starts_with(&prefix)), "{prefix} is in {names:?}");
-    let gets: u64 = named.instance.mutexes().iter().filter_map(|mutex| mutex.gets).sum();
+    let gets: u64 = named.instance.tables().mutexes().iter().filter_map(|mutex| mutex.gets).sum();
     assert!(gets > 0, "the gets outlive the process");
 }
 
@@ -301,7 +302,7 @@ fn sort_gives_the_same_bytes() {
         |mut command: Command| check(command.env("LC_ALL", "C").args(["--parallel=8", "-S", "64M"]).arg(&path)).stdout;
     let (expected, named) = (sort(Command::new("sort")), Named::new("sort"));
     assert!(expected == sort(named.run("sort")), "the same bytes");
-    assert!(named.instance.session_gets() > 0, "sort's locks were ours");
+    assert!(named.instance.tables().session_gets() > 0, "sort's locks were ours");
     let _ = std::fs::remove_file(path);
 }
 
@@ -327,5 +328,5 @@ print(sum(sums))
     let named = Named::new("python");
     let output = check(named.run("python3").args(["-c", SCRIPT]));
     assert_eq!(output.stdout, b"3996000\n");
-    assert!(named.instance.session_gets() > 0, "python's locks were ours");
+    assert!(named.instance.tables().session_gets() > 0, "python's locks were ours");
 }

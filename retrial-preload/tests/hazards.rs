@@ -121,7 +121,7 @@ fn no_slow_lock_call_allocates_or_is_a_cancellation_point() {
             }
             check(&mut command);
             // It was slow: gets were alerted, and places were looked up.
-            let alerts = named.instance.alerts(0);
+            let alerts = named.instance.tables().alerts(0);
             assert!(alerts.iter().any(|alert| alert.2.contains("has waited")), "{alerts:?}");
             if let Some(directory) = directory {
                 let samples = std::fs::read(directory.join(samples::FILE)).expect("it is there");
@@ -139,7 +139,7 @@ fn a_get_that_is_alerted_is_no_cancellation_point() {
     check(&mut Command::new(&program));
     let named = alerting("alerted", 200);
     check(&mut named.run(&program));
-    let alerts = named.instance.alerts(0);
+    let alerts = named.instance.tables().alerts(0);
     assert!(alerts.iter().any(|alert| alert.2.contains("has waited")), "{alerts:?}");
 }
 
@@ -240,7 +240,7 @@ fn programs_are_excluded_by_name() {
         let named = Named::new("excluded");
         let output = check(named.run(path).env("RETRIAL_EXCLUDE", excluded));
         assert_eq!(stderr(&output), "", "{excluded}");
-        named.instance.session_gets()
+        named.instance.tables().session_gets()
     };
     let question = format!("?{}", &name[1..]);
     let list = format!("other,,{name}");
@@ -264,7 +264,7 @@ fn only_the_excluded_of_a_tree_are_left_alone() {
         let named = Named::new("tree");
         let script = format!("{0}; {1}; {0}", excluded.display(), path.display());
         check(named.run("sh").args(["-c", &script]).env("RETRIAL_EXCLUDE", "excluded-*"));
-        named.instance.session_gets()
+        named.instance.tables().session_gets()
     };
     assert_eq!(gets(&excluded), 0);
     assert!(gets(&program) > 0);
@@ -280,7 +280,7 @@ fn who_forks_into_the_background_and_execs_keeps_its_instance() {
     let named = Named::new("daemon");
     let output = check(&mut named.run(&program));
     assert_eq!(stderr(&output), "");
-    assert_eq!(named.instance.session_gets(), 3 * GETS);
+    assert_eq!(named.instance.tables().session_gets(), 3 * GETS);
 }
 
 /// Makes waiters do all that they ever do within the two seconds that the program has a lock held.
@@ -289,7 +289,7 @@ fn sandboxed(scheme: &str, how: &str, used: &str) -> Output {
     named.instance.set(P::Scheme, None, NAMES.iter().position(|name| *name == scheme).expect("a scheme") as u64);
     named.instance.set(P::AlertThreshold, None, 1500);
     let output = check(named.run(compiled("sandbox", &[])).args([how, used]));
-    assert!(named.instance.session_gets() > 0, "{scheme}: the locks were ours");
+    assert!(named.instance.tables().session_gets() > 0, "{scheme}: the locks were ours");
     output
 }
 

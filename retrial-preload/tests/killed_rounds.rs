@@ -71,7 +71,7 @@ fn survivors_of_the_killed_go_on() {
     }
     let robust = CALLS.iter().position(|(name, _)| *name == "robust mutex").expect("it is counted");
     // Those that were killed have got it too, and whoever survived a round has said so often.
-    let gets = instance.calls()[robust];
+    let gets = instance.tables().calls()[robust];
     let expected = SCHEMES.len() * HOLDS_NS.len() * ROUNDS * 3 * GETS;
     assert!(gets >= expected as u64, "{gets} of {expected} gets or more were ours");
     assert!(deaths > 0, "some were killed in the critical section");

@@ -4,7 +4,7 @@ mod kit;
 
 use kit::{Named, check, program};
 use retrial::views::Counter;
-use retrial::{MutexId, P};
+use retrial::{MutexId, P, interposer};
 use std::collections::BTreeSet;
 
 /// Runs a case of `registry.c`.
@@ -17,7 +17,7 @@ fn run(case: &str, count: u32) -> Named {
 
 /// The mutexes that were missed, and how often in all.
 fn missed(named: &Named) -> (BTreeSet<MutexId>, u64) {
-    let figures = named.instance.figures();
+    let figures = named.instance.tables().figures();
     let misses = figures.iter().map(|(_, _, figures)| figures.get(Counter::Misses)).sum();
     (figures.iter().map(|(_, key, _)| key.mutex).collect(), misses)
 }
@@ -25,8 +25,8 @@ fn missed(named: &Named) -> (BTreeSet<MutexId>, u64) {
 #[test]
 fn a_mutex_that_nobody_waits_for_is_in_no_table() {
     let named = run("unwaited", 100_000);
-    assert_eq!(named.instance.last_mutex(), MutexId(0));
-    assert!(named.instance.session_gets() >= 100_000, "they are counted all the same");
+    assert_eq!(named.instance.tables().last_mutex(), MutexId(0));
+    assert!(named.instance.tables().session_gets() >= 100_000, "they are counted all the same");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn one_that_is_waited_for_is_known_whatever_the_number_of_others() {
     let named = run("one-of", 100_000);
     let (ids, misses) = missed(&named);
     assert!(misses > 0 && ids.len() == 1 && !ids.contains(&MutexId(0)), "{misses} misses of {ids:?}");
-    let found = named.instance.mutex_info(*ids.first().unwrap()).unwrap();
+    let found = named.instance.tables().mutex_info(*ids.first().unwrap()).unwrap();
     assert_eq!(found.gets, Some(3), "one before the first miss");
 }
 
@@ -47,22 +47,22 @@ fn as_many_as_were_missed_and_are_gone_do_not_fill_the_table() {
     assert_eq!(misses, u64::from(count));
     // The thread has rows for some; those of the rest are all in one. Only of a full table it would be the only one.
     assert!(ids.len() > 50, "{ids:?}");
-    let dead = named.instance.mutexes().into_iter().all(|mutex| mutex.id != MutexId(0));
-    assert!(dead && named.instance.register_missed_mutex(retrial::views::TypeId(0), 64).is_some());
+    let dead = named.instance.tables().mutexes().into_iter().all(|mutex| mutex.id != MutexId(0));
+    assert!(dead && interposer::register_missed_mutex(&named.instance, retrial::views::TypeId(0), 64).is_some());
 }
 
 #[test]
 fn those_that_follow_each_other_at_an_address_are_one_with_all_their_gets() {
     let named = run("again", 300);
     let (ids, _) = missed(&named);
-    assert_eq!((named.instance.mutexes().len(), ids.len()), (1, 1));
-    assert_eq!(named.instance.mutexes()[0].gets, Some(600));
+    assert_eq!((named.instance.tables().mutexes().len(), ids.len()), (1, 1));
+    assert_eq!(named.instance.tables().mutexes()[0].gets, Some(600));
 }
 
 #[test]
 fn a_child_of_fork_has_a_mutex_of_its_own() {
     let named = run("fork", 5);
-    let mut gets: Vec<_> = named.instance.mutexes().iter().map(|mutex| (mutex.gets, mutex.pid)).collect();
+    let mut gets: Vec<_> = named.instance.tables().mutexes().iter().map(|mutex| (mutex.gets, mutex.pid)).collect();
     gets.sort_unstable();
     assert_eq!(gets.len(), 2, "{gets:?}");
     assert_ne!(gets[0].1, gets[1].1);
@@ -74,10 +74,10 @@ fn a_child_of_fork_has_a_mutex_of_its_own() {
 fn processes_that_end_without_a_word_leave_no_entries_for_good() {
     let named = run("exit", 40);
     let capacity = named.instance.capacity().mutexes;
-    assert_eq!(named.instance.mutexes().len(), 40);
+    assert_eq!(named.instance.tables().mutexes().len(), 40);
     for n in 0..capacity {
         assert!(
-            named.instance.register_missed_mutex(retrial::views::TypeId(0), u64::from(n)).is_some(),
+            interposer::register_missed_mutex(&named.instance, retrial::views::TypeId(0), u64::from(n)).is_some(),
             "{n} of {capacity}"
         );
     }

@@ -1,7 +1,7 @@
 //! What can go wrong, one type per operation that fails differently.
 
-use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId};
 use crate::word::Sid;
 use std::io;
 use std::path::PathBuf;
@@ -399,14 +399,6 @@ impl From<ConvertError> for GetFailure {
             ConvertError::Forked { owner } => Self::Forked { owner },
         }
     }
-}
-
-/// Not the name of a mode.
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
-#[error("mode `{found}`, expected S, X, LX or E")]
-pub struct ModeError {
-    /// What was given.
-    pub found: String,
 }
 
 impl<G> std::fmt::Debug for GetError<G> {

@@ -1,6 +1,7 @@
 //! The file of a segment: created whole or not at all, opened without trust.
 
 use crate::address::{Address, PREFIX};
+use crate::entries::SOURCE_TYPES;
 use crate::error::{AttachError, CreateError};
 use crate::fail;
 use crate::machine::{self, Cost};
@@ -8,11 +9,10 @@ use crate::segment::{Capacity, Layout, Segment};
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;
 use crate::sys::{self, Ordering};
-use crate::tables::{SOURCE_TYPES, Tables};
+use crate::tables::Tables;
 use crate::text::hash;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -24,15 +24,13 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"RETRIAL\0");
 #[derive(Debug)]
 pub struct Observer(Tables);
 
-impl Deref for Observer {
-    type Target = Tables;
-
-    fn deref(&self) -> &Tables {
+impl Observer {
+    /// What is in it, to be read.
+    #[must_use]
+    pub const fn tables(&self) -> &Tables {
         &self.0
     }
-}
 
-impl Observer {
     /// Maps an instance read-only. What the file says is text and numbers of whoever can write it: nothing here depends on it, but a
     /// file that is truncated while it is mapped is a `SIGBUS`.
     ///

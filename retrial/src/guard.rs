@@ -1,11 +1,12 @@
 //! Named mutexes with the data they protect, in the arena of an instance.
 
-use crate::aol::MutexId;
 use crate::error::{ConvertError, GetError, ObjectError};
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
-use crate::mutex::{Hold, Patience, RawMutex};
+use crate::mutex::{Hold, Patience};
+use crate::operation_log::MutexId;
+use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::sys::{AtomicU64, Deadline, Ordering};
 use crate::word::Word;

@@ -1,24 +1,23 @@
 //! Instances: a segment with a name, and who takes part in it.
 
 use crate::address::Address;
-use crate::aol::{LocationId, MutexId, Record};
+use crate::entries::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, TypeId};
 use crate::error::{AttachError, CreateError, ObjectError, SessionError, TableFull};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::machine::Machine;
-use crate::mutex::RawMutex;
-use crate::params::P;
-use crate::recovery::SWEEP_EVERY;
+use crate::operation_log::{LocationId, MutexId, Record};
+use crate::params::{P, Params};
+use crate::raw_mutex::RawMutex;
 use crate::segment::{Capacity, TYPES};
-use crate::session::Slot;
+use crate::slot::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
-use crate::tables::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, Tables, TypeId};
+use crate::tables::Tables;
 use crate::text::{Line, hash};
 use crate::word::Sid;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -27,21 +26,13 @@ use std::time::Duration;
 /// An instance that this process takes part in.
 #[derive(Debug)]
 pub struct Instance {
-    tables: Tables,
+    pub(crate) tables: Tables,
     /// Differs between the instances of this process.
     tag: u64,
     /// Sessions of this process that the kernel knows of.
     pub(crate) sessions: AtomicU32,
     /// Whether barriers reach this process, or are not relied on.
     pub(crate) in_reach: bool,
-}
-
-impl Deref for Instance {
-    type Target = Tables;
-
-    fn deref(&self) -> &Tables {
-        &self.tables
-    }
 }
 
 /// Whether so much time has passed since the last time that the answer was yes.
@@ -52,9 +43,13 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
     due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
+/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
+/// mutex that was busy.
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
+
 /// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes that a miss
 /// looks at.
-const A_FEW: u32 = 64;
+pub(crate) const A_FEW: u32 = 64;
 
 impl Drop for Instance {
     fn drop(&mut self) {
@@ -154,6 +149,31 @@ impl Instance {
         }
     }
 
+    /// What is in it, to be read: mutexes, sessions, figures, events.
+    #[inline]
+    #[must_use]
+    pub const fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Where it is; `None` for an anonymous one.
+    #[must_use]
+    pub fn address(&self) -> Option<&Address> {
+        self.tables.address()
+    }
+
+    /// What it has room for.
+    #[must_use]
+    pub fn capacity(&self) -> Capacity {
+        self.tables.capacity()
+    }
+
+    /// The parameters in force for a mutex type, or for the instance.
+    #[must_use]
+    pub fn params(&self, mutex_type: Option<TypeId>) -> Params {
+        self.tables.params(mutex_type)
+    }
+
     /// Differs between the instances of this process.
     #[inline]
     pub(crate) const fn tag(&self) -> u64 {
@@ -181,7 +201,7 @@ impl Instance {
     /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not measured stays as it
     /// was. `orbit` takes its defaults from it, at the next step of every wait.
     pub fn set_machine(&self, machine: &Machine) {
-        for (cell, ns) in self.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
+        for (cell, ns) in self.tables.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
             cell.store(ns, Ordering::Relaxed);
         }
     }
@@ -192,11 +212,11 @@ impl Instance {
     ///
     /// [`TableFull`] after 64 types.
     pub fn register_type(&self, name: &str) -> Result<TypeId, TableFull> {
-        if let Some(id) = self.type_named(name) {
+        if let Some(id) = self.tables.type_named(name) {
             return Ok(id);
         }
         let wanted = hash(name);
-        for (id, entry) in self.segment.types().iter().enumerate() {
+        for (id, entry) in self.tables.segment.types().iter().enumerate() {
             // AcqRel: whoever finds the hash next finds our name, or writes the same.
             let found = entry.hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {
@@ -215,10 +235,10 @@ impl Instance {
     /// [`TableFull`].
     pub fn register_location(&self, name: &str) -> Result<LocationId, TableFull> {
         let wanted = hash(name);
-        let entries = &self.segment.locations()[1..];
+        let entries = &self.tables.segment.locations()[1..];
         let start = (wanted % entries.len() as u64) as usize;
         for i in (start..entries.len()).chain(0..start) {
-            if !self.segment.populate_entry(&entries[i]) {
+            if !self.tables.segment.populate_entry(&entries[i]) {
                 break;
             }
             // AcqRel: as in `register_type`.
@@ -251,20 +271,11 @@ impl Instance {
         name: &str,
     ) -> Result<MutexId, TableFull> {
         // Without memory for more entries the table is as long as it is.
-        let full = || TableFull { table: "mutexes", capacity: u64::from(self.segment.capacity().mutexes) };
+        let full = || TableFull { table: "mutexes", capacity: u64::from(self.tables.segment.capacity().mutexes) };
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(full)?;
         entry.fill(mutex_type, place, address, 0, name);
         entry.publish(name);
         Ok(id)
-    }
-
-    /// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no longer when the
-    /// table is full: `None` when no entry is free among a few, and then the next miss may ask again.
-    pub fn register_missed_mutex(&self, mutex_type: TypeId, address: u64) -> Option<MutexId> {
-        let (id, entry) = self.claim_entry(A_FEW).ok()??;
-        entry.fill(mutex_type, Place::Process, address, 0, "");
-        entry.publish("");
-        Some(id)
     }
 
     /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller that is killed
@@ -272,9 +283,9 @@ impl Instance {
     ///
     /// The search starts where the last one ended, so that what was given back can be read for as long as possible, and an id
     /// comes again only after 256 rounds of the table.
-    fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
-        let header = self.segment.header();
-        let entries = self.segment.mutexes();
+    pub(crate) fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
+        let header = self.tables.segment.header();
+        let entries = self.tables.segment.mutexes();
         let capacity = entries.len() - 1;
         let start = header.mutex_hint.load(Ordering::Relaxed) as usize % capacity;
         let looks = capacity.min(looks as usize);
@@ -282,7 +293,7 @@ impl Instance {
         // Entries of dead processes last: each takes a question to the kernel.
         for (i, of_the_dead) in (0..looks).map(|n| (next(n), false)).chain((0..looks).map(|n| (next(n), true))) {
             let entry = &entries[i];
-            if i as u64 > header.mutexes_high.load(Ordering::Relaxed) && !self.segment.populate_entry(entry) {
+            if i as u64 > header.mutexes_high.load(Ordering::Relaxed) && !self.tables.segment.populate_entry(entry) {
                 return Ok(None);
             }
             let key = entry.key.load(Ordering::Relaxed);
@@ -299,7 +310,7 @@ impl Instance {
                     entry.generation.store(generation, Ordering::Release);
                     fail::point();
                 }
-                return Ok(Some((self.mutex_id(i as u32), entry)));
+                return Ok(Some((self.tables.mutex_id(i as u32), entry)));
             }
         }
         header.mutex_hint.store(next(looks - 1) as u64, Ordering::Relaxed);
@@ -319,49 +330,10 @@ impl Instance {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn unregister_mutex(&self, id: MutexId) {
-        if let Some(entry) = self.mutex_entry(id) {
+        if let Some(entry) = self.tables.mutex_entry(id) {
             // Release: pairs with the Acquire of the next claim.
             entry.key.store(FREED, Ordering::Release);
         }
-    }
-
-    /// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
-    /// another mutex needs the entry.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Instance::unregister_mutex`], of a mutex of this process.
-    pub unsafe fn retire_mutex(&self, id: MutexId, gets: Option<u64>) {
-        let Some(entry) = self.mutex_entry(id) else { return };
-        if let Some(gets) = gets {
-            entry.gets.store(gets, Ordering::Relaxed);
-        }
-        let key = entry.key.load(Ordering::Relaxed);
-        if key > RETIRED {
-            // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for a dead process's.
-            let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again then.
-    pub fn resume_mutex(&self, id: MutexId, mutex_type: TypeId, address: u64) -> bool {
-        let Some(entry) = self.mutex_entry(id) else { return false };
-        let same = |cell: &AtomicU32, value: u32| cell.load(Ordering::Relaxed) == value;
-        let is_its = same(&entry.mutex_type, u32::from(mutex_type.0))
-            && same(&entry.place, Place::Process as u32)
-            && entry.address.load(Ordering::Relaxed) == address;
-        is_its
-            && match entry.key.load(Ordering::Relaxed) {
-                // Acquire: as in `claim_entry`, which may come first.
-                RETIRED => entry.key.compare_exchange(RETIRED, hash(""), Ordering::Acquire, Ordering::Relaxed).is_ok(),
-                key => key > RETIRED,
-            }
-    }
-
-    /// Gets that were noted for the mutexes that have had this id, at one address.
-    #[must_use]
-    pub fn noted_gets(&self, id: MutexId) -> u64 {
-        self.mutex_entry(id).map_or(0, |entry| entry.gets.load(Ordering::Relaxed))
     }
 
     /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were
@@ -371,7 +343,7 @@ impl Instance {
             return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
         }
         let _admin = self.lock_tables()?;
-        let header = self.segment.header();
+        let header = self.tables.segment.header();
         let found = |entry: &MutexEntry, id: MutexId| {
             let there = entry.len.load(Ordering::Relaxed);
             if there != len as u64 {
@@ -381,31 +353,31 @@ impl Instance {
             let offset = entry.address.load(Ordering::Relaxed);
             let aligned = Some(offset).filter(|offset| offset.is_multiple_of(64));
             aligned
-                .and_then(|offset| self.segment.arena(offset, len))
+                .and_then(|offset| self.tables.segment.arena(offset, len))
                 .map(|address| (id, address))
                 .ok_or(ObjectError::Shape { name: name.into(), found: 0, expected: len as u64 })
         };
-        if let Some(id) = self.mutex_named(name)
-            && let Some(entry) = self.mutex_entry(id)
+        if let Some(id) = self.tables.mutex_named(name)
+            && let Some(entry) = self.tables.mutex_entry(id)
         {
             return found(entry, id);
         }
-        let capacity = self.segment.capacity().arena;
+        let capacity = self.tables.segment.capacity().arena;
         let size = (len as u64).next_multiple_of(64);
         let full = || ObjectError::Full(TableFull { table: "arena", capacity });
         // A multiple already, unless somebody else wrote there: then an entry would be claimed for what `found` refuses.
         let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
-        if self.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
+        if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
             return Err(full());
         }
-        if !self.segment.populate_arena(offset, len) {
+        if !self.tables.segment.populate_arena(offset, len) {
             return Err(ObjectError::NoSpace(name.into()));
         }
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
         entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
         let made = found(entry, id)?;
-        if let Some(mutex) = self.record(id) {
-            mutex.adopt(self, id, mutex_type);
+        if let Some(mutex) = self.tables.record(id) {
+            mutex.adopt(id, mutex_type, !self.tables.has_barrier());
         }
         fail::point();
         header.arena_next.store(offset + size, Ordering::Relaxed);
@@ -423,13 +395,13 @@ impl Instance {
     /// Only sessions of this instance get it: as for [`RawMutex::register`].
     #[must_use]
     pub unsafe fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
-        self.record(id)
+        self.tables.record(id)
     }
 
     /// Appends a line to the alert log.
     pub fn alert(&self, text: &str) {
-        let header = self.segment.header();
-        let alerts = self.segment.alerts();
+        let header = self.tables.segment.header();
+        let alerts = self.tables.segment.alerts();
         let number = header.alerts_next.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let alert = &alerts[(number % alerts.len() as u64) as usize];
         alert.number.store(0, Ordering::Relaxed);
@@ -449,21 +421,21 @@ impl Instance {
 
     /// Remembers who died with a mutex, for whoever gets it next.
     pub(crate) fn remember_death(&self, id: MutexId, sid: Sid, record: Record) {
-        if let Some(entry) = self.mutex_entry(id) {
+        if let Some(entry) = self.tables.mutex_entry(id) {
             entry.death.store(Record { mutex: MutexId(sid.number()), ..record }.pack(), Ordering::Release);
         }
     }
 
     pub(crate) fn note_death(&self, id: MutexId, sid: Sid, record: Record) {
-        self.segment.header().recoveries.fetch_add(1, Ordering::Relaxed);
-        let (name, location) = (self.mutex_label(id), self.location_label(record.location));
+        self.tables.segment.header().recoveries.fetch_add(1, Ordering::Relaxed);
+        let (name, location) = (self.tables.mutex_label(id), self.tables.location_label(record.location));
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));
     }
 
     /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references, and the word
     /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
-        if is_due(&self.segment.header().swept_ns, SWEEP_EVERY) {
+        if is_due(&self.tables.segment.header().swept_ns, SWEEP_EVERY) {
             self.recover_all_with(here);
         }
     }
@@ -471,7 +443,7 @@ impl Instance {
     /// Looks for sessions whose threads are gone although the kernel did not say so, at most once a second in the whole
     /// instance: somebody has waited for as long.
     pub(crate) fn search(&self) {
-        if is_due(&self.segment.header().searched_ns, Duration::from_secs(1)) {
+        if is_due(&self.tables.segment.header().searched_ns, Duration::from_secs(1)) {
             self.look_for_threads();
         }
     }
@@ -482,14 +454,14 @@ impl Instance {
     /// Asks the kernel for each session of this PID namespace. Who waits for longer than a second does it too.
     pub fn look_for_threads(&self) {
         let pid_namespace = sys::pid_namespace();
-        for slot in self.sids().filter_map(|sid| self.slot(sid)) {
+        for slot in self.tables.sids().filter_map(|sid| self.tables.slot(sid)) {
             slot.look_for_thread(pid_namespace);
         }
     }
 
     /// Holds the lock of the tables until dropped.
     pub(crate) fn lock_tables(&self) -> Result<Admin<'_>, SessionError> {
-        let admin = self.segment.admin();
+        let admin = self.tables.segment.admin();
         // Its holders never wait, so a second is a stopped process. Looked at by time, so that no wake-up can be lost.
         for round in 0..1000 {
             if admin.try_take() != Taken::No {
@@ -504,18 +476,18 @@ impl Instance {
     /// Claims a free slot, and recovers a dead session's when it is the turn of that one. The caller is its thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
         let admin = self.lock_tables()?;
-        let header = self.segment.header();
-        let capacity = self.segment.capacity().sessions;
+        let header = self.tables.segment.header();
+        let capacity = self.tables.segment.capacity().sessions;
         let used = u32::try_from(header.slots_ready.load(Ordering::Relaxed)).unwrap_or(u32::MAX).min(capacity);
         let start = u32::try_from(header.slot_hint.load(Ordering::Relaxed)).unwrap_or(0);
         // A few used ones first, so that threads that come and go stay in few pages; then a fresh one; then all.
         let again = |count: u32| (0..count).map(move |i| start.wrapping_add(i) % used + 1);
         let fresh = (used < capacity).then_some(used + 1);
         for number in again(used.min(A_FEW)).chain(fresh).chain(again(used)) {
-            let Some(slot) = self.segment.slot(number as usize) else { return Err(SessionError::NoSpace) };
+            let Some(slot) = self.tables.segment.slot(number as usize) else { return Err(SessionError::NoSpace) };
             let sid = Sid::new(number);
             if number > used {
-                if !self.segment.populate_session(number as usize) {
+                if !self.tables.segment.populate_session(number as usize) {
                     return Err(SessionError::NoSpace);
                 }
                 slot.init();
@@ -528,11 +500,11 @@ impl Instance {
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();
                 header.slot_hint.store(u64::from(number), Ordering::Relaxed);
-                let departed = self.segment.departed();
+                let departed = self.tables.segment.departed();
                 crate::stats::fold(
-                    self.segment.rows(number as usize),
+                    self.tables.segment.rows(number as usize),
                     &slot.rows_used,
-                    self.segment.rows(0),
+                    self.tables.segment.rows(0),
                     &departed.rows_used,
                 );
                 departed.gets.fetch_add(slot.gets.swap(0, Ordering::Relaxed), Ordering::Relaxed);
@@ -548,7 +520,7 @@ impl Instance {
 
     /// Why no slot is free: what the dead among them owe.
     fn full(&self, capacity: u32) -> SessionError {
-        let dead = self.sids().filter_map(|sid| self.slot(sid)).filter(|slot| slot.is_dead());
+        let dead = self.tables.sids().filter_map(|sid| self.tables.slot(sid)).filter(|slot| slot.is_dead());
         let mut owes = dead.filter_map(Slot::owes_to).peekable();
         let mutex = owes.peek().copied().unwrap_or_default();
         SessionError::Full { capacity, owing: owes.count() as u32, mutex }
@@ -556,7 +528,7 @@ impl Instance {
 
     fn param_row(&self, mutex_type: Option<TypeId>) -> &ParamRow {
         let row = mutex_type.map_or(0, |t| usize::from(t.0).min(TYPES - 1) + 1);
-        &self.segment.params()[row]
+        &self.tables.segment.params()[row]
     }
 }
 
@@ -578,7 +550,7 @@ impl Instance {
     ///
     /// Data of mutexes change under who holds them, and libc follows pointers that session locks have.
     pub unsafe fn poke(&self, offset: u64, value: u64) -> bool {
-        match self.segment.words(offset, 1) {
+        match self.tables.segment.words(offset, 1) {
             Some(words) => {
                 words[0].store(value, Ordering::Release);
                 true

@@ -8,14 +8,15 @@
 //! `RETRIAL_MORE_PREEMPTIONS=1` lets loom interrupt sessions once more often than here, which takes some hundred times as long.
 
 use crate::GetError;
+use crate::entries::TypeId;
 use crate::instance::Instance;
 use crate::mode::Mode;
-use crate::mutex::{Patience, RawMutex};
+use crate::mutex::Patience;
 use crate::params::P;
+use crate::raw_mutex::RawMutex;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::{HAS_BARRIER, NOW, Ordering};
-use crate::tables::TypeId;
 use crate::word::Word;
 
 /// An instance with one mutex, made anew for every run.
@@ -71,8 +72,8 @@ impl Stage {
 #[cfg(loom)]
 mod every {
     use super::*;
-    use crate::aol::{LocationId, Phase, Record};
     use crate::mutex::Hold;
+    use crate::operation_log::{LocationId, Phase, Record};
     use crate::recovery::Recovery;
     use crate::recovery::tests::{PROTOCOLS, State};
     use crate::word::Sid;
@@ -328,7 +329,7 @@ mod every {
 
     #[test]
     fn a_look_for_a_thread_that_is_gone_mixes_no_sessions() {
-        explore("a look for a thread", 3, crate::session::looks::a_successor_is_not_taken_for_the_gone);
+        explore("a look for a thread", 3, crate::slot::looks::a_successor_is_not_taken_for_the_gone);
     }
 
     #[test]
@@ -408,7 +409,7 @@ mod every {
             explore(&format!("the log of {mode}"), 3, move || {
                 let stage = Stage::new(LATCH, true);
                 let session = stage.session();
-                let slot = stage.instance.slot(Sid::new(1)).unwrap();
+                let slot = stage.instance.tables.slot(Sid::new(1)).unwrap();
                 let other = thread::spawn(move || {
                     let session = session.take();
                     drop(stage.get(&session, mode));
@@ -440,25 +441,25 @@ mod every {
                         stage.instance.recover_with(sid, Some(stage.mutex));
                     });
                     // SAFETY: of the stage's instance.
-                    let got = unsafe { stage.mutex.get(&mine, mode, crate::location!("model"), Patience::Endless) };
-                    let told = match got {
-                        Ok(hold) => {
-                            drop(hold);
-                            false
-                        }
-                        Err(GetError::OwnerDied(mut died)) => {
-                            died.guard.consistent();
-                            true
-                        }
-                        Err(error) => panic!("{error}"),
-                    };
+                    let told =
+                        match unsafe { stage.mutex.get(&mine, mode, crate::location!("model"), Patience::Endless) } {
+                            Ok(hold) => {
+                                drop(hold);
+                                false
+                            }
+                            Err(GetError::OwnerDied(mut died)) => {
+                                died.guard.consistent();
+                                true
+                            }
+                            Err(error) => panic!("{error}"),
+                        };
                     recoverer.join().unwrap();
                     // The get may have been there before the death was found, where nothing kept it out.
                     stage.instance.recover_with(sid, Some(stage.mutex));
                     assert_eq!(told, poisons[step]);
                     assert_eq!(stage.mutex.load(), Word(u64::from(protocol.others)));
-                    assert_eq!(stage.instance.recoveries(), u64::from(told), "noted once");
-                    assert!(!stage.instance.slot(sid).unwrap().is_live(), "the slot is free");
+                    assert_eq!(stage.instance.tables.recoveries(), u64::from(told), "noted once");
+                    assert!(!stage.instance.tables.slot(sid).unwrap().is_live(), "the slot is free");
                     drop(mine);
                     stage.end();
                 });
@@ -478,7 +479,7 @@ mod every {
             });
             assert_eq!(stage.instance.recover(sid), Recovery::NotDead);
             other.join().unwrap();
-            assert!(stage.instance.sessions().is_empty());
+            assert!(stage.instance.tables.sessions().is_empty());
             stage.end();
         });
     }
@@ -621,7 +622,7 @@ mod some {
             assert_eq!(data.writes.load(Ordering::Relaxed), writes, "no write is lost");
             let word = stage.mutex.load().without(Word::ATTENTION);
             assert_eq!((word, stage.mutex.parked()), (Word::FREE, 0));
-            assert!(stage.instance.sessions().is_empty());
+            assert!(stage.instance.tables.sessions().is_empty());
             // SAFETY: leaked above, and the run is over.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(data).cast_mut()) });
             stage.end();

@@ -7,7 +7,7 @@
 //! its sessions.
 
 use crate::fail;
-use crate::session::Slot;
+use crate::slot::Slot;
 use crate::sys::{self, Ordering};
 use std::cell::Cell;
 use std::ffi::c_void;

@@ -55,8 +55,8 @@ mod pages {
 }
 
 mod address;
-mod aol;
 pub mod condition;
+mod entries;
 mod error;
 #[cfg(feature = "fail_points")]
 #[doc(hidden)]
@@ -68,19 +68,24 @@ mod guard;
 mod instance;
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;
+pub mod interposer;
 #[cfg(not(any(loom, shuttle)))]
 mod keeper;
 mod location;
+#[cfg(feature = "lock_api")]
+pub mod lock_api;
 mod machine;
 mod mode;
 mod mutex;
+mod operation_log;
 mod params;
 pub mod parking;
-#[cfg(feature = "lock_api")]
-pub mod raw;
+mod raw_mutex;
 mod recovery;
 mod segment;
 mod session;
+mod sessions;
+mod slot;
 mod stats;
 pub mod sys;
 mod tables;
@@ -89,20 +94,21 @@ mod trace;
 
 pub mod wait;
 mod waiter;
+mod whereabouts;
 mod word;
 
 pub use address::{Address, list};
-pub use aol::MutexId;
 pub use error::{
-    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, ModeError, NameError, ObjectError, OwnerDied,
+    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, NameError, ObjectError, OwnerDied,
     SessionError, TableFull,
 };
 pub use file::{Observer, remove};
 pub use guard::{Guard, GuardResult, Mutex, OwnedMutex, Shareable};
 pub use instance::Instance;
 pub use location::CodeLocation;
-pub use mode::Mode;
+pub use mode::{Mode, ModeError};
 pub use mutex::{Hold, Patience};
+pub use operation_log::MutexId;
 pub use params::{P, ParamError};
 pub use recovery::Recovery;
 pub use segment::Capacity;
@@ -112,34 +118,30 @@ pub use zerocopy;
 
 /// For programs that look at an instance: what its tables say, and the terms in which they say it.
 pub mod views {
-    pub use crate::aol::{LocationId, Phase, Record};
+    pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
     pub use crate::machine::{COSTS, Cost, Machine, MachineError};
+    pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
-    pub use crate::session::SessionInfo;
-    pub use crate::stats::{COUNTERS, Counter, Derived, Figures, Key, WaitEvent};
-    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Place, SOURCE_TYPES, Tables, TypeId};
+    pub use crate::sessions::SessionInfo;
+    pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};
+    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Tables};
     pub use crate::trace::{Event, What};
     pub use crate::word::{Kind, Sid, Word};
 }
 
 /// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their own.
 pub mod engine {
-    pub use crate::mutex::{Get, RawMutex};
-    pub use crate::session::LOG_RECORDS;
-}
-
-/// For interposers, which wait by the schemes of an instance for locks of other formats.
-pub mod interposer {
-    pub use crate::session::CALLS;
-    pub use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
+    pub use crate::mutex::Get;
+    pub use crate::raw_mutex::RawMutex;
+    pub use crate::slot::LOG_RECORDS;
 }
 
 /// For tests and tools that read or write the bytes of a segment.
 pub mod layout {
     pub use crate::address::DIRECTORY;
     pub use crate::file::MAGIC;
-    pub use crate::mode::Masks;
     pub use crate::recovery::{Undo, undo};
     pub use crate::segment::Layout;
+    pub use crate::word::Masks;
 }

@@ -1,7 +1,7 @@
 //! Places in the code, by name.
 
-use crate::aol::LocationId;
 use crate::instance::Instance;
+use crate::operation_log::LocationId;
 use crate::sys::{AtomicU64, Ordering};
 
 /// A place in the code, for `location!`.

@@ -1,7 +1,6 @@
-//! The modes a mutex can be got in, as a table of masks.
+//! The modes that a mutex can be got in.
 
-use crate::error::ModeError;
-use crate::word::Word;
+use thiserror::Error;
 
 /// The mode in which a session gets a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -17,36 +16,9 @@ pub enum Mode {
     Examine = 3,
 }
 
-/// What a grant of a mode needs and does, as masks on the word.
-#[derive(Clone, Copy, Debug)]
-pub struct Masks {
-    /// Bits (beside the SID) that keep the mode from being granted.
-    pub must_be_zero: u64,
-    /// Added to the word: 1 where the mode counts a reference.
-    pub add: u64,
-    /// The kind that the holder field takes.
-    pub kind: u64,
-}
-
-const REFERENCES: u64 = 0xffff_ffff;
-
-/// Row by `Mode as usize`. A `const`, not a `static`: as a `static` each row would be loaded on every call.
-const MASKS: [Masks; 4] = [
-    Masks { must_be_zero: Word::DRAINING, add: 1, kind: 3 << 56 },
-    Masks { must_be_zero: Word::DRAINING | REFERENCES, add: 0, kind: 0 },
-    Masks { must_be_zero: Word::DRAINING | REFERENCES, add: 0, kind: 1 << 56 },
-    Masks { must_be_zero: Word::DRAINING, add: 0, kind: 2 << 56 },
-];
-
 impl Mode {
     /// Every mode, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Exclusive, Self::LongExclusive, Self::Examine];
-
-    /// The row of the table.
-    #[must_use]
-    pub const fn masks(self) -> Masks {
-        MASKS[self as usize]
-    }
 
     /// The mode with this number, as logged; `None` above 3.
     #[must_use]
@@ -65,6 +37,14 @@ impl Mode {
     pub const fn name(self) -> &'static str {
         ["S", "X", "LX", "E"][self as usize]
     }
+}
+
+/// Not the name of a mode.
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[error("mode `{found}`, expected S, X, LX or E")]
+pub struct ModeError {
+    /// What was given.
+    pub found: String,
 }
 
 impl std::fmt::Display for Mode {

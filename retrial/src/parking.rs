@@ -27,7 +27,6 @@
 
 use crate::params::{P, Params};
 use crate::sys;
-use crate::waiter::Parked;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -36,6 +35,19 @@ const LOOK_EVERY: u64 = 16;
 
 /// How long a handover binds others.
 pub const HANDOVER_LASTS: Duration = Duration::from_micros(250);
+
+/// How a park ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parked<G> {
+    /// With the target: foreign formats queue and get in one.
+    Got(G),
+    /// A release woke it.
+    Woken,
+    /// It was open at the last look, or a release came before it slept.
+    Looked,
+    /// The time has passed.
+    TimedOut,
+}
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -257,6 +269,7 @@ impl Parking {
 /// Whether the calling thread may ask for a handover: none was asked for within `interval`, and it is not scheduled by a real-time policy
 /// with `balanced`. Such a thread has its turn by priority, and keeps its processor until it waits: the mutex would wait for a
 /// thread that waits for a processor (`stress-ng --mutex 4` as root: 3 to 6 times slower, measured).
+#[must_use]
 pub fn may_ask(parking: Parking, now_ns: u64, interval: Duration) -> bool {
     parking.handover_is_due(now_ns, interval) && (interval.is_zero() || !sys::is_real_time())
 }

@@ -4,21 +4,16 @@
 //! log, along the protocols that the dead session itself would have followed. So a recoverer that dies half-way leaves
 //! just another dead session with an exact log, and there is no protocol of recovery that would need one of its own.
 
-use crate::aol::{MutexId, Phase, Record};
+use crate::entries::Place;
 use crate::fail;
-use crate::instance::Instance;
+use crate::instance::{Instance, SWEEP_EVERY};
 use crate::mode::Mode;
-use crate::mutex::RawMutex;
-use crate::session::{LOG_RECORDS, Slot};
+use crate::operation_log::{MutexId, Phase, Record};
+use crate::raw_mutex::RawMutex;
+use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::protocol::AtomicU64;
 use crate::sys::{self, Ordering, Taken};
-use crate::tables::Place;
 use crate::word::{Kind, Sid, Word};
-use std::time::Duration;
-
-/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
-/// mutex that was busy.
-pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
 /// What a dead session owes a mutex.
 #[allow(clippy::struct_excessive_bools)] // four debts, each owed or not
@@ -90,7 +85,7 @@ impl Instance {
     /// The same; `here` is a mutex that may lie outside of the instance's memory: only a process that has it mapped can pay a debt
     /// to it.
     pub(crate) fn recover_with(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
-        let Some(slot) = self.slot(sid) else { return Recovery::NotDead };
+        let Some(slot) = self.tables.slot(sid) else { return Recovery::NotDead };
         if slot.is_live() && slot.is_kept() {
             self.tell_of_kept(sid, slot);
             return Recovery::NotDead;
@@ -161,7 +156,7 @@ impl Instance {
     fn tell_of_kept(&self, sid: Sid, slot: &Slot) {
         let Some(mutex) = slot.owes_to().filter(|_| slot.tell()) else { return };
         let (pid, tid, name) =
-            (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed), self.mutex_label(mutex));
+            (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed), self.tables.mutex_label(mutex));
         self.alert_line(format_args!(
             "thread {tid} of process {pid} has ended with {name} held by session {sid}: a guard was leaked; it is held until the process ends"
         ));
@@ -169,7 +164,7 @@ impl Instance {
 
     /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it `is_busy`.
     fn note_debt(&self, id: MutexId, is_busy: bool) {
-        if let Some(entry) = self.mutex_entry(id) {
+        if let Some(entry) = self.tables.mutex_entry(id) {
             let due = if is_busy { sys::now_ns().saturating_add(SWEEP_EVERY.as_nanos() as u64) } else { 1 };
             // Release: pairs with the exchange in `collect_debts`. The waiter that takes the note finds the session dead.
             entry.debts_due_ns.store(due, Ordering::Release);
@@ -178,7 +173,7 @@ impl Instance {
 
     /// Pays what dead sessions are known to owe to a mutex that the caller waits for, and so has mapped.
     pub(crate) fn collect_debts(&self, here: &RawMutex) {
-        let Some(entry) = self.mutex_entry(here.id()) else { return };
+        let Some(entry) = self.tables.mutex_entry(here.id()) else { return };
         let due = entry.debts_due_ns.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in `note_debt`. One waiter takes the note; what stays owed is noted again.
         if due == 0
@@ -193,8 +188,8 @@ impl Instance {
 
     /// The mutex of this id, for whoever wants to pay a debt to it.
     fn creditor<'a>(&'a self, id: MutexId, here: Option<&'a RawMutex>) -> Creditor<'a> {
-        match self.place_of(id) {
-            Some(Place::Arena) => self.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
+        match self.tables.place_of(id) {
+            Some(Place::Arena) => self.tables.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
             Some(Place::Elsewhere) => match here {
                 Some(here) if here.id() == id => Creditor::Mutex(here),
                 _ => Creditor::Elsewhere,
@@ -248,7 +243,7 @@ impl Instance {
 
     pub(crate) fn recover_all_with(&self, here: Option<&RawMutex>) -> (u32, u32) {
         let (mut done, mut owing) = (0, 0);
-        for sid in self.sids() {
+        for sid in self.tables.sids() {
             match self.recover_with(sid, here) {
                 Recovery::Done { .. } => done += 1,
                 Recovery::Owing => owing += 1,
@@ -468,7 +463,7 @@ pub(crate) mod tests {
         let (phase, mode, field, references, flags) = state;
         let session: Session<'_> = instance.session("dying", Class::Normal).unwrap();
         let sid = session.sid();
-        let record = Record { phase, mode, location: crate::aol::LocationId(0), mutex: mutex.id() };
+        let record = Record { phase, mode, location: crate::operation_log::LocationId(0), mutex: mutex.id() };
         session.log(record).unwrap();
         let field = field.map_or(0, |kind| kind | sid.bits());
         mutex.fake(Word(field | flags | u64::from(references)), if phase == Phase::Draining { sid } else { Sid::NONE });
@@ -554,7 +549,8 @@ pub(crate) mod tests {
                     for owner in 0..3 {
                         let session = instance.session("dying", Class::Normal).unwrap();
                         let sids = [Sid::NONE, session.sid(), living.sid()];
-                        let record = Record { phase, mode, location: crate::aol::LocationId(0), mutex: mutex.id() };
+                        let record =
+                            Record { phase, mode, location: crate::operation_log::LocationId(0), mutex: mutex.id() };
                         session.log(record).unwrap();
                         let field = if owner == 0 { 0 } else { kind | sids[owner].bits() };
                         mutex.raw().fake(Word(field | flags | references), sids[drainer]);
@@ -641,7 +637,7 @@ pub(crate) mod tests {
                 for order in [[one, other], [other, one]] {
                     let session = instance.session("dying", Class::Normal).unwrap();
                     for phase in order {
-                        let location = crate::aol::LocationId(0);
+                        let location = crate::operation_log::LocationId(0);
                         session.log(Record { phase, mode: Mode::Shared, location, mutex: mutex.id() }).unwrap();
                     }
                     // The third reference is a living session's.
@@ -693,7 +689,7 @@ pub(crate) mod tests {
     /// A mutex outside of the instance's memory.
     fn register_elsewhere(instance: &Instance, mutex: &RawMutex) {
         // SAFETY: sessions of this instance only.
-        unsafe { mutex.register(instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
+        unsafe { mutex.register(instance, crate::entries::TypeId(0), "elsewhere").unwrap() };
     }
 
     /// Gets a mutex outside of the instance's memory at once.
@@ -722,7 +718,7 @@ pub(crate) mod tests {
         assert!(full.to_string().contains(&says), "{full}");
         let busy = get_x(&mutex, &waiter);
         assert!(matches!(busy, Err(crate::GetError::Busy)));
-        assert_eq!(instance.sessions().len(), 2, "the waiter has paid for all of them");
+        assert_eq!(instance.tables.sessions().len(), 2, "the waiter has paid for all of them");
         drop(held);
     }
 
@@ -733,10 +729,10 @@ pub(crate) mod tests {
         register_elsewhere(&instance, &mutex);
         for _ in 0..3 {
             let sid = die(&instance, &mutex, GETTING_X);
-            instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
+            instance.tables.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
             assert_eq!(instance.recover(sid), Recovery::Done { mutexes: 0 });
         }
-        assert!(instance.sessions().is_empty());
+        assert!(instance.tables.sessions().is_empty());
     }
 
     #[test]
@@ -747,20 +743,20 @@ pub(crate) mod tests {
         // It waited for S beside its own S, and another one to become E.
         let session = instance.session("dying", Class::Normal).unwrap();
         for (phase, mode) in [(Phase::Held, Mode::Shared), (Phase::Getting, Mode::Shared)] {
-            let location = crate::aol::LocationId(0);
+            let location = crate::operation_log::LocationId(0);
             session.log(Record { phase, mode, location, mutex: mutex.id() }).unwrap();
         }
         let first = session.sid();
         drop(session);
         let second = die(&instance, &mutex, (Phase::Promoting, Mode::Shared, None, 2, 0));
         for sid in [first, second] {
-            instance.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
+            instance.tables.slot(sid).unwrap().parked_on.store(mutex.id().0, Ordering::Relaxed);
             assert_eq!(instance.recover(sid), Recovery::Owing);
         }
         assert_eq!(mutex.load(), Word(2));
         let writer = instance.session("writer", Class::Normal).unwrap();
         drop(get_x(&mutex, &writer).unwrap());
-        assert_eq!((mutex.load(), instance.sessions().len()), (Word::FREE, 1));
+        assert_eq!((mutex.load(), instance.tables.sessions().len()), (Word::FREE, 1));
     }
 
     #[test]
@@ -773,7 +769,7 @@ pub(crate) mod tests {
         die(&instance, &mutex, (Phase::Held, Mode::Shared, None, 1, 0));
         instance.recover_all_with(Some(&other));
         // As after each look that the waiters of the other mutex win.
-        instance.segment.header().swept_ns.store(sys::now_ns(), Ordering::Relaxed);
+        instance.tables.segment.header().swept_ns.store(sys::now_ns(), Ordering::Relaxed);
         let got = get_x(&mutex, &writer);
         assert!(got.is_ok());
     }
@@ -784,8 +780,8 @@ pub(crate) mod tests {
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let elsewhere = RawMutex::new();
         // SAFETY: sessions of this instance only.
-        unsafe { elsewhere.register(&instance, crate::tables::TypeId(0), "elsewhere").unwrap() };
-        let died = || instance.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
+        unsafe { elsewhere.register(&instance, crate::entries::TypeId(0), "elsewhere").unwrap() };
+        let died = || instance.tables.alerts(0).iter().filter(|alert| alert.2.contains(") died")).count();
         die(&instance, mutex.raw(), (Phase::Getting, Mode::Exclusive, Some(X), 0, 0));
         assert_eq!((instance.recover_all(), died()), ((1, 0), 1));
         die(&instance, &elsewhere, (Phase::Held, Mode::Shared, None, 1, 0));
@@ -800,7 +796,7 @@ pub(crate) mod tests {
             std::thread::yield_now();
         }
         assert_eq!(died(), 2, "nothing was given back");
-        assert!(instance.sessions().is_empty());
+        assert!(instance.tables.sessions().is_empty());
     }
 
     #[test]

@@ -12,10 +12,10 @@
 //! holds no offsets of its own tables, so none can be hostile. Everything in the tables is an atomic of plain integers,
 //! so any bytes that another process leaves there are some value.
 
-use crate::session::Slot;
+use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
+use crate::slot::Slot;
 use crate::stats::Row;
 use crate::sys::{self, AtomicU64, Ordering, RobustLock};
-use crate::tables::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::trace::Run;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -6,8 +6,8 @@
 //!
 //! Sums wrap: what another process wrote into a counter is some number, and no reason to panic.
 
-use crate::aol::{LocationId, MutexId};
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId};
 use crate::sys::{AtomicU32, AtomicU64, Observed as _, Ordering};
 
 macro_rules! counters {
@@ -47,6 +47,27 @@ counters! {
 
 /// Number of counters.
 pub const COUNTERS: usize = Counter::ALL.len();
+
+/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
+/// is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
+pub const CALLS: [(&str, bool); 16] = [
+    ("normal mutex", true),
+    ("recursive mutex", true),
+    ("errorcheck mutex", true),
+    ("adaptive mutex", true),
+    ("shared mutex", true),
+    ("robust mutex", true),
+    ("rwlock, read", true),
+    ("rwlock, write", true),
+    ("spin lock", true),
+    ("condition", true),
+    ("inheriting mutex", false),
+    ("protecting mutex", false),
+    ("shared condition", false),
+    ("rwlock that prefers writers, write", false),
+    ("destroyed or unknown mutex", false),
+    ("shared condition with a private mutex", true),
+];
 
 /// What a row is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -240,49 +261,6 @@ impl Figures {
     }
 }
 
-/// The derived statistics of a mutex over an interval: Nikolaev, "Exploring mutexes" (MEDIAS 2012), table 4.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Derived {
-    /// λ, gets per second.
-    pub gets_per_s: f64,
-    /// ω, sleeps per second.
-    pub sleeps_per_s: f64,
-    /// ρ, misses per request, that is per get or wait that gave up; about the utilization (arrivals see time averages).
-    pub miss_ratio: f64,
-    /// κ, sleeps per miss.
-    pub sleep_ratio: f64,
-    /// k, share of the tries that found the mutex busy whose spin failed: counted, whatever the scheme.
-    pub spin_inefficiency: f64,
-    /// k as the table has it, from what the source could count: Δsleeps / (ρ (Δgets + Δsleeps)). It holds where each failed
-    /// spin is followed by one long sleep; after yields and wake-ups it is too large, and may exceed 1.
-    pub spin_inefficiency_table_4: f64,
-    /// S, mean holding time in s: utilization over λ.
-    pub holding_time_s: f64,
-}
-
-impl Derived {
-    /// From the growth of the counters over `interval_s` seconds and the sampled utilization, where there is one; the miss
-    /// ratio stands in for it otherwise. Figures that have nothing to be computed from are 0.
-    #[must_use]
-    pub fn new(gets: u64, figures: &Figures, interval_s: f64, utilization: Option<f64>) -> Self {
-        let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        // A mutex that nobody got cannot be missed: its gets are not known.
-        let requests = if gets > 0 { gets as f64 + figures.get(Counter::GaveUp) as f64 } else { 0.0 };
-        let (gets, sleeps, misses) = (gets as f64, figures.sleeps() as f64, figures.get(Counter::Misses) as f64);
-        let miss_ratio = ratio(misses, requests);
-        let gets_per_s = ratio(gets, interval_s);
-        Self {
-            gets_per_s,
-            sleeps_per_s: ratio(sleeps, interval_s),
-            miss_ratio,
-            sleep_ratio: ratio(sleeps, misses),
-            spin_inefficiency: ratio(sleeps + figures.get(Counter::GaveUp) as f64, figures.get(Counter::Busy) as f64),
-            spin_inefficiency_table_4: ratio(sleeps, miss_ratio * (gets + sleeps)),
-            holding_time_s: ratio(utilization.unwrap_or(miss_ratio), gets_per_s),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,34 +282,6 @@ mod tests {
         assert_eq!(event.name("Cursor Pin"), "cursor: pin S wait on X");
         assert_eq!(WaitEvent { mode: Mode::Exclusive, on_x: false }.name("Library Cache"), "library cache: mutex X");
         assert_eq!(WaitEvent { mode: Mode::Examine, on_x: false }.name("hash table"), "hash table: mutex E");
-    }
-
-    #[test]
-    fn table_4_is_consistent_with_itself() {
-        let mut figures = Figures::default();
-        figures.0[Counter::Misses as usize] = 250;
-        figures.0[Counter::Sleeps as usize] = 100;
-        let derived = Derived::new(1000, &figures, 2.0, Some(0.25));
-        // κ = k / (1 − kρ), and λ κ ρ = ω.
-        let k = derived.spin_inefficiency_table_4;
-        assert!((derived.sleep_ratio - k / (1.0 - k * derived.miss_ratio)).abs() < 1e-12);
-        assert!((derived.gets_per_s * derived.sleep_ratio * derived.miss_ratio - derived.sleeps_per_s).abs() < 1e-9);
-        assert!((derived.holding_time_s - 0.25 / 500.0).abs() < 1e-15);
-    }
-
-    #[test]
-    fn who_gives_up_has_missed_but_not_got() {
-        let mut figures = Figures::default();
-        figures.0[Counter::Misses as usize] = 90;
-        figures.0[Counter::GaveUp as usize] = 80;
-        assert!((Derived::new(20, &figures, 1.0, None).miss_ratio - 0.9).abs() < 1e-12);
-        assert!(Derived::new(0, &figures, 1.0, None).miss_ratio.abs() < f64::EPSILON, "gets that are not known");
-    }
-
-    #[test]
-    fn nothing_counted_gives_zeros_not_nan() {
-        let derived = Derived::new(0, &Figures::default(), 0.0, None);
-        assert!(derived.spin_inefficiency.abs() < f64::EPSILON && derived.holding_time_s.abs() < f64::EPSILON);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The steps of a session's waits, folded into runs as they happen: a ring with one writer that `trace` reads.
 
-use crate::aol::{LocationId, MutexId};
+use crate::operation_log::{LocationId, MutexId};
 use crate::stats::{Key, WaitEvent};
 use crate::sys::{AtomicU64, Observed as _, Ordering};
 use crate::word::Sid;

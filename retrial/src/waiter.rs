@@ -1,15 +1,17 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
-use crate::aol::{LocationId, MutexId, Record};
+use crate::entries::{AdaptionCells, TypeId};
 use crate::fail;
 use crate::instance::Instance;
 use crate::machine::Cost;
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
+use crate::parking::Parked;
 use crate::session::Session;
 use crate::stats::{Counter, Key, Row, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
-use crate::tables::{AdaptionCells, TypeId};
+
 use crate::trace::{self, Note, What};
 use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
 use crate::word::Sid;
@@ -108,19 +110,6 @@ impl Park {
     }
 }
 
-/// How a park ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Parked<G> {
-    /// With the target: foreign formats queue and get in one.
-    Got(G),
-    /// A release woke it.
-    Woken,
-    /// It was open at the last look, or a release came before it slept.
-    Looked,
-    /// The time has passed.
-    TimedOut,
-}
-
 /// What is wanted, for the figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Want {
@@ -201,7 +190,7 @@ impl Recorder<'_> {
 
     fn note(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
         if let Some(session) = self.session {
-            let ring = session.instance.segment.runs(session.sid().number() as usize);
+            let ring = session.instance.tables.segment.runs(session.sid().number() as usize);
             let step = Note { now_ns, key: self.key, blocker: self.blocker, what, asked_ns, took_ns };
             trace::note(ring, &session.slot.last_run, step);
         }
@@ -243,10 +232,10 @@ impl Recorder<'_> {
     fn remember(&self, instance: &Instance, now: u64, gets: u64, sleeps: u32) {
         let Some(session) = self.session else { return };
         let key = u64::from(self.key.mutex.0) << 32 | u64::from(self.blocker.number());
-        let rows = instance.segment.history();
+        let rows = instance.tables.segment.history();
         let past = &rows[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % rows.len()];
         let record = Record {
-            phase: crate::aol::Phase::Getting,
+            phase: crate::operation_log::Phase::Getting,
             mode: self.key.event.mode,
             location: self.key.location,
             mutex: self.key.mutex,
@@ -289,10 +278,10 @@ impl<'a> Wait<'a> {
         let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
         let key = Key { mutex: want.mutex, location: want.location, event: WaitEvent { mode: want.mode, on_x } };
         let row = waiter.session.map(|session| {
-            let rows = instance.segment.rows(session.sid().number() as usize);
+            let rows = instance.tables.segment.rows(session.sid().number() as usize);
             crate::stats::find(rows, &session.slot.rows_used, key)
         });
-        let entry = instance.mutex_entry(want.mutex);
+        let entry = instance.tables.mutex_entry(want.mutex);
         let wait = Self {
             waiter,
             recorder: Recorder { session: waiter.session, row, key, blocker },
@@ -334,7 +323,7 @@ impl<'a> Wait<'a> {
             parked: target.parked(),
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
             queues: self.want.from_queue,
-            poll_ns: u32::try_from(self.waiter.instance.cost(Cost::Poll)).unwrap_or(u32::MAX),
+            poll_ns: u32::try_from(self.waiter.instance.tables.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
     }
@@ -550,14 +539,14 @@ impl Waiter<'_> {
     fn alert(&self, recorder: &Recorder<'_>, waited_ns: u64) {
         let instance = self.instance;
         let (mutex, in_word) = (recorder.key.mutex, recorder.blocker);
-        let holder = instance.holder(mutex, in_word);
+        let holder = instance.tables.holder(mutex, in_word);
         instance.alert_line(format_args!(
             "session {} has waited {:.1} s for {} in {} at {}; held by {}",
             recorder.session.map_or(Sid::NONE, Session::sid),
             waited_ns as f64 / 1e9,
             recorder.key.event.mode,
-            instance.mutex_label(mutex),
-            instance.location_label(recorder.key.location),
+            instance.tables.mutex_label(mutex),
+            instance.tables.location_label(recorder.key.location),
             fmt::from_fn(|f| match holder {
                 Some((holder, _)) => write!(f, "session {holder}"),
                 None if in_word.is_none() => f.write_str("nobody by now"),
@@ -565,14 +554,14 @@ impl Waiter<'_> {
             }),
         ));
         if let Some((holder, slot)) = holder {
-            let label = instance.holder_label(mutex, slot, !in_word.is_none());
+            let label = instance.tables.holder_label(mutex, slot, !in_word.is_none());
             instance.alert_line(format_args!("session {holder} {label}"));
         }
     }
 
     /// Runs the controller of `adaptive`; the caller has just got the target.
     pub fn adapt<T: Target>(&self, target: &T, mutex: MutexId, params: &Params) {
-        let Some(entry) = self.instance.mutex_entry(mutex) else {
+        let Some(entry) = self.instance.tables.mutex_entry(mutex) else {
             // Its entry is another mutex's by now. Without one nobody would take the flag away.
             target.set_attention(false);
             return;

@@ -309,3 +309,32 @@ impl std::fmt::Debug for Word {
         write!(f, "Word({:#018x}: {self})", self.0)
     }
 }
+
+/// What a grant of a mode needs and does, as masks on the word.
+#[derive(Clone, Copy, Debug)]
+pub struct Masks {
+    /// Bits (beside the SID) that keep the mode from being granted.
+    pub must_be_zero: u64,
+    /// Added to the word: 1 where the mode counts a reference.
+    pub add: u64,
+    /// The kind that the holder field takes.
+    pub kind: u64,
+}
+
+const REFERENCES: u64 = 0xffff_ffff;
+
+/// Row by `Mode as usize`. A `const`, not a `static`: as a `static` each row would be loaded on every call.
+const MASKS: [Masks; 4] = [
+    Masks { must_be_zero: Word::DRAINING, add: 1, kind: 3 << 56 },
+    Masks { must_be_zero: Word::DRAINING | REFERENCES, add: 0, kind: 0 },
+    Masks { must_be_zero: Word::DRAINING | REFERENCES, add: 0, kind: 1 << 56 },
+    Masks { must_be_zero: Word::DRAINING, add: 0, kind: 2 << 56 },
+];
+
+impl Mode {
+    /// The row of the table.
+    #[must_use]
+    pub const fn masks(self) -> Masks {
+        MASKS[self as usize]
+    }
+}

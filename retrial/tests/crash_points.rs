@@ -86,7 +86,7 @@ impl Stage {
         // For the life of the test: sessions of threads that died keep it mapped anyway.
         let instance: &'static Instance = Box::leak(Box::new(Instance::anonymous(capacity).unwrap()));
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
-        Self { instance, mutex, offset: instance.offset_of(mutex.id()).unwrap() }
+        Self { instance, mutex, offset: instance.tables().offset_of(mutex.id()).unwrap() }
     }
 
     fn session(&self, name: &str) -> Session<'static> {
@@ -101,7 +101,7 @@ impl Stage {
 
     fn drainer(&self) -> Sid {
         // SAFETY: the words of a record are atomics.
-        Sid::new(unsafe { self.instance.peek(self.offset + 32, 1) }.unwrap()[0] as u32)
+        Sid::new(unsafe { self.instance.tables().peek(self.offset + 32, 1) }.unwrap()[0] as u32)
     }
 
     fn word(&self) -> Word {
@@ -303,7 +303,7 @@ fn case(
     stage.clear(cast);
     let (_, owing) = stage.instance.recover_all();
     assert_eq!((owing, stage.word()), (0, Word(u64::from(poisoned) << 63)), "{}: at the end", context());
-    assert_eq!(stage.instance.sessions().len(), 3, "{}: a slot leaked", context());
+    assert_eq!(stage.instance.tables().sessions().len(), 3, "{}: a slot leaked", context());
     // The next holder is told, exactly then.
     match stage.mutex.get(&living.holder, Mode::Exclusive, location!("next"), Patience::None) {
         Ok(_) => assert!(!poisoned, "{}: not told", context()),
@@ -362,7 +362,7 @@ fn a_switch_of_adaptive_may_be_the_last_step() {
     }
     stage.instance.set(P::PthreadThreshold, None, 1 << 32);
     stage.instance.set(P::YdbThreshold, None, 0);
-    let switches = || stage.instance.mutex_info(stage.mutex.id()).unwrap().switches;
+    let switches = || stage.instance.tables().mutex_info(stage.mutex.id()).unwrap().switches;
     let mut tally = Tally::default();
     for waiters in [0, 1, STARVING | 1, FENCED] {
         for references in 0..2 {
@@ -461,7 +461,7 @@ fn until(is_so: impl Fn() -> bool) {
 
 /// How many sessions wait.
 fn waiting(instance: &Instance) -> usize {
-    instance.sessions().iter().filter(|info| info.wait.is_some() && !info.dead).count()
+    instance.tables().sessions().iter().filter(|info| info.wait.is_some() && !info.dead).count()
 }
 
 #[test]
@@ -512,7 +512,7 @@ fn a_holder_that_dies_while_it_releases_strands_nobody() {
                 });
                 assert_eq!(stage.instance.recover_all().1, 0);
                 assert_eq!(stage.word().without(Word::ATTENTION), Word::FREE, "{holds} for {wants} at {n}");
-                assert_eq!(stage.instance.sessions(), [], "a slot leaked");
+                assert_eq!(stage.instance.tables().sessions(), [], "a slot leaked");
                 if !died {
                     break;
                 }
@@ -561,7 +561,7 @@ fn a_session_that_dies_between_waking_and_getting_strands_nobody() {
             got(stage.mutex.exclusive(&session, location!("last"))).unwrap().consistent();
             drop(session);
             assert_eq!(stage.word().without(Word::ATTENTION), Word::FREE, "at {n}");
-            assert_eq!(stage.instance.sessions(), [], "a slot leaked");
+            assert_eq!(stage.instance.tables().sessions(), [], "a slot leaked");
             if !died {
                 break;
             }

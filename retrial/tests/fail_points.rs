@@ -152,7 +152,7 @@ fn check(instance: &Instance, mine: &Session<'_>, reader: &Session<'_>, referenc
     assert_eq!(owing, 0, "{context}: somebody still owes");
     let word = mutex.word();
     assert_eq!(word, Word(u64::from(references)), "{context}");
-    let sids: Vec<_> = instance.sessions().iter().map(|info| info.sid).collect();
+    let sids: Vec<_> = instance.tables().sessions().iter().map(|info| info.sid).collect();
     assert_eq!(sids, [mine.sid(), reader.sid()], "{context}: a slot leaked");
     assert!(instance.session("next", Class::Normal).is_ok(), "{context}");
 }
@@ -253,7 +253,7 @@ fn waiters_of_every_scheme_may_die_at_every_step() {
             // The parent holds while the child waits, then lets go; where the child dies depends on the race, as it should.
             let guard = got(mutex.exclusive(&session, location!())).unwrap();
             let mut victim = child(&name, "contend", fatal).spawn().unwrap();
-            let waits = || instance.sessions().iter().any(|info| info.wait.is_some());
+            let waits = || instance.tables().sessions().iter().any(|info| info.wait.is_some());
             while !waits() && victim.try_wait().unwrap().is_none() {
                 std::thread::yield_now();
             }

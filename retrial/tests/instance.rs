@@ -32,9 +32,9 @@ fn what_one_creates_another_attaches_to_and_a_third_observes() {
     *ours.exclusive(&a, location!("here")).unwrap() += 1;
     assert_eq!(*theirs.exclusive(&b, location!("there")).unwrap(), 42);
     let observer = Observer::open(&name.0).unwrap();
-    let sessions = observer.sessions();
+    let sessions = observer.tables().sessions();
     assert_eq!(sessions.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(observer.mutex_state(ours.id()).unwrap().gets, 3, "one of them to write the first value");
+    assert_eq!(observer.tables().mutex_state(ours.id()).unwrap().gets, 3, "one of them to write the first value");
     assert_eq!(name.0.path().metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -202,7 +202,7 @@ fn what_somebody_else_wrote_into_a_parameter_is_brought_into_its_range() {
 #[test]
 fn a_type_follows_the_instance_until_it_is_set() {
     let instance = Instance::anonymous(Capacity::default()).unwrap();
-    let pin = instance.type_named("Cursor Pin").unwrap();
+    let pin = instance.tables().type_named("Cursor Pin").unwrap();
     assert_eq!(pin.0, 7, "the source's number");
     instance.set(P::SpinCount, None, 10);
     assert_eq!(instance.params(Some(pin)).get(P::SpinCount), 10);
@@ -231,17 +231,17 @@ fn what_is_mapped_grows_with_the_sessions_and_everybody_finds_them() {
     let name = Name::new("grows");
     let capacity = Capacity { sessions: 10_000, ..Capacity::default() };
     let creator = Instance::create(&name.0, capacity, 0o600).unwrap();
-    let all = creator.len_bytes() as u64;
+    let all = creator.tables().len_bytes() as u64;
     assert!(mapped(&name) < all / 20, "{} of {all} bytes", mapped(&name));
     let sessions: Vec<_> = (0..SESSIONS).map(|i| creator.session(&format!("s{i}"), Class::Normal).unwrap()).collect();
     let grown = mapped(&name);
     assert!(grown < all / 10, "{grown} of {all} bytes");
     let observer = Observer::open(&name.0).unwrap();
     assert!(mapped(&name) - grown < all / 20, "an observer maps as little");
-    let names: Vec<String> = observer.sessions().into_iter().map(|session| session.name).collect();
+    let names: Vec<String> = observer.tables().sessions().into_iter().map(|session| session.name).collect();
     assert_eq!(names, (0..SESSIONS).map(|i| format!("s{i}")).collect::<Vec<_>>());
     // SAFETY: nobody writes.
-    let can_peek = |at| unsafe { observer.peek(at, 1) }.is_some();
+    let can_peek = |at| unsafe { observer.tables().peek(at, 1) }.is_some();
     assert!(can_peek(all - 8) && !can_peek(all), "all of it can be reached");
     drop(sessions);
     drop((creator, observer));
@@ -257,7 +257,7 @@ fn several_threads_grow_what_is_mapped_together() {
     for _ in 0..20 {
         let other = Instance::attach(&name.0).unwrap();
         let found = std::thread::scope(|scope| {
-            let look = || other.sessions().len();
+            let look = || other.tables().sessions().len();
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(look)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });

@@ -172,13 +172,13 @@ fn a_dead_holder_is_replaced_and_the_next_one_told() {
                 let Err(GetError::OwnerDied(mut died)) = got else { panic!("{scheme}: {mode}: not told") };
                 let death = died.death.expect("known");
                 assert_eq!(death.mode, mode, "{scheme}");
-                assert_eq!(instance.location_name(death.location), "child holds", "{scheme}");
+                assert_eq!(instance.tables().location_name(death.location), "child holds", "{scheme}");
                 died.guard.consistent();
                 drop(died);
                 assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}: told once");
             }
             assert_eq!(mutex.word(), Word::FREE, "{scheme}: {mode}");
-            assert_eq!(instance.sessions().len(), 1, "{scheme}: {mode}: the slot is free again");
+            assert_eq!(instance.tables().sessions().len(), 1, "{scheme}: {mode}: the slot is free again");
             std::fs::remove_file(name.0.path()).unwrap();
         }
     }
@@ -229,14 +229,14 @@ fn parked_after_kills_of_waiters(scheme: &str) -> u32 {
     let guard = mutex.exclusive(&session, location!("parent")).unwrap();
     let waiters: Vec<Child> = (0..3).map(|_| child(&name, "wait X")).collect();
     let observer = Observer::open(&name.0).unwrap();
-    while observer.sessions().iter().filter(|s| s.wait.is_some()).count() < 3 {
+    while observer.tables().sessions().iter().filter(|s| s.wait.is_some()).count() < 3 {
         std::thread::yield_now();
     }
     waiters.into_iter().for_each(kill);
     drop(guard);
     assert!(mutex.exclusive(&session, location!("parent")).is_ok(), "{scheme}");
     assert_eq!(instance.recover_all().0, 3, "{scheme}");
-    assert_eq!(instance.sessions().len(), 1, "{scheme}");
+    assert_eq!(instance.tables().sessions().len(), 1, "{scheme}");
     mutex.parked()
 }
 
@@ -263,7 +263,7 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
         let session = instance.session("parent", Class::Normal).unwrap();
         // SAFETY: both are of the same instance.
         let held = unsafe { mutex.exclusive(&session, location!("parent")) }.unwrap();
-        let waiting = || instance.sessions().iter().filter(|s| s.wait.is_some() && !s.dead).count();
+        let waiting = || instance.tables().sessions().iter().filter(|s| s.wait.is_some() && !s.dead).count();
         let payer = child(&name, "elsewhere");
         for _ in 0..12 {
             let dies = child(&name, "elsewhere");
@@ -273,7 +273,7 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
             kill(dies);
             // Nobody is blocked by the dead: one process finds them, and the waiter, which has the mutex mapped, pays.
             instance.recover_all();
-            while instance.sessions().len() > 2 {
+            while instance.tables().sessions().len() > 2 {
                 std::thread::yield_now();
             }
         }
@@ -286,16 +286,17 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
 fn a_process_that_no_barrier_reaches_fences_its_releases() {
     let name = Name::new("barrier");
     let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
-    if !instance.has_barrier() {
+    if !instance.tables().has_barrier() {
         eprintln!("skipped: this kernel has no membarrier");
         return;
     }
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let session = instance.session("parent", Class::Normal).unwrap();
-    let id = instance.mutex_named("m").unwrap();
+    let id = instance.tables().mutex_named("m").unwrap();
     // Bit 22 of what is known of the parked, at 8.
+    let parking = instance.tables().offset_of(id).unwrap() + 8;
     // SAFETY: the words of a record are atomics.
-    let is_fenced = || unsafe { instance.peek(instance.offset_of(id).unwrap() + 8, 1) }.unwrap()[0] & 1 << 22 != 0;
+    let is_fenced = || unsafe { instance.tables().peek(parking, 1) }.unwrap()[0] & 1 << 22 != 0;
     *mutex.exclusive(&session, location!("parent")).unwrap() += 1;
     assert!(!is_fenced(), "one store, where barriers reach everybody");
     // Nobody is beside it: it has parked nowhere.

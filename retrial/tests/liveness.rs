@@ -181,7 +181,7 @@ fn obey(part: &mut Part, name: &str, words: &[&str]) -> String {
 fn take_lock(part: &mut Part, name: &str, offset: usize) -> String {
     let address = Address::new(name).unwrap();
     let file = std::fs::OpenOptions::new().read(true).write(true).open(address.path()).unwrap();
-    let len = part.instance.len_bytes();
+    let len = part.instance.tables().len_bytes();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
@@ -353,7 +353,7 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
     let parent = session.sid();
     let holds = |instance: &Instance| {
         let word = mutex.word();
-        let alive = instance.session_info(parent).is_some_and(|info| !info.dead && info.log.len() == 1);
+        let alive = instance.tables().session_info(parent).is_some_and(|info| !info.dead && info.log.len() == 1);
         word.sid() == parent && alive && instance.recover(parent) == Recovery::NotDead
     };
     let is_busy = |session: &Session<'_>, mutex: &Mutex<'_, u64>| {
@@ -368,13 +368,13 @@ fn check_child(part: &mut Part, name: &str) -> i32 {
         is_refused && owner != std::process::id()
     };
     let mut found = Vec::new();
-    found.push(session.is_parents() && holds(part.instance));
+    found.push(session.is_forked() && holds(part.instance));
     found.push(forked(&mutex) && forked(&part.mutex("other")));
     part.guards.clear();
     found.push(holds(part.instance));
     {
         let own = part.instance.session("child", Class::Normal).unwrap();
-        found.push(is_busy(&own, &mutex) && own.pid() == std::process::id() && !own.is_parents());
+        found.push(is_busy(&own, &mutex) && own.pid() == std::process::id() && !own.is_forked());
         found.push(part.mutex("other").exclusive(&own, location!("child")).is_ok());
     }
     {
@@ -395,7 +395,7 @@ fn drop_session(part: &mut Part) -> i32 {
     let session = unsafe { Box::from_raw(session.cast_mut()) };
     let sid = session.sid();
     drop(session);
-    i32::from(part.instance.session_info(sid).is_none_or(|info| info.dead))
+    i32::from(part.instance.tables().session_info(sid).is_none_or(|info| info.dead))
 }
 
 /// What a thread of an actor is to do. A thread of C: it may end in ways that one of Rust may not.
@@ -726,7 +726,7 @@ impl Scene {
 
     /// Whether a session has the mutex, lives, and cannot be taken for dead.
     fn holds(&self, sid: Sid) -> bool {
-        let info = self.instance.session_info(sid);
+        let info = self.instance.tables().session_info(sid);
         let lives = info.is_some_and(|info| !info.dead) && self.instance.recover(sid) == Recovery::NotDead;
         let busy = matches!(
             self.mutex.get(self.session, Mode::Exclusive, location!("test"), Patience::None),
@@ -746,7 +746,7 @@ impl Scene {
 
     /// Waits until so many sessions wait.
     fn until_waiting(&self, count: usize) {
-        while self.instance.sessions().iter().filter(|session| session.wait.is_some()).count() < count {
+        while self.instance.tables().sessions().iter().filter(|session| session.wait.is_some()).count() < count {
             std::thread::yield_now();
         }
     }
@@ -754,7 +754,7 @@ impl Scene {
     /// Offset in the segment of the first lock that this thread of an actor holds, the tables' lock for nobody.
     fn lock_of(&self, tid: Option<i32>) -> u64 {
         // SAFETY: this process changes no data now.
-        let words = unsafe { self.instance.peek(0, self.instance.len_bytes() / 8) }.unwrap();
+        let words = unsafe { self.instance.tables().peek(0, self.instance.tables().len_bytes() / 8) }.unwrap();
         let robust_shared = 16 | 128;
         let is_lock = |at: &usize| words[at + 2] & 0xffff_ffff == robust_shared;
         let is_held = |at: &usize| tid.is_none_or(|tid| words[*at] & 0x3fff_ffff == u64::from(tid.cast_unsigned()));
@@ -805,7 +805,7 @@ fn a_dead_holder_whose_ids_are_taken_again_is_dead() {
             holder.kill();
             let mut again = scene.actor(chosen);
             assert_eq!(again.ids(), (CHOSEN, CHOSEN), "taken by another process before anybody looks");
-            let info = scene.instance.session_info(sid).unwrap();
+            let info = scene.instance.tables().session_info(sid).unwrap();
             assert!(info.dead && info.tid == CHOSEN as u32, "{mode}: dead, although somebody has its id");
             let told = mode != Mode::Shared;
             if looks {
@@ -847,7 +847,7 @@ fn a_dead_holder_whose_slot_and_ids_are_taken_again_is_two_sessions() {
             rounds += 1;
         }
         scene.get_from_the_dead("the last");
-        assert_eq!(scene.instance.sessions().len(), 1);
+        assert_eq!(scene.instance.tables().sessions().len(), 1);
         assert!(sids.windows(2).any(|pair| pair[0] == pair[1]), "the same slot at least once: {sids:?}");
         assert_eq!(rounds, 40);
     });
@@ -872,7 +872,7 @@ fn a_living_holder_whose_ids_mean_nobody_or_the_dead_elsewhere_is_alive() {
             namesake.ask(what);
             assert!(scene.holds(sid), "{what}: beside a living namesake");
             signal(namesake.pid, libc::SIGKILL);
-            while is_there(CHOSEN) && scene.instance.sessions().iter().all(|s| !s.dead) && what != "ids" {
+            while is_there(CHOSEN) && scene.instance.tables().sessions().iter().all(|s| !s.dead) && what != "ids" {
                 assert!(scene.holds(sid), "{what}: beside a namesake that dies");
             }
             assert_eq!(namesake.wait().signal, Some(libc::SIGKILL));
@@ -880,7 +880,7 @@ fn a_living_holder_whose_ids_mean_nobody_or_the_dead_elsewhere_is_alive() {
             scene.instance.recover_all();
             assert!(scene.holds(sid), "{what}: after its recovery");
         }
-        assert_eq!(scene.instance.sessions().len(), 2);
+        assert_eq!(scene.instance.tables().sessions().len(), 2);
         assert_eq!(holder.ask("release"), "done");
         assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok(), "nobody died");
     });
@@ -1010,7 +1010,7 @@ fn a_child_of_fork_has_nothing_of_its_parent_and_takes_nothing_from_it() {
         let sid = parent.session();
         assert_eq!(parent.ask(&format!("fork checks {end}")), "Some(0)", "{mode}: a bit for each thing that is not so");
         assert!(scene.holds(sid), "{mode}, {end}: after the child has ended");
-        assert_eq!(scene.instance.sessions().len(), 2, "{mode}, {end}: the child's own sessions ended");
+        assert_eq!(scene.instance.tables().sessions().len(), 2, "{mode}, {end}: the child's own sessions ended");
         assert_eq!(parent.ask("release"), "done");
         assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok(), "{mode}, {end}");
     }
@@ -1022,7 +1022,7 @@ fn a_session_without_a_mutex_stays_its_parents_too() {
     let mut parent = scene.actor(HERE);
     let sid = parent.session();
     assert_eq!(parent.ask("fork drops"), "Some(0)");
-    assert!(scene.instance.session_info(sid).is_some_and(|info| !info.dead));
+    assert!(scene.instance.tables().session_info(sid).is_some_and(|info| !info.dead));
     assert_ne!(scene.actor(HERE).session(), sid, "its slot is not free");
     assert_eq!(parent.ask("get X m"), "got");
     assert!(scene.holds(sid));
@@ -1204,7 +1204,7 @@ fn a_thread_that_ends_with_a_mutex_is_dead_while_its_process_lives() {
             assert_eq!(scene.get_from_the_dead(how).mode, mode);
         }
         let sid = actor.session();
-        assert!(scene.instance.session_info(sid).is_some_and(|info| !info.dead), "the other thread lives");
+        assert!(scene.instance.tables().session_info(sid).is_some_and(|info| !info.dead), "the other thread lives");
         assert_eq!(actor.ask("release"), "done");
     }
 }
@@ -1215,21 +1215,22 @@ fn what_an_ended_thread_has_lent_is_held_until_its_process_ends_or_is_replaced()
         let scene = Scene::new("lent");
         let mut actor = scene.actor(HERE);
         assert_eq!(actor.ask(&format!("thread lends {mode} m")), "lent 0");
-        let lender = scene.instance.sessions().into_iter().find(|session| session.name == "lender").unwrap();
+        let lender = scene.instance.tables().sessions().into_iter().find(|session| session.name == "lender").unwrap();
         let kept = || {
             scene.instance.look_for_threads();
             scene.instance.recover_all();
             let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::None);
-            let info = scene.instance.session_info(lender.sid).unwrap();
+            let info = scene.instance.tables().session_info(lender.sid).unwrap();
             matches!(got, Err(GetError::Busy)) && !info.dead && info.kept
         };
         // The kernel marks the lock when the thread is quite gone.
-        while !scene.instance.session_info(lender.sid).unwrap().kept {
-            assert!(!scene.instance.session_info(lender.sid).unwrap().dead);
+        while !scene.instance.tables().session_info(lender.sid).unwrap().kept {
+            assert!(!scene.instance.tables().session_info(lender.sid).unwrap().dead);
             std::thread::yield_now();
         }
         assert!(kept() && kept(), "{mode}");
-        let alerts = scene.instance.alerts(0).into_iter().filter(|(_, _, text)| text.contains("a guard was leaked"));
+        let alerts =
+            scene.instance.tables().alerts(0).into_iter().filter(|(_, _, text)| text.contains("a guard was leaked"));
         assert_eq!(alerts.count(), 1, "told once");
         match end {
             "kill" => signal(actor.pid, libc::SIGKILL),
@@ -1241,7 +1242,7 @@ fn what_an_ended_thread_has_lent_is_held_until_its_process_ends_or_is_replaced()
         } else {
             assert_eq!(scene.get_from_the_dead(end).mode, mode);
         }
-        assert!(scene.instance.session_info(lender.sid).is_none_or(|info| info.name != "lender"), "{end}");
+        assert!(scene.instance.tables().session_info(lender.sid).is_none_or(|info| info.name != "lender"), "{end}");
     }
 }
 
@@ -1300,10 +1301,10 @@ fn a_stopped_holder_is_waited_for_and_reported() {
         }
         scene.until_waiting(2);
         let reported = || {
-            let alerts = scene.instance.alerts(0);
+            let alerts = scene.instance.tables().alerts(0);
             let told =
                 |waiter: &str| alerts.iter().any(|(_, _, line)| line.contains(waiter) && line.contains("has waited"));
-            let waiting = scene.instance.sessions();
+            let waiting = scene.instance.tables().sessions();
             let waiting: Vec<Sid> =
                 waiting.iter().filter(|session| session.wait.is_some()).map(|session| session.sid).collect();
             waiting.len() == 2 && waiting.iter().all(|sid| told(&format!("session {sid} ")))
@@ -1312,7 +1313,7 @@ fn a_stopped_holder_is_waited_for_and_reported() {
             assert!(scene.holds(sid), "{scheme}: stopped, not dead");
         }
         let by = format!("held by session {sid}");
-        assert!(scene.instance.alerts(0).iter().any(|(_, _, line)| line.ends_with(&by)), "{scheme}");
+        assert!(scene.instance.tables().alerts(0).iter().any(|(_, _, line)| line.ends_with(&by)), "{scheme}");
         let short = Duration::from_millis(20);
         let got = scene.mutex.get(scene.session, Mode::Exclusive, location!("test"), Patience::within(short));
         assert!(matches!(got, Err(GetError::TimedOut)), "{scheme}: a deadline holds");
@@ -1369,7 +1370,7 @@ fn a_process_that_stops_with_the_tables_locked_is_said_and_its_death_is_healed()
     assert!(matches!(scene.instance.session("late", Class::Normal), Err(SessionError::Stuck)));
     // Who has a session already needs no tables.
     assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
-    assert!(Observer::open(&scene.name.0).unwrap().sessions().len() == 1, "nor does an observer");
+    assert!(Observer::open(&scene.name.0).unwrap().tables().sessions().len() == 1, "nor does an observer");
     signal(stopped.pid, libc::SIGCONT);
     assert_eq!(stopped.ask("unlock"), "0");
     assert!(scene.instance.session("late", Class::Normal).is_ok());

@@ -1,7 +1,7 @@
 //! The `lock_api` traits on retrial mutexes.
 #![cfg(feature = "lock_api")]
 
-use retrial::raw::{Mutex, RwLock};
+use retrial::lock_api::{Mutex, RwLock};
 use std::time::Duration;
 
 #[test]
@@ -39,7 +39,12 @@ fn a_lock_refuses_and_times_out() {
 
 /// Sessions of the calling thread.
 fn sessions() -> usize {
-    retrial::raw::instance().sessions().iter().filter(|session| session.tid == retrial::sys::tid()).count()
+    retrial::lock_api::instance()
+        .tables()
+        .sessions()
+        .iter()
+        .filter(|session| session.tid == retrial::sys::tid())
+        .count()
 }
 
 #[test]
@@ -113,7 +118,7 @@ fn a_lock_that_is_dropped_in_a_child_stays_registered_in_its_parent() {
     let mutex = Box::new(Mutex::new(0));
     *mutex.lock() += 1;
     let address = std::ptr::from_ref(&*mutex).addr() as u64;
-    let is_registered = || retrial::raw::instance().mutexes().iter().any(|info| info.address == address);
+    let is_registered = || retrial::lock_api::instance().tables().mutexes().iter().any(|info| info.address == address);
     assert!(is_registered());
     let mut mutex = Some(mutex);
     assert!(in_child(|| {

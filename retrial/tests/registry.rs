@@ -1,7 +1,7 @@
 //! The table of mutexes: what is claimed, given back, used again, and what the dead leave in it.
 
 use retrial::views::TypeId;
-use retrial::{Capacity, Instance, MutexId};
+use retrial::{Capacity, Instance, MutexId, interposer};
 use std::collections::HashSet;
 
 const MUTEXES: u32 = 40;
@@ -15,10 +15,10 @@ fn an_entry_that_is_used_again_has_another_id_each_time() {
     let instance = instance();
     let ids: HashSet<MutexId> = (0..u64::from(MUTEXES) * 256)
         .map(|address| {
-            let id = instance.register_missed_mutex(TypeId(0), address).unwrap();
-            assert_eq!(instance.mutex_info(id).unwrap().address, address);
+            let id = interposer::register_missed_mutex(&instance, TypeId(0), address).unwrap();
+            assert_eq!(instance.tables().mutex_info(id).unwrap().address, address);
             // SAFETY: nobody has ever held it.
-            unsafe { instance.retire_mutex(id, None) };
+            unsafe { interposer::retire_mutex(&instance, id, None) };
             id
         })
         .collect();
@@ -30,40 +30,46 @@ fn what_was_retired_is_read_until_its_entry_is_needed() {
     let instance = instance();
     let ids: Vec<MutexId> = (1..=u64::from(MUTEXES) * 2)
         .map(|n| {
-            let id = instance.register_missed_mutex(TypeId(0), n).unwrap();
-            assert_eq!(instance.mutex_info(id).unwrap().gets, None, "in use, perhaps");
+            let id = interposer::register_missed_mutex(&instance, TypeId(0), n).unwrap();
+            assert_eq!(instance.tables().mutex_info(id).unwrap().gets, None, "in use, perhaps");
             // SAFETY: nobody has ever held it.
-            unsafe { instance.retire_mutex(id, Some(n * 10)) };
+            unsafe { interposer::retire_mutex(&instance, id, Some(n * 10)) };
             id
         })
         .collect();
     let (first, last) = ids.split_at(MUTEXES as usize);
-    assert!(first.iter().all(|id| instance.mutex_info(*id).is_none()), "each of their entries is another's");
+    assert!(first.iter().all(|id| instance.tables().mutex_info(*id).is_none()), "each of their entries is another's");
     for (id, n) in last.iter().zip(u64::from(MUTEXES) + 1..) {
-        let info = instance.mutex_info(*id).unwrap();
+        let info = instance.tables().mutex_info(*id).unwrap();
         assert_eq!((info.address, info.gets), (n, Some(n * 10)));
     }
-    assert_eq!(instance.mutexes().len(), MUTEXES as usize);
+    assert_eq!(instance.tables().mutexes().len(), MUTEXES as usize);
 }
 
 #[test]
 fn a_mutex_at_the_same_address_has_the_id_again() {
     let instance = instance();
-    let id = instance.register_missed_mutex(TypeId(3), 4096).unwrap();
+    let id = interposer::register_missed_mutex(&instance, TypeId(3), 4096).unwrap();
     // SAFETY: nobody has ever held it.
-    unsafe { instance.retire_mutex(id, Some(7)) };
-    assert!(!instance.resume_mutex(id, TypeId(3), 8192) && !instance.resume_mutex(id, TypeId(2), 4096));
-    assert!(instance.resume_mutex(id, TypeId(3), 4096));
-    assert_eq!((instance.noted_gets(id), instance.mutexes()[0].gets), (7, None));
+    unsafe { interposer::retire_mutex(&instance, id, Some(7)) };
+    assert!(
+        !interposer::resume_mutex(&instance, id, TypeId(3), 8192)
+            && !interposer::resume_mutex(&instance, id, TypeId(2), 4096)
+    );
+    assert!(interposer::resume_mutex(&instance, id, TypeId(3), 4096));
+    assert_eq!((interposer::noted_gets(&instance, id), instance.tables().mutexes()[0].gets), (7, None));
     // In use, it is no other's.
     for n in 1..MUTEXES {
-        assert_ne!(instance.register_missed_mutex(TypeId(3), u64::from(n)), None);
+        assert_ne!(interposer::register_missed_mutex(&instance, TypeId(3), u64::from(n)), None);
     }
-    assert_eq!(instance.register_missed_mutex(TypeId(3), 1), None);
+    assert_eq!(interposer::register_missed_mutex(&instance, TypeId(3), 1), None);
     // SAFETY: nobody has ever held it.
     unsafe { instance.unregister_mutex(id) };
-    assert!(!instance.resume_mutex(id, TypeId(3), 4096), "nothing of what was given back altogether is left");
-    assert_ne!(instance.register_missed_mutex(TypeId(3), 1).unwrap(), id);
+    assert!(
+        !interposer::resume_mutex(&instance, id, TypeId(3), 4096),
+        "nothing of what was given back altogether is left"
+    );
+    assert_ne!(interposer::register_missed_mutex(&instance, TypeId(3), 1).unwrap(), id);
 }
 
 #[test]
@@ -86,19 +92,19 @@ fn entries_of_a_killed_process_are_used_again_but_not_those_of_shared_memory() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         instance.register_mutex(TypeId(0), 0, "of the dead").unwrap();
-        while instance.register_missed_mutex(TypeId(0), 64).is_some() {}
+        while interposer::register_missed_mutex(&instance, TypeId(0), 64).is_some() {}
         // SAFETY: ends the child, and nothing is done at its end.
         unsafe { libc::raise(libc::SIGKILL) };
     }
     let mut status = 0;
     // SAFETY: a child of our own; `status` is writable.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(instance.mutexes().len(), MUTEXES as usize);
+    assert_eq!(instance.tables().mutexes().len(), MUTEXES as usize);
     for _ in 2..MUTEXES {
-        assert_ne!(instance.register_missed_mutex(TypeId(0), 64), None);
+        assert_ne!(interposer::register_missed_mutex(&instance, TypeId(0), 64), None);
     }
-    assert_eq!(instance.register_missed_mutex(TypeId(0), 64), None, "those of the living stay");
-    let names: Vec<String> = instance.mutexes().into_iter().map(|mutex| mutex.name).collect();
+    assert_eq!(interposer::register_missed_mutex(&instance, TypeId(0), 64), None, "those of the living stay");
+    let names: Vec<String> = instance.tables().mutexes().into_iter().map(|mutex| mutex.name).collect();
     assert!(["shared", "of the dead"].into_iter().all(|name| names.iter().any(|found| found == name)), "{names:?}");
 }
 
@@ -110,14 +116,16 @@ fn a_kill_in_a_claim_leaks_one_entry_at_most() {
         for fatal in 1..=3 {
             let instance = instance();
             for n in 0..if used { MUTEXES } else { 0 } {
-                let id = instance.register_missed_mutex(TypeId(0), u64::from(n)).unwrap();
+                let id = interposer::register_missed_mutex(&instance, TypeId(0), u64::from(n)).unwrap();
                 // SAFETY: nobody has ever held it.
-                unsafe { instance.retire_mutex(id, None) };
+                unsafe { interposer::retire_mutex(&instance, id, None) };
             }
-            let claim = |()| instance.register_missed_mutex(TypeId(0), 64);
+            let claim = |()| interposer::register_missed_mutex(&instance, TypeId(0), 64);
             let died = retrial::fail::die_at(fatal, || (), claim).is_none();
             assert_eq!(died, fatal <= 1 + u64::from(used), "point {fatal}");
-            let left = (0..MUTEXES).map_while(|n| instance.register_missed_mutex(TypeId(0), u64::from(n))).count();
+            let left = (0..MUTEXES)
+                .map_while(|n| interposer::register_missed_mutex(&instance, TypeId(0), u64::from(n)))
+                .count();
             assert_eq!(left, MUTEXES as usize - 1);
         }
     }

@@ -585,7 +585,7 @@ fn an_observer_cannot_write() {
         assert_eq!(unsafe { libc::mprotect(start, 4096, more) }, -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EACCES), "not even if it wanted to");
     }
-    assert_eq!(observer.mutexes().len(), 1);
+    assert_eq!(observer.tables().mutexes().len(), 1);
     drop(observer);
     assert_eq!(mappings(address.path()), []);
 }
@@ -623,7 +623,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
         ($($name:ident($($argument:expr),*);)*) => { $(
             called.insert(stringify!($name).to_owned());
             #[allow(clippy::let_underscore_untyped)]
-            let _ = std::hint::black_box(observer.$name($($argument),*));
+            let _ = std::hint::black_box(observer.tables().$name($($argument),*));
         )* };
     }
     let types: Vec<Option<TypeId>> = std::iter::once(None).chain((0..=u8::MAX).map(|t| Some(TypeId(t)))).collect();
@@ -653,7 +653,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
     }
     for offset in (0..before.len() as u64 + 64).step_by(4) {
         // SAFETY: the file is this test's alone.
-        let _ = std::hint::black_box(unsafe { observer.peek(offset, 1) });
+        let _ = std::hint::black_box(unsafe { observer.tables().peek(offset, 1) });
     }
     call! {
         capacity(); address(); len_bytes(); created_ns(); creator_pid(); has_barrier(); machine(); recoveries();
@@ -661,12 +661,16 @@ fn an_observer_leaves_every_byte_as_it_was() {
         last_mutex(); alerts(0); history(); sessions(); figures(); session_gets(); calls();
     }
     // SAFETY: as above.
-    let _ = std::hint::black_box(unsafe { observer.peek(0, before.len() / 8) });
+    let _ = std::hint::black_box(unsafe { observer.tables().peek(0, before.len() / 8) });
     called.insert("sids".to_owned());
-    assert_eq!(observer.sids().count(), 2);
+    assert_eq!(observer.tables().sids().count(), 2);
     assert_eq!(called, functions_of_tables(), "every one there is");
-    assert!(observer.sessions().iter().any(|session| session.dead), "the dead are seen");
-    assert!(!observer.history().is_empty() && !observer.alerts(0).is_empty() && observer.recoveries() > 0);
+    assert!(observer.tables().sessions().iter().any(|session| session.dead), "the dead are seen");
+    assert!(
+        !observer.tables().history().is_empty()
+            && !observer.tables().alerts(0).is_empty()
+            && observer.tables().recoveries() > 0
+    );
     drop(observer);
     assert!(fs::read(address.path()).unwrap() == before, "every byte");
     assert_eq!(stamps(address.path()), stamped);

@@ -324,14 +324,14 @@ fn a_new_object_is_where_64_divides_whatever_the_header_says() {
         let case = Case::of(Start::Fresh, &[Patch::Word(ARENA_NEXT, next)]);
         std::fs::write(scratch.path(), case.bytes()).unwrap();
         let instance = Instance::attach(&scratch.0).unwrap();
-        assert_eq!(instance.arena_used(), next);
+        assert_eq!(instance.tables().arena_used(), next);
         match instance.mutex("new", "test", || 1u64) {
             Ok(mutex) => {
-                assert!(next <= 65 && instance.offset_of(mutex.id()).unwrap().is_multiple_of(64), "{next}");
+                assert!(next <= 65 && instance.tables().offset_of(mutex.id()).unwrap().is_multiple_of(64), "{next}");
             }
             Err(error) => {
                 assert!(next > 65 && error.to_string().contains("`arena`"), "{next}: {error}");
-                assert_eq!(instance.last_mutex(), MutexId(0), "{next}: no entry was claimed for it");
+                assert_eq!(instance.tables().last_mutex(), MutexId(0), "{next}: no entry was claimed for it");
             }
         }
     }
@@ -382,7 +382,7 @@ fn a_file_that_is_replaced_while_others_attach_is_one_or_the_other() {
             tries += 1;
             match Instance::attach(&scratch.0) {
                 Ok(instance) => {
-                    observe(&instance);
+                    observe(instance.tables());
                     drop(instance.session("attached", Class::Normal));
                     worked += 1;
                 }
@@ -426,11 +426,11 @@ fn an_instance_that_was_removed_replaced_or_grown_goes_on_for_those_who_are_in_i
             2,
             "deed {i}"
         );
-        assert_eq!(observer.sessions().len(), 2, "deed {i}");
+        assert_eq!(observer.tables().sessions().len(), 2, "deed {i}");
         drop((before, after));
         assert!(instance.mutex("another", "test", || 2u64).is_ok(), "deed {i}");
-        observe(&instance);
-        observe(&observer);
+        observe(instance.tables());
+        observe(observer.tables());
         let whole = Instance::attach(&scratch.0).is_ok();
         assert_eq!(whole, i == 1 || i == 3, "deed {i}");
     }
@@ -461,7 +461,7 @@ fn written_while_observed(seed: u64, scratch: &Scratch) -> usize {
         });
         let _over = Over(&done);
         for _ in 0..200 {
-            observe(&observer);
+            observe(observer.tables());
         }
     });
     200
@@ -485,7 +485,7 @@ fn truncated_while_mapped(len: u64, observes: bool, scratch: &Scratch) -> usize 
     std::fs::OpenOptions::new().write(true).open(scratch.path()).unwrap().set_len(len).unwrap();
     println!("case truncated");
     if observes {
-        observe(&observer);
+        observe(observer.tables());
     } else {
         drop(instance.session("too late", Class::Normal));
     }

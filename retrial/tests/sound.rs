@@ -61,12 +61,12 @@ fn a_thread_that_ends_keeps_what_it_has_lent() {
 /// With the table of mutexes as it is from the start: a test that fills it is elsewhere.
 #[cfg(feature = "lock_api")]
 mod locks {
-    use retrial::raw::{Mutex, RwLock, instance};
+    use retrial::lock_api::{Mutex, RwLock, instance};
 
     #[test]
     fn a_lock_that_is_dropped_while_a_leaked_guard_holds_it_keeps_its_entry() {
         let lock = RwLock::new(());
-        let is_registered = |address| instance().mutexes().iter().any(|mutex| mutex.address == address);
+        let is_registered = |address| instance().tables().mutexes().iter().any(|mutex| mutex.address == address);
         // The lock comes first in it.
         let address = std::ptr::from_ref(&lock).addr() as u64;
         std::mem::forget(lock.read());

@@ -2,11 +2,11 @@
 
 use super::board::{Board, Ledger, Missing};
 use super::clock::Clock;
-use super::figures::{Kind, Outcome};
 use super::histogram::Total;
 use super::limits;
 use super::load::{Distribution, Start, Think, Times};
 use super::ours::no_memory;
+use super::outcome::{Kind, Outcome};
 use super::peer::Peer;
 use super::process::Crew;
 use super::work::{self, Work};

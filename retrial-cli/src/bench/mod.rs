@@ -13,6 +13,7 @@ pub mod limits;
 pub mod load;
 pub mod machine;
 pub mod ours;
+pub mod outcome;
 pub mod peer;
 pub mod plot;
 pub mod process;

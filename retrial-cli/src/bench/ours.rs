@@ -67,7 +67,7 @@ impl Ours {
         if self.path.is_some() {
             // SAFETY: `session` is where sessions come from.
             unsafe { self.instance.mutex_record::<u64>(&name, NAME) }.map_err(|e| internal(&e))?;
-            self.visible.extend(self.instance.mutex_named(&name));
+            self.visible.extend(self.instance.tables().mutex_named(&name));
             return Ok(());
         }
         let mutex_type = self.instance.register_type(NAME).map_err(|e| internal(&e))?;
@@ -158,7 +158,7 @@ impl<const MODE: usize> Peer for InMode<MODE> {
 
     fn figures(&self) -> Option<Figures> {
         let mut sum = Figures::default();
-        self.0.instance.figures().iter().for_each(|(_, _, figures)| sum.add(figures));
+        self.0.instance.tables().figures().iter().for_each(|(_, _, figures)| sum.add(figures));
         Some(sum)
     }
 

@@ -237,7 +237,7 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
         None
     } else {
         let observer = args.source.which.observe()?;
-        observer.param_set(p, Some(mutex_type(&observer, type_name)?))
+        observer.tables().param_set(p, Some(mutex_type(observer.tables(), type_name)?))
     };
     let name = p.row().name;
     let undo = own.map_or_else(|| format!("{set} --unset {name}"), |value| format!("{set} {name}={}", p.format(value)));
@@ -346,8 +346,8 @@ fn apply(
     }
     let instance = args.source.which.attach()?;
     let type_name = recording.mutex_type.as_deref().unwrap_or_default();
-    let row = mutex_type(&instance, type_name)?;
-    let old = instance.param_set(p, Some(row));
+    let row = mutex_type(instance.tables(), type_name)?;
+    let old = instance.tables().param_set(p, Some(row));
     instance.set(p, Some(row), value);
     let change = change_text(Change::Set(p, value));
     format.say(&format!("\napplied: {change} for type {type_name}"));

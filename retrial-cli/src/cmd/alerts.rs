@@ -32,7 +32,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         column("text", |(.., text): &Alert| text.clone()),
     ];
     if !args.follow {
-        let table = Table::of(&columns, observer.alerts(after));
+        let table = Table::of(&columns, observer.tables().alerts(after));
         if table.is_empty() && format.is_text() {
             format.say("No alerts.");
         } else {
@@ -43,7 +43,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     signals::catch();
     let stream = Stream::new(&columns, format);
     while signals::received().is_none() {
-        for alert in observer.alerts(after) {
+        for alert in observer.tables().alerts(after) {
             let (number, at_ns, text) = &alert;
             after = *number;
             format.say(&format!("{number}  {}  {text}", time(*at_ns)));

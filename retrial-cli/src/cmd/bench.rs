@@ -2,10 +2,11 @@
 
 use crate::bench::cell::{Cell, Conditions, Ending, Stopped};
 use crate::bench::clock::Clock;
-use crate::bench::figures::{Kind, Outcome, Rounds, median, table};
+use crate::bench::figures::{Rounds, table};
 use crate::bench::load::{Distribution, Start};
 use crate::bench::machine;
 use crate::bench::ours::{InMode, Ours};
+use crate::bench::outcome::{Kind, Outcome, median};
 use crate::bench::plot::{Series, plot};
 use crate::bench::work::Work;
 use crate::instances::{address, param_error, schemes};

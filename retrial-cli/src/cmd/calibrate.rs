@@ -28,8 +28,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // Whatever can fail, before the measurement.
     let instance = args.which.instance.is_some().then(|| args.which.attach()).transpose()?;
     let path = if args.no_cache { None } else { Some(calibration::path().ok_or_else(no_home)?) };
-    let before =
-        instance.as_ref().map_or_else(|| calibration::load().unwrap_or_default(), |instance| instance.machine());
+    let before = instance
+        .as_ref()
+        .map_or_else(|| calibration::load().unwrap_or_default(), |instance| instance.tables().machine());
     let machine = Machine::measure(|_| {});
     if let Some(path) = &path {
         calibration::store(path, &machine).map_err(|error| {

@@ -51,7 +51,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
             args.name,
             capacity.sessions,
             capacity.mutexes,
-            instance.len_bytes().div_ceil(1024),
+            instance.tables().len_bytes().div_ceil(1024),
         ));
         format.say(&format!("Next: retrial hold m -i {} --create --mode X --for 50s", args.name));
     } else {
@@ -64,7 +64,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
             ("rows", capacity.rows.into()),
             ("arena_bytes", capacity.arena.into()),
             ("mode", format!("{permissions:04o}").into()),
-            ("bytes", instance.len_bytes().into()),
+            ("bytes", instance.tables().len_bytes().into()),
         ];
         Table::one(cells).print(format);
     }

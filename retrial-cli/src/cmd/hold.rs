@@ -72,9 +72,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
     let wait = args.wait.as_deref().map(|text| duration::argument("--wait", text)).transpose()?;
     let instance = args.which.attach()?;
-    let known = instance.mutex_named(&args.mutex).is_some();
+    let known = instance.tables().mutex_named(&args.mutex).is_some();
     if !known && !args.create {
-        mutex(&instance, &args.mutex)?;
+        mutex(instance.tables(), &args.mutex)?;
     }
     signals::catch();
     let session = instance.session("hold", args.class.into()).map_err(session_error)?;
@@ -131,7 +131,7 @@ fn find<'i>(instance: &'i Instance, args: &Args, known: bool) -> Result<&'i RawM
         // SAFETY: our session is of this instance.
         return unsafe { instance.mutex_record::<u64>(&args.mutex, &args.mutex_type) }.map_err(object_error);
     }
-    let id = mutex(instance, &args.mutex)?;
+    let id = mutex(instance.tables(), &args.mutex)?;
     // SAFETY: our session is of this instance.
     unsafe { instance.mutex_in_arena(id) }.ok_or_else(|| {
         miette!(
@@ -156,7 +156,7 @@ fn not_got(
     mutex: &RawMutex,
 ) -> Report {
     let flag = args.which.flag();
-    let holders = crate::holders::of(instance, &instance.sessions(), mutex.id());
+    let holders = crate::holders::of(instance.tables(), &instance.tables().sessions(), mutex.id());
     let by = match crate::holders::text(&holders) {
         none if none.is_empty() => String::new(),
         some => format!(", held by session {some}"),
@@ -177,7 +177,9 @@ fn not_got(
 /// What the wait of this session's one get came to.
 fn wait_of(instance: &Instance, session: &Session<'_>, id: MutexId) -> Figures {
     let mut sum = Figures::default();
-    for (_, _, figures) in instance.figures().iter().filter(|(sid, key, _)| *sid == session.sid() && key.mutex == id) {
+    for (_, _, figures) in
+        instance.tables().figures().iter().filter(|(sid, key, _)| *sid == session.sid() && key.mutex == id)
+    {
         sum.add(figures);
     }
     sum
@@ -199,7 +201,7 @@ fn report(
     let waited = Duration::from_nanos(figures.get(Counter::WaitNs));
     let steps = [Counter::Yields, Counter::Sleeps, Counter::Parks].map(|counter| figures.get(counter));
     let known = died.and_then(|died| died.0);
-    let place = known.map(|death| instance.location_name(death.location));
+    let place = known.map(|death| instance.tables().location_name(death.location));
     if !format.is_text() {
         let cells = [
             ("sid", session.sid().number().into()),

@@ -68,15 +68,15 @@ impl Opened {
         let at = address(name).map_err(|error| error.to_string())?;
         let disk_kb = std::fs::symlink_metadata(at.path()).map_or(0, |metadata| metadata.blocks() / 2);
         let observer = Observer::open(&at).map_err(|error| error.to_string())?;
-        let sessions = observer.sessions();
+        let sessions = observer.tables().sessions();
         let dead = sessions.iter().filter(|session| session.dead).count();
         Ok(Self {
             living: sessions.len() - dead,
             dead,
-            mutexes: observer.mutexes().len(),
+            mutexes: observer.tables().mutexes().len(),
             disk_kb,
-            age_s: clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) / 1_000_000_000,
-            creator_pid: observer.creator_pid(),
+            age_s: clock_ns(Clock::Realtime).saturating_sub(observer.tables().created_ns()) / 1_000_000_000,
+            creator_pid: observer.tables().creator_pid(),
         })
     }
 }

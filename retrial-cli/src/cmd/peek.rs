@@ -28,12 +28,13 @@ const RECORD_WORDS: usize = size_of::<RawMutex>() / 8;
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let observer = args.which.observe()?;
-    let start = offset(&observer, &args.at, &args.which)?;
+    let start = offset(observer.tables(), &args.at, &args.which)?;
     let names_mutex = !args.at.starts_with("0x");
     let count = args.words.unwrap_or(if names_mutex { RECORD_WORDS } else { 1 });
     // SAFETY: this process has no guard.
-    let words = unsafe { observer.peek(start, count) }.ok_or_else(|| outside(&observer, start, count))?;
-    let columns = columns(&observer);
+    let words =
+        unsafe { observer.tables().peek(start, count) }.ok_or_else(|| outside(observer.tables(), start, count))?;
+    let columns = columns(observer.tables());
     Table::of(&columns, words.iter().zip(0..).map(|(value, i)| (start + 8 * i, *value))).print(format);
     Ok(ExitCode::SUCCESS)
 }

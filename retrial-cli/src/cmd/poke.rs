@@ -28,19 +28,19 @@ pub struct Args {
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let value = number(&args)?;
     let observer = args.which.observe()?;
-    let at = peek::offset(&observer, &args.at, &args.which)?;
+    let at = peek::offset(observer.tables(), &args.at, &args.which)?;
     // SAFETY: this process has no guard.
-    let before = unsafe { observer.peek(at, 1) }.ok_or_else(|| peek::outside(&observer, at, 1))?[0];
+    let before = unsafe { observer.tables().peek(at, 1) }.ok_or_else(|| peek::outside(observer.tables(), at, 1))?[0];
     if !args.yes {
         ask(&args, at, before, value)?;
     }
     let instance = args.which.attach()?;
     // SAFETY: what the user asked for and was asked about; this process has no session and looks at nothing after it but words.
     if !unsafe { instance.poke(at, value) } {
-        return Err(peek::outside(&instance, at, 1));
+        return Err(peek::outside(instance.tables(), at, 1));
     }
     let when = column("when", |word: &(u64, u64)| if word.1 == before { "BEFORE" } else { "AFTER" });
-    let columns: Vec<_> = std::iter::once(when.titled("")).chain(peek::columns(&instance)).collect();
+    let columns: Vec<_> = std::iter::once(when.titled("")).chain(peek::columns(instance.tables())).collect();
     Table::of(&columns, [(at, before), (at, value)]).print(format);
     format.say(&format!("Next: retrial poke {}{} {before:#018x}   (puts it back)", args.at, args.which.flag()));
     Ok(ExitCode::SUCCESS)

@@ -17,7 +17,7 @@ pub struct Args {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let observer = args.which.observe()?;
-    let mut sessions = observer.sessions();
+    let mut sessions = observer.tables().sessions();
     sessions.sort_by_key(|session| session.sid);
     if sessions.is_empty() && format.is_text() {
         let flag = args.which.flag();
@@ -36,14 +36,16 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
             (false, Some(_)) => "waiting",
             (false, None) => "running",
         }),
-        column("holds", |session: &SessionInfo| holders::list(&observer, &holders::held(&observer, session))),
+        column("holds", |session: &SessionInfo| {
+            holders::list(observer.tables(), &holders::held(observer.tables(), session))
+        }),
         column("waits_for", |session: &SessionInfo| {
             let (key, ..) = session.wait?;
-            let info = observer.mutex_info(key.mutex);
-            Some(key.event.name(&info.map_or_else(String::new, |info| observer.type_name(info.mutex_type))))
+            let info = observer.tables().mutex_info(key.mutex);
+            Some(key.event.name(&info.map_or_else(String::new, |info| observer.tables().type_name(info.mutex_type))))
         }),
-        column("mutex", |session: &SessionInfo| Some(observer.mutex_name(session.wait?.0.mutex))),
-        column("held_by", |session: &SessionInfo| held_by(&observer, &sessions, session)),
+        column("mutex", |session: &SessionInfo| Some(observer.tables().mutex_name(session.wait?.0.mutex))),
+        column("held_by", |session: &SessionInfo| held_by(observer.tables(), &sessions, session)),
         column("waited_s", |session: &SessionInfo| Some(now_ns().saturating_sub(session.wait?.1) as f64 / 1e9)),
     ];
     Table::of(&columns, &sessions).print(format);

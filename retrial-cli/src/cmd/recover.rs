@@ -42,12 +42,12 @@ type Row<'a> = (&'a SessionInfo, String, &'static str, u32);
 fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode, Report> {
     instance.look_for_threads();
     let flag = args.which.flag();
-    let mut dead: Vec<SessionInfo> = instance.sessions().into_iter().filter(|session| session.dead).collect();
+    let mut dead: Vec<SessionInfo> = instance.tables().sessions().into_iter().filter(|session| session.dead).collect();
     if let Some(number) = args.session {
         let sid = Sid::new(number);
         dead.retain(|session| session.sid == sid);
         if dead.is_empty() {
-            let found = instance.session_info(sid).map_or_else(
+            let found = instance.tables().session_info(sid).map_or_else(
                 || format!("no session {number}"),
                 |session| format!("session {number} lives (pid {}, tid {})", session.pid, session.tid),
             );
@@ -64,7 +64,7 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
     }
     let (mut owing, mut poisoned, mut rows) = (false, Vec::new(), Vec::new());
     for session in &dead {
-        let held = holders::held(instance, session);
+        let held = holders::held(instance.tables(), session);
         let (result, given_back) = match instance.recover(session.sid) {
             Recovery::Done { mutexes } => ("recovered", mutexes),
             Recovery::Owing => {
@@ -74,11 +74,11 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
             // A waiter was faster.
             Recovery::NotDead => ("recovered by a waiter", 0),
         };
-        rows.push((session, holders::list(instance, &held), result, given_back));
+        rows.push((session, holders::list(instance.tables(), &held), result, given_back));
         poisoned.extend(
             held.into_iter()
                 .map(|record| record.mutex)
-                .filter(|id| instance.mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))),
+                .filter(|id| instance.tables().mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))),
         );
     }
     let columns = [
@@ -92,7 +92,7 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
     ];
     Table::of(&columns, rows).print(format);
     for id in &poisoned {
-        let name = instance.mutex_name(*id);
+        let name = instance.tables().mutex_name(*id);
         format.say(&format!("Next: retrial recover{flag} --clear-poison {name}   (its data may be half changed)"));
     }
     if owing {
@@ -110,7 +110,7 @@ fn clear(
     format: Format,
 ) -> Result<ExitCode, Report> {
     let flag = which.flag();
-    let id = mutex(instance, name)?;
+    let id = mutex(instance.tables(), name)?;
     // SAFETY: our session is of this instance.
     let Some(record) = (unsafe { instance.mutex_in_arena(id) }) else {
         return Err(miette!(
@@ -146,7 +146,7 @@ fn clear(
         ("was_poisoned", death.is_some().into()),
         ("dead_sid", known.map(|death| death.sid.number()).into()),
         ("dead_mode", known.map(|death| death.mode.name()).into()),
-        ("dead_location", known.map(|death| instance.location_name(death.location)).into()),
+        ("dead_location", known.map(|death| instance.tables().location_name(death.location)).into()),
     ]);
     match (format.is_text(), death) {
         (false, _) => table.print(format),
@@ -156,7 +156,7 @@ fn clear(
             "{name} is declared consistent. Session {} had died with it in {}, got at {}.",
             death.sid,
             death.mode,
-            instance.location_name(death.location)
+            instance.tables().location_name(death.location)
         )),
     }
     Ok(ExitCode::SUCCESS)

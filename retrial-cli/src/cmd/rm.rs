@@ -20,7 +20,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let at = address(&args.name)?;
     let forced = format!("retrial rm {} --force", args.name);
     let living = match Observer::open(&at) {
-        Ok(observer) => observer.sessions().iter().filter(|s| !s.dead).count(),
+        Ok(observer) => observer.tables().sessions().iter().filter(|s| !s.dead).count(),
         Err(error @ AttachError::Format { .. }) if !args.force => {
             return Err(miette!(
                 code = "retrial::rm::format",

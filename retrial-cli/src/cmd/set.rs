@@ -54,7 +54,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // The scheme first: it decides the unit of mutex_wait_time.
     changes.sort_by_key(|(p, _)| *p != P::Scheme);
     let instance = which.attach()?;
-    let row = args.mutex_type.as_deref().map(|text| mutex_type(&instance, text)).transpose()?;
+    let row = args.mutex_type.as_deref().map(|text| mutex_type(instance.tables(), text)).transpose()?;
     let before = instance.params(row);
     let mut scheme = scheme_of(before.get(P::Scheme));
     let mut values: Vec<Setting> = Vec::new();
@@ -96,7 +96,7 @@ fn scheme_of(value: u64) -> usize {
 
 /// The value after the setting for `row` is taken back.
 fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
-    row.and_then(|_| instance.param_set(p, None)).unwrap_or_else(|| instance.default_of(p))
+    row.and_then(|_| instance.tables().param_set(p, None)).unwrap_or_else(|| instance.tables().default_of(p))
 }
 
 /// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.
@@ -111,8 +111,8 @@ fn notes(instance: &Instance, row: Option<TypeId>, values: &[Setting], before: u
         return;
     }
     for (p, _) in values {
-        for (id, name) in instance.types() {
-            if let Some(own) = instance.param_set(*p, Some(id)) {
+        for (id, name) in instance.tables().types() {
+            if let Some(own) = instance.tables().param_set(*p, Some(id)) {
                 let (parameter, own) = (p.row().name, p.format(own));
                 format.say(&format!("Note: type {name} has its own {parameter}: {own}."));
             }

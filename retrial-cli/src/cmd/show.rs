@@ -79,9 +79,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     let observer = args.which.observe()?;
     let mut only = Only { name: args.name, type_name: args.mutex_type, ..Only::default() };
-    only.mutex_type = only.type_name.as_deref().map(|text| mutex_type(&observer, text)).transpose()?;
+    only.mutex_type = only.type_name.as_deref().map(|text| mutex_type(observer.tables(), text)).transpose()?;
     if args.view == View::Mutexes {
-        only.mutex = only.name.as_deref().map(|text| mutex(&observer, text)).transpose()?;
+        only.mutex = only.name.as_deref().map(|text| mutex(observer.tables(), text)).transpose()?;
     }
     render(args.view, &observer, &only, &args.which, format)?;
     Ok(ExitCode::SUCCESS)
@@ -92,12 +92,12 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
     let table = match view {
         View::Instance => instance::instance(observer),
         View::Params => return params::print(observer, only, which, format),
-        View::Mutexes => figures::mutexes(observer, only),
+        View::Mutexes => figures::mutexes(observer.tables(), only),
         View::Types => instance::types(observer),
         View::Locations => instance::locations(observer),
-        View::Events => figures::events(observer),
-        View::Sleeps => figures::sleeps(observer, only),
-        View::History => figures::history(observer),
+        View::Events => figures::events(observer.tables()),
+        View::Sleeps => figures::sleeps(observer.tables(), only),
+        View::History => figures::history(observer.tables()),
         View::Machine => instance::machine(observer),
     };
     if table.is_empty() && format.is_text() {
@@ -115,8 +115,8 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
         }
         View::Mutexes if table.is_empty() => format.say(&format!("Next: retrial hold m{flag} --create --for 50s")),
         View::Mutexes => format.say(&format!("Next: retrial show sleeps{flag}, retrial peek{flag} MUTEX")),
-        View::Machine if observer.machine().get(Cost::WakeFar).is_none() => {
-            let name = observer.address().map_or_else(String::new, |at| format!(" -i {at}"));
+        View::Machine if observer.tables().machine().get(Cost::WakeFar).is_none() => {
+            let name = observer.tables().address().map_or_else(String::new, |at| format!(" -i {at}"));
             format.say(&format!("Costs without a value were not measured. Next: retrial calibrate{name}"));
         }
         View::Events => format.say(&format!("Next: retrial show sleeps{flag}, retrial trace{flag}")),

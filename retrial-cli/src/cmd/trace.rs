@@ -71,8 +71,8 @@ fn event_name(tables: &Tables, event: &Event) -> String {
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
     let observer = args.which.observe()?;
-    let only_mutex = args.mutex.as_deref().map(|text| mutex(&observer, text)).transpose()?;
-    let sessions = observer.capacity().sessions;
+    let only_mutex = args.mutex.as_deref().map(|text| mutex(observer.tables(), text)).transpose()?;
+    let sessions = observer.tables().capacity().sessions;
     let only_session = match args.session {
         Some(number) if !(1..=sessions).contains(&number) => {
             return Err(miette!(
@@ -84,7 +84,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         session => session.map(Sid::new),
     };
     signals::catch();
-    let columns = columns(&observer);
+    let columns = columns(observer.tables());
     let mut trace = Trace {
         observer: &observer,
         format,
@@ -142,18 +142,18 @@ impl Trace<'_> {
     fn sids(&self) -> Vec<Sid> {
         match self.only_session {
             Some(sid) => vec![sid],
-            None => self.observer.sids().collect(),
+            None => self.observer.tables().sids().collect(),
         }
     }
 
     /// Starts with the waits under way, from their beginning as far as it is still there.
     fn begin(&mut self) {
         for sid in self.sids() {
-            let last = self.observer.last_run(sid);
+            let last = self.observer.tables().last_run(sid);
             let (mut printed, mut found) = (last, true);
-            if self.observer.session_info(sid).is_some_and(|session| !session.dead && session.wait.is_some()) {
+            if self.observer.tables().session_info(sid).is_some_and(|session| !session.dead && session.wait.is_some()) {
                 found = false;
-                while let Some(event) = self.observer.event(sid, printed) {
+                while let Some(event) = self.observer.tables().event(sid, printed) {
                     if matches!(event.what, What::Got | What::GaveUp) {
                         break;
                     }
@@ -170,12 +170,12 @@ impl Trace<'_> {
 
     fn look(&mut self) {
         for sid in self.sids() {
-            let last = self.observer.last_run(sid);
+            let last = self.observer.tables().last_run(sid);
             let mut followed = self.followed.remove(&sid).unwrap_or_default();
             self.follow(sid, &mut followed, last);
-            if followed.waits && self.observer.session_info(sid).is_none_or(|session| session.dead) {
+            if followed.waits && self.observer.tables().session_info(sid).is_none_or(|session| session.dead) {
                 // It may have got the mutex and left since its runs were read; now that it is gone they are all there.
-                self.follow(sid, &mut followed, self.observer.last_run(sid));
+                self.follow(sid, &mut followed, self.observer.tables().last_run(sid));
                 if followed.waits {
                     self.finish(sid, &mut followed);
                     self.died(sid, &mut followed);
@@ -193,8 +193,8 @@ impl Trace<'_> {
         followed.printed = followed.printed.max(oldest);
         while followed.printed < last {
             let number = followed.printed + 1;
-            let Some(event) = self.observer.event(sid, number) else {
-                if number == self.observer.last_run(sid) {
+            let Some(event) = self.observer.tables().event(sid, number) else {
+                if number == self.observer.tables().last_run(sid) {
                     break;
                 }
                 lost += 1;
@@ -221,9 +221,9 @@ impl Trace<'_> {
 
     /// Prints the run that was still open.
     fn finish(&mut self, sid: Sid, followed: &mut Followed) {
-        let last = self.observer.last_run(sid);
+        let last = self.observer.tables().last_run(sid);
         self.follow(sid, followed, last);
-        if let Some(event) = self.observer.event(sid, followed.printed + 1) {
+        if let Some(event) = self.observer.tables().event(sid, followed.printed + 1) {
             self.print(sid, followed, &event);
             followed.printed += 1;
         }
@@ -242,18 +242,20 @@ impl Trace<'_> {
             return;
         }
         let tables = self.observer;
-        let (name, mutex) = (event_name(tables, event), tables.mutex_name(event.mutex));
-        let location = tables.location_name(event.location);
+        let (name, mutex) = (event_name(tables.tables(), event), tables.tables().mutex_name(event.mutex));
+        let location = tables.tables().location_name(event.location);
         self.stream.row(&Seen { sid, what: event.what.name(), count: Some(event.count), run: Some(*event) });
         if !self.format.is_text() {
             return;
         }
         if event.what == What::Began || !followed.headed {
             let by = match event.blocker {
-                Sid::NONE => match holders::text(&holders::of(tables, &tables.sessions(), event.mutex)) {
-                    none if none.is_empty() => String::new(),
-                    some => format!(" held by session {some}"),
-                },
+                Sid::NONE => {
+                    match holders::text(&holders::of(tables.tables(), &tables.tables().sessions(), event.mutex)) {
+                        none if none.is_empty() => String::new(),
+                        some => format!(" held by session {some}"),
+                    }
+                }
                 blocker => format!(" held by session {blocker}"),
             };
             self.format.say(&format!("session {sid} waits for {name} on \"{mutex}\"{by}, at {location}"));

@@ -4,14 +4,14 @@
 //! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that. Work is
 //! calibrated by its fastest; how long it takes in the mean changes from one second to the next, and is measured beside each cell.
 
-use super::figures::{HERE, How, Place, Quantity, Row};
+use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
-use super::machine::Machine;
+use super::machine::{HERE, Machine};
 use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
-use crate::bench::figures::median;
 use crate::bench::ours::Ours;
+use crate::bench::outcome::median;
 use crate::bench::process::{Crew, children_cpu};
 use crate::bench::work;
 use crate::chart::Scale;
@@ -105,7 +105,8 @@ fn steps(ours: &Ours, polls: u64) -> Result<(f64, f64), Report> {
     // SAFETY: both are of the same instance.
     let _held = unsafe { mutex.get(&holder, Mode::Exclusive, location!("accuracy: hold"), Patience::Endless) };
     let round = |_| {
-        let sum = |counter| ours.instance.figures().iter().map(|(_, _, figures)| figures.get(counter)).sum::<u64>();
+        let sum =
+            |counter| ours.instance.tables().figures().iter().map(|(_, _, figures)| figures.get(counter)).sum::<u64>();
         let before = [Counter::Yields, Counter::SpinNs, Counter::YieldNs].map(sum);
         let deadline = Patience::Until(Deadline::after(Duration::from_millis(2)));
         // SAFETY: both are of the same instance.

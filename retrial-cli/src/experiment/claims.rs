@@ -275,7 +275,7 @@ fn correlation(points: &[(f64, f64)]) -> f64 {
 #[allow(clippy::items_after_statements)] // each claim is beside its figures
 mod tests {
     use super::*;
-    use crate::experiment::figures::HERE;
+    use crate::experiment::machine::HERE;
 
     fn row(line: &'static str, x: f64, y: f64) -> Row {
         let values = vec![(Quantity::K, y.into())];

@@ -1,10 +1,10 @@
 //! 000, table 5: what holding, spinning and yielding take.
 
 use super::claims::{At, Check, Claim, of};
-use super::figures::{Found, HERE, How, Quantity, Row};
+use super::figures::{Found, How, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Load, Setup, Think, Vary, line};
-use super::machine::EXADATA;
+use super::machine::{EXADATA, HERE};
 use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
 use crate::chart::Scale;

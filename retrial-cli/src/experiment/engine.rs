@@ -5,7 +5,7 @@ use super::figures::Quantity as Q;
 use super::load::{Line, Load, Think, Vary, line};
 use super::machine::{self, SOCKETS};
 use super::{Experiment, Run, Sweep};
-use crate::bench::figures::Kind;
+use crate::bench::outcome::Kind;
 use crate::chart::Scale;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What an experiment finds: figures of lines at points, each with how it was found and on which machine.
 
 use super::load::Setup;
-use crate::bench::figures::median;
+use crate::bench::outcome::median;
 use retrial_model::{Measure, Profile};
 
 macro_rules! quantities {
@@ -90,9 +90,6 @@ impl How {
         }
     }
 }
-
-/// The machine that everything measured is of.
-pub const HERE: &str = "here";
 
 /// The figures of a line at a point.
 #[derive(Clone, Debug)]

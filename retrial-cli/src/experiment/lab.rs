@@ -1,13 +1,13 @@
 //! Where experiments are done: measures by the engine of `retrial bench`, simulates, asks theory, shows the progress.
 
-use super::figures::{HERE, How, Place, Quantity, Row};
+use super::figures::{How, Place, Quantity, Row};
 use super::load::{Setup, Vary};
-use super::machine::{Machine, here};
+use super::machine::{HERE, Machine, here};
 use super::{Curve, Experiment, Findings, Sweep};
 use crate::bench::cell::Stopped;
 use crate::bench::clock::Clock;
-use crate::bench::figures::Outcome;
 use crate::bench::ours::{InMode, Ours};
+use crate::bench::outcome::Outcome;
 use crate::bench::work::Work;
 use crate::predict::source::bar;
 use crate::predict::theory::theory;

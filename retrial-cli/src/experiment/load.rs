@@ -3,8 +3,8 @@
 use super::machine::Machine;
 use crate::bench::cell::{Cell, Conditions, Ending};
 use crate::bench::clock::Clock;
-use crate::bench::figures::Kind;
 use crate::bench::load::{Distribution, Start};
+use crate::bench::outcome::Kind;
 use crate::bench::work::Work;
 use crate::instances::{param_error, schemes};
 use miette::Report;

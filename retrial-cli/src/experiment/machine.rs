@@ -4,9 +4,11 @@
 //! far line: most pairs of processors are of different sockets then. What each further spinning processor adds to it is supposed to be a
 //! sixteenth of it.
 
-use super::figures::HERE;
 use crate::calibration;
 use retrial_model::sim;
+
+/// The machine that everything measured is of.
+pub const HERE: &str = "here";
 
 /// A machine and what its steps cost.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait is made of.
 
 use super::claims::{At, Check, Claim, most, of};
-use super::figures::{HERE, How, Place, Quantity, Row};
+use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
-use super::machine::{Machine, T2000};
+use super::machine::{HERE, Machine, T2000};
 use super::{Experiment, Findings, Run};
 use crate::bench::cell::Stopped;
 use crate::bench::load::Distribution;
@@ -167,7 +167,7 @@ fn waited(setup: &Setup, hold: Duration) -> Result<Profile, Stopped> {
         waiter.join().unwrap_or_else(|_| Err(failed("no thread")))
     })?;
     let mut figures = Figures::default();
-    ours.instance.figures().iter().for_each(|(_, _, row)| figures.add(row));
+    ours.instance.tables().figures().iter().for_each(|(_, _, row)| figures.add(row));
     let time_s = figures.get(Counter::WaitNs) as f64 / 1e9;
     Ok(Profile { time_s, sessions: Some(1), cpu_s: Some(took_s), figures, ..Profile::default() })
 }

@@ -2,8 +2,7 @@
 
 use super::holds::Timed;
 use super::live::Seen;
-use super::prediction::spans;
-use super::recording::{Holds, Recording};
+use super::recording::{Holds, Recording, spans, think};
 use crate::output::short;
 use crate::run::machine::Machine as Here;
 use miette::{Report, miette};
@@ -85,12 +84,6 @@ fn holding(timed: &Timed, mean_s: f64, is_full: bool) -> Option<(Distribution, H
         return Some((distribution, Holds::Timed(timed.count())));
     }
     Distribution::exponential(mean_s).ok().map(|distribution| (distribution, Holds::Mean))
-}
-
-/// Think times: exponential. What is not above 0 by the figures is taken for a hundredth of the holding time.
-pub fn think(mean_s: f64, hold_s: f64) -> Distribution {
-    let mean_s = mean_s.max(hold_s / 100.0);
-    Distribution::exponential(mean_s).expect("a positive time")
 }
 
 /// S in s as far as it is known, also from few samples, and whether it is an upper bound: no sample of n found the mutex held, and the

@@ -29,14 +29,6 @@ pub fn predict(workload: &Workload, seeds: &Range<u64>, holds: &Holds) -> Result
     Ok(Prediction { estimates: simulate(workload)?, fixed, theory: theory(workload) })
 }
 
-/// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a narrow interval, and many
-/// of the longest sleeps.
-pub fn spans(gets_per_s: f64) -> (f64, f64) {
-    const GETS: f64 = 200_000.0;
-    let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0);
-    (counted / 10.0, counted)
-}
-
 impl Prediction {
     /// The mean over the replications; `None` where there is nothing that it could be computed from.
     pub fn mean(&self, measure: Measure) -> Option<f64> {

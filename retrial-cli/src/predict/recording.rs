@@ -1,7 +1,5 @@
 //! A workload and how it was found, as a file.
 
-use super::fit::think;
-use super::prediction::spans;
 use crate::calibration;
 use crate::output::whole;
 use miette::{Report, miette};
@@ -180,4 +178,18 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
         }),
         notes,
     })
+}
+
+/// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a narrow interval, and many
+/// of the longest sleeps.
+pub fn spans(gets_per_s: f64) -> (f64, f64) {
+    const GETS: f64 = 200_000.0;
+    let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0);
+    (counted / 10.0, counted)
+}
+
+/// Think times: exponential. What is not above 0 by the figures is taken for a hundredth of the holding time.
+pub fn think(mean_s: f64, hold_s: f64) -> Distribution {
+    let mean_s = mean_s.max(hold_s / 100.0);
+    Distribution::exponential(mean_s).expect("a positive time")
 }

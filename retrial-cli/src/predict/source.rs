@@ -91,18 +91,18 @@ impl Source {
     fn live(&self) -> Result<Recording, Report> {
         let observer = self.which.observe()?;
         let seen = self.seen(&observer)?;
-        let name = observer.address().map(ToString::to_string);
-        fit(&observer, &seen, name.as_deref())
+        let name = observer.tables().address().map(ToString::to_string);
+        fit(observer.tables(), &seen, name.as_deref())
     }
 
     /// Measures the mutex that is meant.
     pub fn seen(&self, observer: &Observer) -> Result<Seen, Report> {
-        let id = self.mutex.as_deref().map(|name| mutex(observer, name)).transpose()?;
+        let id = self.mutex.as_deref().map(|name| mutex(observer.tables(), name)).transpose()?;
         signals::catch();
         let length_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX).max(1);
         let bar = bar(length_ms, "{bar:30} measuring  {eta} left");
         let tick = |time: Duration| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0));
-        let all = measure(observer, self.interval, &tick);
+        let all = measure(observer.tables(), self.interval, &tick);
         bar.finish_and_clear();
         let waited = |seen: &Seen| {
             let measured = &seen.measured;

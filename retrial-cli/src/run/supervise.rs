@@ -86,7 +86,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let (ticks, started) = (Ticks::now(), Instant::now());
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let stop = AtomicBool::new(false);
-    let tables: &Tables = &named.instance;
+    let tables: &Tables = named.instance.tables();
     let (finished, elapsed_s, observation, recorded) = std::thread::scope(|scope| {
         let observer = scope.spawn(|| sampler::observe(tables, &stop));
         let profiler = recording.as_ref().map(|recording| scope.spawn(|| recording.observe(&stop)));

@@ -88,8 +88,8 @@ impl Scratch {
 
     pub fn word(&self, mutex: &str) -> retrial::views::Word {
         let observer = self.observer();
-        let id = observer.mutex_named(mutex).unwrap();
-        observer.mutex_state(id).unwrap().word
+        let id = observer.tables().mutex_named(mutex).unwrap();
+        observer.tables().mutex_state(id).unwrap().word
     }
 }
 

@@ -9,7 +9,7 @@ mod waits;
 pub use simulation::simulated;
 
 use crate::error::ModelError;
-use crate::function::{Field, Function, Parameter, Unit};
+use crate::function::{CallError, Field, Function, Parameter, Unit};
 
 /// A result of a run: values in the order of the declared fields.
 type Results = Result<Vec<Option<f64>>, ModelError>;
@@ -19,6 +19,19 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
     [spins::FUNCTIONS, waits::FUNCTIONS, systems::FUNCTIONS, tuning::FUNCTIONS, simulation::FUNCTIONS]
         .into_iter()
         .flatten()
+}
+
+impl Function {
+    /// The function of a name.
+    ///
+    /// # Errors
+    /// There is none; the error names those that there are.
+    pub fn named(name: &str) -> Result<&'static Self, CallError> {
+        functions().find(|function| function.name == name).ok_or_else(|| {
+            let expected = functions().map(|function| function.name).collect::<Vec<_>>().join(", ");
+            CallError::Function { found: name.to_owned(), expected }
+        })
+    }
 }
 
 const fn required(name: &'static str, unit: Unit, meaning: &'static str) -> Parameter {

@@ -5,7 +5,7 @@ use super::outcome::{End, Outcome};
 use super::processors::{NONE, Processors};
 use super::session::{At, Doing, Session};
 use super::tally::Tally;
-use super::timers::Timers;
+use super::timers::{ARRIVAL, COUNTING, FIRST_PROCESSOR, RELEASE_SEEN, Timers};
 use super::trace::Trace;
 use super::workload::{Arrivals, SimulationError, Workload};
 use super::{NS, Time, seconds, time};
@@ -15,13 +15,6 @@ use rand::{Rng, SeedableRng};
 use retrial::P;
 use retrial::interposer::Parked;
 use retrial::wait::{ADAPTIVE, Adaption, Scheme};
-
-/// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex, the begin of the time that
-/// is counted, then a quantum for each processor, then the releases of the other copies, then the sessions.
-const ARRIVAL: u32 = 0;
-const RELEASE_SEEN: u32 = 1;
-const COUNTING: u32 = 2;
-pub(super) const FIRST_PROCESSOR: u32 = 3;
 
 /// The costs of the machine, in ps.
 #[derive(Clone, Copy, Debug)]

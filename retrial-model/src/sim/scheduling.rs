@@ -1,10 +1,11 @@
 //! Who runs where: gives processors to sessions, and takes them away.
 
 use super::Time;
-use super::engine::{Engine, FIRST_PROCESSOR};
+use super::engine::Engine;
 use super::processors::Part;
 use super::session::{At, Doing};
 use super::tally::Use;
+use super::timers::FIRST_PROCESSOR;
 
 impl Engine<'_> {
     /// Runs until the rest of what the session does is over.

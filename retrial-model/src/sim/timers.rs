@@ -9,6 +9,13 @@ const SLOT_BITS: u32 = 20;
 /// Slots from 0 to this one.
 pub(super) const SLOTS_MAX: u32 = (1 << SLOT_BITS) - 1;
 
+/// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex, the begin of the time that
+/// is counted, then a quantum for each processor, then the releases of the other copies, then the sessions.
+pub(super) const ARRIVAL: u32 = 0;
+pub(super) const RELEASE_SEEN: u32 = 1;
+pub(super) const COUNTING: u32 = 2;
+pub(super) const FIRST_PROCESSOR: u32 = 3;
+
 const NOWHERE: u32 = u32::MAX;
 
 /// Children of a node.

@@ -1,6 +1,6 @@
 //! What is simulated, as data: who comes, how long they hold, how they wait, on which machine.
 
-use super::timers::SLOTS_MAX;
+use super::timers::{FIRST_PROCESSOR, SLOTS_MAX};
 use crate::distribution::Distribution;
 use crate::quantity;
 use retrial::P;
@@ -355,7 +355,7 @@ impl Workload {
             check("processors", processors.into(), 1.0..=PROCESSORS_MAX.into(), "1 to 4096")?;
         }
         check("copies", self.copies.into(), 1.0..=COPIES_MAX.into(), "1 to 4096")?;
-        let most = f64::from(SLOTS_MAX - super::engine::FIRST_PROCESSOR - PROCESSORS_MAX - COPIES_MAX);
+        let most = f64::from(SLOTS_MAX - FIRST_PROCESSOR - PROCESSORS_MAX - COPIES_MAX);
         check("sessions_max", self.sessions_max.into(), 1.0..=most, "1 to about 1,040,000")?;
         match &self.arrivals {
             Arrivals::Closed { sessions, .. } => {

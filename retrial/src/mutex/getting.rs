@@ -1,14 +1,16 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, RawMutex, TO_DRAIN, served};
-use crate::aol::LocationId;
+use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, TO_DRAIN, served};
 use crate::fail;
 use crate::mode::Mode;
-use crate::parking::{self, Announced, HANDOVER_LASTS, Parking, Parks};
-use crate::session::{Session, Slot};
+use crate::operation_log::LocationId;
+use crate::parking::{self, Announced, HANDOVER_LASTS, Parked, Parking, Parks};
+use crate::raw_mutex::RawMutex;
+use crate::session::Session;
+use crate::slot::Slot;
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
-use crate::waiter::{Ended, Park, Parked, Target, Waiter, Want};
+use crate::waiter::{Ended, Park, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
 use std::cell::Cell;
 use std::time::Duration;
@@ -279,7 +281,7 @@ impl Target for Getting<'_> {
             if blocked {
                 instance.sweep(Some(self.mutex));
             }
-        } else if instance.slot(word.sid()).is_some_and(Slot::is_unattended) {
+        } else if instance.tables.slot(word.sid()).is_some_and(Slot::is_unattended) {
             instance.recover_with(word.sid(), Some(self.mutex));
         }
     }
@@ -310,10 +312,10 @@ impl Target for Getting<'_> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::entries::TypeId;
     use crate::instance::Instance;
     use crate::segment::Capacity;
     use crate::session::Class;
-    use crate::tables::TypeId;
 
     /// A mutex and a session that wants it in a mode.
     fn staged(test: impl Fn(&RawMutex, &dyn Fn(Mode) -> Getting<'static>)) {

@@ -1,11 +1,12 @@
 //! A mutex held: released when dropped, converted between modes without letting anybody in between.
 
 use super::getting::{Aim, Getting, Why};
-use super::{FOR_E, FOR_S, Patience, RawMutex};
-use crate::aol::{LocationId, Phase, Record};
+use super::{FOR_E, FOR_S, Patience};
 use crate::error::{ConvertError, Death, GetError, OwnerDied};
 use crate::fail;
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, Phase, Record};
+use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
@@ -51,7 +52,7 @@ impl<'a> Hold<'a> {
     #[cold]
     #[inline(never)]
     fn death(&self) -> Option<Death> {
-        self.session.instance().death(self.mutex.id())
+        self.session.instance().tables.death(self.mutex.id())
     }
 
     #[cold]
@@ -76,13 +77,13 @@ impl<'a> Hold<'a> {
     ///
     /// S cannot: it may look, and somebody else may look at the same time.
     pub fn consistent(&mut self) {
-        if self.mode != Mode::Shared && !self.session.is_parents() {
+        if self.mode != Mode::Shared && !self.session.is_forked() {
             let word = Word(self.mutex.word.load(Ordering::Relaxed));
             self.mutex.word.store(word.without(Word::POISONED).0, Ordering::Relaxed);
             self.rest = self.rest.without(Word::POISONED);
             if word.has(Word::POISONED) {
                 let instance = self.session.instance();
-                let name = instance.mutex_label(self.mutex.id());
+                let name = instance.tables.mutex_label(self.mutex.id());
                 instance.alert_line(format_args!("session {} declared {name} consistent", self.session.sid()));
             }
         }
@@ -101,7 +102,7 @@ impl<'a> Hold<'a> {
     pub fn examine(&mut self, patience: Patience) -> Result<(), ConvertError> {
         assert_eq!(self.mode, Mode::Shared, "only S becomes E");
         let session = self.session;
-        if session.is_parents() {
+        if session.is_forked() {
             return Err(ConvertError::Forked { owner: session.pid() });
         }
         if session.held_beside(self.mutex.id()) > 1 {
@@ -136,7 +137,7 @@ impl<'a> Hold<'a> {
     pub fn upgrade(&mut self, patience: Patience) -> Result<(), ConvertError> {
         assert_eq!(self.mode, Mode::Examine, "only E becomes X");
         let (mutex, session) = (self.mutex, self.session);
-        if session.is_parents() {
+        if session.is_forked() {
             return Err(ConvertError::Forked { owner: session.pid() });
         }
         session.relog(self.record as usize, Phase::Draining, Mode::Exclusive);
@@ -193,7 +194,7 @@ impl<'a> Hold<'a> {
     pub fn share(&mut self) {
         assert_ne!(self.mode, Mode::Shared, "S is S already");
         let (mutex, session) = (self.mutex, self.session);
-        if session.is_parents() {
+        if session.is_forked() {
             return;
         }
         session.relog(self.record as usize, Phase::Demoting, self.mode);
@@ -229,7 +230,7 @@ impl Getting<'_> {
 impl Drop for Hold<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.session.is_parents() {
+        if self.session.is_forked() {
             // A child of fork has the memory of the hold, not the hold.
             return;
         }

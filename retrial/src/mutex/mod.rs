@@ -16,52 +16,24 @@
 mod getting;
 mod hold;
 
-use crate::aol::{LocationId, MutexId, Phase, Record};
+use crate::entries::TypeId;
 use crate::error::{GetError, TableFull};
 use crate::fail;
 use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
+use crate::operation_log::{LocationId, MutexId, Phase, Record};
 use crate::parking::{self, Parking};
-use crate::session::{LOG_RECORDS, Session};
-use crate::sys::protocol::{AtomicU32, AtomicU64, fence};
-use crate::sys::{self, Deadline, Futex, Ordering};
-use crate::tables::TypeId;
+use crate::raw_mutex::RawMutex;
+use crate::session::Session;
+use crate::slot::LOG_RECORDS;
+use crate::sys::protocol::{AtomicU64, fence};
+use crate::sys::{self, Deadline, Ordering};
 use crate::waiter::Target;
 use crate::word::{Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
 use std::time::Duration;
-
-/// The record that sessions share: 40 bytes of atomics, usable in any shared memory.
-///
-/// ```text
-///  0        8         16     20   24     32        36
-/// +--------+---------+------+----+------+---------+-------+
-/// |  word  | parking | kind | id | gets | drainer | wakes |
-/// +--------+---------+------+----+------+---------+-------+
-/// ```
-///
-/// `kind` lies where glibc has the kind of a `pthread_mutex_t`. All bytes 0 is a free mutex without type or id.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct RawMutex {
-    word: AtomicU64,
-    /// [`Parking`].
-    parking: AtomicU64,
-    /// Bits 16 to 23: mutex type.
-    kind: AtomicU32,
-    id: AtomicU32,
-    /// First requests granted. Written by whoever has the holder field.
-    gets: AtomicU64,
-    /// SID of the session that waits for the references to leave.
-    drainer: AtomicU32,
-    /// The futex that sessions park on; counts wake-ups.
-    wakes: Futex,
-}
-
-#[cfg(not(any(loom, shuttle)))]
-const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= size_of::<libc::pthread_mutex_t>());
 
 /// Kinds of parked sessions, as bits of their futex wait: a release wakes the first that can have what it leaves.
 const FOR_X: u32 = 1;
@@ -109,7 +81,7 @@ impl Patience {
 #[cold]
 #[inline(never)]
 fn no_record<G>(session: &Session<'_>) -> GetError<G> {
-    if session.is_parents() {
+    if session.is_forked() {
         GetError::Forked { owner: session.pid() }
     } else {
         GetError::LogFull { capacity: LOG_RECORDS as u32 }
@@ -117,29 +89,6 @@ fn no_record<G>(session: &Session<'_>) -> GetError<G> {
 }
 
 impl RawMutex {
-    /// A free mutex without type and id. It works, but nobody can recover it or see its figures before
-    /// [`RawMutex::register`].
-    #[must_use]
-    #[cfg(not(any(loom, shuttle)))]
-    pub const fn new() -> Self {
-        Self {
-            word: AtomicU64::new(0),
-            parking: AtomicU64::new(0),
-            kind: AtomicU32::new(0),
-            id: AtomicU32::new(0),
-            gets: AtomicU64::new(0),
-            drainer: AtomicU32::new(0),
-            wakes: AtomicU32::new(0),
-        }
-    }
-
-    /// The same, in a model.
-    #[must_use]
-    #[cfg(any(loom, shuttle))]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Makes a mutex in memory of the user's own known to an instance.
     ///
     /// # Errors
@@ -152,28 +101,8 @@ impl RawMutex {
     /// what its log names, by the mutex's number in that instance: the log of a session of another one would name somebody else's.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
         let id = instance.register_mutex(mutex_type, 0, name)?;
-        self.adopt(instance, id, mutex_type);
+        self.adopt(id, mutex_type, !instance.tables.has_barrier());
         Ok(id)
-    }
-
-    pub(crate) fn adopt(&self, instance: &Instance, id: MutexId, mutex_type: TypeId) {
-        self.belong(instance, mutex_type);
-        self.id.store(id.0, Ordering::Release);
-    }
-
-    /// Takes the type, and the kind of release that the instance needs.
-    fn belong(&self, instance: &Instance, mutex_type: TypeId) {
-        self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
-        if !instance.has_barrier() {
-            self.change(Ordering::Relaxed, Parking::fenced);
-        }
-    }
-
-    /// Takes an id unless it has one. Whether it took it.
-    #[cfg(feature = "lock_api")]
-    pub(crate) fn adopt_once(&self, instance: &Instance, id: MutexId, mutex_type: TypeId) -> bool {
-        self.belong(instance, mutex_type);
-        self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     #[cfg(feature = "lock_api")]
@@ -198,60 +127,6 @@ impl RawMutex {
     pub(crate) fn inherit<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
         session.log(Record { phase: Phase::Held, mode, location: LocationId(0), mutex: self.id() })?;
         self.resume(session, mode)
-    }
-
-    /// Its id in the instance that it is registered with.
-    #[inline]
-    #[must_use]
-    pub fn id(&self) -> MutexId {
-        MutexId(self.id.load(Ordering::Relaxed))
-    }
-
-    /// Its type.
-    #[must_use]
-    pub fn mutex_type(&self) -> TypeId {
-        TypeId((self.kind.load(Ordering::Relaxed) >> 16) as u8)
-    }
-
-    /// The word now.
-    #[inline]
-    #[must_use]
-    pub fn load(&self) -> Word {
-        // Acquire: whoever sees a mutex given back sees what its holder wrote.
-        Word(self.word.load(Ordering::Acquire))
-    }
-
-    /// The word now, which an observer may have mapped read-only.
-    pub(crate) fn observe(&self) -> Word {
-        Word(sys::Observed::acquire(&self.word))
-    }
-
-    /// First requests granted so far.
-    #[must_use]
-    pub fn gets(&self) -> u64 {
-        self.gets.load(Ordering::Relaxed)
-    }
-
-    /// Sessions parked now. A hint: too high by those that were killed since nobody was parked last.
-    #[must_use]
-    pub fn parked(&self) -> u32 {
-        self.parking().parked()
-    }
-
-    #[inline]
-    fn parking(&self) -> Parking {
-        Parking(self.parking.load(Ordering::Relaxed))
-    }
-
-    /// Changes what is known of the parked. What it was before.
-    fn change(&self, order: Ordering, to: impl Fn(Parking) -> Parking) -> Parking {
-        let mut before = self.parking.load(Ordering::Relaxed);
-        loop {
-            match self.parking.compare_exchange_weak(before, to(Parking(before)).0, order, Ordering::Relaxed) {
-                Ok(before) => return Parking(before),
-                Err(now) => before = now,
-            }
-        }
     }
 
     /// Gets the mutex exclusively.
@@ -626,15 +501,5 @@ impl RawMutex {
 
     fn handover_is_stale(&self) -> bool {
         self.parking().handover_is_stale(sys::now_ns())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn fake(&self, word: Word, drainer: Sid) {
-        self.drainer.store(drainer.number(), Ordering::Relaxed);
-        self.word.store(word.0, Ordering::Release);
-    }
-
-    pub(crate) fn drainer(&self) -> Sid {
-        Sid::new(self.drainer.load(Ordering::Relaxed))
     }
 }

@@ -47,3 +47,8 @@ pub(super) fn inode(path: &CStr) -> Option<u64> {
     // SAFETY: zeros are a value, and the call may have filled it.
     (rc == 0).then(|| unsafe { stat.assume_init() }.st_ino)
 }
+
+/// The number of the PID namespace of this process; 0 when the kernel does not say.
+pub(super) fn pid_namespace() -> u64 {
+    inode(c"/proc/self/ns/pid").unwrap_or(0)
+}

@@ -1,6 +1,6 @@
 //! What sessions do to each other through the kernel: give way, sleep, wait and wake, find out who is dead.
 
-use super::{Clock, Errno, Taken, Woken, calls_are_limited, errno};
+use super::{Clock, Errno, Taken, Woken, calls_are_limited, errno, interposed::robust_calls};
 use crate::fail;
 pub(crate) use std::hint::spin_loop;
 use std::mem::MaybeUninit;
@@ -159,36 +159,6 @@ pub fn barrier_everywhere() -> bool {
     let _errno = Errno::keep();
     // SAFETY: takes no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 }
-}
-
-/// The functions behind the session locks: libc's, or what an interposer found behind itself.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct RobustCalls {
-    pub init: unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const libc::pthread_mutexattr_t) -> i32,
-    pub trylock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32,
-    pub unlock: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32,
-    pub consistent: unsafe extern "C" fn(*mut libc::pthread_mutex_t) -> i32,
-}
-
-static ROBUST_CALLS: std::sync::OnceLock<RobustCalls> = std::sync::OnceLock::new();
-
-/// Has the session locks use these functions; only the first call counts, and only one before the first session.
-///
-/// # Safety
-///
-/// They do what libc's functions of these names do.
-pub unsafe fn set_robust_calls(calls: RobustCalls) {
-    let _ = ROBUST_CALLS.set(calls);
-}
-
-fn robust_calls() -> &'static RobustCalls {
-    ROBUST_CALLS.get_or_init(|| RobustCalls {
-        init: libc::pthread_mutex_init,
-        trylock: libc::pthread_mutex_trylock,
-        unlock: libc::pthread_mutex_unlock,
-        consistent: libc::pthread_mutex_consistent,
-    })
 }
 
 /// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever way, in

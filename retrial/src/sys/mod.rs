@@ -11,20 +11,20 @@ use std::time::Duration;
 compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relies on robust futexes in glibc's format");
 
 mod file;
+pub(crate) mod interposed;
 #[cfg(not(any(loom, shuttle)))]
 mod kernel;
 #[cfg(any(loom, shuttle))]
 mod model;
-mod whereabouts;
 
 pub use file::File;
+pub(crate) use interposed::{calls_are_limited, libc_tid};
 #[cfg(not(any(loom, shuttle)))]
 pub use kernel::*;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
-pub(crate) use whereabouts::whereabouts;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// A clock of the kernel.
@@ -103,73 +103,6 @@ impl Drop for Errno {
         // SAFETY: the location is this thread's own and always valid.
         unsafe { *location = self.0 };
     }
-}
-
-/// Whether this process makes only those system calls that libc's own locks make.
-static CALLS_ARE_LIMITED: AtomicBool = AtomicBool::new(false);
-
-/// From here on this process and its children make no system call but those that libc's own locks make, which are those on futexes:
-/// a filter is about to be installed that may kill at any other one. What needs another call goes another way, or is left out.
-///
-/// Barriers are refused from here on, so releases need a fence of their own before this is called.
-pub fn limit_calls() {
-    learn_from_libc();
-    let _ = (known_pid(), pid_namespace());
-    CALLS_ARE_LIMITED.store(true, Ordering::SeqCst);
-}
-
-/// Whether [`limit_calls`] was called.
-#[inline]
-#[must_use]
-pub fn calls_are_limited() -> bool {
-    // Relaxed: the thread that installs the filter has stored it, and a new thread is started after that.
-    CALLS_ARE_LIMITED.load(Ordering::Relaxed)
-}
-
-/// Where libc has a thread's id in its record of the thread, in bytes from what `pthread_self` gives; 0 when it is not known.
-static LIBC_TID: AtomicUsize = AtomicUsize::new(0);
-
-/// Finds out where libc keeps a thread's id: shortly before the list of robust locks, whose place the kernel knows. For a thread of
-/// libc's making, before [`libc_tid`] is called.
-pub fn learn_from_libc() {
-    if LIBC_TID.load(Ordering::Relaxed) != 0 {
-        return;
-    }
-    let _errno = Errno::keep();
-    let (mut list, mut len) = (std::ptr::null::<AtomicU32>(), 0_usize);
-    // SAFETY: both are writable; 0 is the calling thread.
-    let rc = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list, &raw mut len) };
-    // SAFETY: has no preconditions.
-    let record = unsafe { libc::pthread_self() } as usize;
-    let offset = list.addr().wrapping_sub(record);
-    // A list elsewhere than in the record, which takes less than a page, is not libc's.
-    if rc != 0 || list.is_null() || offset >= 4096 {
-        return;
-    }
-    let tid = tid();
-    let found = (1..=8).find(|words| {
-        let word = list.wrapping_sub(*words);
-        // SAFETY: libc's record lies before its list for longer than this, and is readable as a whole.
-        offset > words * size_of::<AtomicU32>() && unsafe { &*word }.load(Ordering::Relaxed) == tid
-    });
-    if let Some(words) = found {
-        LIBC_TID.store(offset - words * size_of::<AtomicU32>(), Ordering::Relaxed);
-    }
-}
-
-/// The calling thread's id as libc has it, read without a system call; `None` when the place is not known. A thread of libc's making
-/// has its list of robust locks registered with the kernel. A process made by the raw system call has its parent's id here, and no
-/// list.
-#[must_use]
-pub fn libc_tid() -> Option<u32> {
-    let offset = LIBC_TID.load(Ordering::Relaxed);
-    if offset == 0 {
-        return None;
-    }
-    // SAFETY: has no preconditions.
-    let record = unsafe { libc::pthread_self() } as usize;
-    // SAFETY: libc has the id of each thread at this place, as `learn_from_libc` found.
-    Some(unsafe { &*((record + offset) as *const AtomicU32) }.load(Ordering::Relaxed))
 }
 
 /// Why a futex wait ended.
@@ -261,7 +194,7 @@ pub(crate) fn pid_namespace() -> u64 {
     if known != 0 || calls_are_limited() {
         return known;
     }
-    let found = whereabouts::pid_namespace();
+    let found = file::pid_namespace();
     FORK_PAGE.pid_namespace.store(found, Ordering::Relaxed);
     found
 }

@@ -12,7 +12,7 @@ use shuttle::{hint, sync, thread, thread_local};
 
 pub(crate) use hint::spin_loop;
 use protocol::{AtomicU32, fence};
-pub(crate) use thread::yield_now;
+pub use thread::yield_now;
 
 /// The atomics on which the protocols between sessions run, and their fence.
 pub(crate) mod protocol {

@@ -3,10 +3,10 @@
 
 use super::{Case, Scratch};
 use retrial::sys::Deadline;
-use retrial::views::{COUNTERS, Counter, Derived, Figures, LocationId, Sid, Tables, TypeId};
+use retrial::views::{COUNTERS, Figures, LocationId, Sid, Tables, TypeId};
 use retrial::{
     AttachError, Class, GetError, Hold, Instance, Mode, MutexId, ObjectError, Observer, P, Patience, Session,
-    SessionError, Shareable, location, remove,
+    SessionError, Shareable, interposer, location, remove,
 };
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -49,7 +49,7 @@ pub(crate) const OPERATIONS: [fn(&Scene<'_>); 8] =
 /// Does a case.
 pub(crate) fn exercise(case: &Case, scratch: &Scratch) -> Outcome {
     std::fs::write(scratch.path(), case.bytes()).unwrap();
-    let observed = Observer::open(&scratch.0).map(|observer| observe(&observer));
+    let observed = Observer::open(&scratch.0).map(|observer| observe(observer.tables()));
     let attached = Instance::attach(&scratch.0).map(|instance| {
         let scene = Scene { instance: &instance, stuck: Cell::new(false) };
         hasten(&instance);
@@ -61,7 +61,7 @@ pub(crate) fn exercise(case: &Case, scratch: &Scratch) -> Outcome {
         for number in &case.operations {
             OPERATIONS[usize::from(*number) % OPERATIONS.len()](&scene);
         }
-        observe(&instance);
+        observe(instance.tables());
     });
     if attached.is_err() {
         let made = Instance::create_or_attach(&scratch.0, super::CAPACITY, 0o600);
@@ -138,8 +138,6 @@ pub(crate) fn observe(tables: &Tables) {
         look((key.event.name(&tables.type_name(TypeId(0))), tables.mutex_name(key.mutex)));
         sum.add(&figures);
         earlier = figures;
-        look(Derived::new(figures.get(Counter::Misses), &sum, 1.0, None));
-        look(Derived::new(u64::MAX, &sum, 1e-9, Some(0.5)));
     }
     look((sum, COUNTERS));
     let len = tables.len_bytes() as u64;
@@ -169,7 +167,7 @@ impl<'a> Scene<'a> {
 
     /// Ids of the registered mutexes, and some that nobody has.
     fn ids(&self) -> Vec<MutexId> {
-        let registered = self.instance.mutexes().into_iter().map(|info| info.id);
+        let registered = self.instance.tables().mutexes().into_iter().map(|info| info.id);
         registered.chain([MutexId(0), MutexId(1), MutexId(4), MutexId::OVERFLOW]).collect()
     }
 }
@@ -188,13 +186,13 @@ fn sessions(scene: &Scene<'_>) {
     let all: Vec<Session<'_>> = (0..3).map_while(|_| scene.session("one of three")).collect();
     for session in &all {
         session.set_action("counts");
-        session.count_get();
-        (0..17).for_each(|kind| session.count_call(kind));
-        look((session.sid(), session.pid(), session.is_parents(), session));
-        look(scene.instance.session_info(session.sid()));
+        interposer::count_get(session);
+        (0..17).for_each(|kind| interposer::count_call(session, kind));
+        look((session.sid(), session.pid(), session.is_forked(), session));
+        look(scene.instance.tables().session_info(session.sid()));
     }
-    scene.instance.count_call_of_guest(3, true);
-    scene.instance.count_call_of_guest(99, false);
+    interposer::count_call_of_guest(scene.instance, 3, true);
+    interposer::count_call_of_guest(scene.instance, 99, false);
 }
 
 /// Gets each mutex in each mode, and turns each mode into the others.
@@ -312,19 +310,19 @@ fn registrations(scene: &Scene<'_>) {
     }
     for name in ["outside", ""] {
         if let Ok(id) = instance.register_mutex(TypeId(9), 8, name) {
-            look(instance.mutex_info(id));
-            look(instance.offset_of(id));
+            look(instance.tables().mutex_info(id));
+            look(instance.tables().offset_of(id));
             // SAFETY: nobody holds it.
-            unsafe { instance.retire_mutex(id, Some(u64::MAX)) };
-            look((instance.mutex_info(id), instance.noted_gets(id)));
-            look(instance.resume_mutex(id, TypeId(9), 8));
+            unsafe { interposer::retire_mutex(instance, id, Some(u64::MAX)) };
+            look((instance.tables().mutex_info(id), interposer::noted_gets(instance, id)));
+            look(interposer::resume_mutex(instance, id, TypeId(9), 8));
             // SAFETY: nobody holds it.
             unsafe { instance.unregister_mutex(id) };
-            look(instance.mutex_info(id));
+            look(instance.tables().mutex_info(id));
         }
     }
     for address in 0..70 {
-        look(instance.register_missed_mutex(TypeId(9), address));
+        look(interposer::register_missed_mutex(instance, TypeId(9), address));
     }
 }
 
@@ -332,18 +330,18 @@ fn marks(scene: &Scene<'_>) {
     let instance = scene.instance;
     instance.alert("an alert");
     instance.alert(&"a long alert ".repeat(40));
-    let len = instance.len_bytes() as u64;
+    let len = instance.tables().len_bytes() as u64;
     // SAFETY: anything may be anywhere in these segments, and here nobody trusts it.
     look([len - 8, len, 4, u64::MAX - 7].map(|at| unsafe { instance.poke(at, 1) }));
 }
 
 fn recoveries(scene: &Scene<'_>) {
     let instance = scene.instance;
-    for sid in instance.sids().chain([Sid::NONE, Sid::new(3), Sid::new(u32::MAX)]) {
+    for sid in instance.tables().sids().chain([Sid::NONE, Sid::new(3), Sid::new(u32::MAX)]) {
         look(instance.recover(sid));
     }
     look(instance.recover_all());
-    for id in instance.mutexes().into_iter().map(|info| info.id).take(2) {
+    for id in instance.tables().mutexes().into_iter().map(|info| info.id).take(2) {
         // SAFETY: nobody holds it.
         unsafe { instance.unregister_mutex(id) };
     }

@@ -146,7 +146,7 @@ fn make(what: &str, with: impl FnOnce(&Instance)) -> Vec<u8> {
 fn use_it(instance: &Instance) {
     let a = instance.mutex("a", "test", || 1u64).unwrap();
     let b = instance.mutex("b", "Cursor Pin", || [2u64; 9]).unwrap();
-    let mutex_type = instance.type_named("test").unwrap();
+    let mutex_type = instance.tables().type_named("test").unwrap();
     instance.register_mutex(mutex_type, 4096, "elsewhere").unwrap();
     instance.set(retrial::P::YieldMode, Some(mutex_type), 1);
     instance.alert("somebody used it");

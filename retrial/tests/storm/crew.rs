@@ -206,7 +206,7 @@ impl<'a> Crew<'a> {
         self.stopped.retain(|stopped| *stopped != place);
         let tally = &self.board.tallies[place];
         let sid = tally.sid.swap(0, Ordering::Relaxed);
-        let info = self.instance.session_info(Sid::new(sid));
+        let info = self.instance.tables().session_info(Sid::new(sid));
         let amid = info.is_some_and(|info| sid != 0 && info.dead && !info.log.is_empty());
         let mut holding = false;
         for (owed, inside) in self.to_be_told.iter_mut().zip(&tally.inside) {
@@ -234,7 +234,7 @@ impl<'a> Crew<'a> {
         self.so_far.add(Count::Stops, 1);
         let sid = Sid::new(self.board.tallies[place].sid.load(Ordering::Relaxed));
         if !sid.is_none() {
-            let info = self.instance.session_info(sid);
+            let info = self.instance.tables().session_info(sid);
             self.check(info.is_some_and(|info| !info.dead), || format!("session {sid} is stopped and taken for dead"));
             let recovery = self.instance.recover(sid);
             self.check(recovery == Recovery::NotDead, || format!("session {sid} is stopped and recovered"));
@@ -289,7 +289,7 @@ impl<'a> Crew<'a> {
         }
         let (swept, owing) = self.instance.recover_all();
         self.check(owing == 0, || format!("{owing} dead sessions owe something that nobody has"));
-        let sessions = self.instance.sessions();
+        let sessions = self.instance.tables().sessions();
         self.check(sessions.len() == 1, || format!("{} sessions are left, expected the parent's", sessions.len()));
         for number in 0..self.plan.mutexes {
             self.look_at_mutex(number);
@@ -395,10 +395,10 @@ impl<'a> Crew<'a> {
             for mutex in &self.mutexes {
                 println!("{mutex:?}: {:?}, {} parked, {} gets", mutex.word(), mutex.parked(), mutex.gets());
             }
-            for session in observer.sessions() {
+            for session in observer.tables().sessions() {
                 println!("{session:?}");
             }
-            for (_, _, line) in observer.alerts(observer.alerts_written().saturating_sub(20)) {
+            for (_, _, line) in observer.tables().alerts(observer.tables().alerts_written().saturating_sub(20)) {
                 println!("{line}");
             }
         }

@@ -26,7 +26,7 @@ pub fn show() -> Result<(), Report> {
     let mut doomed = Crew::default();
     doomed.fork(|| transfer(&instance, &accounts)).into_diagnostic()?;
     let holder = loop {
-        let halfway = instance.sessions().into_iter().find(|session| session.action == HALFWAY);
+        let halfway = instance.tables().sessions().into_iter().find(|session| session.action == HALFWAY);
         match halfway {
             Some(session) => break session,
             None if started.elapsed() > START_MAX => return Err(miette!("the process to be killed did not start")),
@@ -61,7 +61,7 @@ pub fn show() -> Result<(), Report> {
         return Err(miette!("the next holder was not told of the death"));
     };
     let death = death.map_or_else(String::new, |death| {
-        let place = instance.location_name(death.location);
+        let place = instance.tables().location_name(death.location);
         format!("session {} died while it held {}, got at \"{place}\"", death.sid, death.mode)
     });
     let late = at.duration_since(killed).as_secs_f64() * 1e3;

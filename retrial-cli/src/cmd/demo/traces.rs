@@ -137,7 +137,7 @@ fn wait(instance: &Instance, mutex: &Mutex<'_, u64>, class: Class, hold: Duratio
         let (announce, announced) = mpsc::channel();
         scope.spawn(move || {
             let Ok(session) = instance.session("waiter", class) else { return };
-            let before = instance.session_info(session.sid()).map_or(0, |info| info.last_run);
+            let before = instance.tables().session_info(session.sid()).map_or(0, |info| info.last_run);
             if announce.send((session.sid(), before)).is_ok() {
                 drop(mutex.exclusive(&session, location!("demo: wait")));
             }
@@ -147,7 +147,7 @@ fn wait(instance: &Instance, mutex: &Mutex<'_, u64>, class: Class, hold: Duratio
             return Err(miette!("no session for the waiter"));
         };
         let mut events = BTreeMap::new();
-        let tables: &Tables = instance;
+        let tables: &Tables = instance.tables();
         let mut last = before;
         let mut look = || {
             last = tables.session_info(sid).map_or(last, |info| info.last_run);

@@ -29,11 +29,11 @@ impl Rows {
 
 pub fn instance(observer: &Observer) -> Table {
     let mut rows = Rows::default();
-    let capacity = observer.capacity();
-    let sessions = observer.sessions();
+    let capacity = observer.tables().capacity();
+    let sessions = observer.tables().sessions();
     let dead = sessions.iter().filter(|s| s.dead).count();
     let waiting = sessions.iter().filter(|s| !s.dead && s.wait.is_some()).count();
-    if let Some(at) = observer.address() {
+    if let Some(at) = observer.tables().address() {
         rows.add("instance", at.to_string(), "");
         rows.add("path", at.path().display().to_string(), "");
         if let Ok(metadata) = std::fs::symlink_metadata(at.path()) {
@@ -42,27 +42,27 @@ pub fn instance(observer: &Observer) -> Table {
             rows.add("disk_used", metadata.blocks() * 512, "bytes");
         }
     }
-    rows.add("size", observer.len_bytes(), "bytes");
+    rows.add("size", observer.tables().len_bytes(), "bytes");
     rows.add("format", format!("{:#018x}", Layout::fingerprint()), "");
-    rows.add("created", time(observer.created_ns()), "");
-    let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.created_ns()) / 1_000_000_000;
+    rows.add("created", time(observer.tables().created_ns()), "");
+    let age_s = clock_ns(Clock::Realtime).saturating_sub(observer.tables().created_ns()) / 1_000_000_000;
     rows.add("age", age_s, "s");
-    rows.add("creator_pid", observer.creator_pid(), "");
-    rows.add("scheme", P::Scheme.format(observer.params(None).get(P::Scheme)), "");
+    rows.add("creator_pid", observer.tables().creator_pid(), "");
+    rows.add("scheme", P::Scheme.format(observer.tables().params(None).get(P::Scheme)), "");
     rows.add("sessions_living", sessions.len() - dead, "");
     rows.add("sessions_waiting", waiting, "");
     rows.add("sessions_dead", dead, "");
     rows.add("sessions_capacity", capacity.sessions, "");
-    rows.add("mutexes", observer.mutexes().len(), "");
+    rows.add("mutexes", observer.tables().mutexes().len(), "");
     rows.add("mutexes_capacity", capacity.mutexes, "");
-    rows.add("types", observer.types().len(), "");
+    rows.add("types", observer.tables().types().len(), "");
     rows.add("locations_capacity", capacity.locations, "");
     rows.add("rows_capacity", capacity.rows, "per session");
-    rows.add("arena_used", observer.arena_used(), "bytes");
+    rows.add("arena_used", observer.tables().arena_used(), "bytes");
     rows.add("arena_capacity", capacity.arena, "bytes");
-    rows.add("owner_deaths", observer.recoveries(), "");
-    rows.add("alerts", observer.alerts_written(), "");
-    rows.add("release", release(observer), "");
+    rows.add("owner_deaths", observer.tables().recoveries(), "");
+    rows.add("alerts", observer.tables().alerts_written(), "");
+    rows.add("release", release(observer.tables()), "");
     rows.table()
 }
 
@@ -72,18 +72,20 @@ fn release(tables: &Tables) -> &'static str {
 }
 
 pub fn types(observer: &Observer) -> Table {
-    let mutexes = observer.mutexes();
+    let mutexes = observer.tables().mutexes();
     let columns = [
         column("id", |(id, _): &(TypeId, String)| id.0),
         column("name", |(_, name): &(TypeId, String)| name.clone()),
         column("mutexes", |(id, _): &(TypeId, String)| mutexes.iter().filter(|mutex| mutex.mutex_type == *id).count()),
-        column("scheme", |(id, _): &(TypeId, String)| P::Scheme.format(observer.params(Some(*id)).get(P::Scheme))),
+        column("scheme", |(id, _): &(TypeId, String)| {
+            P::Scheme.format(observer.tables().params(Some(*id)).get(P::Scheme))
+        }),
         column("own_parameters", |(id, _): &(TypeId, String)| {
-            let own = P::ALL.iter().filter(|p| observer.param_set(**p, Some(*id)).is_some());
+            let own = P::ALL.iter().filter(|p| observer.tables().param_set(**p, Some(*id)).is_some());
             own.map(|p| p.row().name).collect::<Vec<_>>().join(", ")
         }),
     ];
-    Table::of(&columns, observer.types())
+    Table::of(&columns, observer.tables().types())
 }
 
 pub fn locations(observer: &Observer) -> Table {
@@ -91,7 +93,7 @@ pub fn locations(observer: &Observer) -> Table {
         column("id", |(id, _): &(LocationId, String)| id.0),
         column("name", |(_, name): &(LocationId, String)| name.clone()),
     ];
-    Table::of(&columns, observer.locations())
+    Table::of(&columns, observer.tables().locations())
 }
 
 pub fn machine(observer: &Observer) -> Table {
@@ -104,8 +106,8 @@ pub fn machine(observer: &Observer) -> Table {
     rows.add("governor", read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "");
     rows.add("kernel", read("/proc/sys/kernel/osrelease"), "");
     rows.add("load_1min", read("/proc/loadavg").split(' ').next().and_then(|load| load.parse::<f64>().ok()), "");
-    rows.add("release", release(observer), "");
-    let machine = observer.machine();
+    rows.add("release", release(observer.tables()), "");
+    let machine = observer.tables().machine();
     for cost in Cost::ALL {
         rows.add(cost.name(), machine.get(*cost), "ns");
     }

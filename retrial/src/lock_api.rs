@@ -9,7 +9,7 @@
 //! and gives up those that the forking thread held.
 //!
 //! ```
-//! use retrial::raw::{Mutex, RwLock};
+//! use retrial::lock_api::{Mutex, RwLock};
 //!
 //! static HITS: Mutex<u64> = Mutex::new(0);
 //! *HITS.lock() += 1;
@@ -17,15 +17,15 @@
 //! assert_eq!((names.read().len(), *HITS.lock()), (1, 1));
 //! ```
 
-use crate::aol::MutexId;
+use crate::entries::Place;
 use crate::error::{CreateError, GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
+use crate::operation_log::MutexId;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys::{self, Deadline};
-use crate::tables::Place;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -74,7 +74,7 @@ fn new_session() -> Result<Session<'static>, SessionError> {
 /// does, `f` may have one more.
 fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
     let first = SESSION.with(|cell| {
-        if cell.borrow().as_ref().is_none_or(|session| session.is_parents()) {
+        if cell.borrow().as_ref().is_none_or(|session| session.is_forked()) {
             cell.replace(Some(ManuallyDrop::new(new_session()?)));
             // A parent's are none of a child of fork.
             MORE.with(|more| more.replace(ManuallyDrop::default()));
@@ -112,7 +112,7 @@ const NO_SESSION_EVERY: Duration = Duration::from_millis(1);
 
 /// The lock behind [`Mutex`] and [`RwLock`].
 #[derive(Debug)]
-pub struct RawLock(crate::mutex::RawMutex);
+pub struct RawLock(crate::raw_mutex::RawMutex);
 
 impl RawLock {
     fn get(&self, mode: Mode, patience: Patience) -> bool {
@@ -184,7 +184,7 @@ impl RawLock {
         let registered = instance.register_at(mutex_type, Place::Process, self.0.address(), "");
         // For good: a lock that got an id while it is held could not be released by it.
         let id = registered.unwrap_or(MutexId::OVERFLOW);
-        if !self.0.adopt_once(instance, id, mutex_type) && id != MutexId::OVERFLOW {
+        if !self.0.adopt_once(id, mutex_type, !instance.tables.has_barrier()) && id != MutexId::OVERFLOW {
             // SAFETY: registered above, and no lock has taken it.
             unsafe { instance.unregister_mutex(id) };
         }
@@ -204,7 +204,7 @@ impl RawLock {
 impl Drop for RawLock {
     fn drop(&mut self) {
         // In a child of fork the entry of a lock from before is the parent's.
-        let registered_by = (self.0.id().0 != 0).then(|| instance().mutex_in_process(self.0.id())).flatten();
+        let registered_by = (self.0.id().0 != 0).then(|| instance().tables.mutex_in_process(self.0.id())).flatten();
         // One that is still held, by a guard that was leaked, keeps its entry: the session's log names it.
         let is_free = self.0.load().sid().is_none() && self.0.load().references() == 0;
         if is_free && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
@@ -217,7 +217,7 @@ impl Drop for RawLock {
 // SAFETY: exclusive while X is held; guards stay on their thread, as the marker says.
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for
-    const INIT: Self = Self(crate::mutex::RawMutex::new());
+    const INIT: Self = Self(crate::raw_mutex::RawMutex::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     fn lock(&self) {
@@ -262,7 +262,7 @@ unsafe impl lock_api::RawMutexTimed for RawLock {
 // SAFETY: X excludes X and S.
 unsafe impl lock_api::RawRwLock for RawLock {
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self(crate::mutex::RawMutex::new());
+    const INIT: Self = Self(crate::raw_mutex::RawMutex::new());
     type GuardMarker = lock_api::GuardNoSend;
 
     fn lock_shared(&self) {

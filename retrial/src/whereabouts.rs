@@ -3,16 +3,10 @@
 //! Nothing is allocated: the mutex that a session waits for may be the allocator's. Files are read by raw system calls: a
 //! waiting session is not to be cancelled here.
 
-use super::calls_are_limited;
-use super::file::{File, inode};
+use crate::sys::{File, calls_are_limited};
 use crate::text::Line;
 use std::ffi::CStr;
 use std::fmt::{self, Write};
-
-/// The number of the PID namespace of this process; 0 when the kernel does not say.
-pub(super) fn pid_namespace() -> u64 {
-    inode(c"/proc/self/ns/pid").unwrap_or(0)
-}
 
 /// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`. Nothing where the
 /// kernel keeps it from us.
@@ -108,19 +102,19 @@ mod tests {
         let (to_parent, from_child) = std::sync::mpsc::channel();
         let (to_child, from_parent) = std::sync::mpsc::channel::<()>();
         let child = std::thread::spawn(move || {
-            to_parent.send(super::super::tid()).unwrap();
+            to_parent.send(crate::sys::tid()).unwrap();
             let _ = from_parent.recv();
         });
         let tid = from_child.recv().unwrap();
         let mut text = String::new();
         while !text.starts_with("asleep") {
             text.clear();
-            whereabouts(super::super::pid(), tid, &mut text).unwrap();
+            whereabouts(crate::sys::pid(), tid, &mut text).unwrap();
         }
         drop(to_child);
         child.join().unwrap();
         text.clear();
-        whereabouts(super::super::pid(), tid, &mut text).unwrap();
+        whereabouts(crate::sys::pid(), tid, &mut text).unwrap();
         assert!(text == "gone" || text.starts_with("ending"), "{text}");
     }
 }

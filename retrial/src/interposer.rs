@@ -1,0 +1,87 @@
+//! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of libc's formats.
+
+use crate::entries::{Place, RETIRED, TypeId};
+use crate::instance::{A_FEW, Instance};
+use crate::operation_log::MutexId;
+use crate::session::Session;
+use crate::sys::{AtomicU32, Ordering};
+use crate::text::hash;
+
+pub use crate::parking::Parked;
+pub use crate::stats::CALLS;
+#[cfg(not(any(loom, shuttle)))]
+pub use crate::sys::interposed::{RobustCalls, set_robust_calls};
+pub use crate::sys::interposed::{calls_are_limited, learn_from_libc, libc_tid, limit_calls};
+pub use crate::waiter::{Ended, Park, Target, Waiter, Want};
+
+/// Counts a get that no record of ours counts.
+#[inline]
+pub fn count_get(session: &Session<'_>) {
+    session.slot.gets.store(session.slot.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+/// Counts a call of an interposer's function; `kind` is a position in [`CALLS`].
+#[inline]
+pub fn count_call(session: &Session<'_>, kind: usize) {
+    if let Some(calls) = session.slot.calls.get(kind) {
+        // No RMW: one writer.
+        calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+/// Counts a call of a thread that has no session.
+pub fn count_call_of_guest(instance: &Instance, kind: usize, is_get: bool) {
+    let departed = instance.tables.segment.departed();
+    if let Some(calls) = departed.calls.get(kind) {
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+    departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);
+}
+
+/// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no longer when the
+/// table is full: `None` when no entry is free among a few, and then the next miss may ask again.
+pub fn register_missed_mutex(instance: &Instance, mutex_type: TypeId, address: u64) -> Option<MutexId> {
+    let (id, entry) = instance.claim_entry(A_FEW).ok()??;
+    entry.fill(mutex_type, Place::Process, address, 0, "");
+    entry.publish("");
+    Some(id)
+}
+
+/// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
+/// another mutex needs the entry.
+///
+/// # Safety
+///
+/// As for [`Instance::unregister_mutex`], of a mutex of this process.
+pub unsafe fn retire_mutex(instance: &Instance, id: MutexId, gets: Option<u64>) {
+    let Some(entry) = instance.tables.mutex_entry(id) else { return };
+    if let Some(gets) = gets {
+        entry.gets.store(gets, Ordering::Relaxed);
+    }
+    let key = entry.key.load(Ordering::Relaxed);
+    if key > RETIRED {
+        // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for a dead process's.
+        let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again then.
+pub fn resume_mutex(instance: &Instance, id: MutexId, mutex_type: TypeId, address: u64) -> bool {
+    let Some(entry) = instance.tables.mutex_entry(id) else { return false };
+    let same = |cell: &AtomicU32, value: u32| cell.load(Ordering::Relaxed) == value;
+    let is_its = same(&entry.mutex_type, u32::from(mutex_type.0))
+        && same(&entry.place, Place::Process as u32)
+        && entry.address.load(Ordering::Relaxed) == address;
+    is_its
+        && match entry.key.load(Ordering::Relaxed) {
+            // Acquire: as in `claim_entry`, which may come first.
+            RETIRED => entry.key.compare_exchange(RETIRED, hash(""), Ordering::Acquire, Ordering::Relaxed).is_ok(),
+            key => key > RETIRED,
+        }
+}
+
+/// Gets that were noted for the mutexes that have had this id, at one address.
+#[must_use]
+pub fn noted_gets(instance: &Instance, id: MutexId) -> u64 {
+    instance.tables.mutex_entry(id).map_or(0, |entry| entry.gets.load(Ordering::Relaxed))
+}
