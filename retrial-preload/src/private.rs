@@ -342,16 +342,19 @@ impl PrivateMutex {
         self.word.store(word.released().0 & !LOCK | handover, Ordering::Release);
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);
-        let mut kinds = if word.0 & PERHAPS != 0 { !OWN } else { 0 };
+        let mut kinds = if word.0 & AWAITED != 0 {
+            u32::MAX
+        } else if word.0 & PERHAPS != 0 {
+            !OWN
+        } else {
+            0
+        };
         if spot.is_busy() {
             spot.wake_after(futex, hands_over);
             // One that began to wait for itself between our look at the word and our store is not in the word any more.
             if spots::have_own_waiters() {
                 kinds |= OWN;
             }
-        }
-        if word.0 & AWAITED != 0 {
-            kinds = u32::MAX;
         }
         if kinds != 0 {
             wake_at_libcs(self.word.as_ptr().addr(), kinds);
@@ -481,7 +484,7 @@ impl<'a> Getting<'a> {
             tv_sec: end.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: end.subsec_nanos().into(),
         });
-        if !self.spot().has_own_waiters() {
+        if !self.spot().expect_own_waiters() {
             // The kernel has no barrier: releases have a fence from now on, and those under way are done after a nap.
             spots::fence_all();
             sys::sleep(timeout.min(NAP));

@@ -97,8 +97,7 @@ impl Spot {
         let (parking, futex) = (self.parking(), self.futex.load(Ordering::Relaxed));
         let params = || process::instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
         // Those that wait at other addresses could not take it.
-        let hands_over =
-            futex == address && parking::hands_over(parking, gets, params, |to| self.change(Ordering::Relaxed, to));
+        let hands_over = futex == address && parking::hands_over(parking, gets, params);
         if hands_over {
             let now = sys::now_ns();
             self.change(Ordering::Relaxed, |all| all.handed_over(now));
@@ -110,9 +109,7 @@ impl Spot {
 
     /// A thread asks for a handover, unless one did so within `interval`.
     pub(crate) fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
-        if parking::may_ask(self.parking(), now_ns, interval) {
-            self.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, false));
-        }
+        parking::ask_for_handover(self.parking(), now_ns, interval, false, |to| self.change(Ordering::Relaxed, to));
     }
 
     /// Whether a handover of the futex at `address` is binding: somebody who was woken is on its way. A release that finds nobody
@@ -125,7 +122,7 @@ impl Spot {
     }
 
     /// Has each release at this spot from now on look for threads that wait for themselves. Whether those under way do by now.
-    pub(crate) fn has_own_waiters(&self) -> bool {
+    pub(crate) fn expect_own_waiters(&self) -> bool {
         OWN_WAITERS.store(true, Ordering::Relaxed);
         // A flag that has releases look closer, for good.
         self.change(Ordering::SeqCst, Parking::fenced);

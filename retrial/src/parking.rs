@@ -269,29 +269,31 @@ impl Parking {
 /// Whether the calling thread may ask for a handover: none was asked for within `interval`, and it is not scheduled by a real-time policy
 /// with `balanced`. Such a thread has its turn by priority, and keeps its processor until it waits: the mutex would wait for a
 /// thread that waits for a processor (`stress-ng --mutex 4` as root: 3 to 6 times slower, measured).
-#[must_use]
-pub fn may_ask(parking: Parking, now_ns: u64, interval: Duration) -> bool {
+fn may_ask(parking: Parking, now_ns: u64, interval: Duration) -> bool {
     parking.handover_is_due(now_ns, interval) && (interval.is_zero() || !sys::is_real_time())
 }
 
 /// Whether a release after so many `gets` hands over: a session has asked for it, or sessions are parked and the last handover is long
 /// ago. Sessions that were woken may have no processor to ask on, as long as those that keep coming back use all.
-pub fn hands_over(
-    parking: Parking,
-    gets: u64,
-    params: impl FnOnce() -> Params,
-    change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
-) -> bool {
+pub fn hands_over(parking: Parking, gets: u64, params: impl FnOnce() -> Params) -> bool {
     if !parking.may_be_due(gets) {
         return parking.starving().0;
     }
     let params = params();
-    let (now, interval) = (sys::now_ns(), Duration::from_micros(params.get(P::HandoverInterval)));
-    let is_due = params.get(P::Fairness) == 1 && may_ask(parking, now, interval);
-    if is_due {
-        change(&|all| all.starve(now, false));
-    }
-    is_due
+    let interval = Duration::from_micros(params.get(P::HandoverInterval));
+    params.get(P::Fairness) == 1 && may_ask(parking, sys::now_ns(), interval)
+}
+
+/// Asks for a handover unless that was done within `interval`. Whether it was done now.
+pub fn ask_for_handover(
+    parking: Parking,
+    now_ns: u64,
+    interval: Duration,
+    for_x: bool,
+    change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
+) -> bool {
+    may_ask(parking, now_ns, interval)
+        && change(&|all| all.starve_if_due(now_ns, interval, for_x)).handover_is_due(now_ns, interval)
 }
 
 /// What a session remembers from one park to the next of one wait.

@@ -253,11 +253,8 @@ impl Target for Getting<'_> {
 
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
-        if !parking::may_ask(self.mutex.parking(), now_ns, interval) {
-            return;
-        }
-        let before = self.mutex.change(Ordering::Relaxed, |all| all.starve_if_due(now_ns, interval, for_x));
-        if for_x && before.handover_is_due(now_ns, interval) {
+        let change = |to: &dyn Fn(Parking) -> Parking| self.mutex.change(Ordering::Relaxed, to);
+        if parking::ask_for_handover(self.mutex.parking(), now_ns, interval, for_x, change) && for_x {
             self.asked_for_x.set(true);
         }
     }

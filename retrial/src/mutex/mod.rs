@@ -280,7 +280,7 @@ impl RawMutex {
     #[inline(never)]
     fn hands_over(&self, session: &Session<'_>) -> bool {
         let params = || session.instance().params(Some(self.mutex_type()));
-        parking::hands_over(self.parking(), self.gets(), params, |to| self.change(Ordering::Relaxed, to))
+        parking::hands_over(self.parking(), self.gets(), params)
     }
 
     /// The same by a session that has only moved a reference, while references stay: nobody can get a mode now that could
