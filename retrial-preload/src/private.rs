@@ -25,7 +25,7 @@ use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use crate::waiting::{self, Ask};
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::interposer::{self, Park, Parked, Target, Waiter};
+use retrial::interposer::{self, Park, Parked, Target};
 use retrial::parking::HANDOVER_LASTS;
 use retrial::views::{Sid, Word};
 use retrial::{Mode, MutexId, sys};
@@ -266,9 +266,7 @@ impl PrivateMutex {
         if granted.has(Word::ATTENTION)
             && let (Some(instance), Some(_inside)) = (process::instance(), thread.enter())
         {
-            let params = instance.params(Some(Type::Mutex.id()));
-            let waiter = Waiter { instance, session: thread.session() };
-            waiter.adapt(getting, self.number(), &params);
+            waiting::waiter(instance, thread).adapt(getting, self.number(), Type::Mutex.id());
         }
         true
     }

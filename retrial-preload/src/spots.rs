@@ -11,7 +11,7 @@
 use crate::process::{self, Type};
 use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
-use retrial::parking::{self, Announced, Parking};
+use retrial::parking::{self, Announced, Circumstances, Parking};
 use retrial::sys;
 use retrial::views::Params;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -95,9 +95,12 @@ impl Spot {
     #[inline(never)]
     pub(crate) fn hands_over(&self, address: usize, gets: u64) -> bool {
         let (parking, futex) = (self.parking(), self.futex.load(Ordering::Relaxed));
-        let params = || process::instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
+        let found = || {
+            let params = process::instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
+            (params, Circumstances { now_ns: sys::now_ns(), is_real_time: sys::is_real_time })
+        };
         // Those that wait at other addresses could not take it.
-        let hands_over = futex == address && parking::hands_over(parking, gets, params);
+        let hands_over = futex == address && parking::hands_over(parking, gets, found);
         if hands_over {
             let now = sys::now_ns();
             self.change(Ordering::Relaxed, |all| all.handed_over(now));
@@ -109,7 +112,8 @@ impl Spot {
 
     /// A thread asks for a handover, unless one did so within `interval`.
     pub(crate) fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
-        parking::ask_for_handover(self.parking(), now_ns, interval, false, |to| self.change(Ordering::Relaxed, to));
+        let found = Circumstances { now_ns, is_real_time: sys::is_real_time };
+        found.ask(self.parking(), interval, false, |to| self.change(Ordering::Relaxed, to));
     }
 
     /// Whether a handover of the futex at `address` is binding: somebody who was woken is on its way. A release that finds nobody

@@ -1,11 +1,12 @@
-//! Waits: by the instance's scheme where there is an instance, by a plain one before that and inside of the library.
+//! Waits: by the instance's scheme where there is an instance, by the default one before that and inside of the library.
 
 use crate::profile::{self, Lock};
 use crate::thread::Thread;
 use crate::{caller, process};
-use retrial::interposer::{Ended, Park, Parked, Target, Waiter, Want};
-use retrial::sys::{self, Deadline};
-use std::time::Duration;
+use retrial::interposer::{Ended, Target, Waiter, Want};
+use retrial::sys::Deadline;
+use retrial::views::{LocationId, TypeId};
+use retrial::{Instance, Mode, MutexId};
 
 /// What is wanted, and whose call it is.
 #[derive(Clone, Copy)]
@@ -23,7 +24,15 @@ pub(crate) fn wait<T: Target>(
     deadline: Option<Deadline>,
 ) -> Result<T::Got, Ended> {
     let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) else {
-        return wait_plainly(target, deadline);
+        // Nothing is recorded.
+        let want = Want {
+            mutex: MutexId(0),
+            mutex_type: TypeId(0),
+            location: LocationId(0),
+            mode: Mode::Exclusive,
+            from_queue: thread.from_condition.get(),
+        };
+        return Waiter::stranger().wait(target, want, deadline);
     };
     let Ask { lock, caller } = ask();
     let want = Want {
@@ -34,41 +43,13 @@ pub(crate) fn wait<T: Target>(
         from_queue: thread.from_condition.get(),
     };
     let begun = profile::wait_begins();
-    let got = Waiter { instance, session: thread.session() }.wait(target, want, deadline);
+    let got = waiter(instance, thread).wait(target, want, deadline);
     if let Some(since) = begun {
         profile::waited(thread, lock, since);
     }
     got
 }
 
-/// Spin, yield, park: without an instance, or from inside of one.
-fn wait_plainly<T: Target>(target: &T, deadline: Option<Deadline>) -> Result<T::Got, Ended> {
-    const SPINS: u32 = 100;
-    const YIELDS: u32 = 8;
-    const PARK: Duration = Duration::from_millis(10);
-    for round in 0.. {
-        for _ in 0..SPINS {
-            if target.is_open(true)
-                && let Some(got) = target.try_get(true)
-            {
-                return Ok(got);
-            }
-            std::hint::spin_loop();
-        }
-        let left = match deadline.map(Deadline::left) {
-            Some(None) => break,
-            Some(Some(left)) => left,
-            None => Duration::MAX,
-        };
-        if target.parks_at_once() {
-            let Parked::Got(got) = target.park(Park::lasting(left)) else { break };
-            return Ok(got);
-        }
-        if round < YIELDS {
-            sys::yield_now();
-        } else if let Parked::Got(got) = target.park(Park::lasting(left.min(PARK))) {
-            return Ok(got);
-        }
-    }
-    Err(Ended::TimedOut)
+pub(crate) fn waiter<'a>(instance: &'a Instance, thread: &'a Thread) -> Waiter<'a> {
+    thread.session().map_or(Waiter::guest(instance), Waiter::session)
 }

@@ -12,7 +12,8 @@ pub use crate::stats::CALLS;
 #[cfg(not(any(loom, shuttle)))]
 pub use crate::sys::interposed::{RobustCalls, set_robust_calls};
 pub use crate::sys::interposed::{calls_are_limited, learn_from_libc, libc_tid, limit_calls};
-pub use crate::waiter::{Ended, Park, Target, Waiter, Want};
+pub use crate::wait::Park;
+pub use crate::waiter::{Ended, Target, Waiter, Want};
 
 /// Counts a get that no record of ours counts.
 #[inline]

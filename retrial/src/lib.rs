@@ -81,6 +81,7 @@ mod operation_log;
 mod params;
 pub mod parking;
 mod raw_mutex;
+mod recorder;
 mod recovery;
 mod segment;
 mod session;

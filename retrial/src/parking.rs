@@ -26,7 +26,6 @@
 //! before from taking another one off the count when it comes back.
 
 use crate::params::{P, Params};
-use crate::sys;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -57,6 +56,9 @@ impl Parking {
     /// Woken sessions that may be on their way before releases wake no more. A woken session spins and yields before it parks again:
     /// with fewer, a release that finds them all without a processor leaves the mutex free and the others asleep.
     pub const WOKEN_MAX: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+
+    /// Most parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
+    pub const OVERDUE_AMONG: u32 = 1024;
 
     /// As many threads as Linux has ids for.
     const COUNT: u64 = (1 << 22) - 1;
@@ -266,34 +268,46 @@ impl Parking {
     }
 }
 
-/// Whether the calling thread may ask for a handover: none was asked for within `interval`, and it is not scheduled by a real-time policy
-/// with `balanced`. Such a thread has its turn by priority, and keeps its processor until it waits: the mutex would wait for a
-/// thread that waits for a processor (`stress-ng --mutex 4` as root: 3 to 6 times slower, measured).
-fn may_ask(parking: Parking, now_ns: u64, interval: Duration) -> bool {
-    parking.handover_is_due(now_ns, interval) && (interval.is_zero() || !sys::is_real_time())
+/// What decides about handovers, from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// By the monotonic clock.
+    pub now_ns: u64,
+    /// Whether the calling thread is scheduled by a real-time policy: a system call, and only asked where it matters. Such a thread has
+    /// its turn by priority, and keeps its processor until it waits: the mutex would wait for a thread that waits for a processor
+    /// (`stress-ng --mutex 4` as root: 3 to 6 times slower, measured).
+    pub is_real_time: fn() -> bool,
+}
+
+impl Circumstances {
+    /// Whether the calling thread may ask for a handover: none was asked for within `interval`, and with `balanced` it is not scheduled by
+    /// a real-time policy.
+    fn allow(self, parking: Parking, interval: Duration) -> bool {
+        parking.handover_is_due(self.now_ns, interval) && (interval.is_zero() || !(self.is_real_time)())
+    }
+
+    /// Asks for a handover unless that was done within `interval`. Whether it was done now.
+    pub fn ask(
+        self,
+        parking: Parking,
+        interval: Duration,
+        for_x: bool,
+        change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
+    ) -> bool {
+        self.allow(parking, interval)
+            && change(&|all| all.starve_if_due(self.now_ns, interval, for_x)).handover_is_due(self.now_ns, interval)
+    }
 }
 
 /// Whether a release after so many `gets` hands over: a session has asked for it, or sessions are parked and the last handover is long
 /// ago. Sessions that were woken may have no processor to ask on, as long as those that keep coming back use all.
-pub fn hands_over(parking: Parking, gets: u64, params: impl FnOnce() -> Params) -> bool {
+pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, Circumstances)) -> bool {
     if !parking.may_be_due(gets) {
         return parking.starving().0;
     }
-    let params = params();
+    let (params, circumstances) = found();
     let interval = Duration::from_micros(params.get(P::HandoverInterval));
-    params.get(P::Fairness) == 1 && may_ask(parking, sys::now_ns(), interval)
-}
-
-/// Asks for a handover unless that was done within `interval`. Whether it was done now.
-pub fn ask_for_handover(
-    parking: Parking,
-    now_ns: u64,
-    interval: Duration,
-    for_x: bool,
-    change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
-) -> bool {
-    may_ask(parking, now_ns, interval)
-        && change(&|all| all.starve_if_due(now_ns, interval, for_x)).handover_is_due(now_ns, interval)
+    params.get(P::Fairness) == 1 && circumstances.allow(parking, interval)
 }
 
 /// What a session remembers from one park to the next of one wait.

@@ -143,17 +143,8 @@ impl Tables {
         Params(std::array::from_fn(|i| {
             let set = |row: &ParamRow| row.0[i].acquire().checked_sub(1);
             let row = &crate::params::PARAMS[i];
-            row.clamped(own.and_then(set).or_else(|| set(&rows[0])).unwrap_or_else(|| self.default_of(P::ALL[i])))
+            row.clamped(own.and_then(set).or_else(|| set(&rows[0])).unwrap_or(row.default))
         }))
-    }
-
-    /// The value of a parameter that nobody has set: from what the machine's steps cost, where that is known and matters, else the
-    /// table's.
-    #[must_use]
-    pub fn default_of(&self, p: P) -> u64 {
-        // To spin for longer than a wake-up takes is dearer than to park.
-        let us = if p == P::OrbitSpinTime { self.cost(Cost::WakeFar).div_ceil(1000) } else { 0 };
-        if us == 0 { p.row().default } else { p.row().clamped(us) }
     }
 
     /// The value set for exactly this row, `None` where it follows the instance or the default.

@@ -5,15 +5,15 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::machine::Cost;
 use crate::mode::Mode;
-use crate::operation_log::{LocationId, MutexId, Record};
+use crate::operation_log::{LocationId, MutexId};
 use crate::params::{P, Params};
 use crate::parking::Parked;
+use crate::recorder::Recorder;
 use crate::session::Session;
-use crate::stats::{Counter, Key, Row, WaitEvent};
+use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
-
-use crate::trace::{self, Note, What};
-use crate::wait::{ADAPTIVE, Adaption, Attempt, Load, Scheme, Step};
+use crate::trace::What;
+use crate::wait::{ADAPTIVE, Adaption, Counts, Course, Park, Seen, Spin, Step, Wanted};
 use crate::word::Sid;
 use std::fmt;
 use std::time::Duration;
@@ -79,37 +79,6 @@ pub trait Target {
     fn wake_all(&self) {}
 }
 
-/// How a session parks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Park {
-    /// Time to its look by itself, if it is the parked session that watches.
-    pub watch: Duration,
-    /// The same if another one watches: all of these together look so rarely that the number of parked sessions costs nothing.
-    pub timeout: Duration,
-    /// Time to its deadline.
-    pub left: Duration,
-    /// Whether releases need wake nobody while enough woken sessions are on their way.
-    pub throttle: bool,
-    /// Whether it may take what was handed over.
-    pub handed: bool,
-    /// Whether it has waited for longer than a handover to each of the parked sessions takes: handovers are to these first.
-    pub overdue: bool,
-}
-
-impl Park {
-    /// For so long for whatever a session does there.
-    #[must_use]
-    pub const fn lasting(time: Duration) -> Self {
-        Self { watch: time, timeout: time, left: time, throttle: false, handed: true, overdue: false }
-    }
-
-    /// Longest sleep.
-    #[must_use]
-    pub fn lasts(&self, watches: bool) -> Duration {
-        self.left.min(if watches { self.watch } else { self.timeout })
-    }
-}
-
 /// What is wanted, for the figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Want {
@@ -134,28 +103,29 @@ pub enum Ended {
     Deadlock,
 }
 
-/// Who waits: an instance, whose parameters and tables are used, and a session if the thread has one.
+/// Who waits: with an instance, whose parameters and tables are used, and a session if the thread has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter<'a> {
-    /// The instance.
-    pub instance: &'a Instance,
-    /// The session; without one nothing is recorded.
-    pub session: Option<&'a Session<'a>>,
+    instance: Option<&'a Instance>,
+    session: Option<&'a Session<'a>>,
 }
+
+/// A poll where no instance has measured it.
+const A_POLL_NS: u64 = 30;
 
 /// Maximum pauses between two looks of a spin that backs off: about the time in which a cache line comes over and goes back twice.
 const BACKS_OFF_TO: u32 = 32;
 
-/// Looks without atomics, and tries the exchange when a look finds the target open. One that `backs_off` pauses twice as long after each
-/// look, so that the holder's processor has the line for longer.
-fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: bool, backs_off: bool) -> Option<T::Got> {
-    let (mut left, mut pauses) = (polls, 1);
+/// Looks without atomics, and tries the exchange when a look finds the target open. One that backs off pauses twice as long after each
+/// look.
+fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
+    let (mut left, mut pauses) = (how.polls, 1);
     loop {
-        if target.is_open(handed) {
-            if let Some(got) = target.try_get(handed) {
+        if target.is_open(how.handed) {
+            if let Some(got) = target.try_get(how.handed) {
                 return Some(got);
             }
-            if stops_at_lost_race {
+            if how.stops_at_lost_race {
                 return None;
             }
         }
@@ -167,85 +137,9 @@ fn spin<T: Target>(target: &T, polls: u32, handed: bool, stops_at_lost_race: boo
         for _ in 0..now {
             sys::spin_loop();
         }
-        if backs_off {
+        if how.backs_off {
             pauses = (2 * pauses).min(BACKS_OFF_TO);
         }
-    }
-}
-
-/// Where a wait is recorded.
-struct Recorder<'a> {
-    session: Option<&'a Session<'a>>,
-    row: Option<&'a Row>,
-    key: Key,
-    blocker: Sid,
-}
-
-impl Recorder<'_> {
-    fn add(&self, counter: Counter, n: u64) {
-        if let Some(row) = self.row {
-            row.add(counter, n);
-        }
-    }
-
-    fn note(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
-        if let Some(session) = self.session {
-            let ring = session.instance.tables.segment.runs(session.sid().number() as usize);
-            let step = Note { now_ns, key: self.key, blocker: self.blocker, what, asked_ns, took_ns };
-            trace::note(ring, &session.slot.last_run, step);
-        }
-    }
-
-    /// Splits the time of a sleep or park into what was asked for and the rest.
-    fn slept(&self, now: u64, what: What, asked: Duration, took_ns: u64) {
-        let asked_ns = u64::try_from(asked.as_nanos()).unwrap_or(u64::MAX);
-        self.add(Counter::SleptNs, took_ns.min(asked_ns));
-        self.add(Counter::OverNs, took_ns.saturating_sub(asked_ns));
-        self.note(now, what, asked_ns, took_ns);
-    }
-
-    fn begin(&self, now: u64) {
-        self.add(Counter::Waits, 1);
-        if let Some(session) = self.session {
-            let slot = session.slot;
-            slot.wait_since_ns.store(now, Ordering::Relaxed);
-            slot.wait_blocker.store(u64::from(self.blocker.number()), Ordering::Relaxed);
-            // Release: whoever finds the wait finds the rest of it.
-            slot.wait.store(self.key.pack(), Ordering::Release);
-        }
-        self.note(now, What::Began, 0, 0);
-    }
-
-    fn end(&self, started: u64, now: u64, what: What) {
-        let took = now.saturating_sub(started);
-        self.add(Counter::WaitNs, took);
-        if let Some(row) = self.row {
-            row.longest(took);
-        }
-        if let Some(session) = self.session {
-            session.slot.wait.store(0, Ordering::Relaxed);
-        }
-        self.note(now, what, 0, took);
-    }
-
-    /// Replaces the row of the sleep history for this mutex and blocker.
-    fn remember(&self, instance: &Instance, now: u64, gets: u64, sleeps: u32) {
-        let Some(session) = self.session else { return };
-        let key = u64::from(self.key.mutex.0) << 32 | u64::from(self.blocker.number());
-        let rows = instance.tables.segment.history();
-        let past = &rows[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % rows.len()];
-        let record = Record {
-            phase: crate::operation_log::Phase::Getting,
-            mode: self.key.event.mode,
-            location: self.key.location,
-            mutex: self.key.mutex,
-        };
-        past.at_ns.store(now, Ordering::Relaxed);
-        past.waiter.store(u64::from(session.sid().number()), Ordering::Relaxed);
-        past.what.store(record.pack(), Ordering::Relaxed);
-        past.gets.store(gets, Ordering::Relaxed);
-        past.sleeps.store(u64::from(sleeps), Ordering::Relaxed);
-        past.key.store(key, Ordering::Release);
     }
 }
 
@@ -257,15 +151,8 @@ struct Wait<'a> {
     want: Want,
     /// Read afresh before every step.
     params: Params,
-    failed: u32,
-    parks: u32,
-    since_park: u32,
-    /// Whether its last park was ended by a release, and it has neither got the target nor parked since.
-    woken: bool,
-    /// End of the first failed spin, and of the last step; by the monotonic clock.
-    started: u64,
-    /// End of its last park, or `started`.
-    parked_ns: u64,
+    course: Course,
+    /// Ends of the last step and of the last failed spin, by the monotonic clock.
     last: u64,
     now: u64,
     alerted: bool,
@@ -273,27 +160,28 @@ struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     fn begin<T: Target>(waiter: Waiter<'a>, target: &T, want: Want) -> Self {
-        let instance = waiter.instance;
         let (blocker, exclusive) = target.blocker();
         let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
         let key = Key { mutex: want.mutex, location: want.location, event: WaitEvent { mode: want.mode, on_x } };
         let row = waiter.session.map(|session| {
-            let rows = instance.tables.segment.rows(session.sid().number() as usize);
+            let rows = session.instance.tables.segment.rows(session.sid().number() as usize);
             crate::stats::find(rows, &session.slot.rows_used, key)
         });
-        let entry = instance.tables.mutex_entry(want.mutex);
+        let entry = waiter.instance.and_then(|instance| instance.tables.mutex_entry(want.mutex));
+        let poll_ns = waiter.instance.map_or(A_POLL_NS, |instance| instance.tables.cost(Cost::Poll));
+        let wanted = Wanted {
+            shared: want.mode == Mode::Shared,
+            high_priority: waiter.session.is_some_and(Session::is_high_priority),
+            from_queue: want.from_queue,
+            poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
+        };
         let wait = Self {
             waiter,
             recorder: Recorder { session: waiter.session, row, key, blocker },
             adaption: entry.map(|entry| &entry.adaption),
             want,
-            params: instance.params(Some(want.mutex_type)),
-            failed: 0,
-            parks: 0,
-            since_park: 0,
-            woken: false,
-            started: 0,
-            parked_ns: 0,
+            params: waiter.params(want.mutex_type),
+            course: Course::begin(wanted, target.gets()),
             last: 0,
             now: 0,
             alerted: false,
@@ -311,37 +199,27 @@ impl<'a> Wait<'a> {
         self.adaption.filter(|_| self.params.get(P::Scheme) == ADAPTIVE as u64)
     }
 
-    fn attempt<T: Target>(&self, target: &T) -> Attempt<'_> {
-        Attempt {
+    fn seen<T: Target>(&self, target: &T) -> Seen<'_> {
+        Seen {
             params: &self.params,
-            failed: self.failed,
-            parks: self.parks,
-            since_park: self.since_park,
-            since_park_ns: self.now.saturating_sub(self.parked_ns),
-            woken: self.woken,
-            high_priority: self.waiter.is_high_priority(),
+            now_ns: self.now,
             parked: target.parked(),
+            gets: target.gets(),
+            on_x: target.blocker().1,
             pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
-            queues: self.want.from_queue,
-            poll_ns: u32::try_from(self.waiter.instance.tables.cost(Cost::Poll)).unwrap_or(u32::MAX),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
     }
 
-    fn scheme(&self) -> &'static dyn Scheme {
-        crate::wait::scheme(self.params.get(P::Scheme))
-    }
-
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
-        let attempt = self.attempt(target);
-        let (polls, handed) = (self.scheme().spins(&attempt), attempt.takes_handover(self.want.mode == Mode::Shared));
-        if self.failed > 0 && !target.is_open(handed) {
+        let how = self.course.spin(&self.seen(target));
+        let is_first = self.course.failed() == 0;
+        if !is_first && !target.is_open(how.handed) {
             self.recorder.add(Counter::Busy, 1);
         }
-        let backs_off = self.scheme().throttles_wakes();
-        let got = spin(target, polls, handed, self.params.get(P::OnLostRace) != 0, backs_off)?;
-        if self.failed == 0 {
+        let got = spin(target, how)?;
+        if is_first {
             self.recorder.add(Counter::SpinGets, 1);
         } else {
             self.now = sys::now_ns();
@@ -354,22 +232,25 @@ impl<'a> Wait<'a> {
     /// Notes a failed spin. The time left until the deadline, `None` when it has passed.
     fn failed(&mut self, deadline: Option<Deadline>) -> Option<Duration> {
         self.now = sys::now_ns();
-        if self.failed == 0 {
-            self.started = self.now;
-            self.parked_ns = self.now;
+        if self.course.failed() == 0 {
             self.recorder.begin(self.now);
         } else {
             self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
-        }
-        let waited = self.now.saturating_sub(self.started);
-        if !self.alerted && waited > self.params.get(P::AlertThreshold) * 1_000_000 {
-            self.alerted = true;
-            self.waiter.alert(&self.recorder, waited);
-        }
-        if waited > 1_000_000_000 {
-            self.waiter.instance.search();
+            self.look_how_long();
         }
         deadline.map_or(Some(Duration::MAX), Deadline::left)
+    }
+
+    fn look_how_long(&mut self) {
+        let Some(instance) = self.waiter.instance else { return };
+        let waited_ns = self.now.saturating_sub(self.course.started_ns());
+        if !self.alerted && waited_ns > self.params.get(P::AlertThreshold) * 1_000_000 {
+            self.alerted = true;
+            self.waiter.alert(instance, &self.recorder, waited_ns);
+        }
+        if waited_ns > 1_000_000_000 {
+            instance.search();
+        }
     }
 
     /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by a handover to
@@ -384,29 +265,36 @@ impl<'a> Wait<'a> {
         got
     }
 
+    /// When it began, for the figures: at the end of the first failed spin, which may be right now.
+    fn started(&self) -> u64 {
+        if self.course.failed() == 0 { self.now } else { self.course.started_ns() }
+    }
+
     fn give_up<T: Target>(&self, target: &T) {
         target.ended(false);
         self.recorder.add(Counter::GaveUp, 1);
-        self.recorder.end(self.started, self.now, What::GaveUp);
+        self.recorder.end(self.started(), self.now, What::GaveUp);
     }
 
     /// Notes that a wait of at least one step has ended with the target.
     fn ended_with<T: Target>(&self, target: &T) {
         target.ended(true);
-        self.recorder.end(self.started, self.now, What::Got);
+        self.recorder.end(self.started(), self.now, What::Got);
     }
 
     /// Does what the scheme says next. `Some` when that gave the target.
     fn step<T: Target>(&mut self, target: &T, left: Duration) -> Option<T::Got> {
         // Read afresh: a change takes effect at the very next step.
-        self.params = self.waiter.instance.params(Some(self.want.mutex_type));
-        let step = self.scheme().step(&self.attempt(target));
+        self.params = self.waiter.params(self.want.mutex_type);
+        let mut course = self.course;
+        let step = course.step(&self.seen(target));
+        self.course = course;
         self.recorder.blocker = target.blocker().0;
-        if step != Step::Yield || self.failed == 0 {
-            self.recorder.remember(self.waiter.instance, self.now, target.gets(), self.failed + 1);
+        if let Some(instance) = self.waiter.instance
+            && (step != Step::Yield || course.failed() == 1)
+        {
+            self.recorder.remember(instance, self.now, target.gets(), course.failed());
         }
-        self.failed = self.failed.saturating_add(1);
-        self.since_park = self.since_park.saturating_add(1);
         match step {
             Step::Yield => {
                 sys::yield_now();
@@ -421,21 +309,21 @@ impl<'a> Wait<'a> {
                 if matches!(step, Step::Overflow(_)) {
                     self.recorder.add(Counter::QueueFull, 1);
                 }
-                let asked = self.jittered(asked).min(left);
+                let asked = asked.min(left);
                 sys::sleep(asked);
                 self.last = sys::now_ns();
                 self.recorder.add(Counter::Sleeps, 1);
                 self.recorder.slept(self.last, What::Sleep, asked, self.last.saturating_sub(self.now));
                 None
             }
-            Step::Park(limit) => self.park(target, limit, left),
+            Step::Park(how) => self.park(target, Park { left, ..how }),
         }
     }
 
     /// The whole wait.
     fn in_one_park<T: Target>(&mut self, target: &T, deadline: Option<Deadline>) -> Option<T::Got> {
         const LONG: Duration = Duration::from_hours(1);
-        let got = self.failed(deadline).and_then(|left| self.park(target, LONG, left));
+        let got = self.failed(deadline).and_then(|left| self.park(target, Park { left, ..Park::lasting(LONG) }));
         if got.is_none() {
             self.now = sys::now_ns();
             self.give_up(target);
@@ -443,23 +331,13 @@ impl<'a> Wait<'a> {
         got
     }
 
-    fn park<T: Target>(&mut self, target: &T, limit: Duration, left: Duration) -> Option<T::Got> {
-        let throttle = self.scheme().throttles_wakes();
-        let attempt = self.attempt(target);
-        let waited = Duration::from_nanos(self.now.saturating_sub(self.started));
-        if throttle && let Some(interval) = attempt.asks_for_handover(waited, target.blocker().1) {
+    fn park<T: Target>(&mut self, target: &T, how: Park) -> Option<T::Got> {
+        if let Some(interval) = how.asks {
             target.ask_for_handover(self.now, interval);
         }
-        let (watch, timeout) = attempt.looks(limit);
-        let limit = timeout.min(left);
-        let handed = attempt.takes_handover(self.want.mode == Mode::Shared);
-        let overdue = throttle && attempt.is_overdue(waited);
-        let parked = target.park(Park { watch, timeout, left, throttle, handed, overdue });
-        self.woken = false;
+        let parked = target.park(how);
         self.last = sys::now_ns();
-        self.parks = self.parks.saturating_add(1);
-        self.since_park = 0;
-        self.parked_ns = self.last;
+        self.course.park_ended(&parked, target.gets());
         self.recorder.add(Counter::Parks, 1);
         if let Some(cells) = self.adaptive() {
             cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
@@ -470,36 +348,34 @@ impl<'a> Wait<'a> {
             self.recorder.add(Counter::Wakes, u64::from(matches!(parked, Parked::Woken)));
             What::Woken
         };
-        self.recorder.slept(self.last, what, limit, self.last.saturating_sub(self.now));
-        match parked {
-            Parked::Got(got) => {
-                self.recorder.end(self.started, self.last, What::Got);
-                Some(got)
-            }
-            Parked::Woken => {
-                self.woken = true;
-                None
-            }
-            Parked::Looked | Parked::TimedOut => None,
-        }
-    }
-
-    /// The published sleeps are exact unless `sleep_jitter` is set.
-    fn jittered(&self, asked: Duration) -> Duration {
-        let half_width = self.params.get(P::SleepJitter) * 1000;
-        match self.waiter.session {
-            Some(session) if half_width != 0 && self.scheme().takes_jitter() => {
-                let extra = Duration::from_nanos(session.random() % (2 * half_width));
-                (asked + extra).saturating_sub(Duration::from_nanos(half_width))
-            }
-            _ => asked,
-        }
+        self.recorder.slept(self.last, what, how.lasts(false), self.last.saturating_sub(self.now));
+        let Parked::Got(got) = parked else { return None };
+        self.recorder.end(self.started(), self.last, What::Got);
+        Some(got)
     }
 }
 
-impl Waiter<'_> {
-    fn is_high_priority(&self) -> bool {
-        self.session.is_some_and(Session::is_high_priority)
+impl<'a> Waiter<'a> {
+    /// A session.
+    #[must_use]
+    pub const fn session(session: &'a Session<'a>) -> Self {
+        Self { instance: Some(session.instance), session: Some(session) }
+    }
+
+    /// A thread without a session: nothing is recorded.
+    #[must_use]
+    pub const fn guest(instance: &'a Instance) -> Self {
+        Self { instance: Some(instance), session: None }
+    }
+
+    /// A thread that may not touch an instance, or has none: it waits by the defaults.
+    #[must_use]
+    pub const fn stranger() -> Self {
+        Self { instance: None, session: None }
+    }
+
+    fn params(&self, mutex_type: TypeId) -> Params {
+        self.instance.map_or_else(Params::default, |instance| instance.params(Some(mutex_type)))
     }
 
     /// Waits for the target after a first try has failed: spin, step, spin, step… by the scheme in force.
@@ -515,7 +391,7 @@ impl Waiter<'_> {
         loop {
             if let Some(got) = wait.spin(target) {
                 if wait.adaptive().is_some() {
-                    self.adapt(target, want.mutex, &wait.params);
+                    self.adapt(target, want.mutex, want.mutex_type);
                 }
                 return Ok(got);
             }
@@ -536,8 +412,7 @@ impl Waiter<'_> {
     }
 
     /// Writes who waits for how long and for whom, then what the holder is at.
-    fn alert(&self, recorder: &Recorder<'_>, waited_ns: u64) {
-        let instance = self.instance;
+    fn alert(&self, instance: &Instance, recorder: &Recorder<'_>, waited_ns: u64) {
         let (mutex, in_word) = (recorder.key.mutex, recorder.blocker);
         let holder = instance.tables.holder(mutex, in_word);
         instance.alert_line(format_args!(
@@ -560,8 +435,9 @@ impl Waiter<'_> {
     }
 
     /// Runs the controller of `adaptive`; the caller has just got the target.
-    pub fn adapt<T: Target>(&self, target: &T, mutex: MutexId, params: &Params) {
-        let Some(entry) = self.instance.tables.mutex_entry(mutex) else {
+    pub fn adapt<T: Target>(&self, target: &T, mutex: MutexId, mutex_type: TypeId) {
+        let params = self.params(mutex_type);
+        let Some(entry) = self.instance.and_then(|instance| instance.tables.mutex_entry(mutex)) else {
             // Its entry is another mutex's by now. Without one nobody would take the flag away.
             target.set_attention(false);
             return;
@@ -576,24 +452,21 @@ impl Waiter<'_> {
             target.set_attention(false);
             return;
         }
-        let growth = |now: u64, last: &sys::AtomicU64| now.saturating_sub(last.load(Ordering::Relaxed));
-        let (gets, now) = (target.gets(), sys::now_ns());
-        let misses = cells.misses.load(Ordering::Relaxed);
-        let queue_sleeps = cells.queue_sleeps.load(Ordering::Relaxed);
-        let load = Load {
-            gets: growth(gets, &cells.last_gets),
-            misses: growth(misses, &cells.last_misses),
-            queue_sleeps: growth(queue_sleeps, &cells.last_queue_sleeps),
-            queued: u64::from(target.parked()),
-            elapsed_ns: growth(now, &cells.last_ns),
+        let counts = [&cells.last_gets, &cells.last_misses, &cells.last_queue_sleeps, &cells.last_ns];
+        let [gets, misses, queue_sleeps, now_ns] = counts.map(|cell| cell.load(Ordering::Relaxed));
+        let last = Counts { gets, misses, queue_sleeps, now_ns };
+        let now = Counts {
+            gets: target.gets(),
+            misses: cells.misses.load(Ordering::Relaxed),
+            queue_sleeps: cells.queue_sleeps.load(Ordering::Relaxed),
+            now_ns: sys::now_ns(),
         };
         let before = Adaption { pthread_in_use: state & 1 == 1, streak: state >> 1 };
-        let Some(after) = before.check(load, params) else { return };
+        let Some(after) = before.check(&last, &now, target.parked(), &params) else { return };
         fail::point();
-        cells.last_gets.store(gets, Ordering::Relaxed);
-        cells.last_misses.store(misses, Ordering::Relaxed);
-        cells.last_queue_sleeps.store(queue_sleeps, Ordering::Relaxed);
-        cells.last_ns.store(now, Ordering::Relaxed);
+        for (cell, value) in counts.into_iter().zip([now.gets, now.misses, now.queue_sleeps, now.now_ns]) {
+            cell.store(value, Ordering::Relaxed);
+        }
         let switched = after.pthread_in_use != before.pthread_in_use;
         if switched {
             cells.switches.store(cells.switches.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

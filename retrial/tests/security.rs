@@ -630,7 +630,6 @@ fn an_observer_leaves_every_byte_as_it_was() {
     for mutex_type in &types {
         call! { params(*mutex_type); param_set(P::Scheme, *mutex_type); }
     }
-    call! { default_of(P::OrbitSpinTime); default_of(P::Scheme); }
     for id in 0..=u16::MAX {
         call! { location_name(retrial::views::LocationId(id)); }
     }

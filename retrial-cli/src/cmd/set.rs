@@ -96,7 +96,7 @@ fn scheme_of(value: u64) -> usize {
 
 /// The value after the setting for `row` is taken back.
 fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
-    row.and_then(|_| instance.tables().param_set(p, None)).unwrap_or_else(|| instance.tables().default_of(p))
+    row.and_then(|_| instance.tables().param_set(p, None)).unwrap_or(p.row().default)
 }
 
 /// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.

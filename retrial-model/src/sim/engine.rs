@@ -14,7 +14,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use retrial::P;
 use retrial::interposer::Parked;
-use retrial::wait::{ADAPTIVE, Adaption, Scheme};
+use retrial::wait::{ADAPTIVE, Adaption, Counts};
 
 /// The costs of the machine, in ps.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +68,8 @@ impl Streams {
 #[derive(Debug, Default)]
 pub(super) struct Controller {
     pub(super) state: Adaption,
-    pub(super) misses: u64,
-    pub(super) queue_sleeps: u64,
-    pub(super) last_gets: u64,
-    pub(super) last_misses: u64,
-    pub(super) last_queue_sleeps: u64,
-    pub(super) last_ns: u64,
+    pub(super) counted: Counts,
+    pub(super) last: Counts,
 }
 
 /// What belongs to one copy of the mutex.
@@ -95,7 +91,6 @@ impl Own {
 pub(super) struct Engine<'a> {
     pub(super) workload: &'a Workload,
     pub(super) costs: Costs,
-    pub(super) scheme: &'static dyn Scheme,
     /// Whether the losers of a race take their next step at once.
     pub(super) losers_step: bool,
     pub(super) is_adaptive: bool,
@@ -172,7 +167,6 @@ impl<'a> Engine<'a> {
         Self {
             workload,
             costs,
-            scheme: retrial::wait::scheme(scheme),
             losers_step: workload.params.get(P::OnLostRace) != 0,
             is_adaptive: scheme == ADAPTIVE as u64,
             now: 0,
@@ -337,7 +331,7 @@ impl<'a> Engine<'a> {
         if self.is_unlimited() {
             self.processors.add();
         }
-        self.sessions.push(Session::new(s % self.processors.count()));
+        self.sessions.push(Session::new(s % self.processors.count(), self.course()));
         if s < self.workload.traced {
             self.traces.push(Trace::default());
         }

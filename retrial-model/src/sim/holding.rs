@@ -24,7 +24,11 @@ impl Engine<'_> {
 
     /// A session that spun has its processor again.
     pub(super) fn spin_on(&mut self, s: u32) {
-        if self.mutex.is_open(self.sessions[s as usize].handed) { self.acquire(s, true) } else { self.spin(s) }
+        if self.mutex.is_open(self.sessions[s as usize].handed, self.now_ns()) {
+            self.acquire(s, true)
+        } else {
+            self.spin(s)
+        }
     }
 
     /// A session gets the mutex. `waited`: after a miss.
@@ -67,11 +71,7 @@ impl Engine<'_> {
         self.tally.releases += 1;
         self.tally.busy += self.tally.part(self.held_since, self.now);
         self.mutex.holder = NONE;
-        let parking = self.mutex.parking;
-        if parking.starving().0 {
-            self.mutex.parking = parking.fed();
-        }
-        self.mutex.handover = parking.starving().0 && parking.parked() != 0;
+        self.mutex.handover = self.hands_over();
         self.sessions[s as usize].doing = Doing::Calling;
         let seen = self.release_seen();
         let handed = self.mutex.handover;

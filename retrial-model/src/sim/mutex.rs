@@ -24,8 +24,8 @@ impl Mutex {
     }
 
     /// Whether a get can have it. `handed`: also when it was handed over.
-    pub(super) fn is_open(&self, handed: bool) -> bool {
-        self.holder == NONE && (handed || !self.handover)
+    pub(super) fn is_open(&self, handed: bool, now_ns: u64) -> bool {
+        self.holder == NONE && (handed || !self.handover || self.parking.handover_is_stale(now_ns))
     }
 
     /// Changes what is known of the parked. What it was before.
@@ -35,8 +35,15 @@ impl Mutex {
     }
 
     /// Puts a session to sleep.
-    pub(super) fn sleep(&mut self, session: u32) {
-        self.queue.push(session);
+    pub(super) fn sleep(&mut self, session: u32, overdue: bool) {
+        self.queue.push(session, overdue);
+    }
+
+    /// Takes the overdue sleeper that fell asleep first.
+    pub(super) fn first_overdue(&mut self) -> Option<u32> {
+        let first = self.queue.first_overdue()?;
+        self.queue.remove(first);
+        Some(first)
     }
 
     /// The time of a sleeper has passed.
@@ -62,6 +69,7 @@ struct Queue {
 struct Place {
     before: u32,
     after: u32,
+    overdue: bool,
 }
 
 impl Default for Queue {
@@ -71,18 +79,18 @@ impl Default for Queue {
 }
 
 impl Queue {
-    fn push(&mut self, session: u32) {
+    fn push(&mut self, session: u32, overdue: bool) {
         let index = session as usize;
         if self.places.len() <= index {
-            self.places.resize(index + 1, Place { before: NONE, after: NONE });
+            self.places.resize(index + 1, Place { before: NONE, after: NONE, overdue: false });
         }
         let last = std::mem::replace(&mut self.last, session);
-        self.places[index] = Place { before: last, after: NONE };
+        self.places[index] = Place { before: last, after: NONE, overdue };
         *self.after(last) = session;
     }
 
     fn remove(&mut self, session: u32) {
-        let Place { before, after } = self.places[session as usize];
+        let Place { before, after, .. } = self.places[session as usize];
         *self.after(before) = after;
         match after {
             NONE => self.last = before,
@@ -96,6 +104,12 @@ impl Queue {
             NONE => &mut self.first,
             session => &mut self.places[session as usize].after,
         }
+    }
+
+    fn first_overdue(&self) -> Option<u32> {
+        let in_queue = |session: u32| Some(session).filter(|session| *session != NONE);
+        std::iter::successors(in_queue(self.first), |session| in_queue(self.places[*session as usize].after))
+            .find(|session| self.places[*session as usize].overdue)
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -116,13 +130,17 @@ mod tests {
     fn sessions_are_woken_in_the_order_in_which_they_fell_asleep_but_for_those_that_left() {
         let mut mutex = Mutex::new();
         for session in [4, 1, 2, 3] {
-            mutex.sleep(session);
+            mutex.sleep(session, false);
         }
         mutex.leave(1);
         assert_eq!(mutex.first(), Some(4));
         mutex.leave(3);
-        mutex.sleep(1);
+        for (session, overdue) in [(1, true), (5, true)] {
+            mutex.sleep(session, overdue);
+        }
+        assert_eq!(mutex.first_overdue(), Some(1));
         let woken: Vec<u32> = std::iter::from_fn(|| mutex.first()).collect();
-        assert_eq!(woken, [2, 1]);
+        assert_eq!(woken, [2, 5]);
+        assert_eq!(mutex.first_overdue(), None);
     }
 }

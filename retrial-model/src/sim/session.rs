@@ -3,6 +3,7 @@
 use super::Time;
 use super::tally::Use;
 use retrial::parking::{Announced, Parks};
+use retrial::wait::Course;
 
 /// What a session does, or did until it became ready to run again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,17 +84,11 @@ pub(super) struct Session {
     pub(super) copy: u32,
     pub(super) requested: Time,
 
-    // The wait under way, as in the library's waiter.
-    pub(super) failed: u32,
-    pub(super) parks: u32,
-    pub(super) since_park: u32,
-    /// End of its last park, or of the first failed spin.
-    pub(super) parked: Time,
-    pub(super) woken: bool,
+    // The wait under way.
+    pub(super) course: Course,
     /// Whether it may take a mutex that was handed over.
     pub(super) handed: bool,
-    /// End of the first failed spin, of the last failed spin, and of the last step.
-    pub(super) started: Time,
+    /// Ends of the last failed spin and of the last step.
     pub(super) stepped: Time,
     pub(super) last: Time,
     /// What the last sleep or park was asked for, and what the sleep takes.
@@ -104,13 +99,14 @@ pub(super) struct Session {
 
     // The park under way, and what the parks so far have to tell the next one.
     pub(super) timeout: Time,
+    pub(super) overdue: bool,
     pub(super) seen: u32,
     pub(super) announced: Announced,
     pub(super) park: Parks,
 }
 
 impl Session {
-    pub(super) fn new(processor: u32) -> Self {
+    pub(super) fn new(processor: u32, course: Course) -> Self {
         Self {
             doing: Doing::Absent,
             at: At::Nowhere,
@@ -120,19 +116,15 @@ impl Session {
             gets: 0,
             copy: 0,
             requested: 0,
-            failed: 0,
-            parks: 0,
-            since_park: 0,
-            parked: 0,
-            woken: false,
+            course,
             handed: false,
-            started: 0,
             stepped: 0,
             last: 0,
             asked: 0,
             sleeps: 0,
             place: 0,
             timeout: 0,
+            overdue: false,
             seen: 0,
             announced: Announced::default(),
             park: Parks::default(),

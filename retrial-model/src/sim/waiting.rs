@@ -1,93 +1,95 @@
-//! A wait: spin, step, spin, step… by the scheme in force; what the library's `waiter.rs` and `mutex/getting.rs` do, on the
-//! virtual clock and for mode X.
+//! A wait: interprets the library's [`Course`] on the virtual clock, for mode X.
 
 use super::engine::Engine;
+use super::processors::NONE;
 use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
 use rand::Rng;
-use retrial::P;
 use retrial::interposer::Parked;
-use retrial::parking::{Announced, Parks};
+use retrial::parking::{self, Announced, Circumstances, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Adaption, Attempt, Load, Step};
+use retrial::wait::{Counts, Course, Park, Seen, Step, Wanted};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(NS)
 }
 
-impl Engine<'_> {
+impl<'a> Engine<'a> {
     /// A session asks for the mutex.
     pub(super) fn request(&mut self, s: u32) {
         self.tally.requested(self.now);
         self.choose(s);
+        let course = self.course();
+        let now_ns = self.now_ns();
         let session = &mut self.sessions[s as usize];
         session.requested = self.now;
-        if self.mutex.is_open(false) {
+        if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        session.failed = 0;
-        session.parks = 0;
-        session.since_park = 0;
-        session.woken = false;
+        session.course = course;
         session.park = Parks::default();
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
-        self.controller.misses += 1;
+        self.controller.counted.misses += 1;
         if self.costs.step > 0 { self.run_as(s, Doing::Missing, self.costs.step) } else { self.try_again(s) }
     }
 
-    fn now_ns(&self) -> u64 {
+    /// A wait that begins.
+    pub(super) fn course(&self) -> Course {
+        let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
+        let wanted = Wanted { shared: false, high_priority: false, from_queue: false, poll_ns };
+        Course::begin(wanted, self.mutex.gets)
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
         self.now / NS
     }
 
-    fn attempt(&mut self, s: u32) -> Attempt<'_> {
-        let random = self.streams.waits.next_u64();
-        let session = &self.sessions[s as usize];
-        Attempt {
+    fn circumstances(&self) -> Circumstances {
+        Circumstances { now_ns: self.now_ns(), is_real_time: || false }
+    }
+
+    /// What a session saw at a time.
+    fn seen(&mut self, at: Time) -> Seen<'a> {
+        Seen {
             params: &self.workload.params,
-            failed: session.failed,
-            parks: session.parks,
-            since_park: session.since_park,
-            since_park_ns: (self.now - session.parked) / NS,
-            woken: session.woken,
-            high_priority: false,
+            now_ns: at / NS,
             parked: self.mutex.parking.parked(),
+            gets: self.mutex.gets,
+            on_x: self.mutex.holder != NONE,
             pthread_in_use: self.controller.state.pthread_in_use,
-            queues: false,
-            poll_ns: u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX),
-            random,
+            random: self.streams.waits.next_u64(),
         }
     }
 
     /// The spin after a miss or a step; its first look may find the mutex open.
     pub(super) fn try_again(&mut self, s: u32) {
-        let scheme = self.scheme;
-        let attempt = self.attempt(s);
-        let (polls, handed) = (scheme.spins(&attempt), attempt.takes_handover(false));
+        let seen = self.seen(self.now);
         let session = &mut self.sessions[s as usize];
-        session.handed = handed;
-        if self.mutex.is_open(session.handed) {
+        let how = session.course.spin(&seen);
+        session.handed = how.handed;
+        if self.mutex.is_open(how.handed, seen.now_ns) {
             return self.acquire(s, true);
         }
-        if session.failed > 0 {
+        if session.course.failed() > 0 {
             self.tally.count(Counter::Busy);
         }
         session.doing = Doing::Spinning;
-        session.rest = u64::from(polls) * self.costs.poll;
+        session.rest = u64::from(how.polls) * self.costs.poll;
         if session.rest == 0 { self.spin_failed(s) } else { self.spin(s) }
     }
 
     /// A wait has ended with the mutex.
     pub(super) fn wait_over(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
-        if session.failed == 0 {
+        if session.course.failed() == 0 {
             return self.tally.count(Counter::SpinGets);
         }
         self.tally.spin += u128::from(self.now - session.last);
         session.park.end(|to| self.mutex.change(to));
-        let took = self.now - self.sessions[s as usize].started;
+        let took = self.now - self.sessions[s as usize].course.started_ns() * NS;
         self.tally.longest = self.tally.longest.max(took);
         self.note(s, What::Got, 0, took);
     }
@@ -96,9 +98,7 @@ impl Engine<'_> {
     pub(super) fn spin_failed(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         session.stepped = self.now;
-        if session.failed == 0 {
-            session.started = self.now;
-            session.parked = self.now;
+        if session.course.failed() == 0 {
             self.tally.count(Counter::Waits);
             self.note(s, What::Began, 0, 0);
         } else {
@@ -109,11 +109,8 @@ impl Engine<'_> {
 
     /// Does what the scheme says next.
     pub(super) fn step(&mut self, s: u32) {
-        let scheme = self.scheme;
-        let step = scheme.step(&self.attempt(s));
-        let session = &mut self.sessions[s as usize];
-        session.failed = session.failed.saturating_add(1);
-        session.since_park = session.since_park.saturating_add(1);
+        let seen = self.seen(self.sessions[s as usize].stepped);
+        let step = self.sessions[s as usize].course.step(&seen);
         match step {
             Step::Yield => self.give_way(s),
             Step::Sleep(asked) => self.sleep(s, asked),
@@ -121,7 +118,7 @@ impl Engine<'_> {
                 self.tally.count(Counter::QueueFull);
                 self.sleep(s, asked);
             }
-            Step::Park(limit) => self.park(s, limit),
+            Step::Park(how) => self.park(s, &how),
         }
     }
 
@@ -137,7 +134,7 @@ impl Engine<'_> {
     }
 
     fn sleep(&mut self, s: u32, asked: Duration) {
-        let asked = self.jittered(asked);
+        let asked = picoseconds(asked);
         let takes = match self.workload.sleeps {
             // What a sleep takes was measured with its call.
             Sleeps::Timed => self.lasts(asked).saturating_sub(self.costs.sleep_call),
@@ -161,18 +158,6 @@ impl Engine<'_> {
         self.leave(s);
     }
 
-    /// The published sleeps are exact unless `sleep_jitter` is set.
-    fn jittered(&mut self, asked: Duration) -> Time {
-        let half_width = self.workload.params.get(P::SleepJitter) * 1000;
-        let asked_ns = picoseconds(asked) / NS;
-        let jittered = if half_width != 0 && self.scheme.takes_jitter() {
-            (asked_ns + self.streams.waits.next_u64() % (2 * half_width)).saturating_sub(half_width)
-        } else {
-            asked_ns
-        };
-        jittered * NS
-    }
-
     /// What a timer of this length takes.
     fn lasts(&self, asked: Time) -> Time {
         self.workload.machine.slept_ns(asked / NS).saturating_mul(NS)
@@ -194,28 +179,21 @@ impl Engine<'_> {
         self.note(s, what, asked, took);
     }
 
-    /// Announces that the session parks, and looks by itself after `limit`.
-    fn park(&mut self, s: u32, limit: Duration) {
-        let throttle = self.scheme.throttles_wakes();
-        let waited = Duration::from_nanos((self.now - self.sessions[s as usize].started) / NS);
-        let on_x = self.mutex.holder != super::processors::NONE;
-        let attempt = self.attempt(s);
-        let asks = attempt.asks_for_handover(waited, on_x).filter(|_| throttle);
-        let (watch, timeout) = attempt.looks(limit);
-        let handed = attempt.takes_handover(false);
-        let now_ns = self.now_ns();
-        let parking = &mut self.mutex.parking;
-        if asks.is_some_and(|interval| parking.handover_is_due(now_ns, interval)) {
-            *parking = parking.starve(now_ns, true);
+    /// Announces that the session parks.
+    fn park(&mut self, s: u32, how: &Park) {
+        let circumstances = self.circumstances();
+        let mutex = &mut self.mutex;
+        if let Some(interval) = how.asks {
+            circumstances.ask(mutex.parking, interval, true, |to| mutex.change(to));
         }
         let session = &mut self.sessions[s as usize];
-        session.woken = false;
-        session.announced = session.park.announce(throttle, |to| self.mutex.change(to));
-        session.seen = self.mutex.wakes;
-        session.handed = handed;
-        session.asked = picoseconds(timeout);
+        session.announced = session.park.announce(how.throttle, |to| mutex.change(to));
         let Announced { watches, answers, .. } = session.announced;
-        session.timeout = if watches { picoseconds(watch) } else { session.asked };
+        session.seen = mutex.wakes;
+        session.handed = how.handed;
+        session.overdue = how.overdue;
+        session.asked = picoseconds(how.lasts(false));
+        session.timeout = picoseconds(how.lasts(watches));
         let barrier = if answers { self.costs.barrier } else { 0 };
         // The count of those who wait lies in the line that the others poll and change, and so it does when the park is over.
         let announcing = barrier + self.line();
@@ -224,9 +202,13 @@ impl Engine<'_> {
 
     /// The look between the announcement and the sleep.
     pub(super) fn last_look(&mut self, s: u32) {
+        let now_ns = self.now_ns();
         let session = &mut self.sessions[s as usize];
-        if self.mutex.is_open(session.handed) {
+        if self.mutex.is_open(session.handed, now_ns) {
             return self.unparked(s, Parked::Looked);
+        }
+        if self.mutex.holder == NONE {
+            session.timeout = session.timeout.min(picoseconds(HANDOVER_LASTS));
         }
         // The kernel puts to sleep whom nobody has woken meanwhile: on its way there it takes what a call takes that finds nothing to do.
         self.run_as(s, Doing::Parking, self.costs.yield_alone);
@@ -240,7 +222,7 @@ impl Engine<'_> {
         }
         session.doing = Doing::Parked;
         let timeout = session.timeout;
-        self.mutex.sleep(s);
+        self.mutex.sleep(s, session.overdue);
         let lasts = self.lasts(timeout);
         self.timers.set(self.slot(s), self.now.saturating_add(lasts));
         self.leave(s);
@@ -250,12 +232,9 @@ impl Engine<'_> {
     pub(super) fn unparked(&mut self, s: u32, how: Parked<()>) {
         let session = &mut self.sessions[s as usize];
         session.park.come_back(session.announced, &how, |to| self.mutex.change(to));
-        session.since_park = 0;
-        session.parked = self.now;
-        session.parks = session.parks.saturating_add(1);
-        session.woken = how == Parked::Woken;
+        session.course.park_ended(&how, self.mutex.gets);
         self.owed += self.line();
-        self.controller.queue_sleeps += 1;
+        self.controller.counted.queue_sleeps += 1;
         self.tally.count(Counter::Parks);
         if how == Parked::Woken {
             self.tally.count(Counter::Wakes);
@@ -264,10 +243,27 @@ impl Engine<'_> {
         self.try_again(s);
     }
 
-    /// After a release that lets only who has been parked get the mutex.
-    pub(super) fn hand_over(&mut self, s: u32) {
-        if !self.wake_one(s) {
-            // Nobody was asleep: whoever comes may have it.
+    /// Whether the release that is due now hands over.
+    pub(super) fn hands_over(&mut self) -> bool {
+        let (parking, now_ns) = (self.mutex.parking, self.now_ns());
+        let found = || (self.workload.params, self.circumstances());
+        let hands_over = parking.concerns_releases() && parking::hands_over(parking, self.mutex.gets, found);
+        if hands_over {
+            self.mutex.parking = parking.handed_over(now_ns);
+        }
+        hands_over && parking.parked() != 0
+    }
+
+    /// After a release that lets only the session that it wakes get the mutex: the first overdue one, or else the one that parked first.
+    pub(super) fn hand_over(&mut self, waker: u32) {
+        let then = self.mutex.parking;
+        let overdue = if then.parked() <= Parking::OVERDUE_AMONG { self.mutex.first_overdue() } else { None };
+        if let Some(overdue) = overdue {
+            self.mutex.wakes += 1;
+            self.mutex.parking = then.has_woken(then, 1);
+            self.awaken(overdue, waker);
+        } else if !self.wake_one(waker) {
+            // Nobody was asleep: any session may have it.
             self.mutex.handover = false;
         }
     }
@@ -293,22 +289,12 @@ impl Engine<'_> {
         if !self.is_adaptive {
             return;
         }
-        let now_ns = self.now_ns();
         let controller = &mut self.controller;
-        let load = Load {
-            gets: self.mutex.gets - controller.last_gets,
-            misses: controller.misses - controller.last_misses,
-            queue_sleeps: controller.queue_sleeps - controller.last_queue_sleeps,
-            queued: u64::from(self.mutex.parking.parked()),
-            elapsed_ns: now_ns - controller.last_ns,
-        };
-        let before: Adaption = controller.state;
-        let Some(after) = before.check(load, &self.workload.params) else { return };
-        controller.last_gets = self.mutex.gets;
-        controller.last_misses = controller.misses;
-        controller.last_queue_sleeps = controller.queue_sleeps;
-        controller.last_ns = now_ns;
-        controller.state = after;
+        let counted = Counts { gets: self.mutex.gets, now_ns: self.now / NS, ..controller.counted };
+        let before = controller.state;
+        let parked = self.mutex.parking.parked();
+        let Some(after) = before.check(&controller.last, &counted, parked, &self.workload.params) else { return };
+        (controller.last, controller.state) = (counted, after);
         if after.pthread_in_use != before.pthread_in_use {
             self.tally.type_switches += 1;
             self.mutex.wakes += 1;

@@ -4,13 +4,14 @@ use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, TO_DRAIN, served};
 use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::LocationId;
-use crate::parking::{self, Announced, HANDOVER_LASTS, Parked, Parking, Parks};
+use crate::parking::{Announced, Circumstances, HANDOVER_LASTS, Parked, Parking, Parks};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::slot::Slot;
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
-use crate::waiter::{Ended, Park, Target, Waiter, Want};
+use crate::wait::Park;
+use crate::waiter::{Ended, Target, Waiter, Want};
 use crate::word::{Kind, Sid, Word};
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,10 +27,6 @@ pub(super) enum Why {
 
 /// Longest park beside a reference that is being moved, which takes a few instructions, and where a release may not have seen it.
 const BRIEFLY: Duration = Duration::from_millis(1);
-
-pub(super) fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
-    Waiter { instance: session.instance(), session: Some(session) }
-}
 
 /// A session that wants a mutex in a mode.
 pub(super) struct Getting<'a> {
@@ -119,7 +116,7 @@ impl<'a> Getting<'a> {
         };
         let want =
             Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode, from_queue: false };
-        waiter(self.session).wait(self, want, deadline).map_err(|why| match why {
+        Waiter::session(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,
         })
@@ -254,7 +251,8 @@ impl Target for Getting<'_> {
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
         let change = |to: &dyn Fn(Parking) -> Parking| self.mutex.change(Ordering::Relaxed, to);
-        if parking::ask_for_handover(self.mutex.parking(), now_ns, interval, for_x, change) && for_x {
+        let found = Circumstances { now_ns, is_real_time: sys::is_real_time };
+        if found.ask(self.mutex.parking(), interval, for_x, change) && for_x {
             self.asked_for_x.set(true);
         }
     }

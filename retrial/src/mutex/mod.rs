@@ -23,15 +23,15 @@ use crate::instance::Instance;
 use crate::location::CodeLocation;
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId, Phase, Record};
-use crate::parking::{self, Parking};
+use crate::parking::{self, Circumstances, Parking};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::slot::LOG_RECORDS;
 use crate::sys::protocol::{AtomicU64, fence};
 use crate::sys::{self, Deadline, Ordering};
-use crate::waiter::Target;
+use crate::waiter::{Target, Waiter};
 use crate::word::{Sid, Word};
-use getting::{Aim, Getting, Why, waiter};
+use getting::{Aim, Getting, Why};
 pub use hold::{Get, Hold};
 use std::time::Duration;
 
@@ -43,9 +43,6 @@ const TO_DRAIN: u32 = 8;
 /// Beside one of these: has waited for longer than a handover to each of the parked sessions takes.
 const OVERDUE: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
-
-/// Most parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
-const OVERDUE_AMONG: u32 = 1024;
 
 /// The kinds of sessions that can have a mutex once its word is this.
 const fn served(left: Word) -> u32 {
@@ -232,8 +229,7 @@ impl RawMutex {
         let getting = Getting::new(self, session, mode, Aim::Get);
         let granted = getting.try_get(false).inspect(|granted| {
             if granted.has(Word::ATTENTION) {
-                let params = session.instance().params(Some(self.mutex_type()));
-                waiter(session).adapt(&getting, self.id(), &params);
+                Waiter::session(session).adapt(&getting, self.id(), self.mutex_type());
             }
         });
         let granted = match granted {
@@ -279,8 +275,10 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn hands_over(&self, session: &Session<'_>) -> bool {
-        let params = || session.instance().params(Some(self.mutex_type()));
-        parking::hands_over(self.parking(), self.gets(), params)
+        parking::hands_over(self.parking(), self.gets(), || {
+            let found = Circumstances { now_ns: sys::now_ns(), is_real_time: sys::is_real_time };
+            (session.instance().params(Some(self.mutex_type())), found)
+        })
     }
 
     /// The same by a session that has only moved a reference, while references stay: nobody can get a mode now that could
@@ -401,7 +399,7 @@ impl RawMutex {
         if handed == word {
             return self.wake(word);
         }
-        let has_woken = asked.parked() <= OVERDUE_AMONG && self.wake_of(OVERDUE) || self.wake_one();
+        let has_woken = asked.parked() <= Parking::OVERDUE_AMONG && self.wake_of(OVERDUE) || self.wake_one();
         if !has_woken {
             // Nobody was asleep: whoever comes may have it.
             fail::point();

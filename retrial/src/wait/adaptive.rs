@@ -24,19 +24,17 @@ impl Scheme for Adaptive {
     }
 }
 
-/// What the controller of `adaptive` sees, as growth since the last check.
+/// What the controller of `adaptive` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Load {
+pub struct Counts {
     /// Successful gets.
     pub gets: u64,
     /// Gets whose first try failed.
     pub misses: u64,
     /// Parks.
     pub queue_sleeps: u64,
-    /// Sessions parked now.
-    pub queued: u64,
-    /// Time since the last check, in ns.
-    pub elapsed_ns: u64,
+    /// The time, in ns.
+    pub now_ns: u64,
 }
 
 /// The controller's state: the type in use and how many checks in a row spoke for the other one.
@@ -52,21 +50,22 @@ impl Adaption {
     /// Quiet time that counts as one check while `pthread` is in use, in ns.
     const QUIET_NS: u64 = 1_000_000_000;
 
-    /// The state after this load, or `None` while no check is due.
+    /// The state after what was counted since the `last` check, with so many sessions `parked`; `None` while no check is due.
     ///
     /// A check is due every `adaptive_check_every` gets; while `pthread` is in use also every second.
     #[must_use]
-    pub fn check(self, load: Load, params: &Params) -> Option<Self> {
-        let by_gets = load.gets / params.get(P::CheckEvery);
-        let by_time = if self.pthread_in_use { load.elapsed_ns / Self::QUIET_NS } else { 0 };
+    pub fn check(self, last: &Counts, now: &Counts, parked: u32, params: &Params) -> Option<Self> {
+        let growth = |of: fn(&Counts) -> u64| of(now).saturating_sub(of(last));
+        let by_gets = growth(|counts| counts.gets) / params.get(P::CheckEvery);
+        let by_time = if self.pthread_in_use { growth(|counts| counts.now_ns) / Self::QUIET_NS } else { 0 };
         let checks = by_gets.max(by_time);
         if checks == 0 {
             return None;
         }
         let speaks_for_switch = if self.pthread_in_use {
-            load.misses / checks < params.get(P::PthreadThreshold)
+            growth(|counts| counts.misses) / checks < params.get(P::PthreadThreshold)
         } else {
-            (load.queue_sleeps / checks).saturating_add(load.queued) > params.get(P::YdbThreshold)
+            (growth(|counts| counts.queue_sleeps) / checks).saturating_add(u64::from(parked)) > params.get(P::YdbThreshold)
         };
         let streak = if speaks_for_switch { self.streak.saturating_add(checks) } else { 0 };
         Some(if streak >= params.get(P::Streak) {
@@ -81,37 +80,38 @@ impl Adaption {
 mod tests {
     use super::*;
 
-    const LOADED: Load = Load { gets: 1024, misses: 1000, queue_sleeps: 2000, queued: 0, elapsed_ns: 1 };
+    const LOADED: Counts = Counts { gets: 1024, misses: 1000, queue_sleeps: 2000, now_ns: 1 };
+
+    fn check(state: Adaption, counted: Counts) -> Option<Adaption> {
+        state.check(&Counts::default(), &counted, 0, &Params::default())
+    }
 
     #[test]
     fn sixteen_loaded_checks_in_a_row_switch() {
-        let params = Params::default();
         let mut state = Adaption::default();
         for _ in 0..15 {
-            state = state.check(LOADED, &params).unwrap();
+            state = check(state, LOADED).unwrap();
             assert!(!state.pthread_in_use);
         }
-        assert!(state.check(LOADED, &params).unwrap().pthread_in_use);
+        assert!(check(state, LOADED).unwrap().pthread_in_use);
     }
 
     #[test]
     fn one_quiet_check_resets_the_streak() {
-        let params = Params::default();
         let state = Adaption { pthread_in_use: false, streak: 15 };
-        let quiet = Load { gets: 1024, ..Load::default() };
-        assert_eq!(state.check(quiet, &params).unwrap().streak, 0);
+        let quiet = Counts { gets: 1024, ..Counts::default() };
+        assert_eq!(check(state, quiet).unwrap().streak, 0);
     }
 
     #[test]
     fn quiet_time_alone_goes_back() {
-        let params = Params::default();
         let state = Adaption { pthread_in_use: true, streak: 0 };
-        let silence = Load { gets: 1, elapsed_ns: 16 * Adaption::QUIET_NS, ..Load::default() };
-        assert!(!state.check(silence, &params).unwrap().pthread_in_use);
+        let silence = Counts { gets: 1, now_ns: 16 * Adaption::QUIET_NS, ..Counts::default() };
+        assert!(!check(state, silence).unwrap().pthread_in_use);
     }
 
     #[test]
     fn no_check_is_due_between_two() {
-        assert_eq!(Adaption::default().check(Load { gets: 1023, ..LOADED }, &Params::default()), None);
+        assert_eq!(check(Adaption::default(), Counts { gets: 1023, ..LOADED }), None);
     }
 }

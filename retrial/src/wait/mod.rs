@@ -1,20 +1,20 @@
 //! Wait schemes: pure functions from "how often this wait has failed, and what can be observed" to "what to do next".
 //!
-//! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; it performs nothing. The
-//! [waiter](crate::interposer::Waiter) interprets it with the real clock.
+//! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; what all of them share is in [`Course`].
+//! None of it performs anything.
 
 use crate::params::{P, Params};
 use std::time::Duration;
 
-/// What to do after a failed spin.
+/// What to do after a failed spin. A scheme says how long a park may last, a [`Course`] how to [`Park`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum Step<T = Duration> {
     /// Give the processor to whoever is ready to run.
     Yield,
     /// Sleep this long; nobody wakes the sleeper.
     Sleep(Duration),
-    /// Queue for a wake-up by a releaser, and look again after this time at the latest.
-    Park(Duration),
+    /// Queue for a wake-up by a releaser, and look again after a time at the latest.
+    Park(T),
     /// The queue is full: sleep this long instead; counted apart.
     Overflow(Duration),
 }
@@ -31,8 +31,8 @@ pub struct Attempt<'a> {
     pub parks: u32,
     /// Steps since the last park ended, or since the wait began.
     pub since_park: u32,
-    /// Time since then, in ns.
-    pub since_park_ns: u64,
+    /// Gets of the mutex since then.
+    pub gets_since_park: u64,
     /// Whether a release ended the last park.
     pub woken: bool,
     /// Whether the session is of the high priority class.
@@ -42,56 +42,14 @@ pub struct Attempt<'a> {
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
     /// Whether the session is to queue at once: it comes out of a condition's queue.
-    pub queues: bool,
+    pub from_queue: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
     pub random: u64,
 }
 
-/// A thousandth of the time after which a parked session looks by itself at the latest; its next looks are twice as long apart each.
-const FIRST_LOOK: Duration = Duration::from_millis(16);
-
 impl<'a> Attempt<'a> {
-    /// Times of a park to the session's look by itself, as the one that watches and beside another one that does, where the scheme
-    /// asks for a look after `limit`. All that do not watch look `orbit_retry_rate` times a second together.
-    #[must_use]
-    pub fn looks(&self, limit: Duration) -> (Duration, Duration) {
-        // Uniform on 0.5 to 1.5 times the mean, so that sessions that parked together do not look together.
-        let permille = 500 + u32::try_from(self.random % 1000).unwrap_or(0);
-        let share =
-            Duration::from_millis(1) * self.parked.saturating_add(1) / clamp(self.params.get(P::OrbitRetryRate));
-        // The one that watches may have died, with all others but this one.
-        let longest = FIRST_LOOK * (1 << self.parks.min(8));
-        (limit, limit.max(share.min(longest) * permille))
-    }
-
-    /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for whoever the release has woken
-    /// does. Not so readers that were not woken: the handover may be for a writer that they keep out.
-    #[must_use]
-    pub const fn takes_handover(&self, shared: bool) -> bool {
-        self.parks > 0 && self.since_park == 0 && (self.woken || !shared)
-    }
-
-    /// Whether the session has waited for longer than a handover to each of the parked ones takes.
-    #[must_use]
-    pub fn is_overdue(&self, waited: Duration) -> bool {
-        let round_us = self.params.get(P::HandoverInterval) * u64::from(self.parked.saturating_add(1));
-        self.params.get(P::Fairness) == 1 && waited > Duration::from_micros(round_us)
-    }
-
-    /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X (`on_x`), and has waited for longer
-    /// than the interval asks for its turn; with `fifo` every session does. Not more often than once in the time it gives.
-    #[must_use]
-    pub fn asks_for_handover(&self, waited: Duration, on_x: bool) -> Option<Duration> {
-        let interval = Duration::from_micros(self.params.get(P::HandoverInterval));
-        match self.params.get(P::Fairness) {
-            0 => None,
-            1 => ((self.woken || self.parks > 0 && !on_x) && waited >= interval).then_some(interval),
-            _ => Some(Duration::ZERO),
-        }
-    }
-
     /// Of a wait that begins where nobody else waits.
     #[must_use]
     pub const fn first(params: &'a Params) -> Self {
@@ -100,12 +58,12 @@ impl<'a> Attempt<'a> {
             failed: 0,
             parks: 0,
             since_park: 0,
-            since_park_ns: 0,
+            gets_since_park: 0,
             woken: false,
             high_priority: false,
             parked: 0,
             pthread_in_use: false,
-            queues: false,
+            from_queue: false,
             poll_ns: 30,
             random: 0x9e37_79b9_7f4a_7c15,
         }
@@ -132,6 +90,10 @@ pub trait Scheme: Sync {
         true
     }
 }
+
+mod course;
+
+pub use course::{Course, Park, Seen, Spin, Wanted};
 
 macro_rules! schemes {
     ($( $number:literal => $module:ident::$scheme:ident, $name:literal; )*) => {
@@ -168,7 +130,7 @@ pub const ADAPTIVE: usize = 8;
 /// Position of the scheme that a new instance uses.
 pub const DEFAULT: usize = 9;
 
-pub use adaptive::{Adaption, Load};
+pub use adaptive::{Adaption, Counts};
 
 /// The scheme at this position, the default one for a position that no build knows.
 #[must_use]

@@ -1,5 +1,4 @@
-//! `orbit`, the default: spin for about what a wake-up costs; then yield and look, a few dozen times, unless others are parked; then
-//! park.
+//! `orbit`, the default: spin for about what a wake-up costs; then yield and look, a few dozen times; then park.
 //!
 //! A release wakes one parked session, unless [`WOKEN_MAX`](crate::parking::Parking::WOKEN_MAX) woken ones are on their way: these spin
 //! and yield in their turn. So some sessions are active and take turns at the mutex, and the others sleep, whatever their number. A
@@ -20,14 +19,15 @@ const WATCH_EVERY: Duration = Duration::from_millis(10);
 /// processor with looks otherwise (2,000: one of two, measured).
 const WATCH_TIMES: u32 = 16;
 
-/// Longest time of a wait's yields and the polls between them, in spins: twice what they take where nobody else is ready to run.
-const YIELDS_LAST: u64 = 16;
+/// Gets by others during which a session yields before it parks. So many sections are too many to wait for with a processor, however
+/// long a section or a yield takes.
+const YIELDS_FOR: u64 = 64;
 
 /// A session that was woken out of a condition's queue parks at once: the signaller most likely has the mutex still. To spin for it
 /// would take it from the signaller at every turn: a convoy of the program's own, such as Python's interpreter lock, then changes
 /// hands at every step instead of now and then (16 threads on a queue: 5 times slower, measured).
 const fn queues(attempt: &Attempt<'_>) -> bool {
-    attempt.queues && attempt.parks == 0
+    attempt.from_queue && attempt.parks == 0
 }
 
 impl Scheme for Orbit {
@@ -44,13 +44,9 @@ impl Scheme for Orbit {
 
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         let looked = attempt.parks > 0 && !attempt.woken && attempt.since_park == 0;
-        let params = attempt.params;
-        // A session that comes while others are parked has no more right to the mutex than they, and a processor less to wait on.
-        let comes_after = attempt.parks == 0 && attempt.parked != 0;
-        // On busy processors a yield takes until all that are ready have run: milliseconds.
-        let took_long = attempt.since_park_ns > YIELDS_LAST * 1000 * params.get(P::OrbitSpinTime);
-        let yielded = u64::from(attempt.since_park) >= params.get(P::OrbitYields) || took_long;
-        if queues(attempt) || looked || comes_after || yielded {
+        let yielded = u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields)
+            || attempt.gets_since_park >= YIELDS_FOR;
+        if queues(attempt) || looked || yielded {
             return Step::Park(WATCH_EVERY * attempt.parks.saturating_add(1).min(WATCH_TIMES));
         }
         Step::Yield
@@ -81,13 +77,11 @@ mod tests {
             assert!((0..yields).all(|n| Orbit.step(&attempt(parks, woken, n)) == Step::Yield));
             assert_eq!(Orbit.step(&attempt(parks, woken, yields)), park(parks));
         }
-        let late = Attempt { since_park_ns: 1_000_000, ..attempt(1, true, 1) };
-        assert_eq!(Orbit.step(&late), park(1), "the processors are busy");
-        let beside = |parks, woken| Orbit.step(&Attempt { parked: 1, ..attempt(parks, woken, 0) });
-        assert_eq!((beside(0, false), beside(1, true)), (park(0), Step::Yield));
+        let after = |gets_since_park| Orbit.step(&Attempt { gets_since_park, ..attempt(1, true, 1) });
+        assert_eq!((after(YIELDS_FOR - 1), after(YIELDS_FOR)), (Step::Yield, park(1)), "others have the mutex");
         assert_eq!(Orbit.spins(&attempt(1, false, 0)), 0);
         assert_eq!((Orbit.step(&attempt(1, false, 0)), Orbit.step(&attempt(99, false, 0))), (park(1), park(15)));
-        let signalled = Attempt { queues: true, ..attempt(0, false, 0) };
+        let signalled = Attempt { from_queue: true, ..attempt(0, false, 0) };
         assert_eq!((Orbit.spins(&signalled), Orbit.step(&signalled)), (0, park(0)));
     }
 }

@@ -27,7 +27,7 @@ pub fn print(observer: &Observer, only: &Only, which: &Which, format: Format) ->
     let columns = [
         column("name", |(p, _): &Row| p.row().name),
         column("value", |row: &Row| row.0.format(params(row).get(row.0))),
-        column("default", |(p, _): &Row| p.format(observer.tables().default_of(*p))),
+        column("default", |(p, _): &Row| p.format(p.row().default)),
         column("range", |(p, _): &Row| match p.row().domain {
             Domain::Number(low, high) => format!("{low}..{high}"),
             Domain::Names(names) => names.join(" | "),

@@ -1,0 +1,86 @@
+//! Where a wait is recorded: counters, the ring of a session's wait traces, the sleep history.
+
+use crate::instance::Instance;
+use crate::operation_log::{Phase, Record};
+use crate::session::Session;
+use crate::stats::{Counter, Key, Row};
+use crate::sys::Ordering;
+use crate::trace::{self, Note, What};
+use crate::word::Sid;
+use std::time::Duration;
+
+/// Where a wait is recorded.
+pub(crate) struct Recorder<'a> {
+    pub(crate) session: Option<&'a Session<'a>>,
+    pub(crate) row: Option<&'a Row>,
+    pub(crate) key: Key,
+    pub(crate) blocker: Sid,
+}
+
+impl Recorder<'_> {
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        if let Some(row) = self.row {
+            row.add(counter, n);
+        }
+    }
+
+    pub(crate) fn note(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
+        if let Some(session) = self.session {
+            let ring = session.instance.tables.segment.runs(session.sid().number() as usize);
+            let step = Note { now_ns, key: self.key, blocker: self.blocker, what, asked_ns, took_ns };
+            trace::note(ring, &session.slot.last_run, step);
+        }
+    }
+
+    /// Splits the time of a sleep or park into what was asked for and the rest.
+    pub(crate) fn slept(&self, now: u64, what: What, asked: Duration, took_ns: u64) {
+        let asked_ns = u64::try_from(asked.as_nanos()).unwrap_or(u64::MAX);
+        self.add(Counter::SleptNs, took_ns.min(asked_ns));
+        self.add(Counter::OverNs, took_ns.saturating_sub(asked_ns));
+        self.note(now, what, asked_ns, took_ns);
+    }
+
+    pub(crate) fn begin(&self, now: u64) {
+        self.add(Counter::Waits, 1);
+        if let Some(session) = self.session {
+            let slot = session.slot;
+            slot.wait_since_ns.store(now, Ordering::Relaxed);
+            slot.wait_blocker.store(u64::from(self.blocker.number()), Ordering::Relaxed);
+            // Release: a reader that finds the wait finds the rest of it.
+            slot.wait.store(self.key.pack(), Ordering::Release);
+        }
+        self.note(now, What::Began, 0, 0);
+    }
+
+    pub(crate) fn end(&self, started: u64, now: u64, what: What) {
+        let took = now.saturating_sub(started);
+        self.add(Counter::WaitNs, took);
+        if let Some(row) = self.row {
+            row.longest(took);
+        }
+        if let Some(session) = self.session {
+            session.slot.wait.store(0, Ordering::Relaxed);
+        }
+        self.note(now, what, 0, took);
+    }
+
+    /// Replaces the row of the sleep history for this mutex and blocker.
+    pub(crate) fn remember(&self, instance: &Instance, now: u64, gets: u64, sleeps: u32) {
+        let Some(session) = self.session else { return };
+        let key = u64::from(self.key.mutex.0) << 32 | u64::from(self.blocker.number());
+        let rows = instance.tables.segment.history();
+        let past = &rows[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % rows.len()];
+        let record = Record {
+            phase: Phase::Getting,
+            mode: self.key.event.mode,
+            location: self.key.location,
+            mutex: self.key.mutex,
+        };
+        past.at_ns.store(now, Ordering::Relaxed);
+        past.waiter.store(u64::from(session.sid().number()), Ordering::Relaxed);
+        past.what.store(record.pack(), Ordering::Relaxed);
+        past.gets.store(gets, Ordering::Relaxed);
+        past.sleeps.store(u64::from(sleeps), Ordering::Relaxed);
+        past.key.store(key, Ordering::Release);
+    }
+}

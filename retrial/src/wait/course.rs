@@ -1,0 +1,348 @@
+//! The course of one wait, as a machine that performs nothing: what the waiter sees goes in, what it does next comes out.
+//!
+//! The [waiter](crate::interposer::Waiter) interprets it with the real clock, for mutexes and for locks of libc's formats; the simulator
+//! with a virtual clock. So each rule of waiting stands once: here what all schemes share, in the [schemes](super) the rest.
+
+use super::{Attempt, Scheme, Step, clamp};
+use crate::params::{P, Params};
+use crate::parking::Parked;
+use std::time::Duration;
+
+/// What stays the same while a wait lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Whether the mutex is wanted in mode S.
+    pub shared: bool,
+    /// Whether the session is of the high priority class.
+    pub high_priority: bool,
+    /// Whether the session comes out of a condition's queue. Then it does not spin: the signaller most likely has the mutex still.
+    pub from_queue: bool,
+    /// Time of one poll of the word on this machine, in ns.
+    pub poll_ns: u32,
+}
+
+/// What the waiter sees before a spin or a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The values in force for the mutex's type, read afresh.
+    pub params: &'a Params,
+    /// By the monotonic clock.
+    pub now_ns: u64,
+    /// Sessions parked on the mutex, a hint.
+    pub parked: u32,
+    /// Gets of the mutex so far.
+    pub gets: u64,
+    /// Whether a session holds it in X or LX.
+    pub on_x: bool,
+    /// Whether `adaptive` has `pthread` in use.
+    pub pthread_in_use: bool,
+    /// A fresh random number.
+    pub random: u64,
+}
+
+/// A spin: polls of the word, and the exchange when a poll finds it open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spin {
+    /// Most polls.
+    pub polls: u32,
+    /// Whether it may take what was handed over.
+    pub handed: bool,
+    /// Whether polls grow apart, so that the holder's processor has the line for longer.
+    pub backs_off: bool,
+    /// Whether it ends when another session wins the exchange.
+    pub stops_at_lost_race: bool,
+}
+
+/// How a session parks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Park {
+    /// Time to its look by itself, if it is the parked session that watches.
+    pub watch: Duration,
+    /// The same if another one watches: all of these together look so rarely that the number of parked sessions costs nothing.
+    pub timeout: Duration,
+    /// Time to its deadline.
+    pub left: Duration,
+    /// Whether releases need wake nobody while enough woken sessions are on their way.
+    pub throttle: bool,
+    /// Whether it may take what was handed over.
+    pub handed: bool,
+    /// Whether it has waited for longer than a handover to each of the parked sessions takes: handovers are to these first.
+    pub overdue: bool,
+    /// Asks the next release to hand over, unless a session did so within this time.
+    pub asks: Option<Duration>,
+}
+
+impl Park {
+    /// For so long whatever a session does there.
+    #[must_use]
+    pub const fn lasting(time: Duration) -> Self {
+        Self { watch: time, timeout: time, left: time, throttle: false, handed: true, overdue: false, asks: None }
+    }
+
+    /// Longest sleep.
+    #[must_use]
+    pub fn lasts(&self, watches: bool) -> Duration {
+        self.left.min(if watches { self.watch } else { self.timeout })
+    }
+}
+
+/// A thousandth of the time after which a parked session looks by itself at the latest; its next looks are twice as long apart each.
+const FIRST_LOOK: Duration = Duration::from_millis(16);
+
+/// A wait under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    wanted: Wanted,
+    /// Failed spins.
+    failed: u32,
+    /// Parks that have ended.
+    parks: u32,
+    /// Steps since the last park ended, or since the wait began.
+    since_park: u32,
+    /// Gets of the mutex then.
+    gets: u64,
+    /// Whether a release ended the last park.
+    woken: bool,
+    /// End of the first failed spin.
+    started_ns: u64,
+}
+
+impl Course {
+    /// A wait that begins after so many gets of the mutex.
+    #[must_use]
+    pub const fn begin(wanted: Wanted, gets: u64) -> Self {
+        Self { wanted, failed: 0, parks: 0, since_park: 0, gets, woken: false, started_ns: 0 }
+    }
+
+    /// Failed spins so far.
+    #[must_use]
+    pub const fn failed(&self) -> u32 {
+        self.failed
+    }
+
+    /// End of the first failed spin; 0 before it.
+    #[must_use]
+    pub const fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    const fn attempt<'a>(&self, seen: &Seen<'a>) -> Attempt<'a> {
+        Attempt {
+            params: seen.params,
+            failed: self.failed,
+            parks: self.parks,
+            since_park: self.since_park,
+            gets_since_park: seen.gets.wrapping_sub(self.gets),
+            woken: self.woken,
+            high_priority: self.wanted.high_priority,
+            parked: seen.parked,
+            pthread_in_use: seen.pthread_in_use,
+            from_queue: self.wanted.from_queue,
+            poll_ns: self.wanted.poll_ns,
+            random: seen.random,
+        }
+    }
+
+    /// The spin before the next step.
+    #[must_use]
+    pub fn spin(&self, seen: &Seen<'_>) -> Spin {
+        let scheme = scheme(seen);
+        Spin {
+            polls: scheme.spins(&self.attempt(seen)),
+            handed: self.takes_handover(),
+            backs_off: scheme.throttles_wakes(),
+            stops_at_lost_race: seen.params.get(P::OnLostRace) != 0,
+        }
+    }
+
+    /// The spin has failed: what follows it.
+    pub fn step(&mut self, seen: &Seen<'_>) -> Step<Park> {
+        if self.failed == 0 {
+            self.started_ns = seen.now_ns;
+        }
+        let scheme = scheme(seen);
+        let step = match scheme.step(&self.attempt(seen)) {
+            Step::Yield => Step::Yield,
+            Step::Sleep(asked) => Step::Sleep(jittered(asked, scheme, seen)),
+            Step::Overflow(asked) => Step::Overflow(jittered(asked, scheme, seen)),
+            Step::Park(limit) => Step::Park(self.park(seen, limit)),
+        };
+        self.failed = self.failed.saturating_add(1);
+        self.since_park = self.since_park.saturating_add(1);
+        step
+    }
+
+    /// A park with looks after `limit`; its deadline is left to the waiter.
+    #[must_use]
+    pub fn park(&self, seen: &Seen<'_>, limit: Duration) -> Park {
+        let throttle = scheme(seen).throttles_wakes();
+        let waited = Duration::from_nanos(seen.now_ns.saturating_sub(self.started_ns));
+        Park {
+            watch: limit,
+            timeout: limit.max(self.look_beside_a_watcher(seen)),
+            left: Duration::MAX,
+            throttle,
+            handed: self.takes_handover(),
+            overdue: throttle && is_overdue(seen, waited),
+            asks: self.asks_for_handover(seen, waited).filter(|_| throttle),
+        }
+    }
+
+    /// The park has ended, after so many gets of the mutex.
+    pub const fn park_ended<G>(&mut self, how: &Parked<G>, gets: u64) {
+        self.woken = matches!(how, Parked::Woken);
+        self.parks = self.parks.saturating_add(1);
+        self.since_park = 0;
+        self.gets = gets;
+    }
+
+    /// Time to the look of a parked session that does not watch. All of these look `orbit_retry_rate` times a second together.
+    fn look_beside_a_watcher(&self, seen: &Seen<'_>) -> Duration {
+        // Uniform on 0.5 to 1.5 times the mean, so that sessions that parked together do not look together.
+        let permille = 500 + u32::try_from(seen.random % 1000).unwrap_or(0);
+        let share =
+            Duration::from_millis(1) * seen.parked.saturating_add(1) / clamp(seen.params.get(P::OrbitRetryRate));
+        // The one that watches may have died, with all others but this one.
+        let longest = FIRST_LOOK * (1 << self.parks.min(8));
+        share.min(longest) * permille
+    }
+
+    /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for the release has woken the
+    /// session that it hands over to. Not so readers that were not woken: the handover may be for a writer that they keep out.
+    const fn takes_handover(&self) -> bool {
+        self.parks > 0 && self.since_park == 0 && (self.woken || !self.wanted.shared)
+    }
+
+    /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X, and has waited for longer than the
+    /// interval asks for its turn; with `fifo` every session does. Not more often than once in the time it gives.
+    fn asks_for_handover(&self, seen: &Seen<'_>, waited: Duration) -> Option<Duration> {
+        let interval = Duration::from_micros(seen.params.get(P::HandoverInterval));
+        match seen.params.get(P::Fairness) {
+            0 => None,
+            1 => ((self.woken || self.parks > 0 && !seen.on_x) && waited >= interval).then_some(interval),
+            _ => Some(Duration::ZERO),
+        }
+    }
+}
+
+fn scheme(seen: &Seen<'_>) -> &'static dyn Scheme {
+    super::scheme(seen.params.get(P::Scheme))
+}
+
+/// Whether a session has waited for longer than a handover to each of the parked ones takes.
+fn is_overdue(seen: &Seen<'_>, waited: Duration) -> bool {
+    let round_us = seen.params.get(P::HandoverInterval) * u64::from(seen.parked.saturating_add(1));
+    seen.params.get(P::Fairness) == 1 && waited > Duration::from_micros(round_us)
+}
+
+/// The published sleeps are exact unless `sleep_jitter` is set.
+fn jittered(asked: Duration, scheme: &dyn Scheme, seen: &Seen<'_>) -> Duration {
+    let half_width_ns = seen.params.get(P::SleepJitter) * 1000;
+    if half_width_ns == 0 || !scheme.takes_jitter() {
+        return asked;
+    }
+    (asked + Duration::from_nanos(seen.random % (2 * half_width_ns)))
+        .saturating_sub(Duration::from_nanos(half_width_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted = Wanted { shared: false, high_priority: false, from_queue: false, poll_ns: 30 };
+
+    fn seen(params: &Params) -> Seen<'_> {
+        Seen { params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 499 }
+    }
+
+    /// A wait that parks at each step, to its first park.
+    fn parks_at_once(params: &mut Params) -> Course {
+        *params = params.with(P::OrbitYields, 0);
+        Course::begin(WANTED, 0)
+    }
+
+    fn park(course: &mut Course, seen: &Seen<'_>) -> Park {
+        match course.step(seen) {
+            Step::Park(park) => park,
+            step => panic!("found {step:?}, expected a park"),
+        }
+    }
+
+    #[test]
+    fn only_a_session_right_out_of_a_park_takes_what_was_handed_over_and_a_reader_only_if_it_was_woken() {
+        let mut params = Params::default();
+        for shared in [false, true] {
+            let begun = Course { wanted: Wanted { shared, ..WANTED }, ..parks_at_once(&mut params) };
+            for (how, expected) in [(Parked::Woken, true), (Parked::TimedOut, !shared), (Parked::Looked, !shared)] {
+                let mut course = begun;
+                assert!(!course.spin(&seen(&params)).handed);
+                park(&mut course, &seen(&params));
+                course.park_ended::<()>(&how, 0);
+                assert_eq!(course.spin(&seen(&params)).handed, expected, "{how:?}, shared: {shared}");
+                course.step(&seen(&params));
+                assert!(!course.spin(&seen(&params)).handed);
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_was_woken_in_vain_asks_for_its_turn_after_the_interval() {
+        let mut params = Params::default();
+        let interval = Duration::from_micros(params.get(P::HandoverInterval));
+        let mut course = parks_at_once(&mut params);
+        let at = |now: Duration, on_x| Seen { now_ns: now.as_nanos() as u64, on_x, ..seen(&params) };
+        assert_eq!(park(&mut course, &at(Duration::ZERO, true)).asks, None);
+        let mut looked = course;
+        course.park_ended::<()>(&Parked::Woken, 0);
+        assert_eq!(park(&mut course.clone(), &at(interval / 2, true)).asks, None);
+        assert_eq!(park(&mut course, &at(interval, true)).asks, Some(interval));
+        // One that nobody woke asks where no release of X will come.
+        looked.park_ended::<()>(&Parked::TimedOut, 0);
+        assert_eq!(park(&mut looked.clone(), &at(interval, true)).asks, None);
+        assert_eq!(park(&mut looked, &at(interval, false)).asks, Some(interval));
+        let never = params.with(P::Fairness, 0);
+        assert_eq!(park(&mut course.clone(), &Seen { params: &never, ..at(interval, true) }).asks, None);
+        let fifo = params.with(P::Fairness, 2);
+        let first = park(&mut Course::begin(WANTED, 0), &Seen { params: &fifo, ..at(Duration::ZERO, true) });
+        assert_eq!(first.asks, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_wait_is_overdue_once_each_of_the_parked_could_have_had_a_handover() {
+        let mut params = Params::default();
+        let interval_ns = params.get(P::HandoverInterval) * 1000;
+        let mut course = parks_at_once(&mut params);
+        park(&mut course, &seen(&params));
+        for (rounds, parked, expected) in [(1, 0, false), (2, 0, true), (4, 3, false), (5, 3, true)] {
+            let seen = Seen { now_ns: rounds * interval_ns, parked, ..seen(&params) };
+            assert_eq!(park(&mut course.clone(), &seen).overdue, expected, "{rounds} beside {parked}");
+        }
+    }
+
+    #[test]
+    fn those_that_do_not_watch_look_more_rarely_the_more_they_are_but_not_more_than_each_wait_allows() {
+        let params = Params::default().with(P::OrbitRetryRate, 25).with(P::OrbitYields, 0);
+        let mut course = Course::begin(WANTED, 0);
+        let beside = |parked| Seen { parked, random: 500, ..seen(&params) };
+        let ms = Duration::from_millis;
+        assert_eq!(park(&mut course.clone(), &beside(0)).timeout, ms(40));
+        assert_eq!(park(&mut course.clone(), &beside(99)).timeout, ms(4000));
+        assert_eq!(park(&mut course, &beside(100_000)).timeout, 1000 * FIRST_LOOK);
+        course.park_ended::<()>(&Parked::TimedOut, 0);
+        assert_eq!(park(&mut course, &beside(100_000)).timeout, 2000 * FIRST_LOOK);
+    }
+
+    #[test]
+    fn sleeps_are_exact_unless_jitter_is_set() {
+        let params = Params::default().with(P::Scheme, super::super::SLEEP as u64);
+        let second = |params: &Params, random| {
+            let mut course = Course::begin(WANTED, 0);
+            course.step(&seen(params));
+            course.step(&Seen { random, ..seen(params) })
+        };
+        let ms = |n| Step::Sleep(Duration::from_millis(n));
+        assert_eq!(second(&params, 77), ms(1));
+        let jitter = params.with(P::SleepJitter, 1000);
+        assert_eq!((second(&jitter, 0), second(&jitter, 1_000_000)), (Step::Sleep(Duration::ZERO), ms(1)));
+    }
+}
