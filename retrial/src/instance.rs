@@ -451,17 +451,19 @@ impl Instance {
     /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next recovery: those
     /// that replaced their process by `execve` without being its first thread, and all but 2,048 sessions of one thread.
     ///
-    /// Asks the kernel for each session of this PID namespace. Who waits for longer than a second does it too. Nothing is done while another
-    /// thread has the lock of the tables.
+    /// Asks the kernel for each session of this PID namespace. A session that waits for longer than a second does it too. Stops while
+    /// another thread has the lock of the tables.
     pub fn look_for_threads(&self) {
-        // No slot is claimed meanwhile: a thread that is new to it, with the id of the one that is gone, would be taken for that one.
-        let admin = self.tables.segment.admin();
-        if admin.try_take() == Taken::No {
-            return;
-        }
-        let _admin = Admin(admin);
         let pid_namespace = sys::pid_namespace();
-        for slot in self.tables.sids().filter_map(|sid| self.tables.slot(sid)) {
+        let slots = self.tables.sids().filter_map(|sid| self.tables.slot(sid));
+        for slot in slots.filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
+            // No slot is claimed while it is asked for again and marked: a new thread in it, with the id of the one that is gone, would
+            // be taken for that one. The lock is not kept from slot to slot: a process that is stopped in here would stop every claim.
+            let admin = self.tables.segment.admin();
+            if admin.try_take() == Taken::No {
+                return;
+            }
+            let _admin = Admin(admin);
             slot.look_for_thread(pid_namespace);
         }
     }

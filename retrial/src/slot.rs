@@ -103,9 +103,35 @@ impl Slot {
     /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
     /// `execve` loses its id first unless it is the process's first, and no more than 2,048 locks of a thread are marked.
     pub(crate) fn look_for_thread(&self, pid_namespace: u64) {
-        if let Some(tid) = self.gone_thread(pid_namespace, sys::is_gone) {
+        if let Some(tid) = self.lost_thread(pid_namespace) {
             self.alive.owner_is_gone(tid);
         }
+    }
+
+    /// The thread that [`Slot::look_for_thread`] finds gone. A lock that is marked already may be a recoverer's in a moment, whose
+    /// thread may have the same id.
+    pub(crate) fn lost_thread(&self, pid_namespace: u64) -> Option<u32> {
+        if self.alive.is_held() { self.gone_thread(pid_namespace, sys::is_gone) } else { None }
+    }
+
+    /// Whether it is a living session of the thread that `other` is a session of. Not where the PID namespace is unknown.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn is_of_same_thread(&self, other: &Self) -> bool {
+        let thread = |slot: &Self| {
+            [
+                slot.pid_namespace.load(Ordering::Relaxed),
+                slot.pid.load(Ordering::Relaxed).into(),
+                slot.tid.load(Ordering::Relaxed).into(),
+            ]
+        };
+        thread(self)[0] != 0 && thread(self) == thread(other) && self.alive.is_held()
+    }
+
+    /// All threads of a model have one id.
+    #[cfg(any(loom, shuttle))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn is_of_same_thread(&self, _: &Self) -> bool {
+        false
     }
 
     /// The thread of the session, if it is gone.
