@@ -275,7 +275,7 @@ impl Drop for Session<'_> {
             return;
         }
         #[cfg(not(any(loom, shuttle)))]
-        crate::keeper::forget(self.slot);
+        crate::keeper::forget(self.slot, self.generation);
         if self.records().iter().all(|record| record.load(Ordering::Relaxed) == 0) {
             self.slot.free();
             fail::point();
