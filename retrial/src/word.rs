@@ -221,6 +221,12 @@ impl Word {
         Self(self.0 & (Self::STICKY | Self::REFERENCES))
     }
 
+    /// The word with another session in the holder field, which must be taken.
+    #[must_use]
+    pub const fn with_sid(self, sid: Sid) -> Self {
+        Self(self.0 & !Self::SID | sid.bits())
+    }
+
     /// One reference less. The holder field must be taken.
     #[must_use]
     pub const fn drop_reference(self) -> Self {

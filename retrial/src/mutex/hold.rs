@@ -22,7 +22,7 @@ pub struct Hold<'a> {
     pub(super) session: &'a Session<'a>,
     pub(super) record: u32,
     pub(super) mode: Mode,
-    /// What the release of X, LX or E leaves in the word: a constant on the fast path, which then needs no load.
+    /// What the release of X or LX leaves in the word: a constant on the fast path, which then needs no load.
     pub(super) rest: Word,
 }
 
@@ -237,7 +237,9 @@ impl Drop for Hold<'_> {
         if self.mode == Mode::Shared {
             return self.mutex.leave(self.session, self.record as usize);
         }
-        self.mutex.give_back(self.session, self.rest);
+        // Beside E a reader of this thread may have left.
+        let rest = if self.mode == Mode::Examine { self.mutex.load().released() } else { self.rest };
+        self.mutex.give_back(self.session, rest);
         self.session.unlog(self.record as usize);
     }
 }
@@ -301,6 +303,25 @@ mod tests {
         assert_eq!((examines.mode(), raw.load().sid()), (Mode::Examine, examiner.sid()));
         drop(examines);
         drop(reads);
+        assert_eq!(raw.load(), Word::FREE);
+    }
+
+    #[test]
+    fn a_reader_leaves_beside_another_session_of_its_thread_that_examines() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let raw = mutex.raw();
+        let sessions = ["reads", "reads too", "examines"].map(|name| instance.session(name, Class::Normal).unwrap());
+        // SAFETY: of the mutex's instance.
+        let get = |session, mode| unsafe { raw.get(session, mode, crate::location!(), Patience::None) }.unwrap();
+        let (first, second) = (get(&sessions[0], Mode::Shared), get(&sessions[1], Mode::Shared));
+        let mut examines = get(&sessions[2], Mode::Examine);
+        drop(first);
+        assert_eq!((raw.load().sid(), raw.load().references()), (sessions[2].sid(), 1));
+        assert!(!sessions[0].records().iter().any(|record| record.load(Ordering::Relaxed) != 0));
+        drop(second);
+        examines.upgrade(Patience::None).unwrap();
+        drop(examines);
         assert_eq!(raw.load(), Word::FREE);
     }
 }

@@ -30,7 +30,7 @@ use crate::slot::LOG_RECORDS;
 use crate::sys::protocol::{AtomicU64, fence};
 use crate::sys::{self, Deadline, Ordering};
 use crate::waiter::Target;
-use crate::word::{Sid, Word};
+use crate::word::{Kind, Sid, Word};
 use getting::{Aim, Getting, Why, waiter};
 pub use hold::{Get, Hold};
 use std::time::Duration;
@@ -415,9 +415,9 @@ impl RawMutex {
     }
 
     /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions when that one
-    /// moves a reference, as long as it likes when it holds E. `None` when there is no reference: then somebody has dropped
-    /// ours who had no right to, and there is nothing to wait for.
-    fn take_field(&self, session: &Session<'_>) -> Option<Word> {
+    /// moves a reference, as long as it likes when it holds E. `None` when nothing is left to drop: it is done already beside E of this
+    /// thread, or there is no reference, as after a poke.
+    fn take_field(&self, session: &Session<'_>, record: usize) -> Option<Word> {
         let mut rounds = 0u32;
         loop {
             let word = Word(self.word.load(Ordering::Relaxed));
@@ -430,14 +430,36 @@ impl RawMutex {
             if word.sid().is_none() && word.references() == 0 {
                 return None;
             }
+            let holder = session.instance().tables.slot(word.sid());
+            if word.kind() == Some(Kind::Examine) && holder.is_some_and(|slot| slot.is_of_same_thread(session.slot)) {
+                self.leave_beside_own_examiner(session, record, word);
+                return None;
+            }
             rounds += 1;
             Getting::new(self, session, Mode::Shared, Aim::Get).pause(rounds);
         }
     }
 
+    /// Drops the reference of a session while another session of this very thread holds E: to wait for that one would be to wait for
+    /// ever. The session takes E over for its reference, as a promotion does, and gives it back. Plain stores: the thread has the field
+    /// all the time. After each of them the two records say exactly which of the two sessions has what.
+    #[cold]
+    fn leave_beside_own_examiner(&self, session: &Session<'_>, record: usize, word: Word) {
+        if word.references() == 0 {
+            return;
+        }
+        session.relog(record, Phase::Promoting, Mode::Shared);
+        let left = word.drop_reference();
+        self.word.store(left.with_sid(session.sid()).0, Ordering::Release);
+        fail::point();
+        session.relog(record, Phase::Held, Mode::Examine);
+        self.word.store(left.0, Ordering::Release);
+        fail::point();
+    }
+
     fn leave(&self, session: &Session<'_>, record: usize) {
         session.relog(record, Phase::Leaving, Mode::Shared);
-        let Some(taken) = self.take_field(session) else { return session.unlog(record) };
+        let Some(taken) = self.take_field(session, record) else { return session.unlog(record) };
         fail::point();
         session.relog(record, Phase::Left, Mode::Shared);
         let left = taken.drop_reference().give_back();
