@@ -112,7 +112,7 @@ extern "C" fn destruct() {
     let most = instance.tables().session_gets();
     registry::retire_all(instance, |id, address| {
         let (found, gets) = PrivateMutex::read(&peek(address)?)?;
-        // Who waited first may wait still: then its holder has not been told the number.
+        // The first waiter may wait still: then the holder has not been told the number.
         (matches!(found, MutexId(0)) || found == id).then_some(gets).filter(|gets| *gets <= most)
     });
 }

@@ -8,7 +8,7 @@ use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
 use crate::thread::Thread;
-use crate::waiting::{self, Ask};
+use crate::waiting;
 use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::views::Sid;
@@ -159,9 +159,9 @@ impl Foreign {
     fn count(self, thread: &Thread, result: c_int) {
         // Finds out who the thread is.
         thread.me();
-        let kind = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
+        let call = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
         let is_get = matches!(result, 0 | libc::EOWNERDEAD);
-        thread.count(kind, is_get);
+        thread.count(call, is_get);
         if is_get && !self.is_deep() {
             if self.counts_gets() {
                 // SAFETY: as `new` was promised.
@@ -192,7 +192,7 @@ impl Foreign {
 
     /// What it is to a profile.
     fn as_lock(self) -> Lock {
-        Lock { address: self.mutex as usize, mutex: MutexId(0), kind: Type::SharedMutex, mode: Mode::Exclusive }
+        Lock { address: self.mutex as usize, mutex: MutexId(0), lock_type: Type::SharedMutex, mode: Mode::Exclusive }
     }
 
     /// Whether the next unlock leaves it locked.
@@ -262,12 +262,7 @@ impl Foreign {
             Err(error) => return error,
         };
         let getting = Getting { foreign: self, tid: thread.tid() };
-        let address = self.mutex as usize;
-        let mutex = || registry::number_of(Type::SharedMutex, address);
-        let ask = || Ask { lock: Lock { mutex: mutex(), ..self.as_lock() }, caller };
-        let result = waiting::wait(thread, &getting, ask, deadline).unwrap_or(ETIMEDOUT);
-        registry::count_missed_get(Type::SharedMutex, address);
-        result
+        waiting::wait_for_foreign(thread, &getting, self.as_lock(), caller, deadline)
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn instance() -> Option<&'static Instance> {
 /// Makes the instance known: threads get their sessions when they next come by.
 pub(crate) fn publish(instance: &'static Instance) {
     INSTANCE.store(from_ref(instance).cast_mut(), Ordering::SeqCst);
-    // SeqCst: whoever enters the process at this moment either finds the instance or has its cookie changed here. A page
+    // SeqCst: a thread that enters the process at this moment either finds the instance or has its cookie changed here. A page
     // that nobody has entered by stays such.
     let _ = page().try_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
 }
@@ -187,7 +187,7 @@ pub(crate) fn enter() -> u64 {
     if !(sys::register_for_barriers() && sys::barrier_everywhere()) {
         spots::fence_all();
     }
-    // After the calls above, of which the first may take milliseconds: who did not wait for us has much time to be caught.
+    // After the calls above, of which the first may take milliseconds: a thread that did not wait for this one has much time to be caught.
     EPOCH.store(epoch, Ordering::Relaxed);
     let cookie = u64::from(epoch) << EPOCH_SHIFT;
     // SeqCst: as in `publish`.
@@ -199,7 +199,7 @@ pub(crate) fn enter() -> u64 {
     cookie | READY
 }
 
-/// The cookie, once whoever enters the process has: until then the epoch and the spots are its parent's.
+/// The cookie, once the thread that enters the process is done: until then the epoch and the spots are its parent's.
 fn entered() -> u64 {
     loop {
         let cookie = page().load(Ordering::Acquire);
@@ -230,7 +230,7 @@ pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// Without signals until dropped: all others wait for who enters, which a handler may delay, or jump out of.
+/// Without signals until dropped: all others wait for the thread that enters, which a handler may delay, or jump out of.
 struct Masked(libc::sigset_t);
 
 impl Masked {

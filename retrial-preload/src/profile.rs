@@ -47,7 +47,7 @@ static IMAGE: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Lock {
     pub(crate) address: usize,
     pub(crate) mutex: MutexId,
-    pub(crate) kind: Type,
+    pub(crate) lock_type: Type,
     pub(crate) mode: Mode,
 }
 
@@ -247,7 +247,7 @@ fn sample(kind: u32, lock: Lock, weight: u64) -> Sample {
         pid: sys::pid(),
         image: IMAGE.load(Ordering::Relaxed),
         mutex: lock.mutex.0,
-        mutex_type: u32::from(lock.kind.id().0),
+        mutex_type: u32::from(lock.lock_type.id().0),
         is_shared: u32::from(lock.mode == Mode::Shared),
         address: lock.address as u64,
         weight,
@@ -278,7 +278,7 @@ fn record(ring: &Ring, mut sample: Sample) {
     let written = unsafe { &raw mut (*slot).sample };
     // SAFETY: claimed, so nobody else looks at it.
     unsafe { written.write(sample) };
-    // Release: pairs with the Acquire of who reads it.
+    // Release: pairs with the Acquire of the reader.
     ring.states[at].store(FULL, Ordering::Release);
     ring.spent_ns.fetch_add(sys::thread_cpu_ns().saturating_sub(began), Ordering::Relaxed);
     ring.bytes.fetch_add(size_of::<Sample>() as u64 + sample.stack_len, Ordering::Relaxed);
@@ -287,14 +287,14 @@ fn record(ring: &Ring, mut sample: Sample) {
 fn claim(ring: &Ring) -> Option<usize> {
     (0..PROBES).find_map(|_| {
         let at = ring.next.fetch_add(1, Ordering::Relaxed) as usize % SLOTS;
-        // Acquire: pairs with the Release of who has read it last.
+        // Acquire: pairs with the Release of its last reader.
         let claimed = ring.states[at].compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok().then_some(at)
     })
 }
 
 /// Copies the stack from here on, to where libc has the thread's own data above it, or as far as it can be read: by the
-/// kernel, who knows that of any stack.
+/// kernel, which knows that of any stack.
 #[inline(never)]
 fn copy_stack(sample: &mut Sample, into: *mut u8) {
     sample.registers = registers();

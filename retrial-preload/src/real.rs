@@ -100,7 +100,7 @@ unsafe extern "C" {
     static retrial_real_cond_clockwait: AtomicPtr<c_void>;
 }
 
-/// Never null: who finds us has found the loader's functions, where this is.
+/// Never null: a caller that finds us has found the loader's functions, where this is.
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Whether what is not found now is not there.
@@ -204,7 +204,7 @@ pub(crate) fn finds_checker() -> Option<CString> {
     found
 }
 
-/// Who comes before us and takes the calls, if anybody: what comes to us then are some of its own.
+/// The library before us that takes the calls, if there is one: what comes to us then are some of its own.
 pub(crate) fn finds_taker() -> Option<&'static CStr> {
     // One that libtsan passes on to libc's by version, past us.
     // SAFETY: a string with its 0.

@@ -1,7 +1,7 @@
 //! The samples of a profile, in a file that the program and its observer have mapped: `retrial run --profile` makes it, the
 //! interposer fills it, and both are built from this text.
 //!
-//! A slot has one writer, who claims it, and then one reader. A writer that is killed in between keeps its slot: it is one
+//! A slot has one writer, which claims it, and then one reader. A writer that is killed in between keeps its slot: it is one
 //! of many, and the time from claim to end is some microseconds.
 
 use std::cell::UnsafeCell;
@@ -55,7 +55,7 @@ pub(crate) struct Ring {
     pub(crate) slots: [UnsafeCell<Slot>; SLOTS],
 }
 
-// SAFETY: a slot is touched by who has claimed it, then by who reads it, and its state says who that is.
+// SAFETY: a slot is touched by the writer that has claimed it, then by the reader, and its state says which.
 unsafe impl Sync for Ring {}
 
 #[repr(C)]

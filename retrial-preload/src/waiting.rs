@@ -2,8 +2,9 @@
 
 use crate::profile::{self, Lock};
 use crate::thread::Thread;
-use crate::{caller, process};
-use retrial::interposer::{Ended, Park, Parked, Target, Waiter, Want};
+use crate::{caller, process, registry};
+use libc::{ETIMEDOUT, c_int};
+use retrial::interposer::{Ended, Park, Parked, Target, Want};
 use retrial::sys::{self, Deadline};
 use std::time::Duration;
 
@@ -23,22 +24,39 @@ pub(crate) fn wait<T: Target>(
     deadline: Option<Deadline>,
 ) -> Result<T::Got, Ended> {
     let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) else {
-        return wait_plainly(target, deadline);
+        let got = wait_plainly(target, deadline);
+        target.ended(got.is_ok());
+        return got;
     };
     let Ask { lock, caller } = ask();
     let want = Want {
         mutex: lock.mutex,
-        mutex_type: lock.kind.id(),
+        mutex_type: lock.lock_type.id(),
         location: caller::location(instance, caller),
         mode: lock.mode,
         from_queue: thread.from_condition.get(),
     };
     let begun = profile::wait_begins();
-    let got = Waiter { instance, session: thread.session() }.wait(target, want, deadline);
+    let got = thread.waiter(instance).wait(target, want, deadline);
     if let Some(since) = begun {
         profile::waited(thread, lock, since);
     }
     got
+}
+
+/// Waits for an object of libc's format, whose number and missed gets are kept by address: what its call returns.
+pub(crate) fn wait_for_foreign<T: Target<Got = c_int>>(
+    thread: &Thread,
+    target: &T,
+    lock: Lock,
+    caller: usize,
+    deadline: Option<Deadline>,
+) -> c_int {
+    let (lock_type, address) = (lock.lock_type, lock.address);
+    let ask = || Ask { lock: Lock { mutex: registry::number_of(lock_type, address), ..lock }, caller };
+    let result = wait(thread, target, ask, deadline).unwrap_or(ETIMEDOUT);
+    registry::count_missed_get(lock_type, address);
+    result
 }
 
 /// Spin, yield, park: without an instance, or from inside of one.

@@ -20,19 +20,19 @@ pub fn count_get(session: &Session<'_>) {
     session.slot.gets.store(session.slot.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Counts a call of an interposer's function; `kind` is a position in [`CALLS`].
+/// Counts a call of an interposer's function; `call` is a position in [`CALLS`].
 #[inline]
-pub fn count_call(session: &Session<'_>, kind: usize) {
-    if let Some(calls) = session.slot.calls.get(kind) {
+pub fn count_call(session: &Session<'_>, call: usize) {
+    if let Some(calls) = session.slot.calls.get(call) {
         // No RMW: one writer.
         calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 }
 
 /// Counts a call of a thread that has no session.
-pub fn count_call_of_guest(instance: &Instance, kind: usize, is_get: bool) {
+pub fn count_call_of_guest(instance: &Instance, call: usize, is_get: bool) {
     let departed = instance.tables.segment.departed();
-    if let Some(calls) = departed.calls.get(kind) {
+    if let Some(calls) = departed.calls.get(call) {
         calls.fetch_add(1, Ordering::Relaxed);
     }
     departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);

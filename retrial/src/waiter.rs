@@ -134,13 +134,33 @@ pub enum Ended {
     Deadlock,
 }
 
-/// Who waits: an instance, whose parameters and tables are used, and a session if the thread has one.
+/// What waits: a session, or a thread without one. An instance's parameters and tables are used, which is that of the session:
+///
+/// ```compile_fail,E0451
+/// # use retrial::{Capacity, Class, Instance, interposer::Waiter};
+/// # let (ours, theirs) = (Instance::anonymous(Capacity::default())?, Instance::anonymous(Capacity::default())?);
+/// # let session = theirs.session("", Class::Normal)?;
+/// let waiter = Waiter { instance: &ours, session: Some(&session) };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter<'a> {
-    /// The instance.
-    pub instance: &'a Instance,
-    /// The session; without one nothing is recorded.
-    pub session: Option<&'a Session<'a>>,
+    instance: &'a Instance,
+    session: Option<&'a Session<'a>>,
+}
+
+impl<'a> Waiter<'a> {
+    /// A session, whose waits are recorded.
+    #[must_use]
+    pub const fn of(session: &'a Session<'a>) -> Self {
+        Self { instance: session.instance(), session: Some(session) }
+    }
+
+    /// A thread that has no session: nothing is recorded.
+    #[must_use]
+    pub const fn without_session(instance: &'a Instance) -> Self {
+        Self { instance, session: None }
+    }
 }
 
 /// Maximum pauses between two looks of a spin that backs off: about the time in which a cache line comes over and goes back twice.

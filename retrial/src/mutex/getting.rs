@@ -28,7 +28,7 @@ pub(super) enum Why {
 const BRIEFLY: Duration = Duration::from_millis(1);
 
 pub(super) fn waiter<'a>(session: &'a Session<'a>) -> Waiter<'a> {
-    Waiter { instance: session.instance(), session: Some(session) }
+    Waiter::of(session)
 }
 
 /// A session that wants a mutex in a mode.

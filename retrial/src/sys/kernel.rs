@@ -49,7 +49,7 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Gives the processor to whoever is ready to run.
+/// Gives the processor to the next thread that is ready to run.
 pub fn yield_now() {
     if calls_are_limited() {
         return sleep(Duration::from_nanos(1));
@@ -118,12 +118,8 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
 /// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which they queued.
 ///
 /// Takes an address for the same reason as [`futex_wake`]. Returns how many there were.
-#[allow(clippy::not_unsafe_ptr_arg_deref)] // the kernel does not trust it either
 pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u32 {
-    let _errno = Errno::keep();
-    // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE_BITSET, count, 0usize, 0usize, kinds) };
-    u32::try_from(woken).unwrap_or(0)
+    wake_bits(word, libc::FUTEX_WAKE_BITSET, count, kinds)
 }
 
 /// Waits while a futex word of this process alone is `expected`, as a waiter of some kinds.
@@ -134,14 +130,16 @@ pub(crate) fn futex_wait_private(word: &Futex, expected: u32, kinds: u32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, never, 0usize, kinds) };
 }
 
-/// Wakes up to `count` waiters of a futex word of this process alone that are of one of these kinds.
-///
-/// Takes an address for the same reason as [`futex_wake`].
-pub(crate) fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
+/// The same as [`futex_wake_kinds`] for a futex word of this process alone.
+pub fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
+    wake_bits(word, libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG, count, kinds);
+}
+
+fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 {
     let _errno = Errno::keep();
-    let op = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
-    unsafe { libc::syscall(libc::SYS_futex, word, op, count, 0usize, 0usize, kinds) };
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word, op, count, 0usize, 0usize, bits) };
+    u32::try_from(woken).unwrap_or(0)
 }
 
 /// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it before it.
@@ -162,7 +160,7 @@ pub fn barrier_everywhere() -> bool {
 }
 
 /// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever way, in
-/// whatever PID namespace, and whoever has its PID afterwards. Never waited for.
+/// whatever PID namespace, and whatever process has its PID afterwards. Never waited for.
 #[repr(C, align(64))]
 pub(crate) struct RobustLock(std::cell::UnsafeCell<libc::pthread_mutex_t>);
 
@@ -244,7 +242,7 @@ impl RobustLock {
         let word = self.futex_word().load(Ordering::Relaxed);
         let marked = word & !Self::TID | Self::OWNER_DIED;
         let is_its = word & Self::OWNER_DIED == 0 && word & Self::TID == tid;
-        // AcqRel: whoever takes it next has seen what the dead one did.
+        // AcqRel: the next owner has seen what the dead one did.
         is_its && self.futex_word().compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
