@@ -21,7 +21,7 @@
 //!
 //! A waiter sleeps on the futex `sequence`, which each signal moves, with the bit of its group. The wake-up of a signal is
 //! for the bit of the signalled group. It may come late: a [`Wake`] is by address, and the signaller may keep it until it
-//! gives the mutex back. Nobody can take it who came after the signal, as long as no younger group has the same bit. Groups
+//! gives the mutex back. No waiter that came after the signal can take it, as long as no younger group has the same bit. Groups
 //! get their bits in turn; long before a bit is used again, a wake-up is for everybody of whatever group, so that no
 //! released waiter sleeps on then.
 //!
@@ -33,7 +33,7 @@ use crate::sys::{self, Futex, Ordering};
 
 /// Bits that groups have in turn. As many as the kernel has for the waiters of a futex.
 const BITS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 32 };
-/// After so many groups everybody is woken who has been released. Twice before a bit is used again: the group that is
+/// Number of groups after which all released waiters are woken. Twice before a bit is used again: the group that is
 /// signalled then is released by the next time.
 const EVERYBODY_EVERY: u32 = BITS / 2;
 

@@ -136,7 +136,7 @@ pub(crate) const RETIRED: u64 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Place {
-    /// In memory of the user's own; only who has it mapped can reach it.
+    /// In memory of the user's own; only a process that has it mapped can reach it.
     Elsewhere = 0,
     /// In the instance's arena; the address is an offset.
     Arena = 1,
@@ -153,7 +153,7 @@ impl MutexEntry {
 
     /// Lets others find it.
     pub(crate) fn publish(&self, name: &str) {
-        // Release: whoever finds the key finds the rest.
+        // Release: a reader that finds the key finds the rest.
         self.key.store(hash(name), Ordering::Release);
     }
 

@@ -77,11 +77,14 @@ pub mod lock_api;
 mod machine;
 mod mode;
 mod mutex;
+mod mutexes;
+mod named_mutex;
 mod operation_log;
 mod params;
 pub mod parking;
 mod raw_mutex;
 mod recovery;
+mod registration;
 mod segment;
 mod session;
 mod sessions;
@@ -103,11 +106,12 @@ pub use error::{
     SessionError, TableFull,
 };
 pub use file::{Observer, remove};
-pub use guard::{Guard, GuardResult, Mutex, OwnedMutex, Shareable};
+pub use guard::{Guard, GuardResult};
 pub use instance::Instance;
 pub use location::CodeLocation;
 pub use mode::{Mode, ModeError};
 pub use mutex::{Hold, Patience};
+pub use named_mutex::{Mutex, OwnedMutex, Shareable};
 pub use operation_log::MutexId;
 pub use params::{P, ParamError};
 pub use recovery::Recovery;
@@ -120,12 +124,13 @@ pub use zerocopy;
 pub mod views {
     pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
     pub use crate::machine::{COSTS, Cost, Machine, MachineError};
+    pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;
     pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};
-    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Tables};
+    pub use crate::tables::{PastSleep, Tables};
     pub use crate::trace::{Event, What};
     pub use crate::word::{Kind, Sid, Word};
 }

@@ -36,7 +36,7 @@ pub enum Class {
 /// needs_send::<retrial::Session<'static>>();
 /// ```
 ///
-/// A session that ends while it holds something, or whose process dies, is recovered by whoever waits for it.
+/// A session that ends while it holds something, or whose process dies, is recovered by the sessions that wait for it.
 ///
 /// A thread may end before its session, when the session was leaked. If the session holds nothing then, its slot is free at once. If it holds a
 /// mutex, something may have been lent to other threads of the process: then the mutex stays held until the process has ended or is replaced by `execve`, and the
@@ -219,7 +219,7 @@ impl<'i> Session<'i> {
         let cell = &self.slot.log[index % LOG_RECORDS];
         let bits = cell.load(Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        // Release: what came before is over for whoever recovers us.
+        // Release: what came before is over for a recoverer of this session.
         cell.store(Record::repack(bits, phase, mode), Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         fail::point();

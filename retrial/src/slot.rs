@@ -13,7 +13,7 @@ pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
 
-/// A session in shared memory. Written by its thread; by whoever holds `alive` once that thread is dead.
+/// A session in shared memory. Written by its thread; by the holder of `alive` once that thread is dead.
 #[repr(C, align(64))]
 #[cfg_attr(any(loom, shuttle), derive(Default))]
 pub(crate) struct Slot {
@@ -155,12 +155,12 @@ impl Slot {
 
     /// Says whose it is from now on. By the thread that has taken its lock.
     pub(crate) fn publish(&self, pid: u32, tid: u32, pid_namespace: u64, now_ns: u64) {
-        // Release, all of them: whoever sees one sees that the session before has ended.
+        // Release, all of them: a reader that sees one sees that the session before has ended.
         self.pid.store(pid, Ordering::Release);
         self.tid.store(tid, Ordering::Release);
         self.pid_namespace.store(pid_namespace, Ordering::Release);
         self.claimed_ns.store(now_ns, Ordering::Release);
-        // Release: whoever finds it live finds the rest.
+        // Release: a reader that finds it live finds the rest.
         self.state.store(LIVE, Ordering::Release);
     }
 

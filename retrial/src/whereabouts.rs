@@ -1,4 +1,4 @@
-//! What a thread is at, as far as the kernel tells: for alerts about whoever holds a mutex for long.
+//! What a thread is at, as far as the kernel tells: for alerts about a session that holds a mutex for long.
 //!
 //! Nothing is allocated: the mutex that a session waits for may be the allocator's. Files are read by raw system calls: a
 //! waiting session is not to be cancelled here.

@@ -287,7 +287,7 @@ fn a_session_that_reads_twice_is_told_that_it_cannot_examine() {
 }
 
 #[test]
-#[should_panic(expected = "the session is of the instance that gave the mutex")]
+#[should_panic(expected = "make the session by the `Instance` that gave the mutex")]
 fn a_session_of_another_instance_is_refused() {
     let (ours, others) = (instance(), instance());
     let mutex = ours.mutex("m", "test", || 0u64).unwrap();

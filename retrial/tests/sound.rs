@@ -23,7 +23,7 @@ fn comes_true(mut done: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-#[should_panic(expected = "the session is of the instance that gave the mutex")]
+#[should_panic(expected = "make the session by the `Instance` that gave the mutex")]
 fn a_session_of_another_instance_is_refused() {
     let (ours, theirs) = (instance(), instance());
     let mutex: Mutex<u64> = ours.mutex("m", "test", || 0).unwrap();

@@ -146,8 +146,8 @@ impl<'a> Hold<'a> {
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.drain().0, Ordering::Release);
         fail::point();
-        // SeqCst: pairs with a parking session's barrier or fence. Who waits for E with a reference is to be told that this
-        // cannot end.
+        // SeqCst: pairs with a parking session's barrier or fence. A session that waits for E with a reference is told
+        // that this cannot end.
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
             mutex.wake_everybody();

@@ -306,8 +306,8 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
             return rc == 0;
         }
     }
-    // Then: to wake whoever waits there, which is nobody, the kernel needs the page of a shared futex, and says so when there is none
-    // to be had.
+    // Then: to wake waiters there, of which there are none, the kernel needs the page of a shared futex, and says so when
+    // there is none to be had.
     (0..len).step_by(PAGE).all(|offset| {
         let page = address.wrapping_add(offset);
         // SAFETY: a wake looks at no memory.

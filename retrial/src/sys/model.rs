@@ -141,7 +141,7 @@ pub fn sleep(duration: Duration) {
     yield_now();
 }
 
-/// A word that sessions wait on, and who does.
+/// A word that sessions wait on, and its waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Futex {
     value: AtomicU32,
@@ -163,7 +163,7 @@ fn latest_first() -> bool {
     false
 }
 
-/// First in, first out: tickets of those who wait, with their kinds.
+/// First in, first out: tickets of the waiters, with their kinds.
 #[derive(Debug, Default)]
 struct Queue {
     given: u32,
@@ -178,7 +178,7 @@ impl std::ops::Deref for Futex {
     }
 }
 
-/// Longer waits are healed by their time-outs only, and are not timed here: who is not woken waits for ever.
+/// Longer waits are healed by their time-outs only, and are not timed here: a waiter that is not woken waits for ever.
 const HEALING: Duration = Duration::from_millis(5);
 
 /// Waits while the word is `expected`, as a waiter of some kinds.
