@@ -7,16 +7,16 @@
 //! +-------------------------+------------------------+--------+
 //! ```
 //!
-//! The flags are where libc has them: at 36 for long, at 28 since it needs no count of references (2.41). So that is looked
-//! up in a condition that libc has made. All zeros is a condition without waiters.
+//! The flags are where libc has them: at 36 for long, at 28 since it needs no count of references (2.41). So
+//! that is looked up in a condition that libc has made. All zeros is a condition without waiters.
 //!
-//! A wait joins the waiters ([`retrial::condition`]), gives the mutex back and sleeps. Whenever it is awake it looks whether it
-//! was signalled, also at its deadline: a signal that came before is no time-out. A signal chooses among those that wait when
-//! it comes, and wakes one of them when the mutex is given back, if the signaller has it: woken at once, the waiter would
-//! find it held.
+//! A wait joins the waiters ([`retrial::condition`]), gives the mutex back and sleeps. Whenever it is awake
+//! it looks whether it was signalled, also at its deadline: a signal that came before is no time-out. A
+//! signal chooses among those that wait when it comes, and wakes one of them when the mutex is given back, if
+//! the signaller has it: woken at once, the waiter would find it held.
 //!
-//! A signaller touches nothing after its wake-up, nor does a waiter after it has left, which it does before it gets the mutex
-//! back; destroying waits for that.
+//! A signaller touches nothing after its wake-up, nor does a waiter after it has left, which it does before
+//! it gets the mutex back; destroying waits for that.
 
 mod wait;
 

@@ -61,8 +61,8 @@ extern "C" fn construct() {
     }
 }
 
-/// Takes part in the instance that the environment names, or makes one for this process and what it forks. The error is what
-/// there is to say, if anything.
+/// Takes part in the instance that the environment names, or makes one for this process and what it forks.
+/// The error is what there is to say, if anything.
 fn take_part() -> Result<Instance, Option<String>> {
     match env::var("RETRIAL_INSTANCE") {
         Ok(name) if !name.is_empty() => attach(&name),

@@ -38,8 +38,8 @@ const COUNT: usize = 4;
 const OWNER: usize = 8;
 const USERS: usize = 12;
 pub(crate) const KIND: usize = 16;
-/// Libc's count of spins, of adaptive mutexes only, and what it remembers of elision: nothing that a mutex needs. Our gets, of sorts
-/// that do not spin.
+/// Libc's count of spins, of adaptive mutexes only, and what it remembers of elision: nothing that a mutex
+/// needs. Our gets, of sorts that do not spin.
 const SPINS: usize = 20;
 
 /// Bits of the kind.
@@ -139,8 +139,8 @@ impl Foreign {
         unsafe { field(self.mutex, offset) }.load(Ordering::Acquire)
     }
 
-    /// Counts a thread that will come back from a condition of ours: libc destroys no mutex that has users. The caller holds
-    /// the mutex.
+    /// Counts a thread that will come back from a condition of ours: libc destroys no mutex that has users.
+    /// The caller holds the mutex.
     pub(crate) fn add_waiter(self) {
         // SAFETY: as `new` was promised.
         unsafe { field(self.mutex, USERS) }.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl Foreign {
 
     /// What it is to a profile.
     fn as_lock(self) -> Lock {
-        Lock { address: self.mutex as usize, mutex: MutexId(0), lock_type: Type::SharedMutex, mode: Mode::Exclusive }
+        Lock { address: self.mutex as usize, mutex: MutexId(0), object: Type::SharedMutex, mode: Mode::Exclusive }
     }
 
     /// Whether the next unlock leaves it locked.
@@ -244,7 +244,8 @@ impl Foreign {
     pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit, pass: impl Fn() -> c_int) -> c_int {
         let mut result = self.attempt(thread.tid());
         if result == EBUSY {
-            // One's own: libc says so, or waits without a look. The memory may become another mutex before anybody unlocks this one.
+            // One's own: libc says so, or waits without a look. The memory may become another mutex before
+            // anybody unlocks this one.
             let is_own = self.load(OWNER) == thread.tid();
             result = if is_own { pass() } else { self.lock_slow(thread, caller, limit) };
         }

@@ -7,13 +7,15 @@
 //! +------+-------+-------+------+----+------+-------+-------+
 //! ```
 //!
-//! The word is [`retrial::views::Word`]; its upper half, the holder field, is the futex. `owner`, `users` and `kind` mean what they mean to
-//! libc and are where libc has them: it looks at the first and counts itself in the second while it holds the mutex.
-//! All zeros, as the static initialisers make it but for `kind`, is a free mutex, and a free mutex of ours is a free one
-//! of libc's. So is a held one: the lower half, where nobody counts references to these, is libc's lock: a thread of this process that
-//! calls libc past us excludes us and is excluded.
+//! The word is [`retrial::views::Word`]; its upper half, the holder field, is the futex. `owner`, `users` and
+//! `kind` mean what they mean to libc and are where libc has them: it looks at the first and counts itself in
+//! the second while it holds the mutex. All zeros, as the static initialisers make it but for `kind`, is a
+//! free mutex, and a free mutex of ours is a free one of libc's. So is a held one: the lower half, where
+//! nobody counts references to these, is libc's lock: a thread of this process that calls libc past us
+//! excludes us and is excluded.
 //!
-//! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that releases the word is the last touch.
+//! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that
+//! releases the word is the last touch.
 
 mod getting;
 
@@ -38,17 +40,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 #[repr(C)]
 pub(crate) struct PrivateMutex {
     word: AtomicU64,
-    /// The holder's thread id, of sorts that know their owner and after a lock by libc's call; otherwise 0. A SID would not do: it may
-    /// be that of a thread that died with the mutex, and be used again.
+    /// The holder's thread id, of sorts that know their owner and after a lock by libc's call; otherwise 0. A
+    /// SID would not do: it may be that of a thread that died with the mutex, and be used again.
     owner: AtomicU32,
-    /// [`WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us count one up and one down.
+    /// [`WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us count one up
+    /// and one down.
     users: AtomicU32,
     kind: AtomicU32,
     /// Its number in the instance, 0 until a get that has missed has got it.
     id: AtomicU32,
     gets: AtomicU64,
-    /// Of a recursive one: locks beyond the first. Of the others: which mutex it is of those that were made at this address, by a number
-    /// from [`MADE`]; 0 after a static initialiser.
+    /// Of a recursive one: locks beyond the first. Of the others: which mutex it is of those that were made
+    /// at this address, by a number from [`MADE`]; 0 after a static initialiser.
     depth: AtomicU32,
     /// The [`process::epoch`] of the process whose gets and number these are.
     epoch: AtomicU32,
@@ -60,15 +63,15 @@ const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND)
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
 
-/// A thread will come back to it from a condition, and it may not be destroyed. Above what a lock by libc's call and an unlock by
-/// ours, or the other way round, leave in the count.
+/// A thread will come back to it from a condition, and it may not be destroyed. Above what a lock by libc's
+/// call and an unlock by ours, or the other way round, leave in the count.
 const WAITER: u32 = 1 << 16;
 
 /// Gets from one to the next that sees to what the figures need, and to threads that may have been missed at libc's.
 const SEEN_TO: u64 = 1024;
 
-/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when a thread waits for it by libc's call, or for itself. With
-/// [`PERHAPS`] a thread may wait by libc's call.
+/// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when a thread waits for it by libc's call,
+/// or for itself. With [`PERHAPS`] a thread may wait by libc's call.
 const LOCK: u64 = 0xffff_ffff;
 const HELD: u64 = 1;
 const AWAITED: u64 = 2;
@@ -160,7 +163,8 @@ impl PrivateMutex {
         }
     }
 
-    /// Whether it is the thread's, of a sort that knows its owner: by what libc goes by, which also knows of a lock past us.
+    /// Whether it is the thread's, of a sort that knows its owner: by what libc goes by, which also knows of
+    /// a lock past us.
     #[inline]
     fn is_own(&self, thread: &Thread) -> bool {
         self.owner.load(Ordering::Relaxed) == thread.tid()
@@ -186,7 +190,7 @@ impl PrivateMutex {
 
     /// What it is to a profile.
     fn as_lock(&self) -> Lock {
-        Lock { address: self.word.as_ptr() as usize, mutex: self.number(), lock_type: Type::Mutex, mode: Mode::Exclusive }
+        Lock { address: self.word.as_ptr() as usize, mutex: self.number(), object: Type::Mutex, mode: Mode::Exclusive }
     }
 
     /// Its number in the instance; 0 while no get of this process has missed it.
@@ -205,15 +209,17 @@ impl PrivateMutex {
     #[inline(never)]
     fn see_to(&self) {
         if self.gets.load(Ordering::Relaxed) > 1 {
-            // A thread that began to wait by libc's call just as a release stored its word is woken by the next one that finds this.
+            // A thread that began to wait by libc's call just as a release stored its word is woken by the
+            // next one that finds this.
             self.libcs().fetch_or(PERHAPS as u32, Ordering::Relaxed);
         } else {
             self.epoch.store(process::epoch(), Ordering::Relaxed);
         }
     }
 
-    /// Takes a number, done by the holder after its get has missed. The gets so far are its own, and go on from those of the
-    /// mutexes that had the number before; in a child of fork they are the parent's, and forgotten.
+    /// Takes a number, done by the holder after its get has missed. The gets so far are its own, and go on
+    /// from those of the mutexes that had the number before; in a child of fork they are the parent's, and
+    /// forgotten.
     fn take_number(&self, number: MutexId) {
         if number == MutexId(0) || self.number() == number {
             return;
@@ -255,7 +261,8 @@ impl PrivateMutex {
         0
     }
 
-    /// Gets a mutex that was open, but did not look so to the fast path. No miss. `handed`: also one that was handed over.
+    /// Gets a mutex that was open, but did not look so to the fast path. No miss. `handed`: also one that was
+    /// handed over.
     fn get_open(&self, thread: &Thread, getting: &Getting<'_>, handed: bool) -> bool {
         let Some(granted) = getting.try_get(handed) else { return false };
         if granted.has(Word::ATTENTION)
@@ -296,7 +303,8 @@ impl PrivateMutex {
         if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
-        // Also one that was handed over: a thread that tries again and again may keep the one from running that it was handed to.
+        // Also one that was handed over: a thread that tries again and again may keep the one from running
+        // that it was handed to.
         if self.get_open(thread, &Getting::new(self, sort, thread), true) {
             self.got(sort, thread);
             return 0;
@@ -331,8 +339,8 @@ impl PrivateMutex {
         let spot = spots::at(futex);
         let hands_over = spot.is_busy() && spot.hands_over(futex, self.gets.load(Ordering::Relaxed));
         let handover = if hands_over { Word::HANDOVER } else { 0 };
-        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word, and a thread that comes
-        // past us looks again, or at the worst sleeps on.
+        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word, and a
+        // thread that comes past us looks again, or at the worst sleeps on.
         self.word.store(word.released().0 & !LOCK | handover, Ordering::Release);
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);

@@ -1,13 +1,14 @@
 //! What a profile samples: gets, the time that they hold, and waits, each with the thread's registers and a copy of its
 //! stack, which `retrial run --profile` unwinds. Nothing is unwound or named here.
 //!
-//! Which get is sampled is decided by a coin of the thread's own: one of N gets on average, standing for N; of the waits
-//! each with a probability in proportion to its length, standing for the inverse of that. So every sum over samples has
-//! the true one for its mean, however long a thread lives. N and the waits' scale start where nearly everything is sampled and
-//! follow the thread's rate of samples; they change after a sample, never by what it was.
+//! Which get is sampled is decided by a coin of the thread's own: one of N gets on average, standing for N;
+//! of the waits each with a probability in proportion to its length, standing for the inverse of that. So
+//! every sum over samples has the true one for its mean, however long a thread lives. N and the waits' scale
+//! start where nearly everything is sampled and follow the thread's rate of samples; they change after a
+//! sample, never by what it was.
 //!
-//! With a profile [`process::is_known_on`] is false, so that all calls take the paths that come here. Without one nothing of
-//! this runs.
+//! With a profile [`process::is_known_on`] is false, so that all calls take the paths that come here. Without
+//! one nothing of this runs.
 
 use crate::process::{self, Type};
 use crate::real::Errno;
@@ -47,7 +48,7 @@ static IMAGE: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Lock {
     pub(crate) address: usize,
     pub(crate) mutex: MutexId,
-    pub(crate) lock_type: Type,
+    pub(crate) object: Type,
     pub(crate) mode: Mode,
 }
 
@@ -247,7 +248,7 @@ fn sample(kind: u32, lock: Lock, weight: u64) -> Sample {
         pid: sys::pid(),
         image: IMAGE.load(Ordering::Relaxed),
         mutex: lock.mutex.0,
-        mutex_type: u32::from(lock.lock_type.id().0),
+        mutex_type: u32::from(lock.object.id().0),
         is_shared: u32::from(lock.mode == Mode::Shared),
         address: lock.address as u64,
         weight,

@@ -1,7 +1,7 @@
 //! libc's own functions, found behind ours.
 //!
-//! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock can deadlock,
-//! for the loader may allocate and the allocator may lock.
+//! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock
+//! can deadlock, for the loader may allocate and the allocator may lock.
 
 use libc::{
     c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
@@ -265,8 +265,8 @@ fn look_up(name: &CStr) -> *mut c_void {
 /// A moment that has passed, by any clock.
 pub(crate) static PAST: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A moment by the clock that libc's `clocklock` functions are given, or by the one that `timedlock` goes by where they are
-/// not there (before 2.30).
+/// A moment by the clock that libc's `clocklock` functions are given, or by the one that `timedlock` goes by
+/// where they are not there (before 2.30).
 fn moment(clocked: At, timeout: Duration) -> (Option<clockid_t>, timespec) {
     let clock = if find(clocked).is_null() { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
     let mut now = PAST;

@@ -105,7 +105,7 @@ impl Getting {
     /// What it is to a profile.
     fn as_lock(&self) -> Lock {
         let mode = if self.side == Side::Read { Mode::Shared } else { Mode::Exclusive };
-        Lock { address: self.rwlock as usize, mutex: MutexId(0), lock_type: Type::Rwlock, mode }
+        Lock { address: self.rwlock as usize, mutex: MutexId(0), object: Type::Rwlock, mode }
     }
 
     #[cold]

@@ -1,5 +1,6 @@
-//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes; one by another process does not, and may be what
-//! is waited for: so all that wait look by themselves, together as often as one that naps.
+//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes; one by another
+//! process does not, and may be what is waited for: so all that wait look by themselves, together as often as
+//! one that naps.
 
 use crate::process::{self, Type};
 use crate::profile::{self, Lock};
@@ -51,7 +52,7 @@ fn count(spin: *mut pthread_spinlock_t, thread: &Thread, result: c_int) {
 
 /// What it is to a profile.
 fn as_lock(spin: *mut pthread_spinlock_t) -> Lock {
-    Lock { address: spin as usize, mutex: MutexId(0), lock_type: Type::Spin, mode: Mode::Exclusive }
+    Lock { address: spin as usize, mutex: MutexId(0), object: Type::Spin, mode: Mode::Exclusive }
 }
 
 /// `pthread_spin_unlock`.

@@ -173,7 +173,8 @@ impl Thread {
         self.has_session.set(false);
         let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
-        // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what they protect.
+        // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what
+        // they protect.
         let session = instance.and_then(|instance| unsafe { instance.thread_session("", Class::Detect) }.ok());
         if let Some(session) = session {
             self.me.set(u64::from(session.sid().number()) << 32);
@@ -193,9 +194,9 @@ impl Thread {
         self.me.set(u64::from(Sid::guest(tid).number()) << 32);
     }
 
-    /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads. A process made by the
-    /// raw system call starts without, and has its parent's thread id in libc's record. Where no call may be made to tell, no child
-    /// of a fork has a list.
+    /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads.
+    /// A process made by the raw system call starts without, and has its parent's thread id in libc's record.
+    /// Where no call may be made to tell, no child of a fork has a list.
     fn has_robust_list(&self) -> bool {
         interposer::libc_tid() == Some(self.tid.get()) && (process::is_first() || !interposer::calls_are_limited())
     }

@@ -31,7 +31,7 @@ pub(crate) fn wait<T: Target>(
     let Ask { lock, caller } = ask();
     let want = Want {
         mutex: lock.mutex,
-        mutex_type: lock.lock_type.id(),
+        mutex_type: lock.object.id(),
         location: caller::location(instance, caller),
         mode: lock.mode,
         from_queue: thread.from_condition.get(),
@@ -52,10 +52,10 @@ pub(crate) fn wait_for_foreign<T: Target<Got = c_int>>(
     caller: usize,
     deadline: Option<Deadline>,
 ) -> c_int {
-    let (lock_type, address) = (lock.lock_type, lock.address);
-    let ask = || Ask { lock: Lock { mutex: registry::number_of(lock_type, address), ..lock }, caller };
+    let (object, address) = (lock.object, lock.address);
+    let ask = || Ask { lock: Lock { mutex: registry::number_of(object, address), ..lock }, caller };
     let result = wait(thread, target, ask, deadline).unwrap_or(ETIMEDOUT);
-    registry::count_missed_get(lock_type, address);
+    registry::count_missed_get(object, address);
     result
 }
 

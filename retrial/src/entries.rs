@@ -85,7 +85,8 @@ pub(crate) struct MutexEntry {
     pub(crate) pid: AtomicU64,
     /// Gets of a mutex whose memory is gone, of those before it at the same address too.
     pub(crate) gets: AtomicU64,
-    /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change in one store.
+    /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change
+    /// in one store.
     pub(crate) death: AtomicU64,
     /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0 when none is
     /// known.
@@ -165,8 +166,8 @@ impl MutexEntry {
         }
     }
 
-    /// Whether an entry with this key is that of a mutex in a process that is gone. A process of another PID namespace may be taken
-    /// for one: then its mutex gets another id at its next miss.
+    /// Whether an entry with this key is that of a mutex in a process that is gone. A process of another PID
+    /// namespace may be taken for one: then its mutex gets another id at its next miss.
     pub(crate) fn is_of_dead_process(&self, key: u64) -> bool {
         let pid = u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0);
         key > RETIRED && self.place.load(Ordering::Relaxed) == Place::Process as u32 && sys::is_gone(pid, pid)

@@ -165,8 +165,8 @@ pub enum AttachError {
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// Every slot is taken by a living session, or by a dead one that owes something to a mutex which this process cannot
-    /// reach, or which is busy.
+    /// Every slot is taken by a living session, or by a dead one that owes something to a mutex which this
+    /// process cannot reach, or which is busy.
     #[error("all {capacity} sessions are taken{}", advice(*.owing, *.mutex))]
     Full {
         /// Number of slots.

@@ -31,8 +31,8 @@ impl Observer {
         &self.0
     }
 
-    /// Maps an instance read-only. What the file says is text and numbers of any process that can write it: nothing here depends on it, but a
-    /// file that is truncated while it is mapped is a `SIGBUS`.
+    /// Maps an instance read-only. What the file says is text and numbers of any process that can write it:
+    /// nothing here depends on it, but a file that is truncated while it is mapped is a `SIGBUS`.
     ///
     /// # Errors
     ///
@@ -183,7 +183,8 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
         return Err(AttachError::FileKind { path, found });
     }
     let user = sys::euid();
-    // A process that takes part lets the others write where it writes: for root too that is none but its own and root's. To look is safe.
+    // A process that takes part lets the others write where it writes: for root too that is none but its own
+    // and root's. To look is safe.
     if writable && metadata.uid() != user && metadata.uid() != 0 {
         return Err(AttachError::Owner { path, found: metadata.uid(), expected: user });
     }

@@ -34,10 +34,11 @@ impl<T> std::fmt::Debug for Guard<'_, T> {
 }
 
 impl<'a, T> Guard<'a, T> {
-    /// The hold, for its mode. The reference is shared only: guards that swapped their holds would protect each other's data.
+    /// The hold, for its mode. The reference is shared only: guards that swapped their holds would protect
+    /// each other's data.
     ///
-    /// A session of another instance cannot get the mutex through it in safe Rust: recovery of that session would drop a reference to
-    /// some other mutex, of the same number in the other instance.
+    /// A session of another instance cannot get the mutex through it in safe Rust: recovery of that session
+    /// would drop a reference to some other mutex, of the same number in the other instance.
     ///
     /// ```compile_fail,E0133
     /// # use retrial::{Capacity, Class, Instance, Mode, Patience, location};

@@ -43,12 +43,12 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
     due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
-/// mutex that was busy.
+/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a
+/// debt to one mutex that was busy.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
-/// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes that a miss
-/// looks at.
+/// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes
+/// that a miss looks at.
 pub(crate) const A_FEW: u32 = 64;
 
 impl Drop for Instance {
@@ -116,9 +116,10 @@ impl Instance {
 
     /// Takes part in an existing instance.
     ///
-    /// Each process that can write the file is trusted: it can change data under a guard and write into this process's memory, since
-    /// libc links its robust locks through the file, or truncate it, which is a `SIGBUS` here. So only files of this user or of root are
-    /// opened. Whatever bytes are found at opening, the result is a typed error or an instance.
+    /// Each process that can write the file is trusted: it can change data under a guard and write into this
+    /// process's memory, since libc links its robust locks through the file, or truncate it, which is a
+    /// `SIGBUS` here. So only files of this user or of root are opened. Whatever bytes are found at opening,
+    /// the result is a typed error or an instance.
     ///
     /// # Errors
     ///
@@ -198,8 +199,8 @@ impl Instance {
         self.param_row(mutex_type).0[p as usize].store(0, Ordering::Release);
     }
 
-    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not measured stays as it
-    /// was. `orbit` takes its defaults from it, at the next step of every wait.
+    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not
+    /// measured stays as it was. `orbit` takes its defaults from it, at the next step of every wait.
     pub fn set_machine(&self, machine: &Machine) {
         for (cell, ns) in self.tables.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
             cell.store(ns, Ordering::Relaxed);
@@ -240,8 +241,9 @@ impl Instance {
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));
     }
 
-    /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references, and the word
-    /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
+    /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references,
+    /// and the word does not say whose they are. What the dead owe to other mutexes is noted for the waiters
+    /// of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
         if is_due(&self.tables.segment.header().swept_ns, SWEEP_EVERY) {
             self.recover_all_with(here);
@@ -256,17 +258,19 @@ impl Instance {
         }
     }
 
-    /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next recovery: those
-    /// that replaced their process by `execve` without being its first thread, and all but 2,048 sessions of one thread.
+    /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next
+    /// recovery: those that replaced their process by `execve` without being its first thread, and all but
+    /// 2,048 sessions of one thread.
     ///
-    /// Asks the kernel for each session of this PID namespace. A session that waits for longer than a second does it too. Stops while
-    /// another thread has the lock of the tables.
+    /// Asks the kernel for each session of this PID namespace. A session that waits for longer than a second
+    /// does it too. Stops while another thread has the lock of the tables.
     pub fn look_for_threads(&self) {
         let pid_namespace = sys::pid_namespace();
         let slots = self.tables.sids().filter_map(|sid| self.tables.slot(sid));
         for slot in slots.filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
-            // No slot is claimed while it is asked for again and marked: a new thread in it, with the id of the one that is gone, would
-            // be taken for that one. The lock is not kept from slot to slot: a process that is stopped in here would stop every claim.
+            // No slot is claimed while it is asked for again and marked: a new thread in it, with the id of
+            // the one that is gone, would be taken for that one. The lock is not kept from slot to slot: a
+            // process that is stopped in here would stop every claim.
             let admin = self.tables.segment.admin();
             if admin.try_take() == Taken::No {
                 return;

@@ -1,4 +1,5 @@
-//! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of libc's formats.
+//! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of
+//! libc's formats.
 
 use crate::entries::{Place, RETIRED, TypeId};
 use crate::instance::{A_FEW, Instance};
@@ -38,8 +39,9 @@ pub fn count_call_of_guest(instance: &Instance, call: usize, is_get: bool) {
     departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);
 }
 
-/// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no longer when the
-/// table is full: `None` when no entry is free among a few, and then the next miss may ask again.
+/// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no
+/// longer when the table is full: `None` when no entry is free among a few, and then the next miss may ask
+/// again.
 pub fn register_missed_mutex(instance: &Instance, mutex_type: TypeId, address: u64) -> Option<MutexId> {
     let (id, entry) = instance.claim_entry(A_FEW).ok()??;
     entry.fill(mutex_type, Place::Process, address, 0, "");
@@ -60,7 +62,8 @@ pub unsafe fn retire_mutex(instance: &Instance, id: MutexId, gets: Option<u64>) 
     }
     let key = entry.key.load(Ordering::Relaxed);
     if key > RETIRED {
-        // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for a dead process's.
+        // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for
+        // a dead process's.
         let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
     }
 }

@@ -1,9 +1,10 @@
 //! Sessions of threads that end before what they have lent does.
 //!
-//! A guard can be leaked together with its session, and what it guards can be lent to another thread: all in safe Rust. When the
-//! thread of the session ends then, the mutex must stay as it is until the process has gone. The kernel marks the session's lock
-//! though. So another thread, the *keeper*, takes a second lock of the session first: the kernel marks that one when the process ends or
-//! is replaced by `execve`, in whatever way and PID namespace. A keeper is made only for a thread that ends with something in the log of one of
+//! A guard can be leaked together with its session, and what it guards can be lent to another thread: all in
+//! safe Rust. When the thread of the session ends then, the mutex must stay as it is until the process has
+//! gone. The kernel marks the session's lock though. So another thread, the *keeper*, takes a second lock of
+//! the session first: the kernel marks that one when the process ends or is replaced by `execve`, in whatever
+//! way and PID namespace. A keeper is made only for a thread that ends with something in the log of one of
 //! its sessions.
 
 use crate::fail;
@@ -25,14 +26,16 @@ struct Entry {
 }
 
 thread_local! {
-    /// Sessions of this thread that have not been dropped. Nothing to drop, so that sessions end in destructors of other thread-locals.
+    /// Sessions of this thread that have not been dropped. Nothing to drop, so that sessions end in
+    /// destructors of other thread-locals.
     static SESSIONS: Cell<*mut Vec<Entry>> = const { Cell::new(null_mut()) };
 }
 
 /// Most sessions that one keeper keeps: the kernel marks 2,048 locks of a thread.
 const KEPT_MAX: usize = 1024;
 
-/// Bytes of a keeper's stack beyond the least that a thread may have: it takes locks and sleeps, with all signals blocked.
+/// Bytes of a keeper's stack beyond the least that a thread may have: it takes locks and sleeps, with all
+/// signals blocked.
 const STACK: usize = 64 << 10;
 
 /// Has a session outlive its thread, where something is in its log by then.
@@ -50,8 +53,8 @@ pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
     sessions.push(Entry { slot, generation });
 }
 
-/// A session of the calling thread has ended. A child of fork has the entries of its parent's sessions too, and may have a session in a slot
-/// that one of these had.
+/// A session of the calling thread has ended. A child of fork has the entries of its parent's sessions too,
+/// and may have a session in a slot that one of these had.
 pub(crate) fn forget(slot: &Slot, generation: u64) {
     if SESSIONS.get().is_null() {
         return;
@@ -64,7 +67,8 @@ pub(crate) fn forget(slot: &Slot, generation: u64) {
     }
 }
 
-/// Has `keep_what_is_left` run when the thread ends. The destructors of keys run after those of Rust's thread-locals, which may use sessions.
+/// Has `keep_what_is_left` run when the thread ends. The destructors of keys run after those of Rust's
+/// thread-locals, which may use sessions.
 fn at_end(round: usize) {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = *KEY.get_or_init(|| {

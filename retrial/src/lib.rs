@@ -27,7 +27,8 @@
 //!
 //! `docs/DESIGN.md` has the protocols step by step and what is not promised.
 
-/// The Rust in the pages, compiled. README.md's program is not run here: it leaves an instance behind; `tests/readme.rs` runs it.
+/// The Rust in the pages, compiled. README.md's program is not run here: it leaves an instance behind;
+/// `tests/readme.rs` runs it.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

@@ -107,7 +107,8 @@ impl Tables {
         })
     }
 
-    /// Where a registered mutex is. Allocates nothing: a waiter that recovers a dead session may wait for the allocator's lock.
+    /// Where a registered mutex is. Allocates nothing: a waiter that recovers a dead session may wait for the
+    /// allocator's lock.
     pub(crate) fn place_of(&self, id: MutexId) -> Option<Place> {
         let entry = self.mutex_entry(id)?;
         // Acquire: pairs with the Release in `publish`.

@@ -16,8 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Types that a [`Mutex`] can hold: any bytes are a value of them, and mean the same in every process.
 ///
-/// Numbers are such types, arrays of them, and structs that derive zerocopy's traits. Pointers, references, `bool`, `char`, `enum`,
-/// padding and interior mutability are refused.
+/// Numbers are such types, arrays of them, and structs that derive zerocopy's traits. Pointers, references,
+/// `bool`, `char`, `enum`, padding and interior mutability are refused.
 ///
 /// ```
 /// #![forbid(unsafe_code)]
@@ -58,7 +58,8 @@ pub struct Mutex<'i, T> {
 
 // SAFETY: the value is only reached through guards, which the mutex keeps exclusive or shared.
 unsafe impl<T: Shareable> Send for Mutex<'_, T> {}
-// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior mutability and is `Sync`.
+// SAFETY: as above; S guards give `&T` to several threads at once, and a `Shareable` has no interior
+// mutability and is `Sync`.
 unsafe impl<T: Shareable> Sync for Mutex<'_, T> {}
 
 impl<T> std::fmt::Debug for Mutex<'_, T> {
@@ -82,7 +83,8 @@ impl Instance {
         const { assert!(align_of::<Shared<T>>() <= 64, "objects are aligned to 64 bytes") };
         let mutex_type = self.register_type(mutex_type)?;
         let (id, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
-        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any bytes are a value.
+        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
+        // bytes are a value.
         let shared = unsafe { &*address.cast::<Shared<T>>() };
         if shared.initialised.load(Ordering::Acquire) == 0 {
             let session = self.session("", crate::session::Class::Normal)?;
@@ -161,8 +163,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
         &self.shared.raw
     }
 
-    /// Panics for a session of another instance: its log would name this mutex by a number that means another mutex there. After the
-    /// session's death that one would be recovered, and this one never.
+    /// Panics for a session of another instance: its log would name this mutex by a number that means another
+    /// mutex there. After the session's death that one would be recovered, and this one never.
     #[inline(always)] // as `RawMutex::exclusive`
     #[allow(clippy::inline_always)]
     fn check(&self, session: &Session<'_>) {
@@ -278,7 +280,8 @@ gets! {
         "[`GetError`]; `TimedOut` when the deadline has passed";
 }
 
-/// A [`Mutex`] that keeps its instance, so that both can live in one struct. Its sessions come from [`OwnedMutex::instance`].
+/// A [`Mutex`] that keeps its instance, so that both can live in one struct. Its sessions come from
+/// [`OwnedMutex::instance`].
 ///
 /// ```
 /// use retrial::{Capacity, Class, Instance, OwnedMutex, location};

@@ -82,8 +82,8 @@ impl Instance {
         self.recover_with(sid, None)
     }
 
-    /// The same; `here` is a mutex that may lie outside of the instance's memory: only a process that has it mapped can pay a debt
-    /// to it.
+    /// The same; `here` is a mutex that may lie outside of the instance's memory: only a process that has it
+    /// mapped can pay a debt to it.
     pub(crate) fn recover_with(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
         let Some(slot) = self.tables.slot(sid) else { return Recovery::NotDead };
         if slot.is_live() && slot.is_kept() {
@@ -93,7 +93,8 @@ impl Instance {
         if !slot.is_dead() || slot.alive.try_take() == Taken::No {
             return Recovery::NotDead;
         }
-        // Asked again: meanwhile another session may have been claimed here, and its thread have ended with what it has lent.
+        // Asked again: meanwhile another session may have been claimed here, and its thread have ended with
+        // what it has lent.
         if !slot.is_live() || slot.has_keeper() {
             slot.alive.give_up();
             return Recovery::NotDead;
@@ -104,8 +105,9 @@ impl Instance {
         let mut mutexes = 0;
         // By the record: whether something stays owed, and whether its mutex is only busy.
         let (mut owed, mut busy) = ([false; LOG_RECORDS], [false; LOG_RECORDS]);
-        // Settled references last: one cannot leave before the field of the same mutex is given back.
-        // Before them those that are about to leave: a recoverer that died may have left one beside another that has the field.
+        // Settled references last: one cannot leave before the field of the same mutex is given back. Before
+        // them those that are about to leave: a recoverer that died may have left one beside another that has
+        // the field.
         let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
             bits if bits == (Phase::Held as u64) << 8 => 2,
             bits if bits == (Phase::Leaving as u64) << 8 => 1,
@@ -166,7 +168,8 @@ impl Instance {
     fn note_debt(&self, id: MutexId, is_busy: bool) {
         if let Some(entry) = self.tables.mutex_entry(id) {
             let due = if is_busy { sys::now_ns().saturating_add(SWEEP_EVERY.as_nanos() as u64) } else { 1 };
-            // Release: pairs with the exchange in `collect_debts`. The waiter that takes the note finds the session dead.
+            // Release: pairs with the exchange in `collect_debts`. The waiter that takes the note finds the
+            // session dead.
             entry.debts_due_ns.store(due, Ordering::Release);
         }
     }
@@ -199,8 +202,8 @@ impl Instance {
         }
     }
 
-    /// A parked session has not got what it waits for: its get owes nothing, unless the word says that a signal handler of the same
-    /// thread has got it. What was handed over to it goes to another one.
+    /// A parked session has not got what it waits for: its get owes nothing, unless the word says that a
+    /// signal handler of the same thread has got it. What was handed over to it goes to another one.
     fn forget_park(&self, sid: Sid, slot: &Slot, here: Option<&RawMutex>) {
         let id = MutexId(slot.parked_on.load(Ordering::Acquire));
         if id.0 == 0 {
@@ -232,7 +235,8 @@ impl Instance {
         self.recover_all_with(None)
     }
 
-    /// The same for a process that has a mutex outside of the instance's memory mapped: what the dead owe to it is paid too.
+    /// The same for a process that has a mutex outside of the instance's memory mapped: what the dead owe to
+    /// it is paid too.
     ///
     /// # Safety
     ///
@@ -258,7 +262,8 @@ impl RawMutex {
     /// Pays what the dead session `sid` owes by `record`, acting as it. Whether nothing is owed any more.
     fn settle(&self, instance: &Instance, sid: Sid, record: Record, cell: &AtomicU64) -> bool {
         let word = self.load();
-        // One session may have two records of one mutex: the field is this one's when it is taken for what this one does.
+        // One session may have two records of one mutex: the field is this one's when it is taken for what
+        // this one does.
         let takes = match (record.phase, record.mode) {
             (Phase::Promoting, _) => matches!(word.kind(), Some(Kind::Examine)),
             // Nothing of it is in flight.

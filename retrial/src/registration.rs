@@ -83,11 +83,11 @@ impl Instance {
         Ok(id)
     }
 
-    /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller that is killed
-    /// leaks it. `None` when there is no memory for one.
+    /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller
+    /// that is killed leaks it. `None` when there is no memory for one.
     ///
-    /// The search starts where the last one ended, so that what was given back can be read for as long as possible, and an id
-    /// comes again only after 256 rounds of the table.
+    /// The search starts where the last one ended, so that what was given back can be read for as long as
+    /// possible, and an id comes again only after 256 rounds of the table.
     pub(crate) fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
         let header = self.tables.segment.header();
         let entries = self.tables.segment.mutexes();
@@ -109,8 +109,8 @@ impl Instance {
                 header.mutex_hint.store(i as u64, Ordering::Relaxed);
                 fail::point();
                 if key != 0 {
-                    // No RMW: the entry is the caller's. Release: pairs with the Acquire in `mutex_entry`, so that nobody finds
-                    // the next mutex by the id of the last one.
+                    // No RMW: the entry is the caller's. Release: pairs with the Acquire in `mutex_entry`, so
+                    // that nobody finds the next mutex by the id of the last one.
                     let generation = entry.generation.load(Ordering::Relaxed).wrapping_add(1);
                     entry.generation.store(generation, Ordering::Release);
                     fail::point();
@@ -126,8 +126,8 @@ impl Instance {
     ///
     /// # Safety
     ///
-    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery takes a log that names it for that of the mutex which
-    /// has the id next.
+    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery
+    /// takes a log that names it for that of the mutex which has the id next.
     ///
     /// ```compile_fail,E0133
     /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
@@ -170,7 +170,8 @@ impl Instance {
         let capacity = self.tables.segment.capacity().arena;
         let size = (len as u64).next_multiple_of(64);
         let full = || ObjectError::Full(TableFull { table: "arena", capacity });
-        // A multiple already, unless somebody else wrote there: then an entry would be claimed for what `found` refuses.
+        // A multiple already, unless somebody else wrote there: then an entry would be claimed for what
+        // `found` refuses.
         let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
         if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
             return Err(full());

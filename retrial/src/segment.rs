@@ -6,11 +6,12 @@
 //! +--------+--------+-------+-----------+---------+---------+--------+-------+----------------------+
 //! ```
 //!
-//! Every table starts at a page, and so does what each session has: its slot, its steps, its rows. A process maps the first sessions only,
-//! and more of them, at the end of the mapping, when it meets one of these: what a process has mapped counts against its limits, and
-//! `mlockall` fills it with memory. Where follows from the capacities in the header by [`Layout::of`] alone: a segment
-//! holds no offsets of its own tables, so none can be hostile. Everything in the tables is an atomic of plain integers,
-//! so any bytes that another process leaves there are some value.
+//! Every table starts at a page, and so does what each session has: its slot, its steps, its rows. A process
+//! maps the first sessions only, and more of them, at the end of the mapping, when it meets one of these:
+//! what a process has mapped counts against its limits, and `mlockall` fills it with memory. Where follows
+//! from the capacities in the header by [`Layout::of`] alone: a segment holds no offsets of its own tables,
+//! so none can be hostile. Everything in the tables is an atomic of plain integers, so any bytes that another
+//! process leaves there are some value.
 
 mod layout;
 
@@ -24,8 +25,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-pub use layout::{Capacity, Layout, RUNS};
 pub(crate) use layout::{ALERTS, HISTORY, TYPES};
+pub use layout::{Capacity, Layout, RUNS};
 
 const PAGE: usize = 4096;
 
@@ -51,11 +52,13 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is, and how long.
+    /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is,
+    /// and how long.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: &Layout, writable: bool) -> io::Result<(*mut u8, usize)> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let map = |at: usize, len: usize| {
-            // SAFETY: a new mapping that overlaps nothing: at this address if it is free, else where the kernel chooses.
+            // SAFETY: a new mapping that overlaps nothing: at this address if it is free, else where the
+            // kernel chooses.
             let base = unsafe { libc::mmap(at as *mut _, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
             if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast::<u8>()) }
         };
@@ -113,7 +116,8 @@ impl Segment {
             let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
             let has_grown = base != libc::MAP_FAILED;
             if has_grown {
-                // Release: a thread that finds the length finds the mapping. At most: another thread may have gone on from here.
+                // Release: a thread that finds the length finds the mapping. At most: another thread may have
+                // gone on from here.
                 self.mapped.fetch_max(longer, Ordering::Release);
             }
             let left = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, u64::MAX));
@@ -123,7 +127,8 @@ impl Segment {
             if [others, left].map(|all| all & 0xffff) == [0, 1] && self.mapped.load(Ordering::SeqCst) == mapped {
                 return false;
             }
-            // Another thread has done so and not said it yet. A handler of a signal that has interrupted it gives up in the end.
+            // Another thread has done so and not said it yet. A handler of a signal that has interrupted it
+            // gives up in the end.
             sys::sleep(Duration::from_micros(10));
         }
         false
@@ -335,8 +340,9 @@ impl Drop for Segment {
     }
 }
 
-/// An address with so much room behind it, where nobody else maps anything: in the middle between the stack and 0, far from what
-/// programs, their heaps and their libraries take, each segment below the one before. 0 when it is not known.
+/// An address with so much room behind it, where nobody else maps anything: in the middle between the stack
+/// and 0, far from what programs, their heaps and their libraries take, each segment below the one before. 0
+/// when it is not known.
 fn room(len: usize) -> usize {
     /// Addresses are multiples of this, that of huge pages.
     const ALIGN: usize = 1 << 21;

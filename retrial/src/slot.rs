@@ -42,7 +42,8 @@ pub(crate) struct Slot {
     pub(crate) name: Text<4>,
     pub(crate) action: Text<4>,
     pub(crate) log: [protocol::AtomicU64; LOG_RECORDS],
-    /// Held by another thread of the process when the session's own thread has ended before what it has lent: see `keeper.rs`.
+    /// Held by another thread of the process when the session's own thread has ended before what it has lent:
+    /// see `keeper.rs`.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) kept: RobustLock,
     /// Whether an alert has said so.
@@ -56,8 +57,8 @@ impl Slot {
 
     /// Whether its thread is gone and it has not been recovered.
     pub(crate) fn is_dead(&self) -> bool {
-        // A session that ends says so and then gives its lock up; the next one takes the lock and then says that it lives.
-        // So it has to be the same one before and after the look at the lock.
+        // A session that ends says so and then gives its lock up; the next one takes the lock and then says
+        // that it lives. So it has to be the same one before and after the look at the lock.
         let claimed_ns = self.claimed_ns.acquire();
         self.is_live()
             && !self.alive.is_held()
@@ -100,21 +101,23 @@ impl Slot {
         self.told.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
-    /// `execve` loses its id first unless it is the process's first, and no more than 2,048 locks of a thread are marked.
+    /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces
+    /// its process by `execve` loses its id first unless it is the process's first, and no more than 2,048
+    /// locks of a thread are marked.
     pub(crate) fn look_for_thread(&self, pid_namespace: u64) {
         if let Some(tid) = self.lost_thread(pid_namespace) {
             self.alive.owner_is_gone(tid);
         }
     }
 
-    /// The thread that [`Slot::look_for_thread`] finds gone. A lock that is marked already may be a recoverer's in a moment, whose
-    /// thread may have the same id.
+    /// The thread that [`Slot::look_for_thread`] finds gone. A lock that is marked already may be a
+    /// recoverer's in a moment, whose thread may have the same id.
     pub(crate) fn lost_thread(&self, pid_namespace: u64) -> Option<u32> {
         if self.alive.is_held() { self.gone_thread(pid_namespace, sys::is_gone) } else { None }
     }
 
-    /// Whether it is a living session of the thread that `other` is a session of. Not where the PID namespace is unknown.
+    /// Whether it is a living session of the thread that `other` is a session of. Not where the PID namespace
+    /// is unknown.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn is_of_same_thread(&self, other: &Self) -> bool {
         let thread = |slot: &Self| {
@@ -139,7 +142,8 @@ impl Slot {
         // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a later session
         // finds afterwards that the first one's state or time is over: the ids of two sessions are never mixed.
         let claimed_ns = self.claimed_ns.acquire();
-        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
+        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in
+        // another namespace.
         let is_same = || {
             pid_namespace != 0
                 && self.pid_namespace.acquire() == pid_namespace
@@ -210,7 +214,8 @@ pub(crate) mod looks {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// A session of process 1 ends, its process too; a session of process 2, whose thread has the same id, claims the slot.
+    /// A session of process 1 ends, its process too; a session of process 2, whose thread has the same id,
+    /// claims the slot.
     pub(crate) fn a_successor_is_not_taken_for_the_gone() {
         let (slot, ended) = (Arc::new(Slot::default()), Arc::new(AtomicBool::new(false)));
         assert_ne!(slot.alive.try_take(), sys::Taken::No);

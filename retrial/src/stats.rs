@@ -48,8 +48,8 @@ counters! {
 /// Number of counters.
 pub const COUNTERS: usize = Counter::ALL.len();
 
-/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
-/// is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
+/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc.
+/// The position is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
 pub const CALLS: [(&str, bool); 16] = [
     ("normal mutex", true),
     ("recursive mutex", true),

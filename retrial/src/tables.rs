@@ -79,8 +79,8 @@ impl Tables {
         self.segment.header().fence.load(Ordering::Relaxed) == 1
     }
 
-    /// What the steps of a wait cost on this machine: a poll as the creator measured it, the others once somebody has said so by
-    /// [`Instance::set_machine`](crate::Instance::set_machine).
+    /// What the steps of a wait cost on this machine: a poll as the creator measured it, the others once
+    /// somebody has said so by [`Instance::set_machine`](crate::Instance::set_machine).
     #[must_use]
     pub fn machine(&self) -> Machine {
         Machine(std::array::from_fn(|i| self.segment.header().costs[i].load(Ordering::Relaxed)))
@@ -109,8 +109,8 @@ impl Tables {
         }))
     }
 
-    /// The value of a parameter that nobody has set: from what the machine's steps cost, where that is known and matters, else the
-    /// table's.
+    /// The value of a parameter that nobody has set: from what the machine's steps cost, where that is known
+    /// and matters, else the table's.
     #[must_use]
     pub fn default_of(&self, p: P) -> u64 {
         // To spin for longer than a wake-up takes is dearer than to park.
@@ -241,8 +241,8 @@ impl Tables {
     ///
     /// # Safety
     ///
-    /// Nobody in this process writes what is read other than atomically meanwhile: no guard of a mutex whose data are there is held
-    /// exclusively.
+    /// Nobody in this process writes what is read other than atomically meanwhile: no guard of a mutex whose
+    /// data are there is held exclusively.
     ///
     /// ```compile_fail,E0133
     /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;

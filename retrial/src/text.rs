@@ -48,8 +48,8 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// A line that is put together on the stack, for where nothing may be allocated: a session that waits for a mutex may wait for
-/// the allocator's. What does not fit is cut off.
+/// A line that is put together on the stack, for where nothing may be allocated: a session that waits for a
+/// mutex may wait for the allocator's. What does not fit is cut off.
 pub(crate) struct Line {
     bytes: [u8; 240],
     len: usize,

@@ -179,8 +179,8 @@ impl Word {
 
     /// The word after `sid` is granted `mode`, or `None` while the mutex is busy.
     ///
-    /// S is granted as *moving*: the reference is counted and the holder field is still `sid`'s, which gives it back with
-    /// [`Word::give_back`]. `handed` says that the caller may take a mutex that was handed over.
+    /// S is granted as *moving*: the reference is counted and the holder field is still `sid`'s, which gives
+    /// it back with [`Word::give_back`]. `handed` says that the caller may take a mutex that was handed over.
     #[must_use]
     pub const fn grant(self, sid: Sid, mode: Mode, handed: bool) -> Option<Self> {
         let masks = mode.masks();

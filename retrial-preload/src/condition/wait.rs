@@ -16,8 +16,8 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Interval in which a wait looks by itself: another thread may have given the mutex back for the signaller, which then never
-/// comes to the wake-up that it has put off.
+/// Interval in which a wait looks by itself: another thread may have given the mutex back for the signaller,
+/// which then never comes to the wake-up that it has put off.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A wait under way, on the stack of the shim, which knows the first fields.

@@ -18,7 +18,8 @@ static NEVER: AtomicU32 = AtomicU32::new(AWAITED as u32);
 /// Between two looks at a mutex that was got past us: nobody wakes us.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Waits for a release that finds libc's lock awaited, at most until `end` by the monotonic clock: whether that has not passed.
+/// Waits for a release that finds libc's lock awaited, at most until `end` by the monotonic clock: whether
+/// that has not passed.
 fn wait_at_libcs(lock: &AtomicU32, end: Option<&libc::timespec>, kinds: u32) -> bool {
     let (op, end) =
         (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG, end.map_or(std::ptr::null(), std::ptr::from_ref));
@@ -65,8 +66,9 @@ impl<'a> Getting<'a> {
         self.is_gone.get()
     }
 
-    /// Waits for a mutex that this thread holds, as libc does: for a release by another thread. One that does not find [`AWAITED`] in the
-    /// word yet finds the spot busy; or its store is visible to the exchange here.
+    /// Waits for a mutex that this thread holds, as libc does: for a release by another thread. One that does
+    /// not find [`AWAITED`] in the word yet finds the spot busy; or its store is visible to the exchange
+    /// here.
     fn park_beside_oneself(&self, timeout: Duration) -> Parked<Word> {
         let lock = self.mutex.libcs();
         let end = Duration::from_nanos(sys::now_ns()).checked_add(timeout).map(|end| libc::timespec {

@@ -18,8 +18,8 @@ pub struct Death {
 
 /// Why a get did not give the mutex, or gave it with a warning.
 ///
-/// It may have a guard in it, which borrows session and mutex. So it is no [`std::error::Error`] itself; `?` gives the mutex back and
-/// makes a [`GetFailure`] of it, or a `Box<dyn Error>` with one.
+/// It may have a guard in it, which borrows session and mutex. So it is no [`std::error::Error`] itself; `?`
+/// gives the mutex back and makes a [`GetFailure`] of it, or a `Box<dyn Error>` with one.
 #[must_use = "the mutex is given back at once otherwise"]
 #[non_exhaustive]
 pub enum GetError<G> {

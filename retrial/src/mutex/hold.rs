@@ -30,8 +30,8 @@ pub struct Hold<'a> {
 pub type Get<'a> = Result<Hold<'a>, GetError<Hold<'a>>>;
 
 impl<'a> Hold<'a> {
-    /// What the caller of a get is told instead. Inlined, and its calls give scalars: a call that wrote the result through
-    /// a pointer would keep the fast path's hold in memory too.
+    /// What the caller of a get is told instead. Inlined, and its calls give scalars: a call that wrote the
+    /// result through a pointer would keep the fast path's hold in memory too.
     #[inline(always)]
     #[allow(clippy::inline_always)]
     pub(super) fn refuse(self, why: Why) -> Get<'a> {
@@ -93,8 +93,8 @@ impl<'a> Hold<'a> {
     ///
     /// # Errors
     ///
-    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits for this reference to leave. The mutex is still
-    /// held shared.
+    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits for this reference to leave.
+    /// The mutex is still held shared.
     ///
     /// # Panics
     ///
@@ -212,9 +212,9 @@ impl<'a> Hold<'a> {
 }
 
 impl Getting<'_> {
-    /// Waits a little, the longer the more `rounds` were in vain, for a session that moves a reference: that takes it a few
-    /// instructions, or as long as it is off its processor. A real-time thread has to sleep then: one of lower priority never runs
-    /// beside yields.
+    /// Waits a little, the longer the more `rounds` were in vain, for a session that moves a reference: that
+    /// takes it a few instructions, or as long as it is off its processor. A real-time thread has to sleep
+    /// then: one of lower priority never runs beside yields.
     pub(super) fn pause(&self, rounds: u32) {
         match rounds {
             0..256 => sys::spin_loop(),

@@ -4,14 +4,16 @@
 //!
 //! 1. While the holder field is set, only the session in it changes the word. So X, LX and E are released by one plain
 //!    store, and so is a reference that is added or dropped under the field.
-//! 2. The operation log is written before the exchange that takes the field, and freed after the store that gives it back.
-//! 3. The holder field is the only truth. `parking` is hints: each park has a time-out and is followed by a look, so that a wrong
-//!    hint costs time, never the lock.
+//! 2. The operation log is written before the exchange that takes the field, and freed after the store that
+//!    gives it back.
+//! 3. The holder field is the only truth. `parking` is hints: each park has a time-out and is followed by a
+//!    look, so that a wrong hint costs time, never the lock.
 //!
-//! No wake-up is lost although the release has no fence: the releaser stores the word, then loads `parking`; a session that parks
-//! announces itself in `parking`, has the kernel do a full barrier on every processor (`membarrier`), then looks at the word once
-//! more. Either the releaser sees the waiter, or the waiter sees the release. Where the kernel has no such barrier, `parking` is
-//! *fenced*, which sends every release through a path with a fence of its own.
+//! No wake-up is lost although the release has no fence: the releaser stores the word, then loads `parking`;
+//! a session that parks announces itself in `parking`, has the kernel do a full barrier on every processor
+//! (`membarrier`), then looks at the word once more. Either the releaser sees the waiter, or the waiter sees
+//! the release. Where the kernel has no such barrier, `parking` is *fenced*, which sends every release
+//! through a path with a fence of its own.
 
 mod getting;
 mod hold;
@@ -93,8 +95,9 @@ impl RawMutex {
     ///
     /// # Safety
     ///
-    /// Only sessions of this instance get the mutex, and it is registered once. After the death of a session its instance gives back
-    /// what its log names, by the mutex's number in that instance: the log of a session of another one would name somebody else's.
+    /// Only sessions of this instance get the mutex, and it is registered once. After the death of a session
+    /// its instance gives back what its log names, by the mutex's number in that instance: the log of a
+    /// session of another one would name somebody else's.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
         let id = instance.register_mutex(mutex_type, 0, name)?;
         self.adopt(id, mutex_type, !instance.tables.has_barrier());
@@ -117,8 +120,8 @@ impl RawMutex {
         found.map(|(record, _)| Hold { mutex: self, session, record: record as u32, mode, rest })
     }
 
-    /// A hold of which no session of this process has a record: a child of fork has the memory of its parent's. `None` when
-    /// the session's log is full.
+    /// A hold of which no session of this process has a record: a child of fork has the memory of its
+    /// parent's. `None` when the session's log is full.
     #[cfg(feature = "lock_api")]
     pub(crate) fn inherit<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
         session.log(Record { phase: Phase::Held, mode, location: LocationId(0), mutex: self.id() })?;
@@ -133,8 +136,8 @@ impl RawMutex {
     ///
     /// # Safety
     ///
-    /// A mutex that is registered is got by sessions of that instance only, of the same [`Instance`]. One that never will be may be
-    /// got by any session: then nobody recovers it.
+    /// A mutex that is registered is got by sessions of that instance only, of the same [`Instance`]. One
+    /// that never will be may be got by any session: then nobody recovers it.
     #[inline(always)] // out of line, the hold goes through memory: half as dear again
     #[allow(clippy::inline_always)]
     pub unsafe fn exclusive<'a>(&'a self, session: &'a Session<'a>, at: &CodeLocation) -> Get<'a> {
@@ -144,7 +147,8 @@ impl RawMutex {
         // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
         // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
-        // Expects a free word; of a session out of reach of barriers what no word is, so that the slow path fences the releases.
+        // Expects a free word; of a session out of reach of barriers what no word is, so that the slow path
+        // fences the releases.
         if self.word.compare_exchange(session.expected(), sid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             let (rest, why) = self.get_slow(session, Mode::Exclusive, location, record, Patience::Endless);
             let hold = Hold { mutex: self, session, record: record as u32, mode: Mode::Exclusive, rest };
@@ -213,8 +217,8 @@ impl RawMutex {
         }
     }
 
-    /// What the release will leave, and why this is no ordinary hold: two registers, so that the fast path has its hold in
-    /// registers too.
+    /// What the release will leave, and why this is no ordinary hold: two registers, so that the fast path
+    /// has its hold in registers too.
     #[cold]
     #[inline(never)]
     fn get_slow(

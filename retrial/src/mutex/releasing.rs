@@ -12,7 +12,8 @@ use crate::sys::protocol::{AtomicU64, fence};
 use crate::sys::{self, Ordering};
 use crate::word::{Kind, Sid, Word};
 
-/// Maximum number of parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
+/// Maximum number of parked sessions among which the kernel is asked to find an overdue one: it looks through
+/// the queue.
 const OVERDUE_AMONG: u32 = 1024;
 
 impl RawMutex {
@@ -22,7 +23,8 @@ impl RawMutex {
         if self.parking().concerns_releases() && self.hands_over(session) {
             return self.hand_over(word);
         }
-        // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder field is set.
+        // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder
+        // field is set.
         self.word.store(word.0, Ordering::Release);
         sys::barrier_here();
         fail::point();
@@ -39,8 +41,9 @@ impl RawMutex {
         parking::hands_over(self.parking(), self.gets(), params)
     }
 
-    /// The same by a session that has only moved a reference, while references stay: nobody can get a mode now that could
-    /// not be got before, so that nobody is woken. But a starving session keeps further readers out.
+    /// The same by a session that has only moved a reference, while references stay: nobody can get a mode
+    /// now that could not be got before, so that nobody is woken. But a starving session keeps further
+    /// readers out.
     pub(super) fn give_back_over_references(&self, word: Word) {
         let parking = self.parking();
         let word = if parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING) {
@@ -60,8 +63,8 @@ impl RawMutex {
     #[inline(never)]
     fn wake(&self, left: Word) {
         if self.parking().is_fenced() {
-            // SeqCst: without it the look could be done before the release is visible. A session that parks in between would see the
-            // mutex held while this one sees nobody parked.
+            // SeqCst: without it the look could be done before the release is visible. A session that parks
+            // in between would see the mutex held while this one sees nobody parked.
             fence(Ordering::SeqCst);
         }
         let parking = self.parking();
@@ -70,16 +73,17 @@ impl RawMutex {
         }
     }
 
-    /// Gives releases a fence of their own from now on: barriers do not reach this process. Only while the caller has the
-    /// holder field: the releases before are visible by now, and later holders see the flag with the word that they get.
+    /// Gives releases a fence of their own from now on: barriers do not reach this process. Only while the
+    /// caller has the holder field: the releases before are visible by now, and later holders see the flag
+    /// with the word that they get.
     pub(super) fn fence_releases(&self) {
         if !self.parking().is_fenced() {
             self.change(Ordering::Relaxed, Parking::fenced);
         }
     }
 
-    /// Between a change that lets a session in and a look for parked ones, where no barrier of theirs orders the two: the
-    /// caller's process may be out of reach of barriers, too.
+    /// Between a change that lets a session in and a look for parked ones, where no barrier of theirs orders
+    /// the two: the caller's process may be out of reach of barriers, too.
     #[allow(clippy::unused_self)]
     pub(super) fn fence_without_barrier(&self) {
         fence(Ordering::SeqCst);
@@ -87,8 +91,9 @@ impl RawMutex {
 
     /// Wakes the session that parked first. Whether there was one.
     fn wake_one(&self) -> bool {
-        // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the announcements that are
-        // counted, whose sessions have read an older count of wake-ups than the one that `post` makes.
+        // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the
+        // announcements that are counted, whose sessions have read an older count of wake-ups than the one
+        // that `post` makes.
         let then = self.change(Ordering::AcqRel, Parking::wake);
         fail::point();
         let woken = self.post(ANYBODY, 1) != 0;
@@ -100,12 +105,14 @@ impl RawMutex {
         self.change(Ordering::Relaxed, |all| all.has_woken_nobody(then));
         self.fence_without_barrier();
         fail::point();
-        // A session may have fallen asleep since, and a release may have woken nobody because this call counted one as woken.
+        // A session may have fallen asleep since, and a release may have woken nobody because this call
+        // counted one as woken.
         self.parked() != 0 && self.wake_of(ANYBODY)
     }
 
-    /// Wakes the session that parked first among some kinds. Whether there was one. Makes one wake-up in any case. Releases go on waking
-    /// others meanwhile: it is not counted as on its way, so that no release is left to a session that cannot have what it leaves.
+    /// Wakes the session that parked first among some kinds. Whether there was one. Makes one wake-up in any
+    /// case. Releases go on waking others meanwhile: it is not counted as on its way, so that no release is
+    /// left to a session that cannot have what it leaves.
     pub(super) fn wake_of(&self, kinds: u32) -> bool {
         let then = self.parking();
         let woken = self.post(kinds, 1) != 0;
@@ -124,7 +131,8 @@ impl RawMutex {
         }
     }
 
-    /// Counts a wake-up and wakes up to `count` sessions of some kinds in the order in which they parked. How many there were.
+    /// Counts a wake-up and wakes up to `count` sessions of some kinds in the order in which they parked. How
+    /// many there were.
     fn post(&self, kinds: u32, count: u32) -> u32 {
         // Release: a session that parks and reads the new count has its look after our store.
         self.wakes.fetch_add(1, Ordering::Release);
@@ -140,7 +148,8 @@ impl RawMutex {
         self.change(Ordering::Relaxed, |all| all.has_woken(then, woken));
     }
 
-    /// A release that lets only the session that it wakes get the mutex: the first overdue one, or else the one that parked first.
+    /// A release that lets only the session that it wakes get the mutex: the first overdue one, or else the
+    /// one that parked first.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, word: Word) {
@@ -170,9 +179,9 @@ impl RawMutex {
         }
     }
 
-    /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions when that one
-    /// moves a reference, as long as it likes when it holds E. `None` when nothing is left to drop: it is done already beside E of this
-    /// thread, or there is no reference, as after a poke.
+    /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions
+    /// when that one moves a reference, as long as it likes when it holds E. `None` when nothing is left to
+    /// drop: it is done already beside E of this thread, or there is no reference, as after a poke.
     fn take_field(&self, session: &Session<'_>, record: usize) -> Option<Word> {
         let mut rounds = 0u32;
         loop {
@@ -196,9 +205,10 @@ impl RawMutex {
         }
     }
 
-    /// Drops the reference of a session while another session of this very thread holds E: to wait for that one would be to wait for
-    /// ever. The session takes E over for its reference, as a promotion does, and gives it back. Plain stores: the thread has the field
-    /// all the time. After each of them the two records say exactly which of the two sessions has what.
+    /// Drops the reference of a session while another session of this very thread holds E: to wait for that
+    /// one would be to wait for ever. The session takes E over for its reference, as a promotion does, and
+    /// gives it back. Plain stores: the thread has the field all the time. After each of them the two records
+    /// say exactly which of the two sessions has what.
     #[cold]
     fn leave_beside_own_examiner(&self, session: &Session<'_>, record: usize, word: Word) {
         if word.references() == 0 {
@@ -221,7 +231,8 @@ impl RawMutex {
         let left = taken.drop_reference().give_back();
         if left.references() == 0 {
             if left.has(Word::HANDOVER) {
-                // It kept readers out. The session that asked for it may have gone since: no other one would get the mutex then.
+                // It kept readers out. The session that asked for it may have gone since: no other one would
+                // get the mutex then.
                 self.hand_over(left);
             } else {
                 self.give_back(session, left);

@@ -183,14 +183,7 @@ type Row = (&'static str, &'static [Phase], &'static [Mode], &'static str, &'sta
 const OWED: &[Row] = &[
     ("getting S", &[Phase::Getting], &[Mode::Shared], "", "field reference", false),
     ("held S", &[Phase::Held], &[Mode::Shared], "reference", "reference", false),
-    (
-        "granted S, leaving S",
-        &[Phase::Granted, Phase::Leaving],
-        &[Mode::Shared],
-        "reference",
-        "field reference",
-        false,
-    ),
+    ("granted S, leaving S", &[Phase::Granted, Phase::Leaving], &[Mode::Shared], "reference", "field reference", false),
     ("left S", &[Phase::Left], &[Mode::Shared], "", "field reference", false),
     ("getting or held X, LX, E", &[Phase::Getting, Phase::Held], Mode::ALL.split_at(1).1, "", "field", true),
     ("promoting", &[Phase::Promoting], &[Mode::Shared], "reference", "field", true),
@@ -307,8 +300,8 @@ fn a_recoverer_that_dies_leaves_a_state_that_is_recovered_the_same() {
 fn two_references_of_a_dead_session_are_dropped_in_whatever_state_a_recoverer_left_them() {
     let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
-    // The one has not been dropped yet: a recoverer may have relogged it before it found the field taken. The other is in any
-    // state that has to do with the field, or not.
+    // The one has not been dropped yet: a recoverer may have relogged it before it found the field taken. The
+    // other is in any state that has to do with the field, or not.
     let others = [
         (Phase::Held, false),
         (Phase::Leaving, false),

@@ -72,7 +72,8 @@ pub fn sleep(duration: Duration) {
     unsafe { libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, time, 0usize) };
 }
 
-/// Waits while the futex word is `expected`, for `timeout` at most. `private` means that all waiters share one address space.
+/// Waits while the futex word is `expected`, for `timeout` at most. `private` means that all waiters share
+/// one address space.
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, private: bool) -> Woken {
     let _errno = Errno::keep();
     let time = timeout.map(timespec);
@@ -115,7 +116,8 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
     woken(rc)
 }
 
-/// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which they queued.
+/// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which
+/// they queued.
 ///
 /// Takes an address for the same reason as [`futex_wake`]. Returns how many there were.
 pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u32 {
@@ -198,13 +200,14 @@ impl RobustLock {
 
     /// Takes it if it is free or its owner is dead.
     pub(crate) fn try_take(&self) -> Taken {
-        // What somebody else wrote here is not for libc: glibc goes by the kind, and for some kinds it ends the process over
-        // the other fields, or takes the mutex for the caller's.
+        // What somebody else wrote here is not for libc: glibc goes by the kind, and for some kinds it ends
+        // the process over the other fields, or takes the mutex for the caller's.
         if self.kind() != Self::KIND {
             return Taken::No;
         }
-        // Nor one that a living thread has: libc tells the kernel first that the lock is about to be ours, and a thread that
-        // is killed right then would leave the lock of its namesake in another PID namespace for a dead one's.
+        // Nor one that a living thread has: libc tells the kernel first that the lock is about to be ours,
+        // and a thread that is killed right then would leave the lock of its namesake in another PID
+        // namespace for a dead one's.
         if self.is_held() {
             return Taken::No;
         }
@@ -236,8 +239,8 @@ impl RobustLock {
         word & Self::OWNER_DIED == 0 && word & Self::TID != 0
     }
 
-    /// Does what the kernel should have done: marks it as left by the thread `tid`, which is known to be gone. Whether it was
-    /// that thread's.
+    /// Does what the kernel should have done: marks it as left by the thread `tid`, which is known to be
+    /// gone. Whether it was that thread's.
     pub(crate) fn owner_is_gone(&self, tid: u32) -> bool {
         let word = self.futex_word().load(Ordering::Relaxed);
         let marked = word & !Self::TID | Self::OWNER_DIED;
