@@ -1,5 +1,5 @@
-//! Where a call came from, as `MODULE+0xOFFSET`: the address that it returns to, counted from where the module's file is
-//! mapped first. Only gets that miss ask, and each place is looked up once.
+//! Where a call came from, as `MODULE+0xOFFSET`: the address that it returns to, counted from where the
+//! module's file is mapped first. Only gets that miss ask, and each place is looked up once.
 
 use crate::real;
 use retrial::sys::File;

@@ -1,6 +1,6 @@
 /* Waiting on a condition, in C: a thread that is cancelled leaves these frames in the middle, and the
  * frames between its program and the system call must be such that nothing is lost by that. What a
- * wait is, condition.rs says. */
+ * wait is, condition/wait.rs says. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -24,7 +24,7 @@ HIDDEN int (*retrial_real_cond_timedwait)(pthread_cond_t *, pthread_mutex_t *, c
 HIDDEN int (*retrial_real_cond_clockwait)(pthread_cond_t *, pthread_mutex_t *, clockid_t,
                                           const struct timespec *);
 
-/* As in condition.rs; only the fields that are used here have names. */
+/* As in condition/wait.rs; only the fields that are used here have names. */
 struct wait {
     uint32_t *word;
     uint32_t expected;

@@ -61,8 +61,8 @@ extern "C" fn construct() {
     }
 }
 
-/// Takes part in the instance that the environment names, or makes one for this process and what it forks. The error is what
-/// there is to say, if anything.
+/// Takes part in the instance that the environment names, or makes one for this process and what it forks.
+/// The error is what there is to say, if anything.
 fn take_part() -> Result<Instance, Option<String>> {
     match env::var("RETRIAL_INSTANCE") {
         Ok(name) if !name.is_empty() => attach(&name),
@@ -112,7 +112,7 @@ extern "C" fn destruct() {
     let most = instance.tables().session_gets();
     registry::retire_all(instance, |id, address| {
         let (found, gets) = PrivateMutex::read(&peek(address)?)?;
-        // Who waited first may wait still: then its holder has not been told the number.
+        // The first waiter may wait still: then the holder has not been told the number.
         (matches!(found, MutexId(0)) || found == id).then_some(gets).filter(|gets| *gets <= most)
     });
 }

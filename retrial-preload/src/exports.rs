@@ -1,7 +1,7 @@
 //! The symbols, unversioned: a program's reference to any version of libc's finds ours.
 //!
-//! Each is a jump to a function that takes two arguments more: where the call returns to, and the thread's own record. Others
-//! are in [`crate::loading`] and [`crate::filter`].
+//! Each is a jump to a function that takes two arguments more: where the call returns to, and the thread's
+//! own record. Others are in [`crate::loading`] and [`crate::filter`].
 
 macro_rules! exports {
     ($( $($name:ident)+ ($count:tt) => $target:path; )*) => { $( $(

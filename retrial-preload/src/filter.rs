@@ -1,8 +1,10 @@
-//! `prctl` and `syscall`, to know of a filter of system calls (seccomp) before it is in force: such a filter may kill at each call
-//! that the program itself does not make. From then on this library makes no other call than libc's own locks do.
+//! `prctl` and `syscall`, to know of a filter of system calls (seccomp) before it is in force: such a filter
+//! may kill at each call that the program itself does not make. From then on this library makes no other call
+//! than libc's own locks do.
 //!
-//! A filter that is installed by an instruction of the program's own is not seen. One that was there when the program started
-//! is not looked for: most of them answer with an error, and then this library does without the call.
+//! A filter that is installed by an instruction of the program's own is not seen. One that was there when the
+//! program started is not looked for: most of them answer with an error, and then this library does without
+//! the call.
 
 use crate::process;
 use crate::real::{Errno, errno};
@@ -12,7 +14,8 @@ use retrial::interposer;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What our `prctl` and our `syscall` go on to: the next ones of these names, and before these are looked up the kernel.
+/// What our `prctl` and our `syscall` go on to: the next ones of these names, and before these are looked up
+/// the kernel.
 static PRCTL: AtomicPtr<c_void> = AtomicPtr::new(raw_prctl as *mut c_void);
 static SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(raw_syscall as *mut c_void);
 

@@ -8,7 +8,7 @@ use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
 use crate::thread::Thread;
-use crate::waiting::{self, Ask};
+use crate::waiting;
 use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::views::Sid;
@@ -38,8 +38,8 @@ const COUNT: usize = 4;
 const OWNER: usize = 8;
 const USERS: usize = 12;
 pub(crate) const KIND: usize = 16;
-/// Libc's count of spins, of adaptive mutexes only, and what it remembers of elision: nothing that a mutex needs. Our gets, of sorts
-/// that do not spin.
+/// Libc's count of spins, of adaptive mutexes only, and what it remembers of elision: nothing that a mutex
+/// needs. Our gets, of sorts that do not spin.
 const SPINS: usize = 20;
 
 /// Bits of the kind.
@@ -139,8 +139,8 @@ impl Foreign {
         unsafe { field(self.mutex, offset) }.load(Ordering::Acquire)
     }
 
-    /// Counts a thread that will come back from a condition of ours: libc destroys no mutex that has users. The caller holds
-    /// the mutex.
+    /// Counts a thread that will come back from a condition of ours: libc destroys no mutex that has users.
+    /// The caller holds the mutex.
     pub(crate) fn add_waiter(self) {
         // SAFETY: as `new` was promised.
         unsafe { field(self.mutex, USERS) }.fetch_add(1, Ordering::Relaxed);
@@ -159,9 +159,9 @@ impl Foreign {
     fn count(self, thread: &Thread, result: c_int) {
         // Finds out who the thread is.
         thread.me();
-        let kind = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
+        let call = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
         let is_get = matches!(result, 0 | libc::EOWNERDEAD);
-        thread.count(kind, is_get);
+        thread.count(call, is_get);
         if is_get && !self.is_deep() {
             if self.counts_gets() {
                 // SAFETY: as `new` was promised.
@@ -192,7 +192,7 @@ impl Foreign {
 
     /// What it is to a profile.
     fn as_lock(self) -> Lock {
-        Lock { address: self.mutex as usize, mutex: MutexId(0), kind: Type::SharedMutex, mode: Mode::Exclusive }
+        Lock { address: self.mutex as usize, mutex: MutexId(0), object: Type::SharedMutex, mode: Mode::Exclusive }
     }
 
     /// Whether the next unlock leaves it locked.
@@ -244,7 +244,8 @@ impl Foreign {
     pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit, pass: impl Fn() -> c_int) -> c_int {
         let mut result = self.attempt(thread.tid());
         if result == EBUSY {
-            // One's own: libc says so, or waits without a look. The memory may become another mutex before anybody unlocks this one.
+            // One's own: libc says so, or waits without a look. The memory may become another mutex before
+            // anybody unlocks this one.
             let is_own = self.load(OWNER) == thread.tid();
             result = if is_own { pass() } else { self.lock_slow(thread, caller, limit) };
         }
@@ -262,12 +263,7 @@ impl Foreign {
             Err(error) => return error,
         };
         let getting = Getting { foreign: self, tid: thread.tid() };
-        let address = self.mutex as usize;
-        let mutex = || registry::number_of(Type::SharedMutex, address);
-        let ask = || Ask { lock: Lock { mutex: mutex(), ..self.as_lock() }, caller };
-        let result = waiting::wait(thread, &getting, ask, deadline).unwrap_or(ETIMEDOUT);
-        registry::count_missed_get(Type::SharedMutex, address);
-        result
+        waiting::wait_for_foreign(thread, &getting, self.as_lock(), caller, deadline)
     }
 }
 

@@ -24,10 +24,11 @@
 //! | condition, shared, mutex of our format   | none                 | by polling, at most 5 ms         |
 //! | rwlock, spin lock                        | libc's               | by the scheme, parked in libc    |
 //!
-//! On the path of a lock nothing is allocated, printed or looked up by name. `dlopen` loses the flag `RTLD_DEEPBIND`, with
-//! which a library would find libc's calls. Not caught is who asks for libc's by `dlvsym`, or loads another libc by `dlmopen`: what
-//! mutexes such calls share with the program's exclude, but conditions and owners are not known to both. `ThreadSanitizer` does so;
-//! where it, or anybody, takes the calls before us, all is left to libc.
+//! On the path of a lock nothing is allocated, printed or looked up by name. `dlopen` loses the flag
+//! `RTLD_DEEPBIND`, with which a library would find libc's calls. Not caught is a program that asks for
+//! libc's by `dlvsym`, or loads another libc by `dlmopen`: what mutexes such calls share with the program's
+//! exclude, but conditions and owners are not known to both. `ThreadSanitizer` does so; where it, or anybody,
+//! takes the calls before us, all is left to libc.
 
 mod c11;
 mod caller;

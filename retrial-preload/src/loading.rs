@@ -1,5 +1,5 @@
-//! `dlopen` without `RTLD_DEEPBIND`: a library loaded so would find libc's functions before ours, and what it shares with the
-//! program would have two formats.
+//! `dlopen` without `RTLD_DEEPBIND`: a library loaded so would find libc's functions before ours, and what it
+//! shares with the program would have two formats.
 
 use crate::{process, real};
 use libc::{c_int, c_void};

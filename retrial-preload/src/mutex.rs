@@ -63,19 +63,19 @@ unsafe fn lock_within(
         Class::Private(sort) => unsafe { PrivateMutex::at(mutex) }.lock(sort, thread, caller, limit),
         // SAFETY: the caller's.
         Class::Foreign => unsafe { Foreign::new(mutex) }.lock(thread, caller, limit, pass),
-        Class::Passed(kind) => {
+        Class::Passed(call) => {
             let result = pass();
-            count(thread, kind, result);
+            count(thread, call, result);
             result
         }
     }
 }
 
 /// Counts a call that was passed on.
-fn count(thread: &Thread, kind: usize, result: c_int) {
+fn count(thread: &Thread, call: usize, result: c_int) {
     // Finds out who the thread is.
     thread.me();
-    thread.count(kind, matches!(result, 0 | libc::EOWNERDEAD));
+    thread.count(call, matches!(result, 0 | libc::EOWNERDEAD));
 }
 
 /// Gets a mutex of ours that is free: whether it did. All that most calls do.
@@ -163,9 +163,9 @@ unsafe fn trylock_any(mutex: *mut pthread_mutex_t, thread: &Thread) -> c_int {
         Class::Private(sort) => unsafe { PrivateMutex::at(mutex) }.trylock(sort, thread),
         // SAFETY: the caller's.
         Class::Foreign => unsafe { Foreign::new(mutex) }.trylock(thread),
-        Class::Passed(kind) => {
+        Class::Passed(call) => {
             let result = pass();
-            count(thread, kind, result);
+            count(thread, call, result);
             result
         }
     }
@@ -238,11 +238,11 @@ pub(crate) unsafe extern "C" fn setprioceiling(
 unsafe fn count_ceiling(mutex: *mut pthread_mutex_t, thread: &Thread) {
     if process::is_on()
         // SAFETY: the caller's.
-        && let Class::Passed(kind) = class(unsafe { kind_of(mutex) })
+        && let Class::Passed(call) = class(unsafe { kind_of(mutex) })
     {
         // Finds out who the thread is.
         thread.me();
-        thread.count(kind, false);
+        thread.count(call, false);
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the process knows: whether calls are ours, the instance, and which process it is.
 //!
-//! A fork, by libc or by the raw call, leaves a child with its parent's memory: thread ids and sessions that threads have
-//! cached are not theirs any more. So the *cookie* is in a page that the kernel wipes in the child, and every cached
-//! value goes with the cookie it was made under.
+//! A fork, by libc or by the raw call, leaves a child with its parent's memory: thread ids and sessions that
+//! threads have cached are not theirs any more. So the *cookie* is in a page that the kernel wipes in the
+//! child, and every cached value goes with the cookie it was made under.
 
 use crate::{program, spots};
 use retrial::views::TypeId;
@@ -88,7 +88,8 @@ fn decide() -> bool {
     mode == ON
 }
 
-/// Passes every further call to libc, unless a thread has come by: what it holds or waits for has our format. Whether it does.
+/// Passes every further call to libc, unless a thread has come by: what it holds or waits for has our format.
+/// Whether it does.
 pub(crate) fn turn_off() -> bool {
     let unused = epoch() == 0 && cookie() == 0;
     if unused {
@@ -107,8 +108,8 @@ pub(crate) fn instance() -> Option<&'static Instance> {
 /// Makes the instance known: threads get their sessions when they next come by.
 pub(crate) fn publish(instance: &'static Instance) {
     INSTANCE.store(from_ref(instance).cast_mut(), Ordering::SeqCst);
-    // SeqCst: whoever enters the process at this moment either finds the instance or has its cookie changed here. A page
-    // that nobody has entered by stays such.
+    // SeqCst: a thread that enters the process at this moment either finds the instance or has its cookie
+    // changed here. A page that nobody has entered by stays such.
     let _ = page().try_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
 }
 
@@ -187,7 +188,8 @@ pub(crate) fn enter() -> u64 {
     if !(sys::register_for_barriers() && sys::barrier_everywhere()) {
         spots::fence_all();
     }
-    // After the calls above, of which the first may take milliseconds: who did not wait for us has much time to be caught.
+    // After the calls above, of which the first may take milliseconds: a thread that did not wait for this
+    // one has much time to be caught.
     EPOCH.store(epoch, Ordering::Relaxed);
     let cookie = u64::from(epoch) << EPOCH_SHIFT;
     // SeqCst: as in `publish`.
@@ -199,7 +201,7 @@ pub(crate) fn enter() -> u64 {
     cookie | READY
 }
 
-/// The cookie, once whoever enters the process has: until then the epoch and the spots are its parent's.
+/// The cookie, once the thread that enters the process is done: until then the epoch and the spots are its parent's.
 fn entered() -> u64 {
     loop {
         let cookie = page().load(Ordering::Acquire);
@@ -216,7 +218,8 @@ pub(crate) fn is_first() -> bool {
     cookie() != 0 && epoch() == 1
 }
 
-/// Makes no further system call but those that libc's own locks make: a filter is about to be installed. The calling thread is known.
+/// Makes no further system call but those that libc's own locks make: a filter is about to be installed. The
+/// calling thread is known.
 pub(crate) fn limit_calls() {
     spots::fence_all();
     // Releases that have not seen the flags yet have stored their words by then.
@@ -230,7 +233,8 @@ pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
 }
 
-/// Without signals until dropped: all others wait for who enters, which a handler may delay, or jump out of.
+/// Without signals until dropped: all others wait for the thread that enters, which a handler may delay, or
+/// jump out of.
 struct Masked(libc::sigset_t);
 
 impl Masked {

@@ -1,13 +1,14 @@
 //! What a profile samples: gets, the time that they hold, and waits, each with the thread's registers and a copy of its
 //! stack, which `retrial run --profile` unwinds. Nothing is unwound or named here.
 //!
-//! Which get is sampled is decided by a coin of the thread's own: one of N gets on average, standing for N; of the waits
-//! each with a probability in proportion to its length, standing for the inverse of that. So every sum over samples has
-//! the true one for its mean, however long a thread lives. N and the waits' scale start where nearly everything is sampled and
-//! follow the thread's rate of samples; they change after a sample, never by what it was.
+//! Which get is sampled is decided by a coin of the thread's own: one of N gets on average, standing for N;
+//! of the waits each with a probability in proportion to its length, standing for the inverse of that. So
+//! every sum over samples has the true one for its mean, however long a thread lives. N and the waits' scale
+//! start where nearly everything is sampled and follow the thread's rate of samples; they change after a
+//! sample, never by what it was.
 //!
-//! With a profile [`process::is_known_on`] is false, so that all calls take the paths that come here. Without one nothing of
-//! this runs.
+//! With a profile [`process::is_known_on`] is false, so that all calls take the paths that come here. Without
+//! one nothing of this runs.
 
 use crate::process::{self, Type};
 use crate::real::Errno;
@@ -47,7 +48,7 @@ static IMAGE: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Lock {
     pub(crate) address: usize,
     pub(crate) mutex: MutexId,
-    pub(crate) kind: Type,
+    pub(crate) object: Type,
     pub(crate) mode: Mode,
 }
 
@@ -247,7 +248,7 @@ fn sample(kind: u32, lock: Lock, weight: u64) -> Sample {
         pid: sys::pid(),
         image: IMAGE.load(Ordering::Relaxed),
         mutex: lock.mutex.0,
-        mutex_type: u32::from(lock.kind.id().0),
+        mutex_type: u32::from(lock.object.id().0),
         is_shared: u32::from(lock.mode == Mode::Shared),
         address: lock.address as u64,
         weight,
@@ -278,7 +279,7 @@ fn record(ring: &Ring, mut sample: Sample) {
     let written = unsafe { &raw mut (*slot).sample };
     // SAFETY: claimed, so nobody else looks at it.
     unsafe { written.write(sample) };
-    // Release: pairs with the Acquire of who reads it.
+    // Release: pairs with the Acquire of the reader.
     ring.states[at].store(FULL, Ordering::Release);
     ring.spent_ns.fetch_add(sys::thread_cpu_ns().saturating_sub(began), Ordering::Relaxed);
     ring.bytes.fetch_add(size_of::<Sample>() as u64 + sample.stack_len, Ordering::Relaxed);
@@ -287,14 +288,14 @@ fn record(ring: &Ring, mut sample: Sample) {
 fn claim(ring: &Ring) -> Option<usize> {
     (0..PROBES).find_map(|_| {
         let at = ring.next.fetch_add(1, Ordering::Relaxed) as usize % SLOTS;
-        // Acquire: pairs with the Release of who has read it last.
+        // Acquire: pairs with the Release of its last reader.
         let claimed = ring.states[at].compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
         claimed.is_ok().then_some(at)
     })
 }
 
 /// Copies the stack from here on, to where libc has the thread's own data above it, or as far as it can be read: by the
-/// kernel, who knows that of any stack.
+/// kernel, which knows that of any stack.
 #[inline(never)]
 fn copy_stack(sample: &mut Sample, into: *mut u8) {
     sample.registers = registers();

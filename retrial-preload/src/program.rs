@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char};
 /// Room for the path of an executable; of a longer one the name is not known, but what it was started as.
 const PATH: usize = 1024;
 
-/// Whether one of the comma-separated patterns, in which `*` is any text and `?` any byte, is the name of the executable's
-/// file, or the name that it was started by: that of a link, or of a script.
+/// Whether one of the comma-separated patterns, in which `*` is any text and `?` any byte, is the name of the
+/// executable's file, or the name that it was started by: that of a link, or of a script.
 pub(crate) fn is_one_of(patterns: &[u8]) -> bool {
     let _errno = Errno::keep();
     let mut path = [0; PATH];

@@ -1,7 +1,7 @@
 //! libc's own functions, found behind ours.
 //!
-//! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock can deadlock,
-//! for the loader may allocate and the allocator may lock.
+//! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock
+//! can deadlock, for the loader may allocate and the allocator may lock.
 
 use libc::{
     c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
@@ -100,7 +100,7 @@ unsafe extern "C" {
     static retrial_real_cond_clockwait: AtomicPtr<c_void>;
 }
 
-/// Never null: who finds us has found the loader's functions, where this is.
+/// Never null: a caller that finds us has found the loader's functions, where this is.
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Whether what is not found now is not there.
@@ -204,7 +204,7 @@ pub(crate) fn finds_checker() -> Option<CString> {
     found
 }
 
-/// Who comes before us and takes the calls, if anybody: what comes to us then are some of its own.
+/// The library before us that takes the calls, if there is one: what comes to us then are some of its own.
 pub(crate) fn finds_taker() -> Option<&'static CStr> {
     // One that libtsan passes on to libc's by version, past us.
     // SAFETY: a string with its 0.
@@ -265,8 +265,8 @@ fn look_up(name: &CStr) -> *mut c_void {
 /// A moment that has passed, by any clock.
 pub(crate) static PAST: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A moment by the clock that libc's `clocklock` functions are given, or by the one that `timedlock` goes by where they are
-/// not there (before 2.30).
+/// A moment by the clock that libc's `clocklock` functions are given, or by the one that `timedlock` goes by
+/// where they are not there (before 2.30).
 fn moment(clocked: At, timeout: Duration) -> (Option<clockid_t>, timespec) {
     let clock = if find(clocked).is_null() { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
     let mut now = PAST;

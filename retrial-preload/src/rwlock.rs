@@ -7,7 +7,7 @@ use crate::profile::{self, Lock};
 use crate::real::{self, Errno};
 use crate::registry;
 use crate::thread::Thread;
-use crate::waiting::{self, Ask};
+use crate::waiting;
 use libc::{EBUSY, EDEADLK, ETIMEDOUT, c_int, clockid_t, pthread_rwlock_t, timespec};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::views::Sid;
@@ -105,7 +105,7 @@ impl Getting {
     /// What it is to a profile.
     fn as_lock(&self) -> Lock {
         let mode = if self.side == Side::Read { Mode::Shared } else { Mode::Exclusive };
-        Lock { address: self.rwlock as usize, mutex: MutexId(0), kind: Type::Rwlock, mode }
+        Lock { address: self.rwlock as usize, mutex: MutexId(0), object: Type::Rwlock, mode }
     }
 
     #[cold]
@@ -120,14 +120,7 @@ impl Getting {
             Ok(deadline) => deadline,
             Err(error) => return error,
         };
-        let address = self.rwlock as usize;
-        let ask = || {
-            let mutex = registry::number_of(Type::Rwlock, address);
-            Ask { lock: Lock { mutex, ..self.as_lock() }, caller }
-        };
-        let result = waiting::wait(thread, self, ask, deadline).unwrap_or(ETIMEDOUT);
-        registry::count_missed_get(Type::Rwlock, address);
-        result
+        waiting::wait_for_foreign(thread, self, self.as_lock(), caller, deadline)
     }
 
     fn trylock(&self, thread: &Thread) -> c_int {

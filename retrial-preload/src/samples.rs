@@ -1,8 +1,8 @@
-//! The samples of a profile, in a file that the program and its observer have mapped: `retrial run --profile` makes it, the
-//! interposer fills it, and both are built from this text.
+//! The samples of a profile, in a file that the program and its observer have mapped: `retrial run --profile`
+//! makes it, the interposer fills it, and both are built from this text.
 //!
-//! A slot has one writer, who claims it, and then one reader. A writer that is killed in between keeps its slot: it is one
-//! of many, and the time from claim to end is some microseconds.
+//! A slot has one writer, which claims it, and then one reader. A writer that is killed in between keeps its
+//! slot: it is one of many, and the time from claim to end is some microseconds.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -38,7 +38,8 @@ pub(crate) const HOLD: u32 = 3;
 #[repr(C)]
 pub(crate) struct Ring {
     pub(crate) magic: AtomicU64,
-    /// A thread adapts its rates so that about this many ns lie between two of its samples of one kind, [`GAP_NS`] or more.
+    /// A thread adapts its rates so that about this many ns lie between two of its samples of one kind,
+    /// [`GAP_NS`] or more.
     pub(crate) gap_ns: AtomicU64,
     /// Where the next writer looks for a slot.
     pub(crate) next: AtomicU32,
@@ -55,7 +56,7 @@ pub(crate) struct Ring {
     pub(crate) slots: [UnsafeCell<Slot>; SLOTS],
 }
 
-// SAFETY: a slot is touched by who has claimed it, then by who reads it, and its state says who that is.
+// SAFETY: a slot is touched by the writer that has claimed it, then by the reader, and its state says which.
 unsafe impl Sync for Ring {}
 
 #[repr(C)]

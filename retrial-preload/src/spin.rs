@@ -1,5 +1,6 @@
-//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes; one by another process does not, and may be what
-//! is waited for: so all that wait look by themselves, together as often as one that naps.
+//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes; one by another
+//! process does not, and may be what is waited for: so all that wait look by themselves, together as often as
+//! one that naps.
 
 use crate::process::{self, Type};
 use crate::profile::{self, Lock};
@@ -7,7 +8,7 @@ use crate::real::{self, Errno};
 use crate::registry;
 use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
-use crate::waiting::{self, Ask};
+use crate::waiting;
 use libc::{EBUSY, c_int, pthread_spinlock_t};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::views::Sid;
@@ -51,7 +52,7 @@ fn count(spin: *mut pthread_spinlock_t, thread: &Thread, result: c_int) {
 
 /// What it is to a profile.
 fn as_lock(spin: *mut pthread_spinlock_t) -> Lock {
-    Lock { address: spin as usize, mutex: MutexId(0), kind: Type::Spin, mode: Mode::Exclusive }
+    Lock { address: spin as usize, mutex: MutexId(0), object: Type::Spin, mode: Mode::Exclusive }
 }
 
 /// `pthread_spin_unlock`.
@@ -71,14 +72,8 @@ pub(crate) unsafe extern "C" fn unlock(spin: *mut pthread_spinlock_t, _: usize, 
 #[inline(never)]
 fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int {
     let _errno = Errno::keep();
-    let ask = || {
-        let mutex = registry::number_of(Type::Spin, spin as usize);
-        Ask { lock: Lock { mutex, ..as_lock(spin) }, caller }
-    };
     let getting = Getting { spin, parks: Parks::default() };
-    let result = waiting::wait(thread, &getting, ask, None).unwrap_or(EBUSY);
-    registry::count_missed_get(Type::Spin, spin as usize);
-    result
+    waiting::wait_for_foreign(thread, &getting, as_lock(spin), caller, None)
 }
 
 /// `pthread_spin_trylock`.

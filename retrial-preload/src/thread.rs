@@ -7,8 +7,9 @@ use crate::process;
 use crate::profile::Sampling;
 use crate::real::Errno;
 use retrial::condition::Wake;
+use retrial::interposer::{self, Waiter};
 use retrial::views::Sid;
-use retrial::{Class, Session, interposer, sys};
+use retrial::{Class, Instance, Session, sys};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -93,6 +94,11 @@ impl Thread {
         Some(unsafe { session.assume_init_ref() })
     }
 
+    /// What waits when this thread does.
+    pub(crate) fn waiter(&self, instance: &'static Instance) -> Waiter<'_> {
+        self.session().map_or(Waiter::without_session(instance), Waiter::of)
+    }
+
     /// Says that it is in the library; `None` when it is already.
     pub(crate) fn enter(&self) -> Option<Inside<'_>> {
         if self.inside.replace(true) {
@@ -112,7 +118,7 @@ impl Thread {
         address != 0 && self.latest.get() == address
     }
 
-    /// It has given a private mutex back: now those are woken who can't go on before.
+    /// It has given a private mutex back: now the threads are woken that could not go on before.
     #[inline]
     pub(crate) fn gave_back(&self) {
         self.latest.set(0);
@@ -136,17 +142,17 @@ impl Thread {
         }
     }
 
-    /// Counts a call, `kind` by [`retrial::interposer::CALLS`], and a get if it was one.
+    /// Counts a call, `call` by [`retrial::interposer::CALLS`], and a get if it was one.
     #[inline]
-    pub(crate) fn count(&self, kind: usize, is_get: bool) {
+    pub(crate) fn count(&self, call: usize, is_get: bool) {
         match self.session() {
             Some(session) => {
-                interposer::count_call(session, kind);
+                interposer::count_call(session, call);
                 if is_get {
                     interposer::count_get(session);
                 }
             }
-            None => count_of_guest(kind, is_get),
+            None => count_of_guest(call, is_get),
         }
     }
 
@@ -167,7 +173,8 @@ impl Thread {
         self.has_session.set(false);
         let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
-        // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what they protect.
+        // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what
+        // they protect.
         let session = instance.and_then(|instance| unsafe { instance.thread_session("", Class::Detect) }.ok());
         if let Some(session) = session {
             self.me.set(u64::from(session.sid().number()) << 32);
@@ -187,9 +194,9 @@ impl Thread {
         self.me.set(u64::from(Sid::guest(tid).number()) << 32);
     }
 
-    /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads. A process made by the
-    /// raw system call starts without, and has its parent's thread id in libc's record. Where no call may be made to tell, no child
-    /// of a fork has a list.
+    /// Whether the kernel will mark this thread's robust locks when it dies: libc sees to it for its threads.
+    /// A process made by the raw system call starts without, and has its parent's thread id in libc's record.
+    /// Where no call may be made to tell, no child of a fork has a list.
     fn has_robust_list(&self) -> bool {
         interposer::libc_tid() == Some(self.tid.get()) && (process::is_first() || !interposer::calls_are_limited())
     }
@@ -197,8 +204,8 @@ impl Thread {
 
 #[cold]
 #[inline(never)]
-fn count_of_guest(kind: usize, is_get: bool) {
+fn count_of_guest(call: usize, is_get: bool) {
     if let Some(instance) = process::instance() {
-        interposer::count_call_of_guest(instance, kind, is_get);
+        interposer::count_call_of_guest(instance, call, is_get);
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::profile::{self, Lock};
 use crate::thread::Thread;
-use crate::{caller, process};
+use crate::{caller, process, registry};
+use libc::{ETIMEDOUT, c_int};
 use retrial::interposer::{Ended, Target, Waiter, Want};
 use retrial::sys::Deadline;
 use retrial::views::{LocationId, TypeId};
-use retrial::{Instance, Mode, MutexId};
+use retrial::{Mode, MutexId};
 
 /// What is wanted, and whose call it is.
 #[derive(Clone, Copy)]
@@ -37,19 +38,30 @@ pub(crate) fn wait<T: Target>(
     let Ask { lock, caller } = ask();
     let want = Want {
         mutex: lock.mutex,
-        mutex_type: lock.kind.id(),
+        mutex_type: lock.object.id(),
         location: caller::location(instance, caller),
         mode: lock.mode,
         from_queue: thread.from_condition.get(),
     };
     let begun = profile::wait_begins();
-    let got = waiter(instance, thread).wait(target, want, deadline);
+    let got = thread.waiter(instance).wait(target, want, deadline);
     if let Some(since) = begun {
         profile::waited(thread, lock, since);
     }
     got
 }
 
-pub(crate) fn waiter<'a>(instance: &'a Instance, thread: &'a Thread) -> Waiter<'a> {
-    thread.session().map_or(Waiter::guest(instance), Waiter::session)
+/// Waits for an object of libc's format, whose number and missed gets are kept by address: what its call returns.
+pub(crate) fn wait_for_foreign<T: Target<Got = c_int>>(
+    thread: &Thread,
+    target: &T,
+    lock: Lock,
+    caller: usize,
+    deadline: Option<Deadline>,
+) -> c_int {
+    let (object, address) = (lock.object, lock.address);
+    let ask = || Ask { lock: Lock { mutex: registry::number_of(object, address), ..lock }, caller };
+    let result = wait(thread, target, ask, deadline).unwrap_or(ETIMEDOUT);
+    registry::count_missed_get(object, address);
+    result
 }

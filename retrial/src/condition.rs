@@ -7,9 +7,10 @@
 //! +----------+------+--------+-------+-------------+---------+------+
 //! ```
 //!
-//! A waiter joins the *open group*. A signal is for the *signalled group*, which nobody joins any more: it is owed to a
-//! waiter that was there before. When each waiter of the signalled group has its signal, that group is *released*, and the
-//! next signal makes the open group the signalled one. So there are three kinds of groups, by their age:
+//! A waiter joins the *open group*. A signal is for the *signalled group*, which nobody joins any more: it is
+//! owed to a waiter that was there before. When each waiter of the signalled group has its signal, that group
+//! is *released*, and the next signal makes the open group the signalled one. So there are three kinds of
+//! groups, by their age:
 //!
 //! | age | group | a waiter of it that looks |
 //! |---|---|---|
@@ -17,23 +18,24 @@
 //! | 1 | signalled | takes one of the `signals`, if there is one |
 //! | 2 and more | released | leaves |
 //!
-//! A broadcast releases both other groups. All fields are changed under `lock`, whose release is the last touch of a call.
+//! A broadcast releases both other groups. All fields are changed under `lock`, whose release is the last
+//! touch of a call.
 //!
-//! A waiter sleeps on the futex `sequence`, which each signal moves, with the bit of its group. The wake-up of a signal is
-//! for the bit of the signalled group. It may come late: a [`Wake`] is by address, and the signaller may keep it until it
-//! gives the mutex back. Nobody can take it who came after the signal, as long as no younger group has the same bit. Groups
-//! get their bits in turn; long before a bit is used again, a wake-up is for everybody of whatever group, so that no
-//! released waiter sleeps on then.
+//! A waiter sleeps on the futex `sequence`, which each signal moves, with the bit of its group. The wake-up
+//! of a signal is for the bit of the signalled group. It may come late: a [`Wake`] is by address, and the
+//! signaller may keep it until it gives the mutex back. No waiter that came after the signal can take it, as
+//! long as no younger group has the same bit. Groups get their bits in turn; long before a bit is used again,
+//! a wake-up is for everybody of whatever group, so that no released waiter sleeps on then.
 //!
-//! A waiter that looks by itself (at its deadline, after a signal's handler) may take a signal whose wake-up is for another
-//! one of its group. That one then finds no signal, and sleeps on.
+//! A waiter that looks by itself (at its deadline, after a signal's handler) may take a signal whose wake-up
+//! is for another one of its group. That one then finds no signal, and sleeps on.
 
 use crate::sys::protocol::AtomicU32;
 use crate::sys::{self, Futex, Ordering};
 
 /// Bits that groups have in turn. As many as the kernel has for the waiters of a futex.
 const BITS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 32 };
-/// After so many groups everybody is woken who has been released. Twice before a bit is used again: the group that is
+/// Number of groups after which all released waiters are woken. Twice before a bit is used again: the group that is
 /// signalled then is released by the next time.
 const EVERYBODY_EVERY: u32 = BITS / 2;
 
@@ -54,8 +56,8 @@ const DESTROYED: u32 = 1 << 31;
 
 /// The waiters of a condition, in 28 bytes of which all zeros is a condition without waiters.
 ///
-/// Each call is given the number of the process, 30 bits: what another process has left there, of which this one is a child,
-/// is forgotten.
+/// Each call is given the number of the process, 30 bits: what another process has left there, of which this
+/// one is a child, is forgotten.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Waiters {
@@ -262,7 +264,8 @@ impl Waiters {
         found
     }
 
-    /// Counts a waiter out that cannot take a signal. If there was one for it, another waiter is signalled in its place.
+    /// Counts a waiter out that cannot take a signal. If there was one for it, another waiter is signalled in
+    /// its place.
     ///
     /// This is its last touch.
     pub fn withdraw(&self, process: u32, mut place: Place) -> Option<Wake> {
@@ -276,8 +279,8 @@ impl Waiters {
     /// Whether a signal finds anybody. Looked at without the lock: where nobody waits, a signal costs nothing.
     #[inline]
     fn is_waited_for(&self, process: u32) -> bool {
-        // Relaxed: the waiters that a signal is owed to have given the mutex back after `enter`, and the signaller has had
-        // it since: to change what they wait for, or before that.
+        // Relaxed: the waiters that a signal is owed to have given the mutex back after `enter`, and the
+        // signaller has had it since: to change what they wait for, or before that.
         self.inside.load(Ordering::Relaxed) & !DESTROYED != 0
             && self.lock.load(Ordering::Relaxed) >> PROCESS_SHIFT == process
     }

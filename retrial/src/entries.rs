@@ -85,7 +85,8 @@ pub(crate) struct MutexEntry {
     pub(crate) pid: AtomicU64,
     /// Gets of a mutex whose memory is gone, of those before it at the same address too.
     pub(crate) gets: AtomicU64,
-    /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change in one store.
+    /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change
+    /// in one store.
     pub(crate) death: AtomicU64,
     /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0 when none is
     /// known.
@@ -136,7 +137,7 @@ pub(crate) const RETIRED: u64 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Place {
-    /// In memory of the user's own; only who has it mapped can reach it.
+    /// In memory of the user's own; only a process that has it mapped can reach it.
     Elsewhere = 0,
     /// In the instance's arena; the address is an offset.
     Arena = 1,
@@ -153,7 +154,7 @@ impl MutexEntry {
 
     /// Lets others find it.
     pub(crate) fn publish(&self, name: &str) {
-        // Release: whoever finds the key finds the rest.
+        // Release: a reader that finds the key finds the rest.
         self.key.store(hash(name), Ordering::Release);
     }
 
@@ -165,8 +166,8 @@ impl MutexEntry {
         }
     }
 
-    /// Whether an entry with this key is that of a mutex in a process that is gone. A process of another PID namespace may be taken
-    /// for one: then its mutex gets another id at its next miss.
+    /// Whether an entry with this key is that of a mutex in a process that is gone. A process of another PID
+    /// namespace may be taken for one: then its mutex gets another id at its next miss.
     pub(crate) fn is_of_dead_process(&self, key: u64) -> bool {
         let pid = u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0);
         key > RETIRED && self.place.load(Ordering::Relaxed) == Place::Process as u32 && sys::is_gone(pid, pid)

@@ -32,8 +32,9 @@ mod armed {
         PASSED.load(Ordering::SeqCst)
     }
 
-    /// Runs `prepare` and `deed` on a thread of their own, which dies at the `n`-th point of `deed`, counted from 1: nothing
-    /// that it drops on its way out has any effect, and the kernel marks the locks that it holds. `None` when it died.
+    /// Runs `prepare` and `deed` on a thread of their own, which dies at the `n`-th point of `deed`, counted
+    /// from 1: nothing that it drops on its way out has any effect, and the kernel marks the locks that it
+    /// holds. `None` when it died.
     ///
     /// # Panics
     ///

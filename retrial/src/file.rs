@@ -31,8 +31,8 @@ impl Observer {
         &self.0
     }
 
-    /// Maps an instance read-only. What the file says is text and numbers of whoever can write it: nothing here depends on it, but a
-    /// file that is truncated while it is mapped is a `SIGBUS`.
+    /// Maps an instance read-only. What the file says is text and numbers of any process that can write it:
+    /// nothing here depends on it, but a file that is truncated while it is mapped is a `SIGBUS`.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Observer {
     }
 }
 
-/// Removes an instance's name. Who is attached goes on with it; nobody new finds it.
+/// Removes an instance's name. Processes that are attached go on with it; no other one finds it.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
         entry.name.set(name);
     }
     header.fingerprint.store(Layout::fingerprint(), Ordering::Relaxed);
-    // Release: the file gets its name after this, and whoever opens it finds the rest.
+    // Release: the file gets its name after this, and a process that opens it finds the rest.
     header.magic.store(MAGIC, Ordering::Release);
     fail::point();
     Ok(Tables { segment, address })
@@ -183,24 +183,42 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
         return Err(AttachError::FileKind { path, found });
     }
     let user = sys::euid();
-    // Who takes part lets the others write where it writes: for root too that is none but its own and root's. To look is safe.
+    // A process that takes part lets the others write where it writes: for root too that is none but its own
+    // and root's. To look is safe.
     if writable && metadata.uid() != user && metadata.uid() != 0 {
         return Err(AttachError::Owner { path, found: metadata.uid(), expected: user });
     }
-    let found = metadata.len();
+    let layout = layout_in(&file, metadata.len(), address)?;
+    let mapping = Segment::map(file.as_fd(), &layout, writable).map_err(failed)?;
+    // SAFETY: just mapped, for us alone.
+    let segment = unsafe { Segment::new(mapping, layout) };
+    // A process that takes part takes this lock at every claim, and bytes that are no lock would keep it waiting.
+    #[cfg(not(any(loom, shuttle)))]
+    if writable && segment.admin().kind() != RobustLock::KIND {
+        let (found, expected) = (u64::from(segment.admin().kind()), u64::from(RobustLock::KIND));
+        return Err(AttachError::Capacity { path, field: "lock kind", found, low: expected, high: expected });
+    }
+    Ok(Tables { segment, address: Some(address.clone()) })
+}
+
+/// The layout that the header of a file of `found` bytes says, checked.
+fn layout_in(file: &File, found: u64, address: &Address) -> Result<Layout, AttachError> {
+    let path = address.path.clone();
     let smallest = Layout::of(Capacity { sessions: 1, mutexes: 1, locations: 1, rows: 1, arena: 0 }).len as u64;
     let word = |index: u64| {
         let mut bytes = [0; 8];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, index * 8).map(|()| u64::from_le_bytes(bytes))
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, index * 8)
+            .map(|()| u64::from_le_bytes(bytes))
+            .map_err(|source| AttachError::Io { path: path.clone(), source })
     };
-    let magic = if found >= 8 { word(0).map_err(failed)? } else { 0 };
+    let magic = if found >= 8 { word(0)? } else { 0 };
     if magic != MAGIC {
         return Err(AttachError::Magic { path, found: magic, expected: MAGIC });
     }
     if found < smallest {
         return Err(AttachError::Truncated { path, found, expected: smallest });
     }
-    let format = word(1).map_err(failed)?;
+    let format = word(1)?;
     if format != Layout::fingerprint() {
         return Err(AttachError::Format { path, found: format, expected: Layout::fingerprint() });
     }
@@ -208,7 +226,7 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
     let mut capacity = Capacity::default();
     let mut values = [0; 5];
     for (i, (field, _, low, high)) in capacity.checked().into_iter().enumerate() {
-        values[i] = word(2 + i as u64).map_err(failed)?;
+        values[i] = word(2 + i as u64)?;
         if !(low..=high).contains(&values[i]) {
             return Err(AttachError::Capacity { path, field, found: values[i], low, high });
         }
@@ -220,14 +238,5 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
     if found < layout.len as u64 {
         return Err(AttachError::Truncated { path, found, expected: layout.len as u64 });
     }
-    let mapping = Segment::map(file.as_fd(), &layout, writable).map_err(failed)?;
-    // SAFETY: just mapped, for us alone.
-    let segment = unsafe { Segment::new(mapping, layout) };
-    // Who takes part takes this lock at every claim, and one that is none would keep it waiting.
-    #[cfg(not(any(loom, shuttle)))]
-    if writable && segment.admin().kind() != RobustLock::KIND {
-        let (found, expected) = (u64::from(segment.admin().kind()), u64::from(RobustLock::KIND));
-        return Err(AttachError::Capacity { path, field: "lock kind", found, low: expected, high: expected });
-    }
-    Ok(Tables { segment, address: Some(address.clone()) })
+    Ok(layout)
 }

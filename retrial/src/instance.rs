@@ -1,19 +1,19 @@
-//! Instances: a segment with a name, and who takes part in it.
+//! Instances: a segment with a name, in which processes take part.
 
 use crate::address::Address;
-use crate::entries::{CLAIMED, FREED, MutexEntry, ParamRow, Place, RETIRED, TypeId};
-use crate::error::{AttachError, CreateError, ObjectError, SessionError, TableFull};
+use crate::entries::{ParamRow, TypeId};
+use crate::error::{AttachError, CreateError, SessionError};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::machine::Machine;
-use crate::operation_log::{LocationId, MutexId, Record};
+use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
 use crate::raw_mutex::RawMutex;
 use crate::segment::{Capacity, TYPES};
 use crate::slot::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
 use crate::tables::Tables;
-use crate::text::{Line, hash};
+use crate::text::Line;
 use crate::word::Sid;
 use std::fmt;
 use std::fs::{self, File};
@@ -43,12 +43,12 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
     due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a debt to one
-/// mutex that was busy.
+/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a
+/// debt to one mutex that was busy.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
-/// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes that a miss
-/// looks at.
+/// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes
+/// that a miss looks at.
 pub(crate) const A_FEW: u32 = 64;
 
 impl Drop for Instance {
@@ -116,9 +116,10 @@ impl Instance {
 
     /// Takes part in an existing instance.
     ///
-    /// Trusted is everybody who can write the file: they can change data under a guard and write into this process's memory, since
-    /// libc links its robust locks through the file, or truncate it, which is a `SIGBUS` here. So only files of this user or of root are
-    /// opened. Whatever bytes are found at opening, the result is a typed error or an instance.
+    /// Each process that can write the file is trusted: it can change data under a guard and write into this
+    /// process's memory, since libc links its robust locks through the file, or truncate it, which is a
+    /// `SIGBUS` here. So only files of this user or of root are opened. Whatever bytes are found at opening,
+    /// the result is a typed error or an instance.
     ///
     /// # Errors
     ///
@@ -198,204 +199,12 @@ impl Instance {
         self.param_row(mutex_type).0[p as usize].store(0, Ordering::Release);
     }
 
-    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not measured stays as it
-    /// was. `orbit` takes its defaults from it, at the next step of every wait.
+    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not
+    /// measured stays as it was. `orbit` takes its defaults from it, at the next step of every wait.
     pub fn set_machine(&self, machine: &Machine) {
         for (cell, ns) in self.tables.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
             cell.store(ns, Ordering::Relaxed);
         }
-    }
-
-    /// The type of this name, registered if it is new.
-    ///
-    /// # Errors
-    ///
-    /// [`TableFull`] after 64 types.
-    pub fn register_type(&self, name: &str) -> Result<TypeId, TableFull> {
-        if let Some(id) = self.tables.type_named(name) {
-            return Ok(id);
-        }
-        let wanted = hash(name);
-        for (id, entry) in self.tables.segment.types().iter().enumerate() {
-            // AcqRel: whoever finds the hash next finds our name, or writes the same.
-            let found = entry.hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
-            if found.is_ok() || found == Err(wanted) {
-                fail::point();
-                entry.name.set(name);
-                return Ok(TypeId(u8::try_from(id).unwrap_or(0)));
-            }
-        }
-        Err(TableFull { table: "types", capacity: TYPES as u64 })
-    }
-
-    /// The location of this name, registered if it is new.
-    ///
-    /// # Errors
-    ///
-    /// [`TableFull`].
-    pub fn register_location(&self, name: &str) -> Result<LocationId, TableFull> {
-        let wanted = hash(name);
-        let entries = &self.tables.segment.locations()[1..];
-        let start = (wanted % entries.len() as u64) as usize;
-        for i in (start..entries.len()).chain(0..start) {
-            if !self.tables.segment.populate_entry(&entries[i]) {
-                break;
-            }
-            // AcqRel: as in `register_type`.
-            let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
-            if found.is_ok() || found == Err(wanted) {
-                fail::point();
-                // Also when it is there: a process that was killed may have left a part of it.
-                entries[i].name.set(name);
-                return Ok(LocationId(u16::try_from(i + 1).unwrap_or(0)));
-            }
-        }
-        Err(TableFull { table: "locations", capacity: entries.len() as u64 })
-    }
-
-    /// Registers a mutex that lies outside of the arena, for figures and recovery. `address` is for the views alone.
-    ///
-    /// # Errors
-    ///
-    /// [`TableFull`].
-    pub fn register_mutex(&self, mutex_type: TypeId, address: u64, name: &str) -> Result<MutexId, TableFull> {
-        self.register_at(mutex_type, Place::Elsewhere, address, name)
-    }
-
-    /// The same for one that is anywhere but in the arena.
-    pub(crate) fn register_at(
-        &self,
-        mutex_type: TypeId,
-        place: Place,
-        address: u64,
-        name: &str,
-    ) -> Result<MutexId, TableFull> {
-        // Without memory for more entries the table is as long as it is.
-        let full = || TableFull { table: "mutexes", capacity: u64::from(self.tables.segment.capacity().mutexes) };
-        let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(full)?;
-        entry.fill(mutex_type, place, address, 0, name);
-        entry.publish(name);
-        Ok(id)
-    }
-
-    /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller that is killed
-    /// leaks it. `None` when there is no memory for one.
-    ///
-    /// The search starts where the last one ended, so that what was given back can be read for as long as possible, and an id
-    /// comes again only after 256 rounds of the table.
-    pub(crate) fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
-        let header = self.tables.segment.header();
-        let entries = self.tables.segment.mutexes();
-        let capacity = entries.len() - 1;
-        let start = header.mutex_hint.load(Ordering::Relaxed) as usize % capacity;
-        let looks = capacity.min(looks as usize);
-        let next = |n| (start + n) % capacity + 1;
-        // Entries of dead processes last: each takes a question to the kernel.
-        for (i, of_the_dead) in (0..looks).map(|n| (next(n), false)).chain((0..looks).map(|n| (next(n), true))) {
-            let entry = &entries[i];
-            if i as u64 > header.mutexes_high.load(Ordering::Relaxed) && !self.tables.segment.populate_entry(entry) {
-                return Ok(None);
-            }
-            let key = entry.key.load(Ordering::Relaxed);
-            let is_free = matches!(key, 0 | FREED | RETIRED) || of_the_dead && entry.is_of_dead_process(key);
-            // Acquire: a freed entry's last user is done with it.
-            if is_free && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                header.mutexes_high.fetch_max(i as u64, Ordering::Relaxed);
-                header.mutex_hint.store(i as u64, Ordering::Relaxed);
-                fail::point();
-                if key != 0 {
-                    // No RMW: the entry is the caller's. Release: pairs with the Acquire in `mutex_entry`, so that nobody finds
-                    // the next mutex by the id of the last one.
-                    let generation = entry.generation.load(Ordering::Relaxed).wrapping_add(1);
-                    entry.generation.store(generation, Ordering::Release);
-                    fail::point();
-                }
-                return Ok(Some((self.tables.mutex_id(i as u32), entry)));
-            }
-        }
-        header.mutex_hint.store(next(looks - 1) as u64, Ordering::Relaxed);
-        Err(TableFull { table: "mutexes", capacity: capacity as u64 })
-    }
-
-    /// Gives a mutex's entry back.
-    ///
-    /// # Safety
-    ///
-    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery takes a log that names it for that of the mutex which
-    /// has the id next.
-    ///
-    /// ```compile_fail,E0133
-    /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
-    /// instance.unregister_mutex(retrial::MutexId(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub unsafe fn unregister_mutex(&self, id: MutexId) {
-        if let Some(entry) = self.tables.mutex_entry(id) {
-            // Release: pairs with the Acquire of the next claim.
-            entry.key.store(FREED, Ordering::Release);
-        }
-    }
-
-    /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were
-    /// 0 when it was made. Aligned to 64 bytes.
-    pub(crate) fn object(&self, name: &str, mutex_type: TypeId, len: usize) -> Result<(MutexId, *mut u8), ObjectError> {
-        if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
-            return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
-        }
-        let _admin = self.lock_tables()?;
-        let header = self.tables.segment.header();
-        let found = |entry: &MutexEntry, id: MutexId| {
-            let there = entry.len.load(Ordering::Relaxed);
-            if there != len as u64 {
-                return Err(ObjectError::Shape { name: name.into(), found: there, expected: len as u64 });
-            }
-            // What another process wrote there is not believed: objects are where 64 divides.
-            let offset = entry.address.load(Ordering::Relaxed);
-            let aligned = Some(offset).filter(|offset| offset.is_multiple_of(64));
-            aligned
-                .and_then(|offset| self.tables.segment.arena(offset, len))
-                .map(|address| (id, address))
-                .ok_or(ObjectError::Shape { name: name.into(), found: 0, expected: len as u64 })
-        };
-        if let Some(id) = self.tables.mutex_named(name)
-            && let Some(entry) = self.tables.mutex_entry(id)
-        {
-            return found(entry, id);
-        }
-        let capacity = self.tables.segment.capacity().arena;
-        let size = (len as u64).next_multiple_of(64);
-        let full = || ObjectError::Full(TableFull { table: "arena", capacity });
-        // A multiple already, unless somebody else wrote there: then an entry would be claimed for what `found` refuses.
-        let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
-        if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
-            return Err(full());
-        }
-        if !self.tables.segment.populate_arena(offset, len) {
-            return Err(ObjectError::NoSpace(name.into()));
-        }
-        let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
-        entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
-        let made = found(entry, id)?;
-        if let Some(mutex) = self.tables.record(id) {
-            mutex.adopt(id, mutex_type, !self.tables.has_barrier());
-        }
-        fail::point();
-        header.arena_next.store(offset + size, Ordering::Relaxed);
-        fail::point();
-        // Last: whoever finds the name finds a mutex that can be used.
-        entry.publish(name);
-        fail::point();
-        Ok(made)
-    }
-
-    /// The record of a mutex in the arena.
-    ///
-    /// # Safety
-    ///
-    /// Only sessions of this instance get it: as for [`RawMutex::register`].
-    #[must_use]
-    pub unsafe fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
-        self.tables.record(id)
     }
 
     /// Appends a line to the alert log.
@@ -407,7 +216,7 @@ impl Instance {
         alert.number.store(0, Ordering::Relaxed);
         alert.at_ns.store(sys::clock_ns(sys::Clock::Realtime), Ordering::Relaxed);
         alert.text.set(text);
-        // Release: whoever sees the number sees the text.
+        // Release: a reader that sees the number sees the text.
         alert.number.store(number, Ordering::Release);
     }
 
@@ -419,7 +228,7 @@ impl Instance {
         self.alert(text.as_str());
     }
 
-    /// Remembers who died with a mutex, for whoever gets it next.
+    /// Remembers who died with a mutex, for the next holder.
     pub(crate) fn remember_death(&self, id: MutexId, sid: Sid, record: Record) {
         if let Some(entry) = self.tables.mutex_entry(id) {
             entry.death.store(Record { mutex: MutexId(sid.number()), ..record }.pack(), Ordering::Release);
@@ -432,8 +241,9 @@ impl Instance {
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));
     }
 
-    /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references, and the word
-    /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
+    /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references,
+    /// and the word does not say whose they are. What the dead owe to other mutexes is noted for the waiters
+    /// of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
         if is_due(&self.tables.segment.header().swept_ns, SWEEP_EVERY) {
             self.recover_all_with(here);
@@ -448,20 +258,24 @@ impl Instance {
         }
     }
 
-    /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next recovery: those
-    /// that replaced their process by `execve` without being its first thread, and all but 2,048 sessions of one thread.
+    /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next
+    /// recovery: those that replaced their process by `execve` without being its first thread, and all but
+    /// 2,048 sessions of one thread.
     ///
-    /// Asks the kernel for each session of this PID namespace. Who waits for longer than a second does it too. Nothing is done while another
-    /// thread has the lock of the tables.
+    /// Asks the kernel for each session of this PID namespace. A session that waits for longer than a second
+    /// does it too. Stops while another thread has the lock of the tables.
     pub fn look_for_threads(&self) {
-        // No slot is claimed meanwhile: a thread that is new to it, with the id of the one that is gone, would be taken for that one.
-        let admin = self.tables.segment.admin();
-        if admin.try_take() == Taken::No {
-            return;
-        }
-        let _admin = Admin(admin);
         let pid_namespace = sys::pid_namespace();
-        for slot in self.tables.sids().filter_map(|sid| self.tables.slot(sid)) {
+        let slots = self.tables.sids().filter_map(|sid| self.tables.slot(sid));
+        for slot in slots.filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
+            // No slot is claimed while it is asked for again and marked: a new thread in it, with the id of
+            // the one that is gone, would be taken for that one. The lock is not kept from slot to slot: a
+            // process that is stopped in here would stop every claim.
+            let admin = self.tables.segment.admin();
+            if admin.try_take() == Taken::No {
+                return;
+            }
+            let _admin = Admin(admin);
             slot.look_for_thread(pid_namespace);
         }
     }
@@ -555,7 +369,7 @@ impl Instance {
     ///
     /// # Safety
     ///
-    /// Data of mutexes change under who holds them, and libc follows pointers that session locks have.
+    /// Data of mutexes change under their holders, and libc follows pointers that session locks have.
     pub unsafe fn poke(&self, offset: u64, value: u64) -> bool {
         match self.tables.segment.words(offset, 1) {
             Some(words) => {

@@ -1,11 +1,13 @@
-//! The real protocols under every interleaving of two or three sessions (loom), and under random ones of more (shuttle).
+//! The real protocols under every interleaving of two or three sessions (loom), and under random ones of more
+//! (shuttle).
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p retrial --lib interleavings
 //! RUSTFLAGS="--cfg shuttle" cargo test --release -p retrial --lib interleavings
 //! ```
 //!
-//! `RETRIAL_MORE_PREEMPTIONS=1` lets loom interrupt sessions once more often than here, which takes some hundred times as long.
+//! `RETRIAL_MORE_PREEMPTIONS=1` lets loom interrupt sessions once more often than here, which takes some
+//! hundred times as long.
 
 use crate::GetError;
 use crate::entries::TypeId;
@@ -117,8 +119,8 @@ mod every {
         }
     }
 
-    /// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session has to wait,
-    /// another one goes on whatever the number.
+    /// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session
+    /// has to wait, another one goes on whatever the number.
     fn explore(name: &str, preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
         // What a model has of the kernel is one for the whole program.
         static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());

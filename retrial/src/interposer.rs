@@ -1,4 +1,5 @@
-//! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of libc's formats.
+//! For interposers, which take libc's calls in a process and wait by the schemes of an instance for locks of
+//! libc's formats.
 
 use crate::entries::{Place, RETIRED, TypeId};
 use crate::instance::{A_FEW, Instance};
@@ -21,26 +22,27 @@ pub fn count_get(session: &Session<'_>) {
     session.slot.gets.store(session.slot.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Counts a call of an interposer's function; `kind` is a position in [`CALLS`].
+/// Counts a call of an interposer's function; `call` is a position in [`CALLS`].
 #[inline]
-pub fn count_call(session: &Session<'_>, kind: usize) {
-    if let Some(calls) = session.slot.calls.get(kind) {
+pub fn count_call(session: &Session<'_>, call: usize) {
+    if let Some(calls) = session.slot.calls.get(call) {
         // No RMW: one writer.
         calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 }
 
 /// Counts a call of a thread that has no session.
-pub fn count_call_of_guest(instance: &Instance, kind: usize, is_get: bool) {
+pub fn count_call_of_guest(instance: &Instance, call: usize, is_get: bool) {
     let departed = instance.tables.segment.departed();
-    if let Some(calls) = departed.calls.get(kind) {
+    if let Some(calls) = departed.calls.get(call) {
         calls.fetch_add(1, Ordering::Relaxed);
     }
     departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);
 }
 
-/// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no longer when the
-/// table is full: `None` when no entry is free among a few, and then the next miss may ask again.
+/// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no
+/// longer when the table is full: `None` when no entry is free among a few, and then the next miss may ask
+/// again.
 pub fn register_missed_mutex(instance: &Instance, mutex_type: TypeId, address: u64) -> Option<MutexId> {
     let (id, entry) = instance.claim_entry(A_FEW).ok()??;
     entry.fill(mutex_type, Place::Process, address, 0, "");
@@ -61,7 +63,8 @@ pub unsafe fn retire_mutex(instance: &Instance, id: MutexId, gets: Option<u64>) 
     }
     let key = entry.key.load(Ordering::Relaxed);
     if key > RETIRED {
-        // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for a dead process's.
+        // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for
+        // a dead process's.
         let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
     }
 }

@@ -1,9 +1,10 @@
 //! Sessions of threads that end before what they have lent does.
 //!
-//! A guard can be leaked together with its session, and what it guards can be lent to another thread: all in safe Rust. When the
-//! thread of the session ends then, the mutex must stay as it is until the process has gone. The kernel marks the session's lock
-//! though. So another thread, the *keeper*, takes a second lock of the session first: the kernel marks that one when the process ends or
-//! is replaced by `execve`, in whatever way and PID namespace. A keeper is made only for a thread that ends with something in the log of one of
+//! A guard can be leaked together with its session, and what it guards can be lent to another thread: all in
+//! safe Rust. When the thread of the session ends then, the mutex must stay as it is until the process has
+//! gone. The kernel marks the session's lock though. So another thread, the *keeper*, takes a second lock of
+//! the session first: the kernel marks that one when the process ends or is replaced by `execve`, in whatever
+//! way and PID namespace. A keeper is made only for a thread that ends with something in the log of one of
 //! its sessions.
 
 use crate::fail;
@@ -11,6 +12,7 @@ use crate::slot::Slot;
 use crate::sys::{self, Ordering};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -24,12 +26,17 @@ struct Entry {
 }
 
 thread_local! {
-    /// Sessions of this thread that have not been dropped. Nothing to drop, so that sessions end in destructors of other thread-locals.
+    /// Sessions of this thread that have not been dropped. Nothing to drop, so that sessions end in
+    /// destructors of other thread-locals.
     static SESSIONS: Cell<*mut Vec<Entry>> = const { Cell::new(null_mut()) };
 }
 
 /// Most sessions that one keeper keeps: the kernel marks 2,048 locks of a thread.
 const KEPT_MAX: usize = 1024;
+
+/// Bytes of a keeper's stack beyond the least that a thread may have: it takes locks and sleeps, with all
+/// signals blocked.
+const STACK: usize = 64 << 10;
 
 /// Has a session outlive its thread, where something is in its log by then.
 ///
@@ -46,19 +53,22 @@ pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
     sessions.push(Entry { slot, generation });
 }
 
-/// A session of the calling thread has ended.
-pub(crate) fn forget(slot: &Slot) {
+/// A session of the calling thread has ended. A child of fork has the entries of its parent's sessions too,
+/// and may have a session in a slot that one of these had.
+pub(crate) fn forget(slot: &Slot, generation: u64) {
     if SESSIONS.get().is_null() {
         return;
     }
     // SAFETY: as in `register`.
     let sessions = unsafe { &mut *SESSIONS.get() };
-    if let Some(index) = sessions.iter().rposition(|entry| std::ptr::eq(entry.slot, slot)) {
+    let is_its = |entry: &Entry| std::ptr::eq(entry.slot, slot) && entry.generation == generation;
+    if let Some(index) = sessions.iter().position(is_its) {
         sessions.swap_remove(index);
     }
 }
 
-/// Has `keep_what_is_left` run when the thread ends. The destructors of keys run after those of Rust's thread-locals, which may use sessions.
+/// Has `keep_what_is_left` run when the thread ends. The destructors of keys run after those of Rust's
+/// thread-locals, which may use sessions.
 fn at_end(round: usize) {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = *KEY.get_or_init(|| {
@@ -115,14 +125,32 @@ fn keep(slots: &[&'static Slot]) {
 }
 
 fn start(task: &Task<'_>) -> bool {
-    let mut thread = 0;
-    let task = std::ptr::from_ref(task).cast_mut().cast();
+    // SAFETY: asks for a number.
+    let least = unsafe { libc::sysconf(libc::_SC_THREAD_STACK_MIN) };
+    let small = usize::try_from(least).unwrap_or(0).max(libc::PTHREAD_STACK_MIN) + STACK;
+    // Thread-locals of the program are in the stack too: where they need more, it is as large as any thread's.
+    start_with(task, Some(small)) || start_with(task, None)
+}
+
+fn start_with(task: &Task<'_>, stack: Option<usize>) -> bool {
+    let mut attributes = MaybeUninit::uninit();
+    let attributes = attributes.as_mut_ptr();
+    // SAFETY: writable.
+    unsafe { libc::pthread_attr_init(attributes) };
+    // SAFETY: made above.
+    unsafe { libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED) };
+    if let Some(stack) = stack {
+        // SAFETY: as above.
+        unsafe { libc::pthread_attr_setstacksize(attributes, stack) };
+    }
+    let (mut thread, task) = (0, std::ptr::from_ref(task).cast_mut().cast());
     let old = sys::block_signals();
     // SAFETY: `thread` is writable, and the task lives until `run` has done with it.
-    let rc = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), run, task) };
+    let rc = unsafe { libc::pthread_create(&raw mut thread, attributes, run, task) };
     sys::restore_signals(&old);
-    // SAFETY: just made, and joined by nobody.
-    rc == 0 && unsafe { libc::pthread_detach(thread) } == 0
+    // SAFETY: made above.
+    unsafe { libc::pthread_attr_destroy(attributes) };
+    rc == 0
 }
 
 extern "C" fn run(task: *mut c_void) -> *mut c_void {
@@ -136,5 +164,29 @@ extern "C" fn run(task: *mut c_void) -> *mut c_void {
     task.is_done.store(true, Ordering::Release);
     loop {
         sys::sleep(Duration::from_secs(1 << 30));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Instance;
+    use crate::segment::Capacity;
+
+    #[test]
+    fn a_child_of_fork_forgets_its_own_session_not_the_one_that_its_parent_had_in_the_slot() {
+        let instance = Instance::anonymous(Capacity::default()).unwrap();
+        let slot = instance.tables.segment.departed();
+        let (parent, child) = (1, 2);
+        // As after sessions of the child have ended and the last entry has come in place of an earlier one.
+        for generation in [child, parent] {
+            // SAFETY: forgotten below, while the instance is there.
+            unsafe { register(slot, generation) };
+        }
+        forget(slot, child);
+        // SAFETY: this thread's own, and no other reference to it is there.
+        let left: Vec<u64> = unsafe { &*SESSIONS.get() }.iter().map(|entry| entry.generation).collect();
+        assert_eq!(left, [parent]);
+        forget(slot, parent);
     }
 }

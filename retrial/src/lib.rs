@@ -27,7 +27,8 @@
 //!
 //! `docs/DESIGN.md` has the protocols step by step and what is not promised.
 
-/// The Rust in the pages, compiled. README.md's program is not run here: it leaves an instance behind; `tests/readme.rs` runs it.
+/// The Rust in the pages, compiled. README.md's program is not run here: it leaves an instance behind;
+/// `tests/readme.rs` runs it.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]
@@ -77,12 +78,15 @@ pub mod lock_api;
 mod machine;
 mod mode;
 mod mutex;
+mod mutexes;
+mod named_mutex;
 mod operation_log;
 mod params;
 pub mod parking;
 mod raw_mutex;
 mod recorder;
 mod recovery;
+mod registration;
 mod segment;
 mod session;
 mod sessions;
@@ -104,11 +108,12 @@ pub use error::{
     SessionError, TableFull,
 };
 pub use file::{Observer, remove};
-pub use guard::{Guard, GuardResult, Mutex, OwnedMutex, Shareable};
+pub use guard::{Guard, GuardResult};
 pub use instance::Instance;
 pub use location::CodeLocation;
 pub use mode::{Mode, ModeError};
 pub use mutex::{Hold, Patience};
+pub use named_mutex::{Mutex, OwnedMutex, Shareable};
 pub use operation_log::MutexId;
 pub use params::{P, ParamError};
 pub use recovery::Recovery;
@@ -121,12 +126,13 @@ pub use zerocopy;
 pub mod views {
     pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
     pub use crate::machine::{COSTS, Cost, Machine, MachineError};
+    pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;
     pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};
-    pub use crate::tables::{MutexInfo, MutexState, PastSleep, Tables};
+    pub use crate::tables::{PastSleep, Tables};
     pub use crate::trace::{Event, What};
     pub use crate::word::{Kind, Sid, Word};
 }

@@ -1,12 +1,13 @@
 //! [`lock_api`] on retrial mutexes: `Mutex<T>` and `RwLock<T>` as other lock crates have them.
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
-//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it holds at a time;
-//! when 16,384 sessions are taken, or shared memory cannot be had, `lock` waits until
-//! another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a deadline. A lock is registered at its first lock, under the type
-//! `lock_api`; when the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
-//! stays locked when its thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks,
-//! and gives up those that the forking thread held.
+//! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it
+//! holds at a time; when 16,384 sessions are taken, or shared memory cannot be had, `lock` waits until
+//! another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a
+//! deadline. A lock is registered at its first lock, under the type `lock_api`; when the table of mutexes is
+//! full, later ones work without figures of their own. A lock whose guard was leaked stays locked when its
+//! thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks, and
+//! gives up those that the forking thread held.
 //!
 //! ```
 //! use retrial::lock_api::{Mutex, RwLock};
@@ -60,18 +61,20 @@ fn try_instance() -> Result<&'static Instance, CreateError> {
 thread_local! {
     // Nothing to drop, so that locks work in destructors of other thread-locals; the kernel notes the thread's end.
     static SESSION: RefCell<Option<ManuallyDrop<Session<'static>>>> = const { RefCell::new(None) };
-    /// Sessions beside that one, while the thread holds more locks than a log has records. One whose log is empty again ends.
+    /// Sessions beside that one, while the thread holds more locks than a log has records. One whose log is
+    /// empty again ends.
     static MORE: RefCell<ManuallyDrop<Vec<Session<'static>>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 fn new_session() -> Result<Session<'static>, SessionError> {
     let name = std::thread::current().name().unwrap_or("").to_owned();
-    // SAFETY: nothing is given back when the thread ends: these locks are in the memory of one process, which recovery does not touch.
+    // SAFETY: nothing is given back when the thread ends: these locks are in the memory of one process, which
+    // recovery does not touch.
     unsafe { instance().thread_session(&name, Class::Detect) }
 }
 
-/// Calls `f` with the sessions of the thread, first with the one that it always has, until it gives something. When none
-/// does, `f` may have one more.
+/// Calls `f` with the sessions of the thread, first with the one that it always has, until it gives
+/// something. When none does, `f` may have one more.
 fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
     let first = SESSION.with(|cell| {
         if cell.borrow().as_ref().is_none_or(|session| session.is_forked()) {

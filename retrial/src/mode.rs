@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// The mode in which a session gets a mutex.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u32)] // beside a 32-bit field no padding: a hold with padding is copied through memory
 pub enum Mode {
     /// S: many sessions at once; each reference is recoverable.

@@ -65,8 +65,8 @@ impl Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, PartialOrd, Ord)]
 pub struct LocationId(pub u16);
 
-/// Identifier of a mutex within its instance: 24 bits of index, 8 bits that change when the entry is used again. 0 is "not
-/// registered".
+/// Identifier of a mutex within its instance: 24 bits of index, 8 bits that change when the entry is used
+/// again. 0 is "not registered".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, PartialOrd, Ord)]
 pub struct MutexId(pub u32);
 

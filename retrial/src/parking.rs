@@ -17,7 +17,7 @@
 //! | sequence | counts announcements |
 //! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
 //! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
-//! | stamp | time at which a handover was last asked for, in units of 2^17 ns |
+//! | stamp | time of the last handover, or of the first request since, in units of 2^17 ns |
 //!
 //! All of it is hints: each park has a time-out and is followed by a look at the word, which is the only truth. `parked` is exact as
 //! long as no session is killed, and never too low then. A session that is killed between two steps leaves it one too high until a
@@ -223,10 +223,15 @@ impl Parking {
         self.since_handover_ns(now_ns) as u128 >= interval_ns
     }
 
-    /// A session asks for a handover unless one did so within `interval`.
+    /// A session asks for a handover unless one did so within `interval`. The first request since the last handover sets the time, later
+    /// ones leave it: readers that kept asking would keep a handover to a dead session binding for ever.
     #[must_use]
     pub const fn starve_if_due(self, now_ns: u64, interval: Duration, for_x: bool) -> Self {
-        if self.handover_is_due(now_ns, interval) { self.starve(now_ns, for_x) } else { self }
+        match (self.handover_is_due(now_ns, interval), self.starving()) {
+            (false, _) => self,
+            (true, (false, _)) => self.starve(now_ns, for_x),
+            (true, (true, wanted_for_x)) => self.with(Self::STARVING_FOR_X, for_x || wanted_for_x),
+        }
     }
 
     /// Whether a release after so many gets looks whether a handover is due that nobody has asked for.
@@ -468,6 +473,19 @@ mod tests {
         let state = state.starve(77 << 30, false).fed().wake().has_woken(state, 1);
         assert_eq!((state.parked(), state.woken()), (0, 1));
         assert!(!state.concerns_releases() && !state.wakes());
+    }
+
+    #[test]
+    fn sessions_that_keep_asking_do_not_keep_a_handover_to_the_dead_binding() {
+        let handed_ns = 5_000_000_000;
+        let mut state = Parking::default().handed_over(handed_ns);
+        let stale = (1..20).any(|n| {
+            let now_ns = handed_ns + n * 100_000;
+            state = state.starve_if_due(now_ns, Duration::ZERO, n % 2 == 0);
+            state.handover_is_stale(now_ns + 99_000)
+        });
+        assert!(stale);
+        assert_eq!(state.starving(), (true, true));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct RawMutex {
     /// Bits 16 to 23: mutex type.
     kind: AtomicU32,
     id: AtomicU32,
-    /// First requests granted. Written by whoever has the holder field.
+    /// First requests granted. Written by the session in the holder field.
     pub(crate) gets: AtomicU64,
     /// SID of the session that waits for the references to leave.
     pub(crate) drainer: AtomicU32,
@@ -98,7 +98,7 @@ impl RawMutex {
     #[inline]
     #[must_use]
     pub fn load(&self) -> Word {
-        // Acquire: whoever sees a mutex given back sees what its holder wrote.
+        // Acquire: a reader that sees a mutex given back sees what its holder wrote.
         Word(self.word.load(Ordering::Acquire))
     }
 

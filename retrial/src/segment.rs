@@ -6,11 +6,14 @@
 //! +--------+--------+-------+-----------+---------+---------+--------+-------+----------------------+
 //! ```
 //!
-//! Every table starts at a page, and so does what each session has: its slot, its steps, its rows. A process maps the first sessions only,
-//! and more of them, at the end of the mapping, when it meets one of these: what a process has mapped counts against its limits, and
-//! `mlockall` fills it with memory. Where follows from the capacities in the header by [`Layout::of`] alone: a segment
-//! holds no offsets of its own tables, so none can be hostile. Everything in the tables is an atomic of plain integers,
-//! so any bytes that another process leaves there are some value.
+//! Every table starts at a page, and so does what each session has: its slot, its steps, its rows. A process
+//! maps the first sessions only, and more of them, at the end of the mapping, when it meets one of these:
+//! what a process has mapped counts against its limits, and `mlockall` fills it with memory. Where follows
+//! from the capacities in the header by [`Layout::of`] alone: a segment holds no offsets of its own tables,
+//! so none can be hostile. Everything in the tables is an atomic of plain integers, so any bytes that another
+//! process leaves there are some value.
+
+mod layout;
 
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
@@ -22,148 +25,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+pub(crate) use layout::{ALERTS, HISTORY, TYPES};
+pub use layout::{Capacity, Layout, RUNS};
+
 const PAGE: usize = 4096;
-
-/// How much an instance has room for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Capacity {
-    /// Sessions at a time, 1 to 1,048,576.
-    pub sessions: u32,
-    /// Registered mutexes, 1 to 16,000,000.
-    pub mutexes: u32,
-    /// Registered locations, 1 to 65,535.
-    pub locations: u32,
-    /// Combinations of mutex, location and event that each session counts apart, 1 to 4,096.
-    pub rows: u32,
-    /// Bytes for named objects, 0 to 2^40.
-    pub arena: u64,
-}
-
-impl Default for Capacity {
-    fn default() -> Self {
-        Self { sessions: 1024, mutexes: 16_384, locations: 4096, rows: 64, arena: 1 << 20 }
-    }
-}
-
-/// Rows of the parameter table: one for the instance, one for each mutex type.
-pub(crate) const TYPES: usize = 64;
-/// Runs of steps that each session remembers.
-pub const RUNS: usize = 64;
-pub(crate) const HISTORY: usize = 1024;
-pub(crate) const ALERTS: usize = 256;
-
-impl Capacity {
-    /// The same with as many sessions as the limits of this process for the size of a file have room for, at least one.
-    #[must_use]
-    pub fn within_limits(self) -> Self {
-        let one = Layout::of(Self { sessions: 1, ..self }).len as u64;
-        let more = sys::file_size_max().saturating_sub(one) / Layout::session_len(self) as u64;
-        let sessions = u32::try_from(more).unwrap_or(u32::MAX).saturating_add(1);
-        Self { sessions: self.sessions.min(sessions), ..self }
-    }
-
-    /// The fields with their names and ranges, in the order of the header.
-    pub(crate) const fn checked(&self) -> [(&'static str, u64, u64, u64); 5] {
-        [
-            ("sessions", self.sessions as u64, 1, 1 << 20),
-            ("mutexes", self.mutexes as u64, 1, 16_000_000),
-            ("locations", self.locations as u64, 1, 65_535),
-            ("rows", self.rows as u64, 1, 4096),
-            ("arena", self.arena, 0, 1 << 40),
-        ]
-    }
-}
-
-/// Start of each table, in bytes from the start of the segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
-    capacity: Capacity,
-    params: usize,
-    types: usize,
-    locations: usize,
-    mutexes: usize,
-    history: usize,
-    alerts: usize,
-    arena: usize,
-    sessions: usize,
-    /// Bytes of the whole segment.
-    pub len: usize,
-}
-
-/// Session records, that of the departed among them, that are mapped at first.
-const FIRST: usize = 8;
-
-impl Layout {
-    /// The layout of a segment with these capacities, which must be in their ranges.
-    #[must_use]
-    pub fn of(capacity: Capacity) -> Self {
-        let mut next = 0;
-        let mut table = |size: usize, count: usize| {
-            let start = next;
-            next += (size * count).next_multiple_of(PAGE);
-            start
-        };
-        let sessions = capacity.sessions as usize + 1;
-        table(size_of::<Header>(), 1);
-        Self {
-            capacity,
-            params: table(size_of::<ParamRow>(), TYPES + 1),
-            types: table(size_of::<TypeEntry>(), TYPES),
-            locations: table(size_of::<Location>(), capacity.locations as usize + 1),
-            mutexes: table(size_of::<MutexEntry>(), capacity.mutexes as usize + 1),
-            history: table(size_of::<Past>(), HISTORY),
-            alerts: table(size_of::<Alert>(), ALERTS),
-            arena: table(1, usize::try_from(capacity.arena).unwrap_or(0)),
-            sessions: table(Self::session_len(capacity), sessions),
-            len: next,
-        }
-    }
-
-    /// Bytes of what a session has.
-    const fn session_len(capacity: Capacity) -> usize {
-        (Self::ROWS + capacity.rows as usize * size_of::<Row>()).next_multiple_of(PAGE)
-    }
-
-    /// Where the steps and the rows begin in what a session has.
-    const RUNS: usize = size_of::<Slot>();
-    const ROWS: usize = Self::RUNS + RUNS * size_of::<Run>();
-
-    /// Bytes that are mapped at first.
-    fn first_len(&self) -> usize {
-        self.len.min(self.sessions + FIRST * Self::session_len(self.capacity))
-    }
-
-    /// A number that differs between builds which would read a segment differently.
-    #[must_use]
-    pub const fn fingerprint() -> u64 {
-        let parts = [
-            4, // counts changes of meaning that leave all sizes as they are
-            size_of::<Header>(),
-            size_of::<ParamRow>(),
-            crate::params::PARAM_COUNT,
-            size_of::<TypeEntry>(),
-            size_of::<Location>(),
-            size_of::<MutexEntry>(),
-            size_of::<Past>(),
-            size_of::<Alert>(),
-            size_of::<Slot>(),
-            size_of::<Row>(),
-            size_of::<Run>(),
-            TYPES,
-            RUNS,
-            HISTORY,
-            ALERTS,
-            size_of::<libc::pthread_mutex_t>(),
-        ];
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut i = 0;
-        while i < parts.len() {
-            hash = (hash ^ parts[i] as u64).wrapping_mul(0x0000_0100_0000_01b3);
-            i += 1;
-        }
-        hash
-    }
-}
 
 /// A mapped segment. Unmapped when dropped, unless [`Segment::leak`] was called.
 #[derive(Debug)]
@@ -187,11 +52,13 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is, and how long.
+    /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is,
+    /// and how long.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: &Layout, writable: bool) -> io::Result<(*mut u8, usize)> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let map = |at: usize, len: usize| {
-            // SAFETY: a new mapping that overlaps nothing: at this address if it is free, else where the kernel chooses.
+            // SAFETY: a new mapping that overlaps nothing: at this address if it is free, else where the
+            // kernel chooses.
             let base = unsafe { libc::mmap(at as *mut _, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
             if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast::<u8>()) }
         };
@@ -227,7 +94,7 @@ impl Segment {
     /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has no room.
     fn reach(&self, end: usize) -> bool {
         const TRIES: u32 = 1000;
-        // Who grew it in the parent of this process is not here.
+        // Threads that grew it in the parent of this process are not here.
         let generation = sys::generation() << 16;
         let growing = |all: u64, change: u64| {
             if all >> 16 << 16 == generation { all.wrapping_add(change) } else { generation + u64::from(change == 1) }
@@ -249,7 +116,8 @@ impl Segment {
             let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
             let has_grown = base != libc::MAP_FAILED;
             if has_grown {
-                // Release: a thread that finds the length finds the mapping. At most: another thread may have gone on from here.
+                // Release: a thread that finds the length finds the mapping. At most: another thread may have
+                // gone on from here.
                 self.mapped.fetch_max(longer, Ordering::Release);
             }
             let left = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, u64::MAX));
@@ -259,7 +127,8 @@ impl Segment {
             if [others, left].map(|all| all & 0xffff) == [0, 1] && self.mapped.load(Ordering::SeqCst) == mapped {
                 return false;
             }
-            // Another thread has done so and not said it yet. A handler of a signal that has interrupted it gives up in the end.
+            // Another thread has done so and not said it yet. A handler of a signal that has interrupted it
+            // gives up in the end.
             sys::sleep(Duration::from_micros(10));
         }
         false
@@ -471,8 +340,9 @@ impl Drop for Segment {
     }
 }
 
-/// An address with so much room behind it, where nobody else maps anything: in the middle between the stack and 0, far from what
-/// programs, their heaps and their libraries take, each segment below the one before. 0 when it is not known.
+/// An address with so much room behind it, where nobody else maps anything: in the middle between the stack
+/// and 0, far from what programs, their heaps and their libraries take, each segment below the one before. 0
+/// when it is not known.
 fn room(len: usize) -> usize {
     /// Addresses are multiples of this, that of huge pages.
     const ALIGN: usize = 1 << 21;

@@ -11,8 +11,8 @@ use crate::word::{Sid, Word};
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// In place of a free word: what no word is. Barriers do not reach the process, so that the releases of each mutex that the session gets
-/// need a fence of their own, to which the slow path sees.
+/// In place of a free word: what no word is. Barriers do not reach the process, so that the releases of each
+/// mutex that the session gets need a fence of their own, to which the slow path sees.
 const OUT_OF_REACH: u64 = u64::MAX;
 
 /// Class of a session: those of the high priority class wait by `wait_yield_hp_mode` in scheme 0.
@@ -36,11 +36,13 @@ pub enum Class {
 /// needs_send::<retrial::Session<'static>>();
 /// ```
 ///
-/// A session that ends while it holds something, or whose process dies, is recovered by whoever waits for it.
+/// A session that ends while it holds something, or whose process dies, is recovered by the sessions that wait for it.
 ///
-/// A thread may end before its session, when the session was leaked. If the session holds nothing then, its slot is free at once. If it holds a
-/// mutex, something may have been lent to other threads of the process: then the mutex stays held until the process has ended or is replaced by `execve`, and the
-/// first waiter writes an alert. [`Instance::thread_session`] is for locks that come back when a thread ends, as POSIX has it.
+/// A thread may end before its session, when the session was leaked. If the session holds nothing then, its
+/// slot is free at once. If it holds a mutex, something may have been lent to other threads of the process:
+/// then the mutex stays held until the process has ended or is replaced by `execve`, and the first waiter
+/// writes an alert. [`Instance::thread_session`] is for locks that come back when a thread ends, as POSIX has
+/// it.
 #[derive(Debug)]
 #[must_use = "the session ends at once otherwise"]
 pub struct Session<'i> {
@@ -70,7 +72,8 @@ impl Instance {
     pub fn session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
         // SAFETY: registered below.
         let session = unsafe { self.thread_session(name, class) }?;
-        // SAFETY: `Session::drop` takes it out again. Without that the segment stays mapped: `Instance::drop` finds the session counted.
+        // SAFETY: `Session::drop` takes it out again. Without that the segment stays mapped: `Instance::drop`
+        // finds the session counted.
         #[cfg(not(any(loom, shuttle)))]
         unsafe {
             crate::keeper::register(session.slot, session.generation);
@@ -78,8 +81,9 @@ impl Instance {
         Ok(session)
     }
 
-    /// Makes the calling thread a session that is recovered when the thread ends, even if the process lives on, as POSIX has it for
-    /// robust mutexes. For C, and for locks in memory that no Rust reference points to. Allocates nothing.
+    /// Makes the calling thread a session that is recovered when the thread ends, even if the process lives
+    /// on, as POSIX has it for robust mutexes. For C, and for locks in memory that no Rust reference points
+    /// to. Allocates nothing.
     ///
     /// # Errors
     ///
@@ -87,8 +91,8 @@ impl Instance {
     ///
     /// # Safety
     ///
-    /// Once the thread has ended without dropping the session, the caller uses nothing that the session has got: no guard, and no
-    /// reference that came from one.
+    /// Once the thread has ended without dropping the session, the caller uses nothing that the session has
+    /// got: no guard, and no reference that came from one.
     pub unsafe fn thread_session(&self, name: &str, class: Class) -> Result<Session<'_>, SessionError> {
         let (sid, slot) = self.claim_slot()?;
         self.sessions.fetch_add(1, Ordering::AcqRel);
@@ -187,7 +191,8 @@ impl<'i> Session<'i> {
 
     /// Writes a record before an operation. `None` when all records are in use, and in a child of fork.
     ///
-    /// The log itself says which record is free: a bitmap beside it would be two more stores for the exchange to wait for.
+    /// The log itself says which record is free: a bitmap beside it would be two more stores for the exchange
+    /// to wait for.
     #[inline]
     pub(crate) fn log(&self, record: Record) -> Option<usize> {
         if self.is_forked() {
@@ -219,7 +224,7 @@ impl<'i> Session<'i> {
         let cell = &self.slot.log[index % LOG_RECORDS];
         let bits = cell.load(Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        // Release: what came before is over for whoever recovers us.
+        // Release: what came before is over for a recoverer of this session.
         cell.store(Record::repack(bits, phase, mode), Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         fail::point();
@@ -275,7 +280,7 @@ impl Drop for Session<'_> {
             return;
         }
         #[cfg(not(any(loom, shuttle)))]
-        crate::keeper::forget(self.slot);
+        crate::keeper::forget(self.slot, self.generation);
         if self.records().iter().all(|record| record.load(Ordering::Relaxed) == 0) {
             self.slot.free();
             fail::point();

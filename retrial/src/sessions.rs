@@ -72,7 +72,8 @@ impl Tables {
         })
     }
 
-    /// Who keeps a mutex from being got: whoever is in its word, or the first session that has a reference to it by its log.
+    /// The session that keeps a mutex from being got: the one in its word, or the first one with a reference
+    /// by its log.
     pub(crate) fn holder(&self, mutex: MutexId, in_word: Sid) -> Option<(Sid, &Slot)> {
         let found = if in_word.is_none() {
             self.sids().find(|sid| self.slot(*sid).is_some_and(|slot| slot.has(mutex, false).is_some()))?

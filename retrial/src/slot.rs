@@ -13,7 +13,7 @@ pub const LOG_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 256 };
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
 
-/// A session in shared memory. Written by its thread; by whoever holds `alive` once that thread is dead.
+/// A session in shared memory. Written by its thread; by the holder of `alive` once that thread is dead.
 #[repr(C, align(64))]
 #[cfg_attr(any(loom, shuttle), derive(Default))]
 pub(crate) struct Slot {
@@ -42,7 +42,8 @@ pub(crate) struct Slot {
     pub(crate) name: Text<4>,
     pub(crate) action: Text<4>,
     pub(crate) log: [protocol::AtomicU64; LOG_RECORDS],
-    /// Held by another thread of the process when the session's own thread has ended before what it has lent: see `keeper.rs`.
+    /// Held by another thread of the process when the session's own thread has ended before what it has lent:
+    /// see `keeper.rs`.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) kept: RobustLock,
     /// Whether an alert has said so.
@@ -56,8 +57,8 @@ impl Slot {
 
     /// Whether its thread is gone and it has not been recovered.
     pub(crate) fn is_dead(&self) -> bool {
-        // A session that ends says so and then gives its lock up; the next one takes the lock and then says that it lives.
-        // So it has to be the same one before and after the look at the lock.
+        // A session that ends says so and then gives its lock up; the next one takes the lock and then says
+        // that it lives. So it has to be the same one before and after the look at the lock.
         let claimed_ns = self.claimed_ns.acquire();
         self.is_live()
             && !self.alive.is_held()
@@ -100,12 +101,40 @@ impl Slot {
         self.told.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces its process by
-    /// `execve` loses its id first unless it is the process's first, and no more than 2,048 locks of a thread are marked.
+    /// Finds out that its thread is gone although the kernel did not mark its lock: a thread that replaces
+    /// its process by `execve` loses its id first unless it is the process's first, and no more than 2,048
+    /// locks of a thread are marked.
     pub(crate) fn look_for_thread(&self, pid_namespace: u64) {
-        if let Some(tid) = self.gone_thread(pid_namespace, sys::is_gone) {
+        if let Some(tid) = self.lost_thread(pid_namespace) {
             self.alive.owner_is_gone(tid);
         }
+    }
+
+    /// The thread that [`Slot::look_for_thread`] finds gone. A lock that is marked already may be a
+    /// recoverer's in a moment, whose thread may have the same id.
+    pub(crate) fn lost_thread(&self, pid_namespace: u64) -> Option<u32> {
+        if self.alive.is_held() { self.gone_thread(pid_namespace, sys::is_gone) } else { None }
+    }
+
+    /// Whether it is a living session of the thread that `other` is a session of. Not where the PID namespace
+    /// is unknown.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn is_of_same_thread(&self, other: &Self) -> bool {
+        let thread = |slot: &Self| {
+            [
+                slot.pid_namespace.load(Ordering::Relaxed),
+                slot.pid.load(Ordering::Relaxed).into(),
+                slot.tid.load(Ordering::Relaxed).into(),
+            ]
+        };
+        thread(self)[0] != 0 && thread(self) == thread(other) && self.alive.is_held()
+    }
+
+    /// All threads of a model have one id.
+    #[cfg(any(loom, shuttle))]
+    #[allow(clippy::unused_self)]
+    pub(crate) fn is_of_same_thread(&self, _: &Self) -> bool {
+        false
     }
 
     /// The thread of the session, if it is gone.
@@ -113,7 +142,8 @@ impl Slot {
         // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a later session
         // finds afterwards that the first one's state or time is over: the ids of two sessions are never mixed.
         let claimed_ns = self.claimed_ns.acquire();
-        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in another namespace.
+        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in
+        // another namespace.
         let is_same = || {
             pid_namespace != 0
                 && self.pid_namespace.acquire() == pid_namespace
@@ -129,12 +159,12 @@ impl Slot {
 
     /// Says whose it is from now on. By the thread that has taken its lock.
     pub(crate) fn publish(&self, pid: u32, tid: u32, pid_namespace: u64, now_ns: u64) {
-        // Release, all of them: whoever sees one sees that the session before has ended.
+        // Release, all of them: a reader that sees one sees that the session before has ended.
         self.pid.store(pid, Ordering::Release);
         self.tid.store(tid, Ordering::Release);
         self.pid_namespace.store(pid_namespace, Ordering::Release);
         self.claimed_ns.store(now_ns, Ordering::Release);
-        // Release: whoever finds it live finds the rest.
+        // Release: a reader that finds it live finds the rest.
         self.state.store(LIVE, Ordering::Release);
     }
 
@@ -184,7 +214,8 @@ pub(crate) mod looks {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// A session of process 1 ends, its process too; a session of process 2, whose thread has the same id, claims the slot.
+    /// A session of process 1 ends, its process too; a session of process 2, whose thread has the same id,
+    /// claims the slot.
     pub(crate) fn a_successor_is_not_taken_for_the_gone() {
         let (slot, ended) = (Arc::new(Slot::default()), Arc::new(AtomicBool::new(false)));
         assert_ne!(slot.alive.try_take(), sys::Taken::No);

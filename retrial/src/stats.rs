@@ -48,8 +48,8 @@ counters! {
 /// Number of counters.
 pub const COUNTERS: usize = Counter::ALL.len();
 
-/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc. The position
-/// is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
+/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc.
+/// The position is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
 pub const CALLS: [(&str, bool); 16] = [
     ("normal mutex", true),
     ("recursive mutex", true),
@@ -81,24 +81,12 @@ pub struct Key {
 }
 
 /// What a session waits for: the mode it asked for, and whether nobody could pass the holder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct WaitEvent {
     /// The mode asked for.
     pub mode: Mode,
     /// Whether the holder had X or LX while S or E was asked for: a "wait on X".
     pub on_x: bool,
-}
-
-impl PartialOrd for WaitEvent {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for WaitEvent {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.mode as u8, self.on_x).cmp(&(other.mode as u8, other.on_x))
-    }
 }
 
 impl WaitEvent {
@@ -153,16 +141,10 @@ impl Row {
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    fn raise(&self, counter: Counter, n: u64) {
-        let cell = &self.counters[counter as usize];
-        if cell.load(Ordering::Relaxed) < n {
-            cell.store(n, Ordering::Relaxed);
-        }
-    }
-
     /// Counts a finished wait's length towards the longest one.
     pub(crate) fn longest(&self, wait_ns: u64) {
-        self.raise(Counter::MaxNs, wait_ns);
+        let cell = &self.counters[Counter::MaxNs as usize];
+        cell.store(cell.load(Ordering::Relaxed).max(wait_ns), Ordering::Relaxed);
     }
 
     /// The row's key and figures, `None` while it is unused.
@@ -190,7 +172,7 @@ pub(crate) fn find<'a>(rows: &'a [Row], used: &AtomicU32, key: Key) -> &'a Row {
     let last = rows.len() - 1;
     if in_use < last {
         let row = &rows[in_use];
-        // Release: the counters of a fresh row are 0 for whoever sees the key.
+        // Release: the counters of a fresh row are 0 for a reader that sees the key.
         row.key.store(packed, Ordering::Release);
         used.store(u32::try_from(in_use + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
         return row;

@@ -21,7 +21,7 @@ impl<const N: usize> Text<N> {
             let rest = bytes.get(8 * i..).unwrap_or(&[]);
             let len = rest.len().min(8);
             part[..len].copy_from_slice(&rest[..len]);
-            // Relaxed: readers take what they find; whoever must see it whole is published after it.
+            // Relaxed: readers take what they find; what must be seen whole is published after it.
             word.store(u64::from_le_bytes(part), Ordering::Relaxed);
         }
     }
@@ -48,8 +48,8 @@ impl<const N: usize> Text<N> {
     }
 }
 
-/// A line that is put together on the stack, for where nothing may be allocated: whoever waits for a mutex may wait for
-/// the allocator's. What does not fit is cut off.
+/// A line that is put together on the stack, for where nothing may be allocated: a session that waits for a
+/// mutex may wait for the allocator's. What does not fit is cut off.
 pub(crate) struct Line {
     bytes: [u8; 240],
     len: usize,

@@ -102,7 +102,7 @@ pub(crate) fn note(ring: &[Run], last: &AtomicU64, event: Note) {
     if same {
         current.asked_ns.store(asked_ns, Ordering::Relaxed);
         current.total_ns.store(current.total_ns.load(Ordering::Relaxed).wrapping_add(took_ns), Ordering::Relaxed);
-        // Release: whoever sees the count sees the time of it.
+        // Release: a reader that sees the count sees the time of it.
         current.count.store(current.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         return;
     }

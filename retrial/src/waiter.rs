@@ -103,7 +103,15 @@ pub enum Ended {
     Deadlock,
 }
 
-/// Who waits: with an instance, whose parameters and tables are used, and a session if the thread has one.
+/// What waits: a session, or a thread without one. An instance's parameters and tables are used, which is that of the session:
+///
+/// ```compile_fail,E0451
+/// # use retrial::{Capacity, Class, Instance, interposer::Waiter};
+/// # let (ours, theirs) = (Instance::anonymous(Capacity::default())?, Instance::anonymous(Capacity::default())?);
+/// # let session = theirs.session("", Class::Normal)?;
+/// let waiter = Waiter { instance: Some(&ours), session: Some(&session) };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter<'a> {
     instance: Option<&'a Instance>,
@@ -246,7 +254,7 @@ impl<'a> Wait<'a> {
         let waited_ns = self.now.saturating_sub(self.course.started_ns());
         if !self.alerted && waited_ns > self.params.get(P::AlertThreshold) * 1_000_000 {
             self.alerted = true;
-            self.waiter.alert(instance, &self.recorder, waited_ns);
+            alert(instance, &self.recorder, waited_ns);
         }
         if waited_ns > 1_000_000_000 {
             instance.search();
@@ -356,15 +364,15 @@ impl<'a> Wait<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// A session.
+    /// A session, whose waits are recorded.
     #[must_use]
-    pub const fn session(session: &'a Session<'a>) -> Self {
-        Self { instance: Some(session.instance), session: Some(session) }
+    pub const fn of(session: &'a Session<'a>) -> Self {
+        Self { instance: Some(session.instance()), session: Some(session) }
     }
 
-    /// A thread without a session: nothing is recorded.
+    /// A thread that has no session: nothing is recorded.
     #[must_use]
-    pub const fn guest(instance: &'a Instance) -> Self {
+    pub const fn without_session(instance: &'a Instance) -> Self {
         Self { instance: Some(instance), session: None }
     }
 
@@ -408,29 +416,6 @@ impl<'a> Waiter<'a> {
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);
             }
-        }
-    }
-
-    /// Writes who waits for how long and for whom, then what the holder is at.
-    fn alert(&self, instance: &Instance, recorder: &Recorder<'_>, waited_ns: u64) {
-        let (mutex, in_word) = (recorder.key.mutex, recorder.blocker);
-        let holder = instance.tables.holder(mutex, in_word);
-        instance.alert_line(format_args!(
-            "session {} has waited {:.1} s for {} in {} at {}; held by {}",
-            recorder.session.map_or(Sid::NONE, Session::sid),
-            waited_ns as f64 / 1e9,
-            recorder.key.event.mode,
-            instance.tables.mutex_label(mutex),
-            instance.tables.location_label(recorder.key.location),
-            fmt::from_fn(|f| match holder {
-                Some((holder, _)) => write!(f, "session {holder}"),
-                None if in_word.is_none() => f.write_str("nobody by now"),
-                None => write!(f, "{in_word}"),
-            }),
-        ));
-        if let Some((holder, slot)) = holder {
-            let label = instance.tables.holder_label(mutex, slot, !in_word.is_none());
-            instance.alert_line(format_args!("session {holder} {label}"));
         }
     }
 
@@ -479,5 +464,28 @@ impl<'a> Waiter<'a> {
         if switched {
             target.wake_all();
         }
+    }
+}
+
+/// Writes which session waits, for how long and for whom, then what the holder is at.
+fn alert(instance: &Instance, recorder: &Recorder<'_>, waited_ns: u64) {
+    let (mutex, in_word) = (recorder.key.mutex, recorder.blocker);
+    let holder = instance.tables.holder(mutex, in_word);
+    instance.alert_line(format_args!(
+        "session {} has waited {:.1} s for {} in {} at {}; held by {}",
+        recorder.session.map_or(Sid::NONE, Session::sid),
+        waited_ns as f64 / 1e9,
+        recorder.key.event.mode,
+        instance.tables.mutex_label(mutex),
+        instance.tables.location_label(recorder.key.location),
+        fmt::from_fn(|f| match holder {
+            Some((holder, _)) => write!(f, "session {holder}"),
+            None if in_word.is_none() => f.write_str("nobody by now"),
+            None => write!(f, "{in_word}"),
+        }),
+    ));
+    if let Some((holder, slot)) = holder {
+        let label = instance.tables.holder_label(mutex, slot, !in_word.is_none());
+        instance.alert_line(format_args!("session {holder} {label}"));
     }
 }

@@ -1,15 +1,15 @@
-//! What a thread is at, as far as the kernel tells: for alerts about whoever holds a mutex for long.
+//! What a thread is at, as far as the kernel tells: for alerts about a session that holds a mutex for long.
 //!
-//! Nothing is allocated: the mutex that a session waits for may be the allocator's. Files are read by raw system calls: a
-//! waiting session is not to be cancelled here.
+//! Nothing is allocated: the mutex that a session waits for may be the allocator's. Files are read by raw
+//! system calls: a waiting session is not to be cancelled here.
 
 use crate::sys::{File, calls_are_limited};
 use crate::text::Line;
 use std::ffi::CStr;
 use std::fmt::{self, Write};
 
-/// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`. Nothing where the
-/// kernel keeps it from us.
+/// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`.
+/// Nothing where the kernel keeps it from us.
 pub(crate) fn whereabouts(pid: u32, tid: u32, to: &mut impl Write) -> fmt::Result {
     if calls_are_limited() {
         return to.write_str("not looked at from a sandbox");

@@ -20,7 +20,7 @@
 //! | draining, 0, n                | E asks for X: references may leave, nobody may come                 |
 //!
 //! `poisoned`, `attention` and `handover` go with any of these. They make the holder field non-zero, so that the
-//! exchange from 0 on the fast path fails by itself and the slow path looks why. Only whoever holds the holder field
+//! exchange from 0 on the fast path fails by itself and the slow path looks why. Only the session in the holder field
 //! changes a flag.
 
 use crate::mode::Mode;
@@ -128,7 +128,7 @@ impl Word {
     const KIND: u64 = 0b11 << Self::KIND_SHIFT;
     /// E waits for the references to leave before it becomes X.
     pub const DRAINING: u64 = 1 << 58;
-    /// The last holder handed the mutex to whoever it woke: nobody may barge.
+    /// The last holder handed the mutex to the session that it woke: no other one may barge.
     pub const HANDOVER: u64 = 1 << 59;
     /// Every get takes the slow path.
     pub const ATTENTION: u64 = 1 << 62;
@@ -179,8 +179,8 @@ impl Word {
 
     /// The word after `sid` is granted `mode`, or `None` while the mutex is busy.
     ///
-    /// S is granted as *moving*: the reference is counted and the holder field is still `sid`'s, who gives it back with
-    /// [`Word::give_back`]. `handed` says that the caller may take a mutex that was handed over.
+    /// S is granted as *moving*: the reference is counted and the holder field is still `sid`'s, which gives
+    /// it back with [`Word::give_back`]. `handed` says that the caller may take a mutex that was handed over.
     #[must_use]
     pub const fn grant(self, sid: Sid, mode: Mode, handed: bool) -> Option<Self> {
         let masks = mode.masks();
@@ -219,6 +219,12 @@ impl Word {
     #[must_use]
     pub const fn released(self) -> Self {
         Self(self.0 & (Self::STICKY | Self::REFERENCES))
+    }
+
+    /// The word with another session in the holder field, which must be taken.
+    #[must_use]
+    pub const fn with_sid(self, sid: Sid) -> Self {
+        Self(self.0 & !Self::SID | sid.bits())
     }
 
     /// One reference less. The holder field must be taken.

@@ -232,6 +232,14 @@ const OPERATIONS: &[(&str, Op)] = &[
             Some(7)
         );
     }),
+    ("S that leaves beside E of the same thread", |stage, me, _| {
+        let other = stage.session("other");
+        let (Some(reads), Some(examines)) = (get(stage, me, Mode::Shared), get(stage, &other, Mode::Examine)) else {
+            return;
+        };
+        drop(reads);
+        drop(examines);
+    }),
     ("another session", |stage, _, _| {
         let other = stage.instance.session("other", Class::Normal).unwrap();
         drop(get(stage, &other, Mode::Examine));
@@ -286,7 +294,8 @@ fn case(
     if m > 0 {
         recoverer_died = fail::die_at(m, || (), |()| stage.instance.recover_all()).is_none();
     }
-    let (_, owing) = stage.instance.recover_all();
+    // Twice: a dead reader's reference waits for the field of another dead session.
+    let (_, owing) = [stage.instance.recover_all(), stage.instance.recover_all()][1];
     let after = stage.word();
     assert_eq!(after.sid(), holder, "{}: the holder", context());
     assert_eq!(after.has(Word::POISONED), poisoned, "{}: poison", context());

@@ -23,7 +23,7 @@ fn comes_true(mut done: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-#[should_panic(expected = "the session is of the instance that gave the mutex")]
+#[should_panic(expected = "make the session by the `Instance` that gave the mutex")]
 fn a_session_of_another_instance_is_refused() {
     let (ours, theirs) = (instance(), instance());
     let mutex: Mutex<u64> = ours.mutex("m", "test", || 0).unwrap();
@@ -56,6 +56,34 @@ fn a_thread_that_ends_keeps_what_it_has_lent() {
         *lent += 1;
         assert!(!got, "granted while {lent} is lent");
     });
+}
+
+#[test]
+fn what_keeps_a_leaked_guard_takes_little_memory() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 7).unwrap();
+    std::thread::scope(|scope| {
+        let lends = || {
+            let session = Box::leak(Box::new(instance.session("lender", Class::Normal).unwrap()));
+            Box::leak(Box::new(mutex.exclusive(session, location!("lend")).unwrap()));
+        };
+        // The thread that keeps it is made by this one, and has its name.
+        std::thread::Builder::new().name("lends".to_owned()).spawn_scoped(scope, lends).unwrap().join().unwrap();
+    });
+    let read = |task: &std::path::Path, file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+    let number = |hex: &str| usize::from_str_radix(hex.trim_start_matches("0x"), 16).unwrap();
+    let mut stacks = Vec::new();
+    assert!(comes_true(|| {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        stacks = tasks.filter(|task| read(task, "comm") == "lends\n").map(|task| read(&task, "syscall")).collect();
+        // It sleeps: a thread that runs has no address there.
+        stacks.len() == 1 && stacks[0].contains("0x")
+    }));
+    let pointer = number(stacks[0].split_whitespace().nth_back(1).unwrap());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let starts = maps.lines().filter_map(|line| line.split_once('-')).map(|(start, _)| number(start));
+    let below = pointer - starts.filter(|start| *start <= pointer).max().unwrap();
+    assert!((8 << 10..512 << 10).contains(&below), "{below} bytes of stack below what is in use");
 }
 
 /// With the table of mutexes as it is from the start: a test that fills it is elsewhere.

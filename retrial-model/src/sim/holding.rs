@@ -24,11 +24,8 @@ impl Engine<'_> {
 
     /// A session that spun has its processor again.
     pub(super) fn spin_on(&mut self, s: u32) {
-        if self.mutex.is_open(self.sessions[s as usize].handed, self.now_ns()) {
-            self.acquire(s, true)
-        } else {
-            self.spin(s)
-        }
+        let is_open = self.mutex.is_open(self.sessions[s as usize].handed, self.now_ns());
+        if is_open { self.acquire(s, true) } else { self.spin(s) }
     }
 
     /// A session gets the mutex. `waited`: after a miss.

@@ -1,5 +1,6 @@
-//! Waits and signals under every interleaving of two waiters and a signaller (loom), and under random ones of more
-//! (shuttle). A signal that is lost, or stolen by a later waiter, is a deadlock. How to run them: `src/interleavings.rs`.
+//! Waits and signals under every interleaving of two waiters and a signaller (loom), and under random ones of
+//! more (shuttle). A signal that is lost, or stolen by a later waiter, is a deadlock. How to run them:
+//! `src/interleavings.rs`.
 
 use super::{Look, Waiters, Wake};
 use crate::sys::{LATEST_FIRST, Ordering, futex_wait_private};
@@ -165,7 +166,8 @@ mod every {
                 let waiter = thread::spawn(move || takes(stage));
                 let timed = thread::spawn(move || {
                     let tokens = stage.lock();
-                    // Where it was signalled it takes what the signal was for, unless the other one has been there before.
+                    // Where it was signalled it takes what the signal was for, unless the other one has been
+                    // there before.
                     if *tokens == 0 && stage.wait_no_time(tokens) {
                         let mut tokens = stage.lock();
                         let takes = u32::from(*tokens != 0);

@@ -11,8 +11,8 @@ use std::time::Duration;
 const ROUNDS: usize = 101;
 
 impl Machine {
-    /// Measures everything, in about half a second; medians. Where the calling process may use one processor only, what needs two is
-    /// not measured. `next` is called before each step.
+    /// Measures everything, in about half a second; medians. Where the calling process may use one processor
+    /// only, what needs two is not measured. `next` is called before each step.
     ///
     /// Starts threads of its own and binds them to the first two processors that the calling thread may use.
     pub fn measure(mut next: impl FnMut(Cost)) -> Self {
@@ -77,8 +77,8 @@ fn exchange() -> u64 {
     })
 }
 
-/// Runs the first on one processor and the second on another one, or on the same. Gives what the first gives; the second is told
-/// when that has come.
+/// Runs the first on one processor and the second on another one, or on the same. Gives what the first gives;
+/// the second is told when that has come.
 fn beside<T: Send>(
     (here, there): (usize, usize),
     first: impl FnOnce() -> T + Send,

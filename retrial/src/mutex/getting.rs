@@ -116,7 +116,7 @@ impl<'a> Getting<'a> {
         };
         let want =
             Want { mutex: mutex.id(), mutex_type: mutex.mutex_type(), location, mode: self.mode, from_queue: false };
-        Waiter::session(self.session).wait(self, want, deadline).map_err(|why| match why {
+        Waiter::of(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,
         })

@@ -22,7 +22,7 @@ pub struct Hold<'a> {
     pub(super) session: &'a Session<'a>,
     pub(super) record: u32,
     pub(super) mode: Mode,
-    /// What the release of X, LX or E leaves in the word: a constant on the fast path, which then needs no load.
+    /// What the release of X or LX leaves in the word: a constant on the fast path, which then needs no load.
     pub(super) rest: Word,
 }
 
@@ -30,8 +30,8 @@ pub struct Hold<'a> {
 pub type Get<'a> = Result<Hold<'a>, GetError<Hold<'a>>>;
 
 impl<'a> Hold<'a> {
-    /// What the caller of a get is told instead. Inlined, and its calls give scalars: a call that wrote the result through
-    /// a pointer would keep the fast path's hold in memory too.
+    /// What the caller of a get is told instead. Inlined, and its calls give scalars: a call that wrote the
+    /// result through a pointer would keep the fast path's hold in memory too.
     #[inline(always)]
     #[allow(clippy::inline_always)]
     pub(super) fn refuse(self, why: Why) -> Get<'a> {
@@ -93,8 +93,8 @@ impl<'a> Hold<'a> {
     ///
     /// # Errors
     ///
-    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits for this reference to leave. The mutex is still
-    /// held shared.
+    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits for this reference to leave.
+    /// The mutex is still held shared.
     ///
     /// # Panics
     ///
@@ -146,8 +146,8 @@ impl<'a> Hold<'a> {
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.drain().0, Ordering::Release);
         fail::point();
-        // SeqCst: pairs with a parking session's barrier or fence. Who waits for E with a reference is to be told that this
-        // cannot end.
+        // SeqCst: pairs with a parking session's barrier or fence. A session that waits for E with a reference is told
+        // that this cannot end.
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
             mutex.wake_everybody();
@@ -212,9 +212,9 @@ impl<'a> Hold<'a> {
 }
 
 impl Getting<'_> {
-    /// Waits a little, the longer the more `rounds` were in vain, for a session that moves a reference: that takes it a few
-    /// instructions, or as long as it is off its processor. A real-time thread has to sleep then: one of lower priority never runs
-    /// beside yields.
+    /// Waits a little, the longer the more `rounds` were in vain, for a session that moves a reference: that
+    /// takes it a few instructions, or as long as it is off its processor. A real-time thread has to sleep
+    /// then: one of lower priority never runs beside yields.
     pub(super) fn pause(&self, rounds: u32) {
         match rounds {
             0..256 => sys::spin_loop(),
@@ -237,7 +237,9 @@ impl Drop for Hold<'_> {
         if self.mode == Mode::Shared {
             return self.mutex.leave(self.session, self.record as usize);
         }
-        self.mutex.give_back(self.session, self.rest);
+        // Beside E a reader of this thread may have left.
+        let rest = if self.mode == Mode::Examine { self.mutex.load().released() } else { self.rest };
+        self.mutex.give_back(self.session, rest);
         self.session.unlog(self.record as usize);
     }
 }
@@ -301,6 +303,25 @@ mod tests {
         assert_eq!((examines.mode(), raw.load().sid()), (Mode::Examine, examiner.sid()));
         drop(examines);
         drop(reads);
+        assert_eq!(raw.load(), Word::FREE);
+    }
+
+    #[test]
+    fn a_reader_leaves_beside_another_session_of_its_thread_that_examines() {
+        let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let raw = mutex.raw();
+        let sessions = ["reads", "reads too", "examines"].map(|name| instance.session(name, Class::Normal).unwrap());
+        // SAFETY: of the mutex's instance.
+        let get = |session, mode| unsafe { raw.get(session, mode, crate::location!(), Patience::None) }.unwrap();
+        let (first, second) = (get(&sessions[0], Mode::Shared), get(&sessions[1], Mode::Shared));
+        let mut examines = get(&sessions[2], Mode::Examine);
+        drop(first);
+        assert_eq!((raw.load().sid(), raw.load().references()), (sessions[2].sid(), 1));
+        assert!(!sessions[0].records().iter().any(|record| record.load(Ordering::Relaxed) != 0));
+        drop(second);
+        examines.upgrade(Patience::None).unwrap();
+        drop(examines);
         assert_eq!(raw.load(), Word::FREE);
     }
 }

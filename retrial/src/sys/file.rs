@@ -1,5 +1,5 @@
-//! Files of the proc file system, read by raw system calls: libc's `open`, `read` and `close` are cancellation points, and
-//! a session that waits for a mutex must not be cancelled there.
+//! Files of the proc file system, read by raw system calls: libc's `open`, `read` and `close` are
+//! cancellation points, and a session that waits for a mutex must not be cancelled there.
 
 use super::Errno;
 use std::ffi::CStr;

@@ -1,4 +1,5 @@
-//! What an interposer says of the process that it is in: libc's functions behind its own, where libc keeps what, which system calls are left.
+//! What an interposer says of the process that it is in: libc's functions behind its own, where libc keeps
+//! what, which system calls are left.
 
 use super::{AtomicU32, Errno, Ordering, known_pid, pid_namespace, tid};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -6,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 /// Whether this process makes only those system calls that libc's own locks make.
 static CALLS_ARE_LIMITED: AtomicBool = AtomicBool::new(false);
 
-/// From here on this process and its children make no system call but those that libc's own locks make, which are those on futexes:
-/// a filter is about to be installed that may kill at any other one. What needs another call goes another way, or is left out.
+/// From here on this process and its children make no system call but those that libc's own locks make, which
+/// are those on futexes: a filter is about to be installed that may kill at any other one. What needs another
+/// call goes another way, or is left out.
 ///
 /// Barriers are refused from here on, so releases need a fence of their own before this is called.
 pub fn limit_calls() {
@@ -24,11 +26,12 @@ pub fn calls_are_limited() -> bool {
     CALLS_ARE_LIMITED.load(Ordering::Relaxed)
 }
 
-/// Where libc has a thread's id in its record of the thread, in bytes from what `pthread_self` gives; 0 when it is not known.
+/// Where libc has a thread's id in its record of the thread, in bytes from what `pthread_self` gives; 0 when
+/// it is not known.
 static LIBC_TID: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds out where libc keeps a thread's id: shortly before the list of robust locks, whose place the kernel knows. For a thread of
-/// libc's making, before [`libc_tid`] is called.
+/// Finds out where libc keeps a thread's id: shortly before the list of robust locks, whose place the kernel
+/// knows. For a thread of libc's making, before [`libc_tid`] is called.
 pub fn learn_from_libc() {
     if LIBC_TID.load(Ordering::Relaxed) != 0 {
         return;
@@ -55,9 +58,9 @@ pub fn learn_from_libc() {
     }
 }
 
-/// The calling thread's id as libc has it, read without a system call; `None` when the place is not known. A thread of libc's making
-/// has its list of robust locks registered with the kernel. A process made by the raw system call has its parent's id here, and no
-/// list.
+/// The calling thread's id as libc has it, read without a system call; `None` when the place is not known. A
+/// thread of libc's making has its list of robust locks registered with the kernel. A process made by the raw
+/// system call has its parent's id here, and no list.
 #[must_use]
 pub fn libc_tid() -> Option<u32> {
     let offset = LIBC_TID.load(Ordering::Relaxed);

@@ -49,7 +49,7 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Gives the processor to whoever is ready to run.
+/// Gives the processor to the next thread that is ready to run.
 pub fn yield_now() {
     if calls_are_limited() {
         return sleep(Duration::from_nanos(1));
@@ -72,7 +72,8 @@ pub fn sleep(duration: Duration) {
     unsafe { libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, time, 0usize) };
 }
 
-/// Waits while the futex word is `expected`, for `timeout` at most. `private` means that all waiters share one address space.
+/// Waits while the futex word is `expected`, for `timeout` at most. `private` means that all waiters share
+/// one address space.
 pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, private: bool) -> Woken {
     let _errno = Errno::keep();
     let time = timeout.map(timespec);
@@ -115,15 +116,12 @@ pub(crate) fn futex_wait_as(word: &Futex, expected: u32, timeout: Duration, kind
     woken(rc)
 }
 
-/// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which they queued.
+/// Wakes up to `count` waiters of a shared futex word that are of one of these kinds, in the order in which
+/// they queued.
 ///
 /// Takes an address for the same reason as [`futex_wake`]. Returns how many there were.
-#[allow(clippy::not_unsafe_ptr_arg_deref)] // the kernel does not trust it either
 pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u32 {
-    let _errno = Errno::keep();
-    // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
-    let woken = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE_BITSET, count, 0usize, 0usize, kinds) };
-    u32::try_from(woken).unwrap_or(0)
+    wake_bits(word, libc::FUTEX_WAKE_BITSET, count, kinds)
 }
 
 /// Waits while a futex word of this process alone is `expected`, as a waiter of some kinds.
@@ -134,14 +132,16 @@ pub(crate) fn futex_wait_private(word: &Futex, expected: u32, kinds: u32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, never, 0usize, kinds) };
 }
 
-/// Wakes up to `count` waiters of a futex word of this process alone that are of one of these kinds.
-///
-/// Takes an address for the same reason as [`futex_wake`].
-pub(crate) fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
+/// The same as [`futex_wake_kinds`] for a futex word of this process alone.
+pub fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
+    wake_bits(word, libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG, count, kinds);
+}
+
+fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 {
     let _errno = Errno::keep();
-    let op = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
-    unsafe { libc::syscall(libc::SYS_futex, word, op, count, 0usize, 0usize, kinds) };
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word, op, count, 0usize, 0usize, bits) };
+    u32::try_from(woken).unwrap_or(0)
 }
 
 /// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it before it.
@@ -162,7 +162,7 @@ pub fn barrier_everywhere() -> bool {
 }
 
 /// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever way, in
-/// whatever PID namespace, and whoever has its PID afterwards. Never waited for.
+/// whatever PID namespace, and whatever process has its PID afterwards. Never waited for.
 #[repr(C, align(64))]
 pub(crate) struct RobustLock(std::cell::UnsafeCell<libc::pthread_mutex_t>);
 
@@ -200,13 +200,14 @@ impl RobustLock {
 
     /// Takes it if it is free or its owner is dead.
     pub(crate) fn try_take(&self) -> Taken {
-        // What somebody else wrote here is not for libc: glibc goes by the kind, and for some kinds it ends the process over
-        // the other fields, or takes the mutex for the caller's.
+        // What somebody else wrote here is not for libc: glibc goes by the kind, and for some kinds it ends
+        // the process over the other fields, or takes the mutex for the caller's.
         if self.kind() != Self::KIND {
             return Taken::No;
         }
-        // Nor one that a living thread has: libc tells the kernel first that the lock is about to be ours, and a thread that
-        // is killed right then would leave the lock of its namesake in another PID namespace for a dead one's.
+        // Nor one that a living thread has: libc tells the kernel first that the lock is about to be ours,
+        // and a thread that is killed right then would leave the lock of its namesake in another PID
+        // namespace for a dead one's.
         if self.is_held() {
             return Taken::No;
         }
@@ -238,13 +239,13 @@ impl RobustLock {
         word & Self::OWNER_DIED == 0 && word & Self::TID != 0
     }
 
-    /// Does what the kernel should have done: marks it as left by the thread `tid`, which is known to be gone. Whether it was
-    /// that thread's.
+    /// Does what the kernel should have done: marks it as left by the thread `tid`, which is known to be
+    /// gone. Whether it was that thread's.
     pub(crate) fn owner_is_gone(&self, tid: u32) -> bool {
         let word = self.futex_word().load(Ordering::Relaxed);
         let marked = word & !Self::TID | Self::OWNER_DIED;
         let is_its = word & Self::OWNER_DIED == 0 && word & Self::TID == tid;
-        // AcqRel: whoever takes it next has seen what the dead one did.
+        // AcqRel: the next owner has seen what the dead one did.
         is_its && self.futex_word().compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

@@ -1,8 +1,8 @@
 //! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere else, but for
 //! mappings, which are in `segment.rs`.
 //!
-//! What sessions do to each other through memory and the kernel is in `kernel.rs`; loom and shuttle explore the same with
-//! `model.rs` in its place.
+//! What sessions do to each other through memory and the kernel is in `kernel.rs`; loom and shuttle explore
+//! the same with `model.rs` in its place.
 
 use crate::fail;
 use std::time::Duration;
@@ -127,14 +127,14 @@ pub fn register_for_barriers() -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
 }
 
-/// A page that the kernel empties in every child of this process, in whatever way it was made (`fork`, `_Fork`, `clone`).
-/// All 0 in the program, so that it is no part of a file and can be emptied.
-/// Aligned to the largest page there is on the architecture.
+/// A page that the kernel empties in every child of this process, in whatever way it was made (`fork`,
+/// `_Fork`, `clone`). All 0 in the program, so that it is no part of a file and can be emptied. Aligned to
+/// the largest page there is on the architecture.
 #[cfg_attr(target_arch = "x86_64", repr(C, align(4096)))]
 #[cfg_attr(not(target_arch = "x86_64"), repr(C, align(65536)))]
 struct ForkPage {
-    /// The tables of a segment start at pages: a load at the same offset in its page as a store shortly before would wait for
-    /// that store (a get and a release took 11.5 ns then, not 9.5).
+    /// The tables of a segment start at pages: a load at the same offset in its page as a store shortly
+    /// before would wait for that store (a get and a release took 11.5 ns then, not 9.5).
     _before: [u64; 505],
     /// What a process is known by in its memory: a child has 0 there, until it makes a session.
     generation: AtomicU64,
@@ -155,8 +155,8 @@ static FORK_PAGE: ForkPage = ForkPage {
 /// Differs between this process and those that it was forked from: sessions of another generation are a parent's.
 #[inline]
 pub(crate) fn generation() -> u64 {
-    // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of fork: it has
-    // the memory of its sessions, but none of them.
+    // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of
+    // fork: it has the memory of its sessions, but none of them.
     FORK_PAGE.generation.load(Ordering::Relaxed) ^ u64::from(fail::is_dead())
 }
 
@@ -187,7 +187,8 @@ pub(crate) fn tell_children() {
     });
 }
 
-/// The number of the PID namespace of this process, which it keeps for life, asked for once; 0 when the kernel does not say.
+/// The number of the PID namespace of this process, which it keeps for life, asked for once; 0 when the
+/// kernel does not say.
 pub(crate) fn pid_namespace() -> u64 {
     // Relaxed: a child finds 0, a thread what another one has found out.
     let known = FORK_PAGE.pid_namespace.load(Ordering::Relaxed);
@@ -201,8 +202,8 @@ pub(crate) fn pid_namespace() -> u64 {
 
 /// Atomics that may be in memory mapped read-only: an observer's.
 pub(crate) trait Observed<T> {
-    /// A load as with `Acquire`. On read-only memory only `Relaxed` loads are defined (`std::sync::atomic`), and what pairs with a
-    /// Release is the fence behind one.
+    /// A load as with `Acquire`. On read-only memory only `Relaxed` loads are defined (`std::sync::atomic`),
+    /// and what pairs with a Release is the fence behind one.
     fn acquire(&self) -> T;
 }
 
@@ -253,7 +254,8 @@ pub fn pid() -> u32 {
     if calls_are_limited() { FORK_PAGE.pid.load(Ordering::Relaxed) } else { std::process::id() }
 }
 
-/// The same without a system call, once it is known. In a child that shares this process's memory (`vfork`) it is the parent's.
+/// The same without a system call, once it is known. In a child that shares this process's memory (`vfork`)
+/// it is the parent's.
 pub(crate) fn known_pid() -> u32 {
     let known = FORK_PAGE.pid.load(Ordering::Relaxed);
     if known != 0 {
@@ -306,8 +308,8 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
             return rc == 0;
         }
     }
-    // Then: to wake whoever waits there, which is nobody, the kernel needs the page of a shared futex, and says so when there is none
-    // to be had.
+    // Then: to wake waiters there, of which there are none, the kernel needs the page of a shared futex, and
+    // says so when there is none to be had.
     (0..len).step_by(PAGE).all(|offset| {
         let page = address.wrapping_add(offset);
         // SAFETY: a wake looks at no memory.

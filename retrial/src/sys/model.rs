@@ -1,5 +1,5 @@
-//! The same as `kernel.rs`, in a model: loom explores every interleaving and every value that a load may see, shuttle many
-//! random schedules. A lost wake-up is a deadlock here, since nobody's time runs out by itself.
+//! The same as `kernel.rs`, in a model: loom explores every interleaving and every value that a load may see,
+//! shuttle many random schedules. A lost wake-up is a deadlock here, since nobody's time runs out by itself.
 
 use super::{Clock, Ordering, Taken, Woken};
 use std::sync::atomic::AtomicBool;
@@ -25,9 +25,10 @@ pub(crate) mod protocol {
 
 /// Atomics of loom, each behind a count of its accesses.
 ///
-/// loom 0.7 remembers one access of each atomic only: a thread that loads and then stores hides that another one had loaded
-/// (its issues 166 and 392), and most interleavings of a load and an exchange are never run. Every access moves the count, so
-/// that all accesses of one atomic are tried in every order; the value itself is loaded as weakly as before.
+/// loom 0.7 remembers one access of each atomic only: a thread that loads and then stores hides that another
+/// one had loaded (its issues 166 and 392), and most interleavings of a load and an exchange are never run.
+/// Every access moves the count, so that all accesses of one atomic are tried in every order; the value
+/// itself is loaded as weakly as before.
 #[cfg(loom)]
 mod counted {
     use super::Ordering;
@@ -141,7 +142,7 @@ pub fn sleep(duration: Duration) {
     yield_now();
 }
 
-/// A word that sessions wait on, and who does.
+/// A word that sessions wait on, and its waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Futex {
     value: AtomicU32,
@@ -151,8 +152,8 @@ pub(crate) struct Futex {
 
 #[cfg(test)]
 std::thread_local! {
-    /// Whether the waiter that queued last is woken first, as one of a higher priority is. Of one test alone: all threads of a
-    /// model run in turn on its thread of the system.
+    /// Whether the waiter that queued last is woken first, as one of a higher priority is. Of one test alone:
+    /// all threads of a model run in turn on its thread of the system.
     pub(crate) static LATEST_FIRST: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -163,7 +164,7 @@ fn latest_first() -> bool {
     false
 }
 
-/// First in, first out: tickets of those who wait, with their kinds.
+/// First in, first out: tickets of the waiters, with their kinds.
 #[derive(Debug, Default)]
 struct Queue {
     given: u32,
@@ -178,7 +179,7 @@ impl std::ops::Deref for Futex {
     }
 }
 
-/// Longer waits are healed by their time-outs only, and are not timed here: who is not woken waits for ever.
+/// Longer waits are healed by their time-outs only, and are not timed here: a waiter that is not woken waits for ever.
 const HEALING: Duration = Duration::from_millis(5);
 
 /// Waits while the word is `expected`, as a waiter of some kinds.
@@ -237,8 +238,8 @@ pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u3
     woken
 }
 
-/// The light side of an asymmetric fence. Both sides are a fence in a model: what ISO P1202R5 says of the pair is what it says
-/// of two fences.
+/// The light side of an asymmetric fence. Both sides are a fence in a model: what ISO P1202R5 says of the
+/// pair is what it says of two fences.
 pub(crate) fn barrier_here() {
     if has_barrier() {
         fence(Ordering::SeqCst);

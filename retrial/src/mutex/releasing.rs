@@ -1,0 +1,292 @@
+//! Releases, and what they wake: no wake-up is lost although the release has no fence, see the head of the module.
+
+use super::getting::{Aim, Getting};
+use super::{ANYBODY, OVERDUE, served};
+use crate::fail;
+use crate::mode::Mode;
+use crate::operation_log::{Phase, Record};
+use crate::parking::{self, Circumstances, Parking};
+use crate::raw_mutex::RawMutex;
+use crate::session::Session;
+use crate::sys::protocol::{AtomicU64, fence};
+use crate::sys::{self, Ordering};
+use crate::word::{Kind, Sid, Word};
+
+impl RawMutex {
+    /// Gives the holder field back: the caller has it, and `word` is what stays.
+    #[inline]
+    pub(super) fn give_back(&self, session: &Session<'_>, word: Word) {
+        if self.parking().concerns_releases() && self.hands_over(session) {
+            return self.hand_over(word);
+        }
+        // Release: pairs with the exchange of the next get. No RMW: nobody else changes a word whose holder
+        // field is set.
+        self.word.store(word.0, Ordering::Release);
+        sys::barrier_here();
+        fail::point();
+        // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
+        if self.parking().concerns_releases() {
+            self.wake(word);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hands_over(&self, session: &Session<'_>) -> bool {
+        parking::hands_over(self.parking(), self.gets(), || {
+            let found = Circumstances { now_ns: sys::now_ns(), is_real_time: sys::is_real_time };
+            (session.instance().params(Some(self.mutex_type())), found)
+        })
+    }
+
+    /// The same by a session that has only moved a reference, while references stay: nobody can get a mode
+    /// now that could not be got before, so that nobody is woken. But a starving session keeps further
+    /// readers out.
+    pub(super) fn give_back_over_references(&self, word: Word) {
+        let parking = self.parking();
+        let word = if parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING) {
+            self.change(Ordering::Relaxed, Parking::fed);
+            fail::point();
+            word.with(Word::HANDOVER)
+        } else {
+            word
+        };
+        // Release: as in `give_back`.
+        self.word.store(word.0, Ordering::Release);
+        fail::point();
+    }
+
+    /// After the store of a release: wakes one session, unless enough are on their way.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self, left: Word) {
+        if self.parking().is_fenced() {
+            // SeqCst: without it the look could be done before the release is visible. A session that parks
+            // in between would see the mutex held while this one sees nobody parked.
+            fence(Ordering::SeqCst);
+        }
+        let parking = self.parking();
+        if parking.wakes() || parking.parked() != 0 && left.has(Word::DRAINING) {
+            self.wake_for(left);
+        }
+    }
+
+    /// Gives releases a fence of their own from now on: barriers do not reach this process. Only while the
+    /// caller has the holder field: the releases before are visible by now, and later holders see the flag
+    /// with the word that they get.
+    pub(super) fn fence_releases(&self) {
+        if !self.parking().is_fenced() {
+            self.change(Ordering::Relaxed, Parking::fenced);
+        }
+    }
+
+    /// Between a change that lets a session in and a look for parked ones, where no barrier of theirs orders
+    /// the two: the caller's process may be out of reach of barriers, too.
+    #[allow(clippy::unused_self)]
+    pub(super) fn fence_without_barrier(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Wakes the session that parked first. Whether there was one.
+    fn wake_one(&self) -> bool {
+        // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the
+        // announcements that are counted, whose sessions have read an older count of wake-ups than the one
+        // that `post` makes.
+        let then = self.change(Ordering::AcqRel, Parking::wake);
+        fail::point();
+        let woken = self.post(ANYBODY, 1) != 0;
+        fail::point();
+        if woken {
+            self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
+            return true;
+        }
+        self.change(Ordering::Relaxed, |all| all.has_woken_nobody(then));
+        self.fence_without_barrier();
+        fail::point();
+        // A session may have fallen asleep since, and a release may have woken nobody because this call
+        // counted one as woken.
+        self.parked() != 0 && self.wake_of(ANYBODY)
+    }
+
+    /// Wakes the session that parked first among some kinds. Whether there was one. Makes one wake-up in any
+    /// case. Releases go on waking others meanwhile: it is not counted as on its way, so that no release is
+    /// left to a session that cannot have what it leaves.
+    pub(super) fn wake_of(&self, kinds: u32) -> bool {
+        let then = self.parking();
+        let woken = self.post(kinds, 1) != 0;
+        if woken {
+            self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
+        }
+        woken
+    }
+
+    /// Wakes the session that parked first among those that can have what the word says now.
+    pub(super) fn wake_for(&self, left: Word) {
+        match served(left) {
+            0 => {}
+            ANYBODY => drop(self.wake_one()),
+            kinds => drop(self.wake_of(kinds)),
+        }
+    }
+
+    /// Counts a wake-up and wakes up to `count` sessions of some kinds in the order in which they parked. How
+    /// many there were.
+    fn post(&self, kinds: u32, count: u32) -> u32 {
+        // Release: a session that parks and reads the new count has its look after our store.
+        self.wakes.fetch_add(1, Ordering::Release);
+        fail::point();
+        sys::futex_wake_kinds(&raw const self.wakes, count, kinds)
+    }
+
+    /// Wakes all parked sessions in queue order.
+    pub(super) fn wake_everybody(&self) {
+        let then = self.parking();
+        let woken = self.post(ANYBODY, u32::MAX >> 1);
+        fail::point();
+        self.change(Ordering::Relaxed, |all| all.has_woken(then, woken));
+    }
+
+    /// A release that lets only the session that it wakes get the mutex: the first overdue one, or else the
+    /// one that parked first.
+    #[cold]
+    #[inline(never)]
+    fn hand_over(&self, word: Word) {
+        let word = word.without(Word::HANDOVER);
+        let now = sys::now_ns();
+        let asked = self.change(Ordering::Relaxed, |all| all.handed_over(now));
+        // Over references the first in the queue may be one that cannot have it.
+        let nobody = asked.parked() == 0 || word.has(Word::DRAINING) || word.references() != 0;
+        let handed = if nobody { word } else { word.with(Word::HANDOVER) };
+        fail::point();
+        self.word.store(handed.0, Ordering::Release);
+        fence(Ordering::SeqCst);
+        fail::point();
+        if handed == word {
+            return self.wake(word);
+        }
+        let has_woken = asked.parked() <= Parking::OVERDUE_AMONG && self.wake_of(OVERDUE) || self.wake_one();
+        if !has_woken {
+            // No session was asleep: any may have it.
+            fail::point();
+            let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
+            self.fence_without_barrier();
+            fail::point();
+            if self.parked() != 0 {
+                self.wake_one();
+            }
+        }
+    }
+
+    /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions
+    /// when that one moves a reference, as long as it likes when it holds E. `None` when nothing is left to
+    /// drop: it is done already beside E of this thread, or there is no reference, as after a poke.
+    fn take_field(&self, session: &Session<'_>, record: usize) -> Option<Word> {
+        let mut rounds = 0u32;
+        loop {
+            let word = Word(self.word.load(Ordering::Relaxed));
+            if let Some(taken) = word.take_field(session.sid())
+                // AcqRel: as in `exclusive`.
+                && self.word.compare_exchange_weak(word.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                return Some(taken);
+            }
+            if word.sid().is_none() && word.references() == 0 {
+                return None;
+            }
+            let holder = session.instance().tables.slot(word.sid());
+            if word.kind() == Some(Kind::Examine) && holder.is_some_and(|slot| slot.is_of_same_thread(session.slot)) {
+                self.leave_beside_own_examiner(session, record, word);
+                return None;
+            }
+            rounds += 1;
+            Getting::new(self, session, Mode::Shared, Aim::Get).pause(rounds);
+        }
+    }
+
+    /// Drops the reference of a session while another session of this very thread holds E: to wait for that
+    /// one would be to wait for ever. The session takes E over for its reference, as a promotion does, and
+    /// gives it back. Plain stores: the thread has the field all the time. After each of them the two records
+    /// say exactly which of the two sessions has what.
+    #[cold]
+    fn leave_beside_own_examiner(&self, session: &Session<'_>, record: usize, word: Word) {
+        if word.references() == 0 {
+            return;
+        }
+        session.relog(record, Phase::Promoting, Mode::Shared);
+        let left = word.drop_reference();
+        self.word.store(left.with_sid(session.sid()).0, Ordering::Release);
+        fail::point();
+        session.relog(record, Phase::Held, Mode::Examine);
+        self.word.store(left.0, Ordering::Release);
+        fail::point();
+    }
+
+    pub(super) fn leave(&self, session: &Session<'_>, record: usize) {
+        session.relog(record, Phase::Leaving, Mode::Shared);
+        let Some(taken) = self.take_field(session, record) else { return session.unlog(record) };
+        fail::point();
+        session.relog(record, Phase::Left, Mode::Shared);
+        let left = taken.drop_reference().give_back();
+        if left.references() == 0 {
+            if left.has(Word::HANDOVER) {
+                // It kept readers out. The session that asked for it may have gone since: no other one would
+                // get the mutex then.
+                self.hand_over(left);
+            } else {
+                self.give_back(session, left);
+            }
+        } else {
+            self.give_back_over_references(left);
+        }
+        session.unlog(record);
+    }
+
+    /// The same for a dead session, by the recoverer that has its lock; tries once.
+    pub(crate) fn try_leave(&self, sid: Sid, log: &AtomicU64, record: Record) -> bool {
+        let relog = |phase| log.store(Record { phase, mode: Mode::Shared, ..record }.pack(), Ordering::Release);
+        relog(Phase::Leaving);
+        let word = self.load();
+        let Some(taken) = word.take_field(sid) else { return false };
+        // AcqRel: as in `exclusive`.
+        if self.word.compare_exchange(word.0, taken.0, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        fail::point();
+        relog(Phase::Left);
+        fail::point();
+        // Everybody is woken after a recovery: a handover is over.
+        self.word.store(taken.drop_reference().give_back().without(Word::HANDOVER).0, Ordering::Release);
+        true
+    }
+
+    /// Gives the holder field back that a dead session left; the caller has that session's lock.
+    pub(crate) fn give_back_for_dead(&self, reference: bool, poison: bool) {
+        let word = self.load();
+        let word = if reference && word.references() > 0 { word.drop_reference() } else { word };
+        let free = word.give_back().without(Word::HANDOVER);
+        let free = if poison { free.with(Word::POISONED) } else { free };
+        self.word.store(free.0, Ordering::Release);
+    }
+
+    /// Takes a dead session's request to drain back. Whether that is done.
+    pub(crate) fn stop_draining(&self) -> bool {
+        let word = self.load();
+        if !word.sid().is_none() {
+            return false;
+        }
+        let free = word.without(Word::DRAINING).with(Word::POISONED);
+        self.word.compare_exchange(word.0, free.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    pub(crate) fn wake_after_recovery(&self) {
+        fence(Ordering::SeqCst);
+        if self.parked() != 0 {
+            // The dead one may have blocked readers, a drainer, anybody. Rare enough to let them all look.
+            self.wake_everybody();
+        }
+    }
+
+    pub(super) fn handover_is_stale(&self) -> bool {
+        self.parking().handover_is_stale(sys::now_ns())
+    }
+}

@@ -1,0 +1,191 @@
+//! The mutexes of an instance, as the views show them.
+
+use crate::entries::{CLAIMED, MutexEntry, Place, RETIRED, TypeId};
+use crate::error::Death;
+use crate::operation_log::{MutexId, Record};
+use crate::raw_mutex::RawMutex;
+use crate::sys::{Observed as _, Ordering};
+use crate::tables::Tables;
+use crate::text::hash;
+use crate::word::{Sid, Word};
+use std::fmt;
+
+/// A registered mutex, as the views show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MutexInfo {
+    /// Its id.
+    pub id: MutexId,
+    /// Its name; empty when it has none.
+    pub name: String,
+    /// Its type.
+    pub mutex_type: TypeId,
+    /// Where it is.
+    pub place: Place,
+    /// Offset in the arena, or address in its process.
+    pub address: u64,
+    /// The process that registered it, in its own PID namespace.
+    pub pid: u32,
+    /// Gets that were noted when it went; `None` while it may be in use, and where nobody noted them.
+    pub gets: Option<u64>,
+    /// The last death of a holder.
+    pub death: Option<Death>,
+    /// Under `adaptive`: whether `pthread` is in use.
+    pub pthread_in_use: bool,
+    /// Under `adaptive`: switches so far.
+    pub switches: u64,
+}
+
+/// What a mutex is at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MutexState {
+    /// The word.
+    pub word: Word,
+    /// First requests granted so far.
+    pub gets: u64,
+    /// Sessions parked.
+    pub parked: u32,
+}
+
+impl Tables {
+    /// A mutex's name, or its id when it has none.
+    #[must_use]
+    pub fn mutex_name(&self, id: MutexId) -> String {
+        match self.mutex_entry(id).map(|entry| entry.name.get()) {
+            Some(name) if !name.is_empty() => name,
+            _ => format!("#{}", id.0),
+        }
+    }
+
+    /// What [`Tables::mutex_name`] gives, without allocating.
+    pub(crate) fn mutex_label(&self, id: MutexId) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self.mutex_entry(id) {
+            Some(entry) if !entry.name.is_empty() => entry.name.write(f),
+            _ => write!(f, "#{}", id.0),
+        })
+    }
+
+    /// The mutex of this name.
+    #[must_use]
+    pub fn mutex_named(&self, name: &str) -> Option<MutexId> {
+        let wanted = hash(name);
+        (1..=self.mutexes_high())
+            .map(|index| self.mutex_id(index))
+            .find(|id| self.mutex_entry(*id).is_some_and(|e| e.key.acquire() == wanted && e.name.get() == name))
+    }
+
+    fn mutexes_high(&self) -> u32 {
+        let high = self.segment.header().mutexes_high.acquire();
+        u32::try_from(high).unwrap_or(u32::MAX).min(self.segment.capacity().mutexes)
+    }
+
+    /// Every registered mutex.
+    #[must_use]
+    pub fn mutexes(&self) -> Vec<MutexInfo> {
+        (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index))).collect()
+    }
+
+    /// What is known of a registered mutex.
+    #[must_use]
+    pub fn mutex_info(&self, id: MutexId) -> Option<MutexInfo> {
+        let entry = self.mutex_entry(id)?;
+        // Acquire: pairs with the Release in `publish` and in `retire_mutex`.
+        let key = entry.key.acquire();
+        if key <= CLAIMED {
+            return None;
+        }
+        Some(MutexInfo {
+            id,
+            name: entry.name.get(),
+            mutex_type: TypeId(u8::try_from(entry.mutex_type.load(Ordering::Relaxed)).unwrap_or(0)),
+            place: entry.place(),
+            address: entry.address.load(Ordering::Relaxed),
+            pid: u32::try_from(entry.pid.load(Ordering::Relaxed)).unwrap_or(0),
+            gets: Some(entry.gets.load(Ordering::Relaxed)).filter(|gets| key == RETIRED && *gets > 0),
+            death: self.death(id),
+            pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
+            switches: entry.adaption.switches.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Where a registered mutex is. Allocates nothing: a waiter that recovers a dead session may wait for the
+    /// allocator's lock.
+    pub(crate) fn place_of(&self, id: MutexId) -> Option<Place> {
+        let entry = self.mutex_entry(id)?;
+        // Acquire: pairs with the Release in `publish`.
+        (entry.key.acquire() > CLAIMED).then(|| entry.place())
+    }
+
+    /// Process and address of a mutex that lies in a process, without allocating: for interposers at the process's end.
+    #[must_use]
+    pub fn mutex_in_process(&self, id: MutexId) -> Option<(u32, u64)> {
+        let entry = self.mutex_entry(id)?;
+        let live = entry.key.acquire() > RETIRED;
+        if !live || entry.place.load(Ordering::Relaxed) != Place::Process as u32 {
+            return None;
+        }
+        let pid = u32::try_from(entry.pid.load(Ordering::Relaxed)).ok()?;
+        Some((pid, entry.address.load(Ordering::Relaxed)))
+    }
+
+    /// Highest id that a registered mutex has had.
+    #[must_use]
+    pub fn last_mutex(&self) -> MutexId {
+        MutexId(self.mutexes_high())
+    }
+
+    /// The last death of a holder of this mutex.
+    #[must_use]
+    pub fn death(&self, id: MutexId) -> Option<Death> {
+        let entry = self.mutex_entry(id)?;
+        let record = Record::unpack(entry.death.acquire())?;
+        let sid = Sid::new(record.mutex.0);
+        Some(Death { sid, mode: record.mode, location: record.location })
+    }
+
+    /// The entry of a mutex that is registered by this id.
+    pub(crate) fn mutex_entry(&self, id: MutexId) -> Option<&MutexEntry> {
+        if id.0 == 0 {
+            return None;
+        }
+        // Acquire: pairs with the Release in `claim_entry`.
+        let entry = self.segment.mutexes().get(id.index())?;
+        (entry.generation.acquire() as u8 == id.generation()).then_some(entry)
+    }
+
+    /// The id of an entry now.
+    pub(crate) fn mutex_id(&self, index: u32) -> MutexId {
+        let generation = self.segment.mutexes()[index as usize].generation.acquire();
+        MutexId::new(index as usize, generation as u8)
+    }
+
+    /// What a mutex in the arena is now; `None` for one in other memory.
+    #[must_use]
+    pub fn mutex_state(&self, id: MutexId) -> Option<MutexState> {
+        let record = self.record(id)?;
+        Some(MutexState { word: record.observe(), gets: record.gets(), parked: record.parked() })
+    }
+
+    /// The record of a mutex in the arena. Not for observers: their mapping cannot be written.
+    pub(crate) fn record(&self, id: MutexId) -> Option<&RawMutex> {
+        let entry = self.mutex_entry(id)?;
+        if entry.place.load(Ordering::Relaxed) != Place::Arena as u32 {
+            return None;
+        }
+        let address = self.segment.arena(entry.address.load(Ordering::Relaxed), size_of::<RawMutex>())?;
+        if !address.addr().is_multiple_of(align_of::<RawMutex>()) {
+            return None;
+        }
+        #[allow(clippy::cast_ptr_alignment)] // checked above
+        let record: *const RawMutex = address.cast();
+        // SAFETY: inside the arena and aligned, both checked, and a record is atomics only.
+        Some(unsafe { &*record })
+    }
+
+    /// Offset in the segment of a mutex in the arena.
+    #[must_use]
+    pub fn offset_of(&self, id: MutexId) -> Option<u64> {
+        // From the address that was checked: the one in the entry may be another by now.
+        let record: *const RawMutex = self.record(id)?;
+        Some(self.segment.offset_of(record.cast()))
+    }
+}

@@ -1,0 +1,206 @@
+//! What is registered with an instance: types, locations, mutexes, and named objects in its arena.
+
+use crate::entries::{CLAIMED, FREED, MutexEntry, Place, RETIRED, TypeId};
+use crate::error::{ObjectError, TableFull};
+use crate::fail;
+use crate::instance::Instance;
+use crate::operation_log::{LocationId, MutexId};
+use crate::raw_mutex::RawMutex;
+use crate::segment::TYPES;
+use crate::sys::Ordering;
+use crate::text::hash;
+
+impl Instance {
+    /// The type of this name, registered if it is new.
+    ///
+    /// # Errors
+    ///
+    /// [`TableFull`] after 64 types.
+    pub fn register_type(&self, name: &str) -> Result<TypeId, TableFull> {
+        if let Some(id) = self.tables.type_named(name) {
+            return Ok(id);
+        }
+        let wanted = hash(name);
+        for (id, entry) in self.tables.segment.types().iter().enumerate() {
+            // AcqRel: the next thread that finds the hash finds our name, or writes the same.
+            let found = entry.hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
+            if found.is_ok() || found == Err(wanted) {
+                fail::point();
+                entry.name.set(name);
+                return Ok(TypeId(u8::try_from(id).unwrap_or(0)));
+            }
+        }
+        Err(TableFull { table: "types", capacity: TYPES as u64 })
+    }
+
+    /// The location of this name, registered if it is new.
+    ///
+    /// # Errors
+    ///
+    /// [`TableFull`].
+    pub fn register_location(&self, name: &str) -> Result<LocationId, TableFull> {
+        let wanted = hash(name);
+        let entries = &self.tables.segment.locations()[1..];
+        let start = (wanted % entries.len() as u64) as usize;
+        for i in (start..entries.len()).chain(0..start) {
+            if !self.tables.segment.populate_entry(&entries[i]) {
+                break;
+            }
+            // AcqRel: as in `register_type`.
+            let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
+            if found.is_ok() || found == Err(wanted) {
+                fail::point();
+                // Also when it is there: a process that was killed may have left a part of it.
+                entries[i].name.set(name);
+                return Ok(LocationId(u16::try_from(i + 1).unwrap_or(0)));
+            }
+        }
+        Err(TableFull { table: "locations", capacity: entries.len() as u64 })
+    }
+
+    /// Registers a mutex that lies outside of the arena, for figures and recovery. `address` is for the views alone.
+    ///
+    /// # Errors
+    ///
+    /// [`TableFull`].
+    pub fn register_mutex(&self, mutex_type: TypeId, address: u64, name: &str) -> Result<MutexId, TableFull> {
+        self.register_at(mutex_type, Place::Elsewhere, address, name)
+    }
+
+    /// The same for one that is anywhere but in the arena.
+    pub(crate) fn register_at(
+        &self,
+        mutex_type: TypeId,
+        place: Place,
+        address: u64,
+        name: &str,
+    ) -> Result<MutexId, TableFull> {
+        // Without memory for more entries the table is as long as it is.
+        let full = || TableFull { table: "mutexes", capacity: u64::from(self.tables.segment.capacity().mutexes) };
+        let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(full)?;
+        entry.fill(mutex_type, place, address, 0, name);
+        entry.publish(name);
+        Ok(id)
+    }
+
+    /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller
+    /// that is killed leaks it. `None` when there is no memory for one.
+    ///
+    /// The search starts where the last one ended, so that what was given back can be read for as long as
+    /// possible, and an id comes again only after 256 rounds of the table.
+    pub(crate) fn claim_entry(&self, looks: u32) -> Result<Option<(MutexId, &MutexEntry)>, TableFull> {
+        let header = self.tables.segment.header();
+        let entries = self.tables.segment.mutexes();
+        let capacity = entries.len() - 1;
+        let start = header.mutex_hint.load(Ordering::Relaxed) as usize % capacity;
+        let looks = capacity.min(looks as usize);
+        let next = |n| (start + n) % capacity + 1;
+        // Entries of dead processes last: each takes a question to the kernel.
+        for (i, of_the_dead) in (0..looks).map(|n| (next(n), false)).chain((0..looks).map(|n| (next(n), true))) {
+            let entry = &entries[i];
+            if i as u64 > header.mutexes_high.load(Ordering::Relaxed) && !self.tables.segment.populate_entry(entry) {
+                return Ok(None);
+            }
+            let key = entry.key.load(Ordering::Relaxed);
+            let is_free = matches!(key, 0 | FREED | RETIRED) || of_the_dead && entry.is_of_dead_process(key);
+            // Acquire: a freed entry's last user is done with it.
+            if is_free && entry.key.compare_exchange(key, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                header.mutexes_high.fetch_max(i as u64, Ordering::Relaxed);
+                header.mutex_hint.store(i as u64, Ordering::Relaxed);
+                fail::point();
+                if key != 0 {
+                    // No RMW: the entry is the caller's. Release: pairs with the Acquire in `mutex_entry`, so
+                    // that nobody finds the next mutex by the id of the last one.
+                    let generation = entry.generation.load(Ordering::Relaxed).wrapping_add(1);
+                    entry.generation.store(generation, Ordering::Release);
+                    fail::point();
+                }
+                return Ok(Some((self.tables.mutex_id(i as u32), entry)));
+            }
+        }
+        header.mutex_hint.store(next(looks - 1) as u64, Ordering::Relaxed);
+        Err(TableFull { table: "mutexes", capacity: capacity as u64 })
+    }
+
+    /// Gives a mutex's entry back.
+    ///
+    /// # Safety
+    ///
+    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery
+    /// takes a log that names it for that of the mutex which has the id next.
+    ///
+    /// ```compile_fail,E0133
+    /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
+    /// instance.unregister_mutex(retrial::MutexId(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn unregister_mutex(&self, id: MutexId) {
+        if let Some(entry) = self.tables.mutex_entry(id) {
+            // Release: pairs with the Acquire of the next claim.
+            entry.key.store(FREED, Ordering::Release);
+        }
+    }
+
+    /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were
+    /// 0 when it was made. Aligned to 64 bytes.
+    pub(crate) fn object(&self, name: &str, mutex_type: TypeId, len: usize) -> Result<(MutexId, *mut u8), ObjectError> {
+        if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
+            return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
+        }
+        let _admin = self.lock_tables()?;
+        let header = self.tables.segment.header();
+        let found = |entry: &MutexEntry, id: MutexId| {
+            let there = entry.len.load(Ordering::Relaxed);
+            if there != len as u64 {
+                return Err(ObjectError::Shape { name: name.into(), found: there, expected: len as u64 });
+            }
+            // What another process wrote there is not believed: objects are where 64 divides.
+            let offset = entry.address.load(Ordering::Relaxed);
+            let aligned = Some(offset).filter(|offset| offset.is_multiple_of(64));
+            aligned
+                .and_then(|offset| self.tables.segment.arena(offset, len))
+                .map(|address| (id, address))
+                .ok_or(ObjectError::Shape { name: name.into(), found: 0, expected: len as u64 })
+        };
+        if let Some(id) = self.tables.mutex_named(name)
+            && let Some(entry) = self.tables.mutex_entry(id)
+        {
+            return found(entry, id);
+        }
+        let capacity = self.tables.segment.capacity().arena;
+        let size = (len as u64).next_multiple_of(64);
+        let full = || ObjectError::Full(TableFull { table: "arena", capacity });
+        // A multiple already, unless somebody else wrote there: then an entry would be claimed for what
+        // `found` refuses.
+        let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
+        if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
+            return Err(full());
+        }
+        if !self.tables.segment.populate_arena(offset, len) {
+            return Err(ObjectError::NoSpace(name.into()));
+        }
+        let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
+        entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
+        let made = found(entry, id)?;
+        if let Some(mutex) = self.tables.record(id) {
+            mutex.adopt(id, mutex_type, !self.tables.has_barrier());
+        }
+        fail::point();
+        header.arena_next.store(offset + size, Ordering::Relaxed);
+        fail::point();
+        // Last: a thread that finds the name finds a mutex that can be used.
+        entry.publish(name);
+        fail::point();
+        Ok(made)
+    }
+
+    /// The record of a mutex in the arena.
+    ///
+    /// # Safety
+    ///
+    /// Only sessions of this instance get it: as for [`RawMutex::register`].
+    #[must_use]
+    pub unsafe fn mutex_in_arena(&self, id: MutexId) -> Option<&RawMutex> {
+        self.tables.record(id)
+    }
+}
