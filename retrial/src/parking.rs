@@ -381,6 +381,9 @@ impl Parks {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod specification;
+
 #[cfg(test)]
 mod tests {
     use super::*;
