@@ -128,7 +128,7 @@ pub mod views {
     pub use crate::machine::{COSTS, Cost, Machine, MachineError};
     pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
-    pub use crate::params::{Domain, Effect, PARAM_COUNT, PARAMS, Param, Params};
+    pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;
     pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};

@@ -1,6 +1,7 @@
 //! The parameter table: what can be set, its range, unit and default. Everything that shows or sets a parameter reads
 //! this table.
 
+use std::time::Duration;
 use thiserror::Error;
 
 /// What values a parameter takes.
@@ -162,12 +163,39 @@ impl Params {
         self.0[p as usize]
     }
 
+    /// `fairness`.
+    #[must_use]
+    pub const fn fairness(&self) -> Fairness {
+        match self.get(P::Fairness) {
+            0 => Fairness::Throughput,
+            1 => Fairness::Balanced,
+            _ => Fairness::Fifo,
+        }
+    }
+
+    /// `orbit_handover_interval`.
+    #[must_use]
+    pub const fn handover_interval(&self) -> Duration {
+        Duration::from_micros(self.get(P::HandoverInterval))
+    }
+
     /// The same parameters with another value for one of them.
     #[must_use]
     pub const fn with(mut self, p: P, value: u64) -> Self {
         self.0[p as usize] = value;
         self
     }
+}
+
+/// To which sessions `orbit` hands a mutex over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fairness {
+    /// To none.
+    Throughput,
+    /// To one that was woken in vain, now and then.
+    Balanced,
+    /// To the one that parked first, at every release.
+    Fifo,
 }
 
 /// Why a parameter could not be set.

@@ -25,7 +25,7 @@
 //! announces its park, and the kernel puts nobody to sleep whose count is an old one. The epoch keeps a session that announced
 //! before from taking another one off the count when it comes back.
 
-use crate::params::{P, Params};
+use crate::params::{Fairness, Params};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -311,8 +311,7 @@ pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, 
         return parking.starving().0;
     }
     let (params, circumstances) = found();
-    let interval = Duration::from_micros(params.get(P::HandoverInterval));
-    params.get(P::Fairness) == 1 && circumstances.allow(parking, interval)
+    params.fairness() == Fairness::Balanced && circumstances.allow(parking, params.handover_interval())
 }
 
 /// What a session remembers from one park to the next of one wait.

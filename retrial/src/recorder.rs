@@ -7,6 +7,7 @@ use crate::stats::{Counter, Key, Row};
 use crate::sys::Ordering;
 use crate::trace::{self, Note, What};
 use crate::word::Sid;
+use std::fmt;
 use std::time::Duration;
 
 /// Where a wait is recorded.
@@ -82,5 +83,28 @@ impl Recorder<'_> {
         past.gets.store(gets, Ordering::Relaxed);
         past.sleeps.store(u64::from(sleeps), Ordering::Relaxed);
         past.key.store(key, Ordering::Release);
+    }
+
+    /// Writes which session waits, for how long and for whom, then what the holder is at.
+    pub(crate) fn alert(&self, instance: &Instance, waited_ns: u64) {
+        let (mutex, in_word) = (self.key.mutex, self.blocker);
+        let holder = instance.tables.holder(mutex, in_word);
+        instance.alert_line(format_args!(
+            "session {} has waited {:.1} s for {} in {} at {}; held by {}",
+            self.session.map_or(Sid::NONE, Session::sid),
+            waited_ns as f64 / 1e9,
+            self.key.event.mode,
+            instance.tables.mutex_label(mutex),
+            instance.tables.location_label(self.key.location),
+            fmt::from_fn(|f| match holder {
+                Some((holder, _)) => write!(f, "session {holder}"),
+                None if in_word.is_none() => f.write_str("nobody by now"),
+                None => write!(f, "{in_word}"),
+            }),
+        ));
+        if let Some((holder, slot)) = holder {
+            let label = instance.tables.holder_label(mutex, slot, !in_word.is_none());
+            instance.alert_line(format_args!("session {holder} {label}"));
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::entries::{AdaptionCells, TypeId};
-use crate::fail;
 use crate::instance::Instance;
 use crate::machine::Cost;
 use crate::mode::Mode;
@@ -13,10 +12,11 @@ use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::trace::What;
-use crate::wait::{ADAPTIVE, Adaption, Counts, Course, Park, Seen, Spin, Step, Wanted};
+use crate::wait::{Course, Park, Seen, Spin, Step, Wanted};
 use crate::word::Sid;
-use std::fmt;
 use std::time::Duration;
+
+mod adapting;
 
 /// Something that can be waited for: a mutex in a mode, ours or in a foreign format.
 pub trait Target {
@@ -204,7 +204,7 @@ impl<'a> Wait<'a> {
 
     /// State of the controller, while `adaptive` is in force.
     fn adaptive(&self) -> Option<&'a AdaptionCells> {
-        self.adaption.filter(|_| self.params.get(P::Scheme) == ADAPTIVE as u64)
+        self.adaption.filter(|_| self.params.is_adaptive())
     }
 
     fn seen<T: Target>(&self, target: &T) -> Seen<'_> {
@@ -254,7 +254,7 @@ impl<'a> Wait<'a> {
         let waited_ns = self.now.saturating_sub(self.course.started_ns());
         if !self.alerted && waited_ns > self.params.get(P::AlertThreshold) * 1_000_000 {
             self.alerted = true;
-            alert(instance, &self.recorder, waited_ns);
+            self.recorder.alert(instance, waited_ns);
         }
         if waited_ns > 1_000_000_000 {
             instance.search();
@@ -417,75 +417,5 @@ impl<'a> Waiter<'a> {
                 return Ok(got);
             }
         }
-    }
-
-    /// Runs the controller of `adaptive`; the caller has just got the target.
-    pub fn adapt<T: Target>(&self, target: &T, mutex: MutexId, mutex_type: TypeId) {
-        let params = self.params(mutex_type);
-        let Some(entry) = self.instance.and_then(|instance| instance.tables.mutex_entry(mutex)) else {
-            // Its entry is another mutex's by now. Without one nobody would take the flag away.
-            target.set_attention(false);
-            return;
-        };
-        let cells = &entry.adaption;
-        let state = cells.state.load(Ordering::Relaxed);
-        if params.get(P::Scheme) as usize != ADAPTIVE {
-            // Another scheme may have been set while pthread was in use.
-            if state != 0 {
-                cells.state.store(0, Ordering::Relaxed);
-            }
-            target.set_attention(false);
-            return;
-        }
-        let counts = [&cells.last_gets, &cells.last_misses, &cells.last_queue_sleeps, &cells.last_ns];
-        let [gets, misses, queue_sleeps, now_ns] = counts.map(|cell| cell.load(Ordering::Relaxed));
-        let last = Counts { gets, misses, queue_sleeps, now_ns };
-        let now = Counts {
-            gets: target.gets(),
-            misses: cells.misses.load(Ordering::Relaxed),
-            queue_sleeps: cells.queue_sleeps.load(Ordering::Relaxed),
-            now_ns: sys::now_ns(),
-        };
-        let before = Adaption { pthread_in_use: state & 1 == 1, streak: state >> 1 };
-        let Some(after) = before.check(&last, &now, target.parked(), &params) else { return };
-        fail::point();
-        for (cell, value) in counts.into_iter().zip([now.gets, now.misses, now.queue_sleeps, now.now_ns]) {
-            cell.store(value, Ordering::Relaxed);
-        }
-        let switched = after.pthread_in_use != before.pthread_in_use;
-        if switched {
-            cells.switches.store(cells.switches.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-            target.set_attention(after.pthread_in_use);
-        }
-        fail::point();
-        // The type in use is stored last; then the queued sessions start over.
-        cells.state.store(after.streak << 1 | u64::from(after.pthread_in_use), Ordering::Release);
-        fail::point();
-        if switched {
-            target.wake_all();
-        }
-    }
-}
-
-/// Writes which session waits, for how long and for whom, then what the holder is at.
-fn alert(instance: &Instance, recorder: &Recorder<'_>, waited_ns: u64) {
-    let (mutex, in_word) = (recorder.key.mutex, recorder.blocker);
-    let holder = instance.tables.holder(mutex, in_word);
-    instance.alert_line(format_args!(
-        "session {} has waited {:.1} s for {} in {} at {}; held by {}",
-        recorder.session.map_or(Sid::NONE, Session::sid),
-        waited_ns as f64 / 1e9,
-        recorder.key.event.mode,
-        instance.tables.mutex_label(mutex),
-        instance.tables.location_label(recorder.key.location),
-        fmt::from_fn(|f| match holder {
-            Some((holder, _)) => write!(f, "session {holder}"),
-            None if in_word.is_none() => f.write_str("nobody by now"),
-            None => write!(f, "{in_word}"),
-        }),
-    ));
-    if let Some((holder, slot)) = holder {
-        let label = instance.tables.holder_label(mutex, slot, !in_word.is_none());
-        instance.alert_line(format_args!("session {holder} {label}"));
     }
 }

@@ -14,7 +14,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 use retrial::P;
 use retrial::interposer::Parked;
-use retrial::wait::{ADAPTIVE, Adaption, Counts};
+use retrial::wait::{Adaption, Counts};
 
 /// The costs of the machine, in ps.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,6 @@ pub(super) struct Engine<'a> {
     pub(super) costs: Costs,
     /// Whether the losers of a race take their next step at once.
     pub(super) losers_step: bool,
-    pub(super) is_adaptive: bool,
     pub(super) now: Time,
     pub(super) timers: Timers,
     pub(super) sessions: Vec<Session>,
@@ -163,12 +162,10 @@ impl<'a> Engine<'a> {
             barrier: machine.barrier_ns * NS,
             sleep_call: machine.sleep_call_ns * NS,
         };
-        let scheme = workload.params.get(P::Scheme);
         Self {
             workload,
             costs,
             losers_step: workload.params.get(P::OnLostRace) != 0,
-            is_adaptive: scheme == ADAPTIVE as u64,
             now: 0,
             timers: Timers::default(),
             sessions: Vec::new(),

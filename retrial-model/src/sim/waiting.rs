@@ -286,7 +286,7 @@ impl<'a> Engine<'a> {
 
     /// Runs the controller of `adaptive`; the session has just got the mutex.
     pub(super) fn adapt(&mut self, s: u32) {
-        if !self.is_adaptive {
+        if !self.workload.params.is_adaptive() {
             return;
         }
         let controller = &mut self.controller;

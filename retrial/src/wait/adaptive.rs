@@ -24,6 +24,14 @@ impl Scheme for Adaptive {
     }
 }
 
+impl Params {
+    /// Whether `adaptive` is the scheme.
+    #[must_use]
+    pub const fn is_adaptive(&self) -> bool {
+        self.get(P::Scheme) == super::ADAPTIVE as u64
+    }
+}
+
 /// What the controller of `adaptive` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {

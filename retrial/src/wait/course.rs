@@ -4,7 +4,7 @@
 //! with a virtual clock. So each rule of waiting stands once: here what all schemes share, in the [schemes](super) the rest.
 
 use super::{Attempt, Scheme, Step, clamp};
-use crate::params::{P, Params};
+use crate::params::{Fairness, P, Params};
 use crate::parking::Parked;
 use std::time::Duration;
 
@@ -216,11 +216,13 @@ impl Course {
     /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X, and has waited for longer than the
     /// interval asks for its turn; with `fifo` every session does. Not more often than once in the time it gives.
     fn asks_for_handover(&self, seen: &Seen<'_>, waited: Duration) -> Option<Duration> {
-        let interval = Duration::from_micros(seen.params.get(P::HandoverInterval));
-        match seen.params.get(P::Fairness) {
-            0 => None,
-            1 => ((self.woken || self.parks > 0 && !seen.on_x) && waited >= interval).then_some(interval),
-            _ => Some(Duration::ZERO),
+        let interval = seen.params.handover_interval();
+        match seen.params.fairness() {
+            Fairness::Throughput => None,
+            Fairness::Balanced => {
+                ((self.woken || self.parks > 0 && !seen.on_x) && waited >= interval).then_some(interval)
+            }
+            Fairness::Fifo => Some(Duration::ZERO),
         }
     }
 }
@@ -231,8 +233,8 @@ fn scheme(seen: &Seen<'_>) -> &'static dyn Scheme {
 
 /// Whether a session has waited for longer than a handover to each of the parked ones takes.
 fn is_overdue(seen: &Seen<'_>, waited: Duration) -> bool {
-    let round_us = seen.params.get(P::HandoverInterval) * u64::from(seen.parked.saturating_add(1));
-    seen.params.get(P::Fairness) == 1 && waited > Duration::from_micros(round_us)
+    let round = seen.params.handover_interval() * seen.parked.saturating_add(1);
+    seen.params.fairness() == Fairness::Balanced && waited > round
 }
 
 /// The published sleeps are exact unless `sleep_jitter` is set.
