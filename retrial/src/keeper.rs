@@ -144,10 +144,10 @@ fn start_with(task: &Task<'_>, stack: Option<usize>) -> bool {
         unsafe { libc::pthread_attr_setstacksize(attributes, stack) };
     }
     let (mut thread, task) = (0, std::ptr::from_ref(task).cast_mut().cast());
-    let old = sys::block_signals();
+    let masked = sys::Masked::until_dropped();
     // SAFETY: `thread` is writable, and the task lives until `run` has done with it.
     let rc = unsafe { libc::pthread_create(&raw mut thread, attributes, run, task) };
-    sys::restore_signals(&old);
+    drop(masked);
     // SAFETY: made above.
     unsafe { libc::pthread_attr_destroy(attributes) };
     rc == 0
