@@ -317,8 +317,8 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     })
 }
 
-/// Blocks the signals of the calling thread until dropped. Not `SIGSYS`, the answer to a system call that the program has forbidden:
-/// blocked, it kills.
+/// Blocks the signals of the calling thread until dropped. Not `SIGSYS`, the answer to a system call that the
+/// program has forbidden: blocked, it kills.
 #[derive(Debug)]
 pub struct Masked(libc::sigset_t);
 
