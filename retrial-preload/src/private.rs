@@ -143,15 +143,21 @@ impl PrivateMutex {
         true
     }
 
-    /// Gets it. `Limit` is not looked at while it is free.
-    pub(crate) fn lock(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+    /// Gets it if it is free: whether it did.
+    #[inline]
+    fn lock_free(&self, sort: Sort, thread: &Thread) -> bool {
         let me = thread.me();
         // Acquire: as above.
-        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        let is_free = self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if is_free {
             self.got(sort, thread);
-            return 0;
         }
-        self.lock_slow(sort, thread, caller, limit)
+        is_free
+    }
+
+    /// Gets it. `Limit` is not looked at while it is free.
+    pub(crate) fn lock(&self, sort: Sort, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+        if self.lock_free(sort, thread) { 0 } else { self.lock_slow(sort, thread, caller, limit) }
     }
 
     /// Notes whose it is.
@@ -286,13 +292,7 @@ impl PrivateMutex {
 
     /// Gets it if that needs no waiting.
     pub(crate) fn trylock(&self, sort: Sort, thread: &Thread) -> c_int {
-        let me = thread.me();
-        // Acquire: as in `lock`.
-        if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            self.got(sort, thread);
-            return 0;
-        }
-        self.trylock_slow(sort, thread)
+        if self.lock_free(sort, thread) { 0 } else { self.trylock_slow(sort, thread) }
     }
 
     #[cold]

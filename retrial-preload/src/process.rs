@@ -8,7 +8,6 @@ use crate::{program, spots};
 use retrial::views::TypeId;
 use retrial::{Instance, interposer, sys};
 use std::ffi::{CStr, c_char};
-use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -176,7 +175,8 @@ pub(crate) fn enter() -> u64 {
         EPOCH.store(1, Ordering::Relaxed);
         return 0;
     }
-    let _without_signals = (!interposer::calls_are_limited()).then(Masked::new);
+    // All others wait for this thread, which a handler may delay, or jump out of.
+    let _without_signals = (!interposer::calls_are_limited()).then(sys::Masked::until_dropped);
     // AcqRel: one thread enters; the others see its cookie when it has.
     if page().compare_exchange(0, ENTERING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return entered();
@@ -231,32 +231,6 @@ pub(crate) fn limit_calls() {
 /// Which process this is among its ancestors; never 0 once a thread has come by.
 pub(crate) fn epoch() -> u32 {
     EPOCH.load(Ordering::Relaxed)
-}
-
-/// Without signals until dropped: all others wait for the thread that enters, which a handler may delay, or
-/// jump out of.
-struct Masked(libc::sigset_t);
-
-impl Masked {
-    fn new() -> Self {
-        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: writable.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // The answer to a system call that the program has forbidden; blocked, it kills.
-        // SAFETY: filled above.
-        unsafe { libc::sigdelset(all.as_mut_ptr(), libc::SIGSYS) };
-        // SAFETY: one is filled, the other one writable.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: written by the call, which cannot fail.
-        Self(unsafe { before.assume_init() })
-    }
-}
-
-impl Drop for Masked {
-    fn drop(&mut self) {
-        // SAFETY: readable; what was there before is not asked for.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, null_mut()) };
-    }
 }
 
 fn set_page() {

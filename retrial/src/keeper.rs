@@ -144,10 +144,10 @@ fn start_with(task: &Task<'_>, stack: Option<usize>) -> bool {
         unsafe { libc::pthread_attr_setstacksize(attributes, stack) };
     }
     let (mut thread, task) = (0, std::ptr::from_ref(task).cast_mut().cast());
-    let old = sys::block_signals();
+    let masked = sys::Masked::until_dropped();
     // SAFETY: `thread` is writable, and the task lives until `run` has done with it.
     let rc = unsafe { libc::pthread_create(&raw mut thread, attributes, run, task) };
-    sys::restore_signals(&old);
+    drop(masked);
     // SAFETY: made above.
     unsafe { libc::pthread_attr_destroy(attributes) };
     rc == 0
@@ -178,15 +178,17 @@ mod tests {
         let instance = Instance::anonymous(Capacity::default()).unwrap();
         let slot = instance.tables.segment.departed();
         let (parent, child) = (1, 2);
-        // As after sessions of the child have ended and the last entry has come in place of an earlier one.
-        for generation in [child, parent] {
-            // SAFETY: forgotten below, while the instance is there.
-            unsafe { register(slot, generation) };
+        // The child's comes first when an entry before the parent's was taken out: the last one takes its place.
+        for order in [[parent, child], [child, parent]] {
+            for generation in order {
+                // SAFETY: forgotten below, while the instance is there.
+                unsafe { register(slot, generation) };
+            }
+            forget(slot, child);
+            // SAFETY: this thread's own, and no other reference to it is there.
+            let left: Vec<u64> = unsafe { &*SESSIONS.get() }.iter().map(|entry| entry.generation).collect();
+            assert_eq!(left, [parent]);
+            forget(slot, parent);
         }
-        forget(slot, child);
-        // SAFETY: this thread's own, and no other reference to it is there.
-        let left: Vec<u64> = unsafe { &*SESSIONS.get() }.iter().map(|entry| entry.generation).collect();
-        assert_eq!(left, [parent]);
-        forget(slot, parent);
     }
 }

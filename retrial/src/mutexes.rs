@@ -50,10 +50,7 @@ impl Tables {
     /// A mutex's name, or its id when it has none.
     #[must_use]
     pub fn mutex_name(&self, id: MutexId) -> String {
-        match self.mutex_entry(id).map(|entry| entry.name.get()) {
-            Some(name) if !name.is_empty() => name,
-            _ => format!("#{}", id.0),
-        }
+        self.mutex_label(id).to_string()
     }
 
     /// What [`Tables::mutex_name`] gives, without allocating.

@@ -178,8 +178,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     fn refuse(&self, session: &Session<'_>) -> ! {
         let address = |instance: &Instance| instance.address().map_or("anonymous".to_owned(), ToString::to_string);
         panic!(
-            "mutex `{}` was given by one `Instance` ({}), session {} by another ({}): make the session by the `Instance` that gave the \
-             mutex, also where both have the same file open",
+            "mutex `{}` was given by one `Instance` ({}), session {} by another ({}): make the session by the \
+             `Instance` that gave the mutex, also where both have the same file open",
             self.instance.tables.mutex_name(self.id),
             address(self.instance),
             session.sid(),

@@ -165,10 +165,7 @@ impl Tables {
     /// A location's name; `unknown` for id 0 and for what is not registered.
     #[must_use]
     pub fn location_name(&self, id: LocationId) -> String {
-        match self.segment.locations().get(usize::from(id.0)) {
-            Some(entry) if id.0 != 0 && entry.hash.acquire() != 0 => entry.name.get(),
-            _ => "unknown".to_owned(),
-        }
+        self.location_label(id).to_string()
     }
 
     /// What [`Tables::location_name`] gives, without allocating.

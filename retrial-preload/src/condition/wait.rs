@@ -37,9 +37,7 @@ pub(crate) struct Wait {
     mutex: *mut pthread_mutex_t,
     thread: *const Thread,
     caller: usize,
-    at_ns: u64,
-    has_deadline: bool,
-    is_real_time: bool,
+    deadline: Option<Deadline>,
     is_polling: bool,
     /// Whether it is one of the condition's waiters.
     is_inside: bool,
@@ -77,9 +75,7 @@ impl Wait {
             mutex,
             thread,
             caller,
-            at_ns: deadline.map_or(0, |deadline| deadline.at_ns),
-            has_deadline: deadline.is_some(),
-            is_real_time: deadline.is_some_and(|deadline| deadline.clock == Clock::Realtime),
+            deadline,
             is_polling,
             is_inside: false,
             place: Place::default(),
@@ -114,15 +110,9 @@ impl Wait {
         unsafe { &*self.thread }
     }
 
-    fn deadline(&self) -> Option<Deadline> {
-        let clock = if self.is_real_time { Clock::Realtime } else { Clock::Monotonic };
-        self.has_deadline.then_some(Deadline { clock, at_ns: self.at_ns })
-    }
-
     /// Sets the next system call's time: the deadline, or a look before it.
     fn set_slice(&mut self, longest: Duration) {
-        let deadline = self.deadline();
-        let near = deadline.filter(|deadline| deadline.left().is_none_or(|left| left <= longest));
+        let near = self.deadline.filter(|deadline| deadline.left().is_none_or(|left| left <= longest));
         let until = near.unwrap_or_else(|| Deadline::after(longest));
         let clock = if until.clock == Clock::Realtime { libc::FUTEX_CLOCK_REALTIME } else { 0 };
         self.op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | clock;
@@ -264,7 +254,7 @@ unsafe extern "C" fn retrial_condition_begin(
 /// Whether the wait goes on after a system call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn retrial_condition_goes_on(wait: &mut Wait) -> c_int {
-    let has_passed = wait.deadline().is_some_and(|deadline| deadline.left().is_none());
+    let has_passed = wait.deadline.is_some_and(|deadline| deadline.left().is_none());
     if wait.is_polling {
         // To look is to return: only the caller knows what it waits for.
         wait.outcome = if has_passed { ETIMEDOUT } else { 0 };

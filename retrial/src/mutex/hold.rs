@@ -314,14 +314,16 @@ mod tests {
         let sessions = ["reads", "reads too", "examines"].map(|name| instance.session(name, Class::Normal).unwrap());
         // SAFETY: of the mutex's instance.
         let get = |session, mode| unsafe { raw.get(session, mode, crate::location!(), Patience::None) }.unwrap();
-        let (first, second) = (get(&sessions[0], Mode::Shared), get(&sessions[1], Mode::Shared));
-        let mut examines = get(&sessions[2], Mode::Examine);
-        drop(first);
-        assert_eq!((raw.load().sid(), raw.load().references()), (sessions[2].sid(), 1));
-        assert!(!sessions[0].records().iter().any(|record| record.load(Ordering::Relaxed) != 0));
-        drop(second);
-        examines.upgrade(Patience::None).unwrap();
-        drop(examines);
-        assert_eq!(raw.load(), Word::FREE);
+        for upgrades in [false, true] {
+            let (first, second) = (get(&sessions[0], Mode::Shared), get(&sessions[1], Mode::Shared));
+            let mut examines = get(&sessions[2], Mode::Examine);
+            drop(first);
+            assert_eq!((raw.load().sid(), raw.load().references()), (sessions[2].sid(), 1));
+            assert!(!sessions[0].records().iter().any(|record| record.load(Ordering::Relaxed) != 0));
+            drop(second);
+            assert!(!upgrades || examines.upgrade(Patience::None).is_ok());
+            drop(examines);
+            assert_eq!(raw.load(), Word::FREE);
+        }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //!
-//! 1. While the holder field is set, only the session in it changes the word. So X, LX and E are released by one plain
-//!    store, and so is a reference that is added or dropped under the field.
+//! 1. While the holder field is set, only the thread of the session in it changes the word. So X, LX and E are
+//!    released by one plain store, and so is a reference that is added or dropped under the field.
 //! 2. The operation log is written before the exchange that takes the field, and freed after the store that
 //!    gives it back.
 //! 3. The holder field is the only truth. `parking` is hints: each park has a time-out and is followed by a

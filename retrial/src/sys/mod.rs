@@ -317,23 +317,32 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     })
 }
 
-/// Blocks every signal for the calling thread. What was blocked before.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) fn block_signals() -> libc::sigset_t {
-    let (mut all, mut old) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::zeroed());
-    // SAFETY: `all` is writable.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: `all` was filled above, and `old` is writable.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr()) };
-    // SAFETY: zeros are a value, and the call has filled it.
-    unsafe { old.assume_init() }
+/// Blocks the signals of the calling thread until dropped. Not `SIGSYS`, the answer to a system call that the
+/// program has forbidden: blocked, it kills.
+#[derive(Debug)]
+pub struct Masked(libc::sigset_t);
+
+impl Masked {
+    /// From here on.
+    #[must_use]
+    pub fn until_dropped() -> Self {
+        let (mut all, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::zeroed());
+        // SAFETY: `all` is writable.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: filled above.
+        unsafe { libc::sigdelset(all.as_mut_ptr(), libc::SIGSYS) };
+        // SAFETY: `all` was filled above, and `before` is writable.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: zeros are a value, and the call has filled it.
+        Self(unsafe { before.assume_init() })
+    }
 }
 
-/// Blocks these signals, and no others, for the calling thread.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) fn restore_signals(old: &libc::sigset_t) {
-    // SAFETY: a set that `block_signals` has made.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old, std::ptr::null_mut()) };
+impl Drop for Masked {
+    fn drop(&mut self) {
+        // SAFETY: readable; what was there before is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
 }
 
 /// What an attempt to take a [`RobustLock`] found.
