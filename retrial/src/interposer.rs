@@ -65,6 +65,26 @@ pub unsafe fn retire_mutex(instance: &Instance, id: MutexId, gets: Option<u64>) 
     }
 }
 
+/// Notes what an observer has found out about a mutex in a process's memory: what it is, where it has no name; and its gets, if its process has
+/// ended without noting them.
+pub fn note_found(instance: &Instance, id: MutexId, name: &str, gets: Option<u64>) {
+    let Some(entry) = instance.tables.mutex_entry(id) else { return };
+    let key = entry.key.load(Ordering::Relaxed);
+    if entry.place() != Place::Process || key < RETIRED {
+        return;
+    }
+    if entry.name.is_empty() {
+        entry.name.set(name);
+    }
+    if entry.is_of_dead_process(key)
+        // Acquire: as in `claim_entry`, which may come first.
+        && entry.key.compare_exchange(key, RETIRED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        && let Some(gets) = gets
+    {
+        entry.gets.store(gets, Ordering::Relaxed);
+    }
+}
+
 /// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again then.
 pub fn resume_mutex(instance: &Instance, id: MutexId, mutex_type: TypeId, address: u64) -> bool {
     let Some(entry) = instance.tables.mutex_entry(id) else { return false };

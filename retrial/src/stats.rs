@@ -165,6 +165,17 @@ impl Row {
         self.raise(Counter::MaxNs, wait_ns);
     }
 
+    /// Counts a wait that its session's death has cut off. Only by the one who recovers that session.
+    pub(crate) fn end_cut_off(&self, took_ns: u64) {
+        if let Some((_, before)) = self.read() {
+            let mut after = before;
+            after.add_wait_under_way(took_ns);
+            self.add(Counter::SleptNs, after.get(Counter::SleptNs).wrapping_sub(before.get(Counter::SleptNs)));
+            self.add(Counter::WaitNs, took_ns);
+            self.longest(took_ns);
+        }
+    }
+
     /// The row's key and figures, `None` while it is unused.
     pub(crate) fn read(&self) -> Option<(Key, Figures)> {
         // Acquire: pairs with the Release in `find`; the figures are of this key.
@@ -240,6 +251,22 @@ impl Figures {
             let (mine, theirs) = (&mut self.0[counter as usize], other.get(counter));
             *mine = if matches!(counter, Counter::MaxNs) { (*mine).max(theirs) } else { mine.wrapping_add(theirs) };
         }
+    }
+
+    /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted yet counts as slept: a spin or
+    /// a yield would have been over long ago.
+    pub(crate) fn add_wait_under_way(&mut self, took_ns: u64) {
+        let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs];
+        let all_ns = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(self.get(*part)));
+        // The parts of finished waits add up to their time.
+        let counted_ns = all_ns.saturating_sub(self.get(Counter::WaitNs));
+        let mut add = |counter: Counter, ns: u64| {
+            let cell = &mut self.0[counter as usize];
+            *cell = cell.wrapping_add(ns);
+        };
+        add(Counter::SleptNs, took_ns.saturating_sub(counted_ns));
+        add(Counter::WaitNs, took_ns);
+        self.0[Counter::MaxNs as usize] = self.get(Counter::MaxNs).max(took_ns);
     }
 
     /// Growth since an earlier reading; the longest wait is that of the later one.

@@ -33,7 +33,7 @@ pub struct MutexInfo {
     pub mutex_type: TypeId,
     /// Where it is.
     pub place: Place,
-    /// Offset in the arena, or address in its process.
+    /// Offset in the arena, or address in the process that registered it; 0 where that is not known.
     pub address: u64,
     /// The process that registered it, in its own PID namespace.
     pub pid: u32,

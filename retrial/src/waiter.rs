@@ -216,14 +216,25 @@ impl Recorder<'_> {
         self.note(now, What::Began, 0, 0);
     }
 
+    /// Notes who has it now, for readers that cannot read the mutex.
+    fn set_blocker(&mut self, blocker: Sid) {
+        self.blocker = blocker;
+        if let Some(session) = self.session {
+            session.slot.wait_blocker.store(u64::from(blocker.number()), Ordering::Relaxed);
+        }
+    }
+
     fn end(&self, started: u64, now: u64, what: What) {
         let took = now.saturating_sub(started);
+        if let Some(session) = self.session {
+            session.slot.wait.store(0, Ordering::Relaxed);
+        }
+        // Release: a reader that still finds the wait under way does not find its time in the row (pairs with the Acquire fence in
+        // `Tables::figures_until`).
+        sys::fence(Ordering::Release);
         self.add(Counter::WaitNs, took);
         if let Some(row) = self.row {
             row.longest(took);
-        }
-        if let Some(session) = self.session {
-            session.slot.wait.store(0, Ordering::Relaxed);
         }
         self.note(now, what, 0, took);
     }
@@ -401,7 +412,7 @@ impl<'a> Wait<'a> {
         // Read afresh: a change takes effect at the very next step.
         self.params = self.waiter.instance.params(Some(self.want.mutex_type));
         let step = self.scheme().step(&self.attempt(target));
-        self.recorder.blocker = target.blocker().0;
+        self.recorder.set_blocker(target.blocker().0);
         if step != Step::Yield || self.failed == 0 {
             self.recorder.remember(self.waiter.instance, self.now, target.gets(), self.failed + 1);
         }
