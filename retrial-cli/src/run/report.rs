@@ -2,7 +2,7 @@
 
 use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
-use crate::output::{Format, Table, column, counter, measure, plain, record, short, whole};
+use crate::output::{Format, Table, column, counter, measure, plain, quoted, record, short, whole};
 use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -51,6 +51,7 @@ impl Outcome {
             "busiest": self.busiest().json(),
             "events": self.events_table().json(),
             "calls": self.calls_table().json(),
+            "deadlocks": self.deadlocks.iter().map(|deadlock| deadlock.json(self.ended_ns)).collect::<Vec<_>>(),
             "alerts": self.alerts,
             "recoveries": self.recoveries,
             "sessions_living": self.living,
@@ -257,6 +258,9 @@ impl Outcome {
         if self.recoveries > 0 {
             let _ = writeln!(text, "{} mutexes were held by a thread that died, and recovered", self.recoveries);
         }
+        for deadlock in &self.deadlocks {
+            let _ = writeln!(text, "{}", deadlock.text(self.ended_ns));
+        }
         for alert in &self.alerts {
             let _ = writeln!(text, "alert: {alert}");
         }
@@ -264,7 +268,7 @@ impl Outcome {
 
     fn next(&self) -> String {
         if self.kept {
-            return format!("retrial show --instance {0}; then retrial rm {0}", self.instance);
+            return format!("retrial show --instance {0}; then retrial rm {0}", quoted(&self.instance));
         }
         if self.nothing.is_some() {
             return "retrial demo".to_owned();
