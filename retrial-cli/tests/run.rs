@@ -1031,3 +1031,80 @@ fn ps_and_show_say_who_has_a_programs_lock_now() {
     );
     assert!(Command::new(RETRIAL).args(["rm", &name]).output().unwrap().status.success());
 }
+
+/// Three threads wait for a semaphore, then at a barrier, then on a condition: at each line of input main lets them go on.
+const AWAITING: &str = r"
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+static sem_t items;
+static pthread_barrier_t start;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int goes_on;
+__attribute__((noinline)) static void take(void) { while (sem_wait(&items)); }
+static void *work(void *unused) {
+    take();
+    pthread_barrier_wait(&start);
+    pthread_mutex_lock(&mutex);
+    while (!goes_on) pthread_cond_wait(&changed, &mutex);
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[3];
+    sem_init(&items, 0, 0);
+    pthread_barrier_init(&start, 0, 4);
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, work, 0);
+    getchar();
+    for (int i = 0; i < 3; i++) sem_post(&items);
+    getchar();
+    pthread_barrier_wait(&start);
+    getchar();
+    pthread_mutex_lock(&mutex);
+    goes_on = 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mutex);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+";
+
+#[test]
+fn waits_for_what_nobody_holds_are_timed_apart_from_contention() {
+    let (name, scratch) = (unused_name(), Scratch::new());
+    let program = scratch.compile(AWAITING, &[]).unwrap();
+    let file = scratch.path("report.json");
+    let mut command = retrial_run(&["--instance", &name, "--report", &file, "--", &program]);
+    let mut run = Under(command.stdin(Stdio::piped()).spawn().unwrap());
+    let mut input = run.0.stdin.take().unwrap();
+    let kinds = ["pthread semaphore", "pthread barrier", "pthread condition"];
+    for (i, kind) in kinds.into_iter().enumerate() {
+        let waits = |row: &&Value| {
+            row["state"] == "waiting" && row["waits_for"] == kind && row["waited_s"].as_f64().unwrap() > 0.15
+        };
+        let sessions = until_sessions(&name, |rows| rows.iter().filter(waits).count() == 3);
+        assert!(sessions.iter().filter(waits).all(|row| row["held_by"] == ""), "{sessions:?}");
+        let events = rows(&name, &["show", "events"]);
+        let event = events.iter().find(|row| row["event"] == kind).unwrap();
+        assert_eq!((&event["wait_class"], &event["pct_time"]), (&"Event".into(), &Value::Null), "{events:?}");
+        assert!(event["time_s"].as_f64().unwrap() > 0.45, "{i}: {events:?}");
+        input.write_all(b"\n").unwrap();
+    }
+    assert_eq!(run.0.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let of = |kind: &str| {
+        let objects = report["waits_for_events"].as_array().unwrap();
+        objects.iter().find(|object| object["type"] == kind).unwrap().clone()
+    };
+    for (kind, waits) in kinds.into_iter().zip([3, 4, 3]) {
+        let object = of(kind);
+        // A wait on a semaphore may have been interrupted, one on a condition spurious.
+        assert!(object["waits"].as_u64().unwrap() >= waits, "{report}");
+        assert!(object["wait_ms"].as_f64().unwrap() > 450.0, "{report}");
+        assert!(object["max_wait_ms"].as_f64().unwrap() > 150.0, "{report}");
+    }
+    assert!(of(kinds[0])["at"].as_str().unwrap().starts_with("take ("), "{report}");
+    assert!(report["wait_ms"].as_f64().unwrap() < 150.0, "no contention: {report}");
+    assert!(report["deadlocks"].as_array().unwrap().is_empty(), "{report}");
+}

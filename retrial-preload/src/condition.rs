@@ -18,11 +18,12 @@
 //! Nothing is touched after a wake-up by who wakes, nor by a waiter after it has left, which it does before it gets the mutex
 //! back; destroying waits for that.
 
+use crate::event;
 use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::limit::Limit;
 use crate::mutex;
 use crate::private::PrivateMutex;
-use crate::process;
+use crate::process::{self, Type};
 use crate::profile;
 use crate::real::{self, Errno};
 use crate::thread::Thread;
@@ -30,6 +31,7 @@ use libc::{
     EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec,
 };
 use retrial::condition::{Look, Place, Waiters, Wake};
+use retrial::interposer::EventWait;
 use retrial::sys::{self, Clock, Deadline};
 use std::mem::MaybeUninit;
 use std::ptr::null;
@@ -97,9 +99,11 @@ pub(crate) struct Wait {
     depth: u32,
     /// What the wait returns, when the mutex is back.
     outcome: c_int,
+    /// What it is counted as.
+    event: Option<EventWait>,
 }
 
-const _: () = assert!(size_of::<Wait>() <= 40 + 12 * 8, "struct wait in condition.c has room for it");
+const _: () = assert!(size_of::<Wait>() <= 40 + 16 * 8, "struct wait in condition.c has room for it");
 
 /// What the shim knows as such.
 const PASS_ON: c_int = -1;
@@ -218,6 +222,7 @@ impl Wait {
 
     /// Gets the mutex back.
     fn end(&mut self) -> c_int {
+        event::end(self.event.take(), self.thread());
         self.thread().from_condition.set(true);
         // SAFETY: the caller of the wait has a mutex there.
         let result = unsafe { mutex::lock(self.mutex, self.caller, self.thread()) };
@@ -321,6 +326,7 @@ unsafe extern "C" fn retrial_condition_begin(
         place: Place::default(),
         depth: 0,
         outcome: 0,
+        event: None,
     };
     // SAFETY: the shim has room for it, and it stays there.
     unsafe { wait.write(begun) };
@@ -339,7 +345,10 @@ unsafe extern "C" fn retrial_condition_begin(
         wait.set_slice(LOOK_EVERY);
     }
     let result = wait.release();
-    if result != 0 {
+    if result == 0 {
+        // Not while the mutex is held: others would wait for that.
+        wait.event = event::begin(Type::Condition, cond.addr(), caller, thread);
+    } else {
         wait.withdraw();
     }
     result

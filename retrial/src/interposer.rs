@@ -7,6 +7,7 @@ use crate::session::Session;
 use crate::sys::{AtomicU32, Ordering};
 use crate::text::hash;
 
+pub use crate::event::EventWait;
 pub use crate::parking::Parked;
 pub use crate::stats::CALLS;
 #[cfg(not(any(loom, shuttle)))]

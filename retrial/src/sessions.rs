@@ -96,16 +96,30 @@ impl Tables {
         self.slot(sid).map_or(0, |slot| slot.last_run.acquire())
     }
 
-    /// Every row of every session's figures, and those of departed sessions under [`Sid::NONE`]. A wait under way is in them up to now; one
-    /// that its session's death cut off is in them up to its last step only.
+    /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A wait under way is in them up to
+    /// now; one that its session's death cut off is in them up to its last step only.
     #[must_use]
     pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
-        let now_ns = sys::now_ns();
-        self.figures_until(|sid, _| self.slot(sid).is_some_and(|slot| !slot.is_dead()).then_some(now_ns))
+        let mut rows = self.rows_until(self.now_while_living());
+        rows.retain(|(_, key, _)| !key.event.for_event);
+        rows
     }
 
-    /// The same, where `end_ns` is told a session and the begin of its wait under way, and says up to when that counts.
-    pub fn figures_until(&self, end_ns: impl Fn(Sid, u64) -> Option<u64>) -> Vec<(Sid, Key, Figures)> {
+    /// The same of waits for events, which nobody holds.
+    #[must_use]
+    pub fn event_figures(&self) -> Vec<(Sid, Key, Figures)> {
+        let mut rows = self.rows_until(self.now_while_living());
+        rows.retain(|(_, key, _)| key.event.for_event);
+        rows
+    }
+
+    fn now_while_living(&self) -> impl Fn(Sid, u64) -> Option<u64> {
+        let now_ns = sys::now_ns();
+        move |sid, _| self.slot(sid).is_some_and(|slot| !slot.is_dead()).then_some(now_ns)
+    }
+
+    /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to when that counts.
+    pub fn rows_until(&self, end_ns: impl Fn(Sid, u64) -> Option<u64>) -> Vec<(Sid, Key, Figures)> {
         let mut all = Vec::new();
         for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
             let Some(slot) = self.segment.slot(sid.number() as usize) else { continue };

@@ -87,7 +87,12 @@ pub struct WaitEvent {
     pub mode: Mode,
     /// Whether the holder had X or LX while S or E was asked for: a "wait on X".
     pub on_x: bool,
+    /// Whether it is no mutex, but something that happens: a semaphore's post, the last one at a barrier, a condition's signal. Nobody holds it.
+    pub for_event: bool,
 }
+
+/// Types of what is waited for without being held, by the interposer's names.
+pub const EVENT_TYPES: [&str; 3] = ["pthread semaphore", "pthread barrier", "pthread condition"];
 
 impl PartialOrd for WaitEvent {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
@@ -97,7 +102,8 @@ impl PartialOrd for WaitEvent {
 
 impl Ord for WaitEvent {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.mode as u8, self.on_x).cmp(&(other.mode as u8, other.on_x))
+        let order = |event: &Self| (event.for_event, event.mode as u8, event.on_x);
+        order(self).cmp(&order(other))
     }
 }
 
@@ -105,6 +111,9 @@ impl WaitEvent {
     /// The name in the source's form: `library cache: mutex X`, `cursor: pin S wait on X`.
     #[must_use]
     pub fn name(self, mutex_type: &str) -> String {
+        if self.for_event {
+            return mutex_type.to_owned();
+        }
         let wait = if self.on_x { " wait on X" } else { "" };
         match mutex_type {
             "Cursor Pin" => format!("cursor: pin {}{wait}", self.mode),
@@ -119,6 +128,7 @@ impl Key {
 
     pub(crate) const fn pack(self) -> u64 {
         Self::VALID
+            | (self.event.for_event as u64) << 51
             | (self.event.on_x as u64) << 50
             | (self.event.mode as u64) << 48
             | (self.location.0 as u64) << 32
@@ -133,7 +143,7 @@ impl Key {
         Some(Self {
             mutex: MutexId(bits as u32),
             location: LocationId((bits >> 32) as u16),
-            event: WaitEvent { mode, on_x: bits >> 50 & 1 == 1 },
+            event: WaitEvent { mode, on_x: bits >> 50 & 1 == 1, for_event: bits >> 51 & 1 == 1 },
         })
     }
 }
@@ -295,8 +305,9 @@ mod tests {
     #[test]
     fn a_key_survives_packing() {
         for mode in Mode::ALL {
-            for on_x in [false, true] {
-                let key = Key { mutex: MutexId(77), location: LocationId(3), event: WaitEvent { mode, on_x } };
+            for (on_x, for_event) in [(false, false), (true, false), (false, true)] {
+                let event = WaitEvent { mode, on_x, for_event };
+                let key = Key { mutex: MutexId(77), location: LocationId(3), event };
                 assert_eq!(Key::unpack(key.pack()), Some(key));
             }
         }
@@ -305,10 +316,10 @@ mod tests {
 
     #[test]
     fn events_have_the_sources_names() {
-        let event = WaitEvent { mode: Mode::Shared, on_x: true };
-        assert_eq!(event.name("Cursor Pin"), "cursor: pin S wait on X");
-        assert_eq!(WaitEvent { mode: Mode::Exclusive, on_x: false }.name("Library Cache"), "library cache: mutex X");
-        assert_eq!(WaitEvent { mode: Mode::Examine, on_x: false }.name("hash table"), "hash table: mutex E");
+        let event = |mode, on_x| WaitEvent { mode, on_x, for_event: false };
+        assert_eq!(event(Mode::Shared, true).name("Cursor Pin"), "cursor: pin S wait on X");
+        assert_eq!(event(Mode::Exclusive, false).name("Library Cache"), "library cache: mutex X");
+        assert_eq!(event(Mode::Examine, false).name("hash table"), "hash table: mutex E");
     }
 
     #[test]
@@ -316,7 +327,7 @@ mod tests {
         let rows: Vec<Row> = (0..4).map(|_| Row { key: AtomicU64::new(0), counters: Default::default() }).collect();
         let used = AtomicU32::new(0);
         for mutex in 1..=6 {
-            let event = WaitEvent { mode: Mode::Exclusive, on_x: false };
+            let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
             let key = Key { mutex: MutexId(mutex), location: LocationId(0), event };
             find(&rows, &used, key).add(Counter::Misses, 1);
         }

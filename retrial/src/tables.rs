@@ -10,6 +10,7 @@ use crate::params::{P, Params};
 use crate::raw_mutex::RawMutex;
 use crate::segment::{Capacity, Segment, TYPES};
 use crate::slot::Slot;
+use crate::stats::EVENT_TYPES;
 use crate::sys::{self, Observed as _, Ordering};
 use crate::text::hash;
 use crate::word::{Sid, Word};
@@ -260,7 +261,19 @@ impl Tables {
     /// Every registered mutex.
     #[must_use]
     pub fn mutexes(&self) -> Vec<MutexInfo> {
-        (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index))).collect()
+        self.entries(false)
+    }
+
+    /// Everything else that is registered: what is waited for without being held.
+    #[must_use]
+    pub fn events(&self) -> Vec<MutexInfo> {
+        self.entries(true)
+    }
+
+    fn entries(&self, for_events: bool) -> Vec<MutexInfo> {
+        let types = EVENT_TYPES.map(|name| self.type_named(name));
+        let all = (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index)));
+        all.filter(|info| types.contains(&Some(info.mutex_type)) == for_events).collect()
     }
 
     /// What is known of a registered mutex.

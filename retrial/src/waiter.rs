@@ -230,7 +230,7 @@ impl Recorder<'_> {
             session.slot.wait.store(0, Ordering::Relaxed);
         }
         // Release: a reader that still finds the wait under way does not find its time in the row (pairs with the Acquire fence in
-        // `Tables::figures_until`).
+        // `Tables::rows_until`).
         sys::fence(Ordering::Release);
         self.add(Counter::WaitNs, took);
         if let Some(row) = self.row {
@@ -287,7 +287,11 @@ impl<'a> Wait<'a> {
         let instance = waiter.instance;
         let (blocker, exclusive) = target.blocker();
         let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
-        let key = Key { mutex: want.mutex, location: want.location, event: WaitEvent { mode: want.mode, on_x } };
+        let key = Key {
+            mutex: want.mutex,
+            location: want.location,
+            event: WaitEvent { mode: want.mode, on_x, for_event: false },
+        };
         let row = waiter.session.map(|session| {
             let rows = instance.tables.segment.rows(session.sid().number() as usize);
             crate::stats::find(rows, &session.slot.rows_used, key)

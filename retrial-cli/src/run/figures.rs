@@ -29,6 +29,8 @@ pub struct Outcome {
     /// All mutexes together.
     pub total: Profile,
     pub events: Vec<Event>,
+    /// Semaphores, barriers and conditions, most waited for first: waits for something to happen, not for a holder.
+    pub awaited: Vec<Used>,
     pub calls: Vec<Calls>,
     pub alerts: Vec<String>,
     pub deadlocks: Vec<Deadlock>,
@@ -128,6 +130,8 @@ impl Outcome {
 pub struct Summary {
     pub mutexes: Vec<Used>,
     pub events: Vec<Event>,
+    /// Semaphores, barriers and conditions, most waited for first.
+    pub awaited: Vec<Used>,
     pub total: Profile,
     /// The number that a mutex with several goes by, by the others.
     pub firsts: HashMap<MutexId, MutexId>,
@@ -147,7 +151,14 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     };
     // Waits that the program's end, or a death before it, has cut off count up to then.
     let end_ns = |sid, since_ns| Some(observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
-    for (_, key, figures) in tables.figures_until(end_ns) {
+    let mut awaited: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
+    for (_, key, figures) in tables.rows_until(end_ns) {
+        if key.event.for_event {
+            let object = awaited.entry(key.mutex).or_default();
+            object.0.add(&figures);
+            object.1.entry(key.location).or_default().add(&figures);
+            continue;
+        }
         total.add(&figures);
         let id = firsts.get(&key.mutex).copied().unwrap_or(key.mutex);
         let mutex = by_mutex.entry(id).or_default();
@@ -196,7 +207,18 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     events.sort_by_key(|Event { profile, .. }| {
         std::cmp::Reverse((profile.figures.get(Counter::WaitNs), profile.figures.get(Counter::Misses)))
     });
-    Summary { mutexes, events, total, firsts }
+    let of_event = |(id, (figures, places)): (MutexId, (Figures, BTreeMap<LocationId, Figures>))| {
+        let mut used = used(tables, id, &[], figures, places, elapsed_s);
+        let variable = observation.events.get(&id).cloned().flatten();
+        used.name = variable.and_then(|variable| symbols.variable(&variable)).unwrap_or(used.name);
+        used
+    };
+    let mut awaited: Vec<Used> = awaited.into_iter().map(of_event).collect();
+    awaited.sort_by_key(|used| std::cmp::Reverse((used.id.0 != 0, used.profile.figures.get(Counter::WaitNs))));
+    for (place, _) in awaited.iter_mut().take(TOP).flat_map(|used| &mut used.places) {
+        *place = symbols.text(place);
+    }
+    Summary { mutexes, events, awaited, total, firsts }
 }
 
 /// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the others. The latest of those

@@ -50,6 +50,7 @@ impl Outcome {
             "time_split_pct": self.split_json(),
             "busiest": self.busiest().json(),
             "events": self.events_table().json(),
+            "waits_for_events": Used::awaited(&self.awaited).json(),
             "calls": self.calls_table().json(),
             "deadlocks": self.deadlocks.iter().map(|deadlock| deadlock.json(self.ended_ns)).collect::<Vec<_>>(),
             "alerts": self.alerts,
@@ -209,6 +210,9 @@ impl Outcome {
         if !self.events.is_empty() {
             let _ = writeln!(text, "\n{}", self.events_table().text());
         }
+        if !self.awaited.is_empty() {
+            let _ = writeln!(text, "\nwaits for events, which nobody holds:\n{}", Used::awaited(&self.awaited).text());
+        }
         if !self.calls.is_empty() {
             let _ = writeln!(text, "\n{}", self.calls_table().text());
         }
@@ -334,6 +338,23 @@ impl Used {
             column("processes", |used: &Used| used.processes).for_programs(),
         ];
         Table::of(&columns, mutexes.iter().take(TOP))
+    }
+
+    /// Semaphores, barriers and conditions: what is waited for without being held.
+    pub fn awaited(objects: &[Self]) -> Table {
+        let of = |used: &Used, measure: Measure| measure.of(&used.profile);
+        let columns = [
+            column("event", |used: &Used| used.title()),
+            column("type", |used: &Used| used.mutex_type.clone()),
+            column("pid", |used: &Used| used.pid).for_programs(),
+            column("address", |used: &Used| format!("{:#x}", used.address)).for_programs(),
+            counter(Counter::Waits, |used: &Used| &used.profile),
+            measure(Measure::Registered, "ms", of).named("wait_ms"),
+            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms"),
+            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms"),
+            column("at", |used: &Used| used.place().map(str::to_owned)),
+        ];
+        Table::of(&columns, objects.iter().take(TOP))
     }
 
     /// The places with their shares of the misses: `push+0x1a (queue) 80 %, pop+0x2c (queue) 20 %`.

@@ -37,6 +37,8 @@ const TIMES_CENSUS: u64 = 250;
 const CENSUS_EVERY_NS: u64 = 100_000_000;
 const SAMPLE_EVERY_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
+/// Semaphores, barriers and conditions whose variables are looked up.
+const NAMED_EVENTS: usize = 256;
 /// Length of a wait from which on it is looked at for a deadlock, and shortest time between two such looks.
 const LONG_WAIT_NS: u64 = 200_000_000;
 
@@ -176,6 +178,8 @@ pub struct Observation {
     pub mutexes: HashMap<Identity, Seen>,
     /// When a session was first seen dead in the wait that began then.
     pub cut_off_ns: HashMap<(Sid, u64), u64>,
+    /// Static variables that were waited for as events.
+    pub events: HashMap<MutexId, Option<String>>,
     /// Sessions that waited for each other.
     pub deadlocks: Vec<Deadlock>,
     pub cost: Cost,
@@ -218,6 +222,8 @@ struct Sampler<'t> {
     started_ns: u64,
     started_cpu_ns: u64,
     cut_off_ns: HashMap<(Sid, u64), u64>,
+    /// Static variables that are waited for as events.
+    events: HashMap<MutexId, Option<String>>,
     deadlocks: Vec<Deadlock>,
     /// When deadlocks are looked for next.
     ring_at_ns: u64,
@@ -247,6 +253,7 @@ impl<'t> Sampler<'t> {
             started_ns: now,
             started_cpu_ns: thread_cpu_ns(),
             cut_off_ns: HashMap::new(),
+            events: HashMap::new(),
             deadlocks: Vec::new(),
             ring_at_ns: 0,
             cost: Cost::default(),
@@ -374,18 +381,31 @@ impl<'t> Sampler<'t> {
             seen.latest = None;
         }
         self.find_variables();
+        self.name_events();
         self.misses = misses;
         self.follow_waits();
+    }
+
+    /// Finds out what static variables the first of the semaphores, barriers and conditions are that are waited for.
+    fn name_events(&mut self) {
+        let mut modules: HashMap<u32, Modules> = HashMap::new();
+        let room = NAMED_EVENTS.saturating_sub(self.events.len());
+        let is_new = |info: &MutexInfo| !self.events.contains_key(&info.id);
+        let new: Vec<MutexInfo> = self.tables.events().into_iter().filter(is_new).take(room).collect();
+        for info in new {
+            let modules = modules.entry(info.pid).or_insert_with(|| Modules::of(info.pid));
+            self.events.insert(info.id, modules.locate(info.address));
+        }
     }
 
     /// Notes waits that a death has cut off, and looks for deadlocks among long ones.
     fn follow_waits(&mut self) {
         let now = now_ns();
         let mut is_long = false;
-        for (sid, _, since_ns) in self.tables.waits() {
+        for (sid, key, since_ns) in self.tables.waits() {
             if self.tables.is_dead(sid) {
                 self.cut_off_ns.entry((sid, since_ns)).or_insert(now);
-            } else {
+            } else if !key.event.for_event {
                 is_long |= now.saturating_sub(since_ns) > LONG_WAIT_NS;
             }
         }
@@ -520,8 +540,8 @@ impl<'t> Sampler<'t> {
         // The program has ended: its entries have what it noted then, and it may have left processes behind.
         self.census();
         self.presume();
-        let Self { seen, cut_off_ns, deadlocks, cost, .. } = self;
-        Observation { mutexes: seen, cut_off_ns, deadlocks, cost }
+        let Self { seen, cut_off_ns, events, deadlocks, cost, .. } = self;
+        Observation { mutexes: seen, cut_off_ns, events, deadlocks, cost }
     }
 }
 

@@ -134,6 +134,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         mutexes: summary.mutexes,
         total: summary.total,
         events: summary.events,
+        awaited: summary.awaited,
         calls,
         alerts: tables.alerts(0).into_iter().map(|(_, _, text)| text).take(TOP).collect(),
         recoveries: tables.recoveries(),
@@ -149,7 +150,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
 /// Leaves in the instance what only this process knows, for those who look later: what mutexes are called, the gets of those whose process was
 /// killed, and the waits that the program's end has cut off.
 fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended_ns: u64) {
-    for mutex in summary.mutexes.iter().filter(|mutex| mutex.id.0 != 0) {
+    for mutex in summary.mutexes.iter().chain(&summary.awaited).filter(|mutex| mutex.id.0 != 0) {
         interposer::note_found(instance, mutex.id, &mutex.name, mutex.profile.gets);
     }
     let waits: HashMap<Sid, u64> = instance.tables().waits().map(|(sid, _, since_ns)| (sid, since_ns)).collect();

@@ -5,7 +5,7 @@ use crate::blocking::Look;
 use crate::naming::Names;
 use crate::output::{Table, column, counter, measure};
 use retrial::sys::now_ns;
-use retrial::views::{Counter, LocationId, MutexInfo, PastSleep, Tables, TypeId, WaitEvent, Word};
+use retrial::views::{Counter, Key, LocationId, MutexInfo, PastSleep, Tables, TypeId, WaitEvent, Word};
 use retrial::wait::ADAPTIVE;
 use retrial::{MutexId, P};
 use retrial_model::{Measure, Profile};
@@ -94,27 +94,33 @@ fn scheme(observer: &Tables, mutex: &MutexInfo) -> String {
     }
 }
 
-/// System events: each wait once, with the parts that its time adds up from.
+/// System events: each wait once, with the parts that its time adds up from; waits for mutexes, then those for what nobody holds.
 pub fn events(observer: &Tables) -> Table {
     type Row = ((Option<TypeId>, WaitEvent), Profile);
-    let rows = Profile::of(observer, |_, key| Some((type_of(observer, key.mutex), key.event)));
-    let mut rows: Vec<Row> = rows.into_iter().collect();
+    let by = |_, key: Key| Some((type_of(observer, key.mutex), key.event));
+    let mut rows: Vec<Row> = Profile::of(observer, by).into_iter().collect();
     rows.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
     let all_s: f64 = rows.iter().map(|(_, profile)| profile.registered_s()).sum();
+    let mut awaited: Vec<Row> = Profile::of_events(observer, by).into_iter().collect();
+    awaited.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
+    rows.append(&mut awaited);
     let of = |row: &Row, measure: Measure| measure.of(&row.1);
+    let share = |((_, event), profile): &Row| {
+        // Of contention: how long nobody had anything to do is none.
+        (all_s > 0.0 && !event.for_event).then(|| 100.0 * profile.registered_s() / all_s)
+    };
     let columns = [
         column("event", |((mutex_type, event), _): &Row| event.name(&type_name(observer, *mutex_type))).titled("Event"),
         counter(Counter::Waits, |row: &Row| &row.1).titled("Waits"),
         measure(Measure::Registered, "s", of).named("time_s").titled("Time(s)"),
         measure(Measure::RegisteredMean, "ms", of).named("avg_ms").titled("Avg wait (ms)"),
-        column("pct_time", |(_, profile): &Row| if all_s > 0.0 { 100.0 * profile.registered_s() / all_s } else { 0.0 })
-            .titled("% time"),
+        column("pct_time", share).titled("% time"),
         measure(Measure::SpinShare, "pct", of).named("spin_pct").titled("% spin"),
         measure(Measure::YieldShare, "pct", of).named("yield_pct").titled("% yield"),
         measure(Measure::SleptShare, "pct", of).named("slept_pct").titled("% slept"),
         measure(Measure::OverShare, "pct", of).named("over_pct").titled("% over"),
         measure(Measure::RegisteredMax, "ms", of).named("max_ms").titled("Max (ms)"),
-        column("wait_class", |_: &Row| "Concurrency").titled("Wait Class"),
+        column("wait_class", |row: &Row| if row.0.1.for_event { "Event" } else { "Concurrency" }).titled("Wait Class"),
     ];
     Table::of(&columns, rows)
 }
