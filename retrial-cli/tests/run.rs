@@ -838,12 +838,21 @@ fn limits_are_asked_first() {
     assert!(flat(&output).contains("limit of this process for the size of a file is 65536"), "{}", stderr(&output));
 }
 
-/// A run under way; killed at the end.
+/// A run under way, in a process group of its own; killed at the end with its program, which may be stuck.
 struct Under(Child);
+
+impl Under {
+    fn new(command: &mut Command) -> Self {
+        Self(command.process_group(0).spawn().unwrap())
+    }
+}
 
 impl Drop for Under {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // SAFETY: the group of our own child, which has not been waited for.
+            unsafe { libc::kill(-i32::try_from(self.0.id()).unwrap(), libc::SIGKILL) };
+        }
         let _ = self.0.wait();
     }
 }
@@ -927,11 +936,16 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
         let source = DEADLOCKED.replace("ROBUST", robust).replace("INITIALIZER", "PTHREAD_MUTEX_INITIALIZER");
         let program = scratch.compile(&source, &[]).unwrap();
         let file = scratch.path("report.json");
-        let mut run = Under(
-            retrial_run(&["--scheme", "pthread", "--instance", &name, "--report", &file, "--", &program])
-                .spawn()
-                .unwrap(),
-        );
+        let mut run = Under::new(&mut retrial_run(&[
+            "--scheme",
+            "pthread",
+            "--instance",
+            &name,
+            "--report",
+            &file,
+            "--",
+            &program,
+        ]));
         let long = |row: &Value| row["state"] == "DEADLOCK" && row["waited_s"].as_f64().unwrap() > 2.0;
         let sessions = until_sessions(&name, |rows| rows.iter().filter(|row| long(row)).count() == 2);
         let pair: Vec<&Value> = sessions.iter().filter(|row| row["state"] == "DEADLOCK").collect();
@@ -996,7 +1010,7 @@ fn ps_and_show_say_who_has_a_programs_lock_now() {
     let program = scratch.compile(HELD_ON, &[]).unwrap();
     let file = scratch.path("report.json");
     let mut command = retrial_run(&["--keep", "--instance", &name, "--report", &file, "--", &program]);
-    let mut run = Under(command.stdin(Stdio::piped()).spawn().unwrap());
+    let mut run = Under::new(command.stdin(Stdio::piped()));
     let held_by = |rows: &[Value], holder: &Value| {
         let waiters = rows.iter().filter(|row| row["state"] == "waiting");
         waiters.filter(|row| row["held_by"] == format!("{} X", holder["sid"])).count()
@@ -1076,7 +1090,7 @@ fn waits_for_what_nobody_holds_are_timed_apart_from_contention() {
     let program = scratch.compile(AWAITING, &[]).unwrap();
     let file = scratch.path("report.json");
     let mut command = retrial_run(&["--instance", &name, "--report", &file, "--", &program]);
-    let mut run = Under(command.stdin(Stdio::piped()).spawn().unwrap());
+    let mut run = Under::new(command.stdin(Stdio::piped()));
     let mut input = run.0.stdin.take().unwrap();
     let kinds = ["pthread semaphore", "pthread barrier", "pthread condition"];
     for (i, kind) in kinds.into_iter().enumerate() {
