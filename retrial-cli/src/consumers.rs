@@ -220,7 +220,9 @@ fn the_views_of_an_instance_say_what_the_table_says() {
     drop(held);
     let info = &ours.instance.tables().mutexes()[0];
     let by_mutex = Profile::of(ours.instance.tables(), |_, key| Some(key.mutex));
-    let profile = Profile::of_mutex(ours.instance.tables(), info, by_mutex.get(&info.id));
+    // Its gets are read in this process's memory.
+    let profile =
+        Profile { gets: Some(mutex.gets()), ..Profile::of_mutex(ours.instance.tables(), info, by_mutex.get(&info.id)) };
     let row = &show::figures::mutexes(ours.instance.tables(), &show::Only::default()).json()[0];
     for (name, measure, unit) in [
         ("miss_ratio", Measure::MissRatio, ""),

@@ -1,5 +1,6 @@
 //! From what the user typed to an instance, and from the library's errors to ones with a command to type next.
 
+use crate::output::quoted;
 use clap::Args;
 use miette::{Report, miette};
 use retrial::views::{Tables, TypeId};
@@ -20,7 +21,7 @@ pub struct Which {
 impl Which {
     /// The option as the user typed it, for the commands that are suggested next.
     pub fn flag(&self) -> String {
-        self.instance.as_ref().map_or_else(String::new, |name| format!(" -i {name}"))
+        self.instance.as_ref().map_or_else(String::new, |name| format!(" -i {}", quoted(name)))
     }
 
     fn address(&self) -> Result<Address, Report> {
@@ -38,7 +39,7 @@ impl Which {
             )),
             many => Err(miette!(
                 code = "retrial::instance::which",
-                help = format!("retrial … --instance {}", many[0]),
+                help = format!("retrial … --instance {}", quoted(&many[0])),
                 "{} instances ({}), expected one to be named",
                 many.len(),
                 many.join(", ")
@@ -57,6 +58,18 @@ impl Which {
     }
 }
 
+/// Names of all instances of this machine.
+pub fn names() -> Result<Vec<String>, Report> {
+    retrial::list().map_err(|error| {
+        miette!(
+            code = "retrial::list",
+            help = format!("ls -ld {}", retrial::layout::DIRECTORY),
+            "cannot read {}: {error}; expected a directory with the instances",
+            retrial::layout::DIRECTORY
+        )
+    })
+}
+
 pub fn address(text: &str) -> Result<Address, Report> {
     Address::new(text).map_err(name_error)
 }
@@ -65,11 +78,12 @@ fn name_error(error: NameError) -> Report {
     miette!(code = "retrial::instance::name", help = "retrial create demo", "{error}")
 }
 
-/// The name that a user would type for the instance at `path`.
+/// What a user would type for the instance at `path`.
 fn typed(path: &Path) -> String {
     let name =
         path.parent().filter(|p| *p == Path::new(retrial::layout::DIRECTORY)).and_then(|_| path.file_name()?.to_str());
-    name.and_then(|name| name.strip_prefix("retrial.")).map_or_else(|| path.display().to_string(), str::to_owned)
+    let name = name.and_then(|name| name.strip_prefix("retrial.")).map(str::to_owned);
+    quoted(&name.unwrap_or_else(|| path.display().to_string())).into_owned()
 }
 
 pub fn attach_error(error: AttachError) -> Report {
@@ -80,15 +94,15 @@ pub fn attach_error(error: AttachError) -> Report {
                 if names.is_empty() { "there is none".to_owned() } else { format!("one of: {}", names.join(", ")) };
             return miette!(
                 code = "retrial::attach::not_found",
-                help = format!("retrial list, or: retrial create {name}"),
+                help = format!("retrial list, or: retrial create {}", quoted(name)),
                 "{error}, expected {known}"
             );
         }
         AttachError::Name(name) => return name_error(name.clone()),
         AttachError::Permission { owner, .. } => ("permission", as_owner(*owner)),
         AttachError::Owner { found, .. } => ("owner", as_owner(*found)),
-        AttachError::FileKind { path, .. } => ("file", format!("ls -ld {}", path.display())),
-        AttachError::Magic { path, .. } => ("magic", format!("file {}", path.display())),
+        AttachError::FileKind { path, .. } => ("file", format!("ls -ld {}", shown(path))),
+        AttachError::Magic { path, .. } => ("magic", format!("file {}", shown(path))),
         AttachError::Format { path, .. } => {
             let name = typed(path);
             ("format", format!("use the build of retrial that created it, or: retrial rm {name} --force"))
@@ -102,26 +116,34 @@ pub fn attach_error(error: AttachError) -> Report {
     miette!(code = format!("retrial::attach::{code}"), help = help, "{error}")
 }
 
+fn shown(path: &Path) -> String {
+    quoted(&path.to_string_lossy()).into_owned()
+}
+
+fn directory_of(path: &Path) -> String {
+    shown(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+}
+
 pub fn create_error(error: CreateError) -> Report {
     let (code, help) = match &error {
         CreateError::Exists(name) => {
             return miette!(
                 code = "retrial::create::exists",
-                help = format!("retrial show -i {name}, or: retrial rm {name}"),
+                help = format!("retrial show -i {0}, or: retrial rm {0}", quoted(name)),
                 "{error}, expected a new name"
             );
         }
         CreateError::Name(name) => return name_error(name.clone()),
         CreateError::Capacity { .. } => ("capacity", "retrial create --help".to_owned()),
         CreateError::NoSpace { path, .. } => {
-            let at = path.parent().unwrap_or(Path::new(retrial::layout::DIRECTORY)).display();
             return miette!(
                 code = "retrial::create::no_space",
-                help = format!("df -h {at}; retrial list shows what could be removed"),
+                help = format!("df -h {}; retrial list shows what could be removed", directory_of(path)),
                 "{error}, expected as much free memory"
             );
         }
         CreateError::FileSize { .. } => ("file_size", "ulimit -f unlimited".to_owned()),
+        CreateError::Io { path, .. } => ("io", format!("ls -ld {}", directory_of(path))),
         _ => ("io", format!("ls -ld {}", retrial::layout::DIRECTORY)),
     };
     miette!(code = format!("retrial::create::{code}"), help = help, "{error}")
@@ -142,13 +164,17 @@ pub fn param_error(error: &ParamError) -> Report {
 /// The mutex of this name, or of this id with `#`.
 pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
     let by_id = text.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
-    by_id.filter(|id| tables.mutex_info(*id).is_some()).or_else(|| tables.mutex_named(text)).ok_or_else(|| {
+    // A name that was found out later is in no index.
+    let noted =
+        || tables.mutexes().into_iter().find(|mutex| mutex.name == text && !text.is_empty()).map(|mutex| mutex.id);
+    let by_id = by_id.filter(|id| tables.mutex_info(*id).is_some());
+    by_id.or_else(|| tables.mutex_named(text)).or_else(noted).ok_or_else(|| {
         let names: Vec<String> =
             tables.mutexes().into_iter().map(|m| m.name).filter(|n| !n.is_empty()).take(8).collect();
         let known = if names.is_empty() { "none has a name".to_owned() } else { names.join(", ") };
         miette!(
             code = "retrial::mutex::not_found",
-            help = format!("retrial hold {text} --create"),
+            help = format!("retrial hold {} --create", quoted(text)),
             "no mutex `{text}` in this instance, expected one of: {known}"
         )
     })
@@ -185,6 +211,9 @@ pub fn object_error(error: ObjectError) -> Report {
         ObjectError::Full(full) => ("full", format!("retrial create NAME --{} {}", full.table, full.capacity * 2)),
         ObjectError::Shape { .. } => {
             return miette!(code = "retrial::mutex::shape", help = "retrial show mutexes", "{error}");
+        }
+        ObjectError::Name { .. } => {
+            return miette!(code = "retrial::mutex::name", help = "retrial hold m --create", "{error}");
         }
         _ => {
             expected = "free memory";

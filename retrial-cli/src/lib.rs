@@ -8,6 +8,7 @@
 #![allow(clippy::needless_pass_by_value)] // a command takes what was typed, an error what it is about
 
 pub mod bench;
+mod blocking;
 mod calibration;
 pub mod chart;
 mod cmd;
@@ -15,20 +16,21 @@ mod cmd;
 mod consumers;
 pub mod duration;
 mod experiment;
-mod holders;
 pub mod instances;
+mod naming;
 pub mod output;
 mod predict;
 mod run;
 pub mod signals;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use output::Format;
 use std::process::ExitCode;
 
 /// Mutexes that database engines should have had: under your program, measured, watched.
 ///
-/// Exit codes: 0 done, 1 found something, 2 failed. `run` exits as its program does.
+/// Exit codes: 0 done, 1 found something, 2 failed. `run` exits as its program does. Ctrl-C, SIGTERM and SIGHUP end every
+/// command by that signal (130, 143 and 129 to a shell), after it has given back what it holds; a closed pipe by SIGPIPE (141).
 #[derive(Parser)]
 #[command(name = "retrial", version, arg_required_else_help = true, max_term_width = 110)]
 struct Cli {
@@ -72,6 +74,11 @@ pub fn main() -> ExitCode {
     }));
     let cli = Cli::parse();
     let format = cli.format;
+    if format.json && format.csv {
+        // clap does not see conflicts of global options that are given before and after the subcommand.
+        let conflict = "the argument '--json' cannot be used with '--csv'";
+        Cli::command().error(clap::error::ErrorKind::ArgumentConflict, conflict).exit();
+    }
     let result = match cli.command {
         Command::Run(args) => cmd::run::run(args, format),
         Command::Demo(args) => cmd::demo::run(args, format),
@@ -96,11 +103,12 @@ pub fn main() -> ExitCode {
         Command::Man(args) => cmd::man::run(args, format),
         Command::Completions(args) => cmd::completions::run(args, format),
     };
-    match result {
-        Ok(code) => code,
-        Err(report) => {
-            eprintln!("{report:?}");
-            ExitCode::from(2)
-        }
+    let code = result.unwrap_or_else(|report| {
+        eprintln!("{report:?}");
+        ExitCode::from(2)
+    });
+    if let Some(signal) = signals::received() {
+        signals::die_of(signal);
     }
+    code
 }

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 #[derive(Args, Clone, Copy, Default)]
 pub struct Format {
     /// Print figures as JSON
-    #[arg(long, global = true, conflicts_with = "csv")]
+    #[arg(long, global = true)]
     pub json: bool,
     /// Print figures as CSV
     #[arg(long, global = true)]
@@ -129,10 +129,36 @@ impl Diagnostic for Printable<'_> {
     }
 }
 
-/// Writes a line; a closed pipe ends the program quietly, as other commands do.
+/// Writes a line; see [`write`].
 pub fn line(text: &str) {
-    if writeln!(io::stdout(), "{}", printable(text)).is_err() {
-        std::process::exit(0);
+    write(&format!("{}\n", printable(text)));
+}
+
+/// Writes to standard output. A closed pipe ends the command quietly, by SIGPIPE as it ends other commands; whatever else keeps it from
+/// being written is an error: exit code 2.
+pub fn write(text: &str) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            crate::signals::die_of(libc::SIGPIPE);
+        }
+        let help = "df -h; ls -l /proc/self/fd/1";
+        let report = miette::miette!(code = "retrial::output", help = help, "cannot write to standard output: {error}");
+        eprintln!("{report:?}");
+        std::process::exit(2);
+    }
+}
+
+/// A word of a command to type, quoted where a shell would take it for something else.
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.into()
+    } else if word.chars().any(char::is_control) {
+        let escaped = word.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n").replace('\t', "\\t");
+        format!("$'{escaped}'").into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''")).into()
     }
 }
 
@@ -276,6 +302,13 @@ impl Table {
 
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Keeps the first rows only: how many are left out.
+    pub fn shorten(&mut self, to: usize) -> usize {
+        let left_out = self.rows.len().saturating_sub(to);
+        self.rows.truncate(to);
+        left_out
     }
 
     /// The rows as JSON objects.

@@ -1,4 +1,5 @@
-//! Ctrl-C and its like end a hold or a trace properly; a second one ends the command at once.
+//! Ctrl-C and its like: a command gives back what it holds, says what it has to say, and dies of the signal, as one that has nothing to
+//! give back does at once. A second signal ends the command at once.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -28,4 +29,20 @@ pub fn received() -> Option<i32> {
         0 => None,
         signal => Some(signal),
     }
+}
+
+/// Ends this process by a signal, as if nobody had caught it: to a shell 128 and the signal's number.
+pub fn die_of(signal: i32) -> ! {
+    // SAFETY: the default action is always valid.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: writable.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: filled above.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
+    // SAFETY: filled above, and no old one is asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut()) };
+    // SAFETY: sent to ourselves.
+    unsafe { libc::raise(signal) };
+    std::process::exit(128 + signal);
 }

@@ -7,7 +7,7 @@ mod kit;
 use kit::{Scratch, command, failed};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -393,4 +393,47 @@ fn a_full_file_system_is_said_at_whatever_step_it_fills_up() {
         held += 1;
     }
     assert!(held > 0 && created > held, "{created} created, {held} held");
+}
+
+#[test]
+fn the_help_is_about_what_was_wrong_and_can_be_typed_as_it_is() {
+    let scratch = instance();
+    for name in ["", &"x".repeat(100)] {
+        let error = scratch.fail(&["hold", name, "--create"]);
+        assert_says(&error, &["object name", "retrial::mutex::name", "expected 1 to 64"]);
+        assert!(!error.contains("df -h"), "{error}");
+    }
+    let error = failed(&command(&["create", "/nonexistent/dir/x"]).output().unwrap());
+    assert!(error.contains("ls -ld /nonexistent/dir"), "{error}");
+    let error = scratch.fail(&["hold", "it's a b"]);
+    assert!(error.contains(r"retrial hold 'it'\''s a b' --create"), "{error}");
+    let error = failed(&command(&["show", "-i", "/tmp/no such file"]).output().unwrap());
+    assert!(error.contains("retrial create '/tmp/no such file'"), "{error}");
+    for arguments in [&["--json", "list", "--csv"][..], &["list", "--json", "--csv"], &["--csv", "--json", "list"]] {
+        let error = failed(&command(arguments).output().unwrap());
+        assert!(error.contains("cannot be used with"), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
+    let scratch = instance();
+    let commands: &[&[&str]] = &[
+        &["completions", "bash"],
+        &["list"],
+        &["show", "-i", &scratch.name],
+        &["show", "mutexes", "-i", &scratch.name, "--json"],
+        &["ps", "-i", &scratch.name],
+        &["model", "--list"],
+    ];
+    for arguments in commands {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stdout(full).output().unwrap();
+        assert!(failed(&output).contains("cannot write to standard output"), "{arguments:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
 }

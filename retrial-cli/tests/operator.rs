@@ -5,7 +5,9 @@
 mod kit;
 
 use kit::{Running, Scratch, both, command, until};
+use retrial::engine::RawMutex;
 use retrial::views::{Sid, Word};
+use retrial::{Class, CodeLocation};
 use serde_json::Value;
 
 /// Starts a holder of `m` in a mode and kills it while it holds.
@@ -78,7 +80,7 @@ fn a_killed_reader_is_silent_and_its_reference_alone_is_dropped() {
     // The living reader still keeps X out.
     let busy = scratch.fail(&["hold", "m", "--mode", "X", "--wait", "0s"]);
     assert!(busy.contains("S by 1") && busy.contains("session 1 S"), "{busy}");
-    assert_eq!(reader.signal(libc::SIGINT).0, Some(0));
+    reader.die_of(libc::SIGINT);
     let got = get(&scratch, &["--mode", "X"]);
     assert_eq!(got["owner_died"], false);
     assert_eq!(scratch.word("m"), Word::FREE);
@@ -133,12 +135,10 @@ fn ctrl_c_ends_a_hold_and_a_wait_and_leaves_nothing() {
     let holder = scratch.hold(&["m", "--create", "--mode", "S"]);
     let mut waiter = scratch.start(&["hold", "m", "--mode", "X"]);
     waiter.until("Session 2 waits");
-    let (code, said) = waiter.signal(libc::SIGINT);
-    assert_eq!(code, Some(130));
+    let said = waiter.die_of(libc::SIGINT);
     assert!(said.contains("given up"), "{said}");
     assert_eq!(scratch.rows(&["ps"]).len(), 1);
-    let (code, said) = holder.signal(libc::SIGINT);
-    assert_eq!(code, Some(0));
+    let said = holder.die_of(libc::SIGINT);
     assert!(said.contains("released m"), "{said}");
     assert!(scratch.rows(&["ps"]).is_empty());
     assert_eq!(scratch.word("m"), Word::FREE);
@@ -376,7 +376,7 @@ fn a_long_wait_is_written_to_the_alert_log() {
     let rows = scratch.rows(&["alerts"]);
     assert_eq!((rows.len(), &rows[0]["number"]), (2, &1.into()));
     assert!(scratch.rows(&["alerts", "--after", "2"]).is_empty());
-    assert_eq!(follow.signal(libc::SIGINT).0, Some(0));
+    follow.die_of(libc::SIGINT);
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn an_instance_in_use_is_removed_by_force_only() {
     assert!(command(&["rm", &scratch.name, "--force"]).output().unwrap().status.success());
     assert!(!scratch.path().exists());
     // Who was in it goes on.
-    assert_eq!(holder.signal(libc::SIGINT).0, Some(0));
+    holder.die_of(libc::SIGINT);
 }
 
 /// Names as another user may choose them: a title for the terminal, a colour, a change of direction, a line of its own.
@@ -434,4 +434,73 @@ fn names_that_a_terminal_would_obey_are_shown() {
         assert_shown(&output, arguments);
     }
     drop(guard);
+}
+
+#[test]
+fn a_signal_ends_every_command_that_goes_on_and_is_what_it_dies_of() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let scratch = Scratch::new();
+        let holder = scratch.hold(&["m", "--create", "--mode", "X"]);
+        let mut trace = scratch.start(&["trace"]);
+        let mut waiter = scratch.start(&["hold", "m", "--mode", "X"]);
+        waiter.until("Session 2 waits");
+        trace.until("session 2 waits");
+        scratch.run(&["set", "alert_threshold=1"]);
+        let mut alerts = scratch.start(&["alerts", "--follow"]);
+        alerts.until("session 2 has waited");
+        for command in [trace, alerts, waiter, holder] {
+            command.die_of(signal);
+        }
+        assert!(scratch.rows(&["ps"]).is_empty(), "what they held is given back");
+    }
+}
+
+#[test]
+fn several_instances_are_removed_by_one_command_and_all_failures_are_said() {
+    let scratches = [Scratch::new(), Scratch::new()];
+    let missing = Scratch::unborn();
+    let names = [&*scratches[0].name, &missing.name, &scratches[1].name];
+    let output = command(&[&["rm"], &names[..]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(both(&output).contains("no instance"), "{}", both(&output));
+    assert!(scratches.iter().all(|scratch| !scratch.path().exists()));
+}
+
+#[test]
+fn what_runs_have_left_is_removed_and_nothing_else() {
+    // As `retrial run` creates it; its creator is gone, for that is another process.
+    let left = Scratch::with(&["--sessions", "16", "--mutexes", "64", "--locations", "64", "--arena", "0"]);
+    let with_data = Scratch::new();
+    let used = Scratch::with(&["--sessions", "16", "--mutexes", "64", "--locations", "64", "--arena", "0"]);
+    let instance = used.instance();
+    let _session = instance.session("lives", retrial::Class::Normal).unwrap();
+    // Of these only: others run their tests on this machine, too.
+    let output = command(&["rm", "--dead", &left.name, &with_data.name, &used.name]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    assert!(both(&output).contains(&format!("Removed {}", left.name)), "{}", both(&output));
+    assert_eq!((left.path().exists(), with_data.path().exists(), used.path().exists()), (false, true, true));
+}
+
+#[test]
+fn a_mutex_in_a_programs_own_memory_is_shown_as_it_is() {
+    static EMBEDDED: RawMutex = RawMutex::new();
+    let scratch = Scratch::new();
+    let instance = scratch.instance();
+    // SAFETY: sessions of this instance alone get it, and it is registered once.
+    unsafe { EMBEDDED.register(&instance, retrial::views::TypeId(7), "embedded") }.unwrap();
+    let session = instance.session("holder", Class::Normal).unwrap();
+    // SAFETY: as above.
+    let _held = unsafe { EMBEDDED.exclusive(&session, &CodeLocation::new("here")) }.unwrap();
+    let output = scratch.output(&["show", "mutexes", "--json"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    if rows[0]["word"] == "" {
+        return eprintln!("skipped: this user may not read other processes' memory");
+    }
+    assert_eq!(
+        (&rows[0]["name"], &rows[0]["word"], &rows[0]["gets"]),
+        (&"embedded".into(), &"sid 1 X".into(), &1.into())
+    );
+    assert_eq!(scratch.rows(&["ps"])[0]["holds"], "embedded X");
+    let text = scratch.run(&["show", "mutexes"]);
+    assert!(!text.contains("peek"), "its words are not in the instance: {text}");
 }

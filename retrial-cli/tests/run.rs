@@ -5,12 +5,12 @@ mod preload;
 
 use preload::library;
 use serde_json::Value;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
@@ -774,6 +774,9 @@ int main(int count, char **arguments) {
 
 #[test]
 fn gets_of_a_lock_in_a_process_are_shown_when_they_are_known() {
+    if !may_read() {
+        return;
+    }
     let scratch = Scratch::new();
     let program = scratch.compile(UNTIL, &[]).unwrap();
     let (file, name) = (scratch.path("here"), unused_name());
@@ -795,7 +798,10 @@ fn gets_of_a_lock_in_a_process_are_shown_when_they_are_known() {
     assert!(child.wait().unwrap().success());
     let gone = missed().unwrap();
     assert!(Command::new(RETRIAL).args(["rm", &name]).stdout(Stdio::null()).status().unwrap().success());
-    assert!(living["gets"].is_null() && living["miss_ratio"].is_null(), "{living:#}");
+    assert!(living["gets"].as_u64() > Some(0), "{living:#}");
+    for row in [&living, &gone] {
+        assert!(row["miss_ratio"].as_f64().is_some_and(|ratio| ratio > 0.0 && ratio <= 1.0), "{row:#}");
+    }
     assert!(gone["gets"].as_u64() >= gone["misses"].as_u64() && gone["miss_ratio"].is_number(), "{gone:#}");
 }
 
@@ -830,4 +836,289 @@ fn limits_are_asked_first() {
     let output = run(libc::RLIMIT_FSIZE, 64 << 10);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(flat(&output).contains("limit of this process for the size of a file is 65536"), "{}", stderr(&output));
+}
+
+/// A run under way, in a process group of its own; killed at the end with its program, which may be stuck.
+struct Under(Child);
+
+impl Under {
+    fn new(command: &mut Command) -> Self {
+        Self(command.process_group(0).spawn().unwrap())
+    }
+}
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            // SAFETY: the group of our own child, which has not been waited for.
+            unsafe { libc::kill(-i32::try_from(self.0.id()).unwrap(), libc::SIGKILL) };
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// What a command about an instance prints as JSON; nothing while there is no such instance.
+fn rows(name: &str, arguments: &[&str]) -> Vec<Value> {
+    let output = Command::new(RETRIAL).args(arguments).args(["-i", name, "--json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// The same as text.
+fn said(name: &str, arguments: &[&str]) -> String {
+    let output = Command::new(RETRIAL).args(arguments).args(["-i", name]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether the memory of processes that are no children may be read here.
+fn may_read() -> bool {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    // SAFETY: has no preconditions.
+    let may = matches!(scope.trim(), "" | "0") || unsafe { libc::geteuid() } == 0;
+    if !may {
+        eprintln!("skipped: this user may not read other processes' memory");
+    }
+    may
+}
+
+/// Looks until the sessions are so.
+fn until_sessions(name: &str, so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    for _ in 0..6000 {
+        let sessions = rows(name, &["ps"]);
+        if so(&sessions) {
+            return sessions;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("not within a minute: {:?}", rows(name, &["ps"]));
+}
+
+/// Two threads get two locks, each in another order, and wait for each other.
+const DEADLOCKED: &str = r"
+#include <pthread.h>
+static pthread_mutex_t lock_a = INITIALIZER, lock_b = INITIALIZER;
+static pthread_barrier_t both;
+__attribute__((noinline)) static void *first(void *unused) {
+    pthread_mutex_lock(&lock_a);
+    pthread_barrier_wait(&both);
+    pthread_mutex_lock(&lock_b);
+    return unused;
+}
+__attribute__((noinline)) static void *second(void *unused) {
+    pthread_mutex_lock(&lock_b);
+    pthread_barrier_wait(&both);
+    pthread_mutex_lock(&lock_a);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setrobust(&attr, ROBUST);
+    pthread_mutex_init(&lock_a, &attr);
+    pthread_mutex_init(&lock_b, &attr);
+    pthread_barrier_init(&both, 0, 2);
+    pthread_create(&threads[0], 0, first, 0);
+    pthread_create(&threads[1], 0, second, 0);
+    pthread_join(threads[0], 0);
+    pthread_join(threads[1], 0);
+    return 0;
+}
+";
+
+#[test]
+fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_they_end() {
+    if !may_read() {
+        return;
+    }
+    // Ours and libc's format.
+    for robust in ["PTHREAD_MUTEX_STALLED", "PTHREAD_MUTEX_ROBUST"] {
+        let (name, scratch) = (unused_name(), Scratch::new());
+        let source = DEADLOCKED.replace("ROBUST", robust).replace("INITIALIZER", "PTHREAD_MUTEX_INITIALIZER");
+        let program = scratch.compile(&source, &[]).unwrap();
+        let file = scratch.path("report.json");
+        let mut run = Under::new(&mut retrial_run(&[
+            "--scheme",
+            "pthread",
+            "--instance",
+            &name,
+            "--report",
+            &file,
+            "--",
+            &program,
+        ]));
+        let long = |row: &Value| row["state"] == "DEADLOCK" && row["waited_s"].as_f64().unwrap() > 2.0;
+        let sessions = until_sessions(&name, |rows| rows.iter().filter(|row| long(row)).count() == 2);
+        let pair: Vec<&Value> = sessions.iter().filter(|row| row["state"] == "DEADLOCK").collect();
+        let [a, b] = [pair[0], pair[1]];
+        for (waiter, holder) in [(a, b), (b, a)] {
+            assert_eq!(waiter["held_by"], format!("{} X", holder["sid"]), "{sessions:?}");
+            assert!(holder["holds"].as_str().unwrap().contains(waiter["mutex"].as_str().unwrap()), "{sessions:?}");
+            assert!(waiter["mutex"].as_str().unwrap().contains(" lock_"), "{sessions:?}");
+        }
+        for view in [&["ps"][..], &["show"], &["show", "mutexes"], &["show", "events"]] {
+            let text = said(&name, view);
+            assert!(text.contains("DEADLOCK: 2 sessions wait for each other"), "{view:?}: {text}");
+            assert!(text.contains(" at first (program.c:") && text.contains(" at second (program.c:"), "{text}");
+        }
+        let event = &rows(&name, &["show", "events"])[0];
+        assert!(event["time_s"].as_f64().unwrap() > 4.0 && event["max_ms"].as_f64().unwrap() > 2000.0, "{event}");
+        // SAFETY: our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(i32::try_from(run.0.id()).unwrap(), libc::SIGTERM) }, 0);
+        assert_eq!(run.0.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        assert!(report["wait_ms"].as_f64().unwrap() > 4000.0, "{report}");
+        assert!(report["max_wait_ms"].as_f64().unwrap() > 2000.0, "{report}");
+        let deadlock = &report["deadlocks"][0];
+        assert_eq!((&report["deadlocks"][1], &deadlock["ended"]), (&Value::Null, &false.into()), "{report}");
+        assert!(deadlock["for_s"].as_f64().unwrap() > 2.0, "{report}");
+        for link in deadlock["sessions"].as_array().unwrap() {
+            let (mutex, place) = (link["mutex"].as_str().unwrap(), link["at"].as_str().unwrap());
+            let expected = if place.starts_with("first (") { " lock_b (program)" } else { " lock_a (program)" };
+            assert!(mutex.ends_with(expected), "{report}");
+        }
+    }
+}
+
+/// One thread has a lock and five wait for it; at a line of input it lets go, and whoever gets it keeps it.
+const HELD_ON: &str = r"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static void *work(void *unused) {
+    pthread_mutex_lock(&gate);
+    pause();
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_mutex_lock(&gate);
+    for (int i = 0; i < 5; i++) pthread_create(&thread, 0, work, 0);
+    getchar();
+    pthread_mutex_unlock(&gate);
+    getchar();
+    return 0;
+}
+";
+
+#[test]
+fn ps_and_show_say_who_has_a_programs_lock_now() {
+    if !may_read() {
+        return;
+    }
+    let (name, scratch) = (unused_name(), Scratch::new());
+    let program = scratch.compile(HELD_ON, &[]).unwrap();
+    let file = scratch.path("report.json");
+    let mut command = retrial_run(&["--keep", "--instance", &name, "--report", &file, "--", &program]);
+    let mut run = Under::new(command.stdin(Stdio::piped()));
+    let held_by = |rows: &[Value], holder: &Value| {
+        let waiters = rows.iter().filter(|row| row["state"] == "waiting");
+        waiters.filter(|row| row["held_by"] == format!("{} X", holder["sid"])).count()
+    };
+    let rows_now = until_sessions(&name, |rows| rows.first().is_some_and(|main| held_by(rows, main) == 5));
+    let gate = rows_now[1]["mutex"].as_str().unwrap();
+    assert!(gate.ends_with(" gate (program)"), "{rows_now:?}");
+    assert_eq!(rows_now[0]["holds"], format!("{gate} X"));
+    let mut input = run.0.stdin.take().unwrap();
+    input.write_all(b"\n").unwrap();
+    let holds = |row: &&Value| row["holds"] == format!("{gate} X");
+    let now = until_sessions(&name, |rows| {
+        rows.iter().find(holds).is_some_and(|holder| holder["sid"] != 1 && held_by(rows, holder) == 4)
+    });
+    let holder = now.iter().find(holds).unwrap()["sid"].clone();
+    let mutex = &rows(&name, &["show", "mutexes"])[0];
+    assert_eq!((&mutex["word"], &mutex["name"]), (&format!("sid {holder} X").into(), &"gate (program)".into()));
+    assert_eq!((&mutex["gets"], &mutex["misses"]), (&2.into(), &5.into()));
+    let text = said(&name, &["show", "mutexes"]);
+    assert!(text.contains("Next: retrial show sleeps") && !text.contains("peek"), "{text}");
+    input.write_all(b"\n").unwrap();
+    assert_eq!(run.0.wait().unwrap().code(), Some(0));
+    // Kept: nobody is left in it, and what was known is there still.
+    assert!(rows(&name, &["ps"]).is_empty());
+    let kept = &rows(&name, &["show", "mutexes"])[0];
+    assert_eq!((&kept["name"], &kept["gets"], &kept["misses"]), (&"gate (program)".into(), &2.into(), &5.into()));
+    let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let (all_ms, kept_ms) = (report["wait_ms"].as_f64().unwrap(), kept["wait_ms"].as_f64().unwrap());
+    assert!(
+        (all_ms - kept_ms).abs() < 1.0,
+        "waits that the end cut off count as the report has it: {all_ms} and {kept_ms} ms"
+    );
+    assert!(Command::new(RETRIAL).args(["rm", &name]).output().unwrap().status.success());
+}
+
+/// Three threads wait for a semaphore, then at a barrier, then on a condition: at each line of input main lets them go on.
+const AWAITING: &str = r"
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+static sem_t items;
+static pthread_barrier_t start;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int goes_on;
+__attribute__((noinline)) static void take(void) { while (sem_wait(&items)); }
+static void *work(void *unused) {
+    take();
+    pthread_barrier_wait(&start);
+    pthread_mutex_lock(&mutex);
+    while (!goes_on) pthread_cond_wait(&changed, &mutex);
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[3];
+    sem_init(&items, 0, 0);
+    pthread_barrier_init(&start, 0, 4);
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, work, 0);
+    getchar();
+    for (int i = 0; i < 3; i++) sem_post(&items);
+    getchar();
+    pthread_barrier_wait(&start);
+    getchar();
+    pthread_mutex_lock(&mutex);
+    goes_on = 1;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&mutex);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+";
+
+#[test]
+fn waits_for_what_nobody_holds_are_timed_apart_from_contention() {
+    let (name, scratch) = (unused_name(), Scratch::new());
+    let program = scratch.compile(AWAITING, &[]).unwrap();
+    let file = scratch.path("report.json");
+    let mut command = retrial_run(&["--instance", &name, "--report", &file, "--", &program]);
+    let mut run = Under::new(command.stdin(Stdio::piped()));
+    let mut input = run.0.stdin.take().unwrap();
+    let kinds = ["pthread semaphore", "pthread barrier", "pthread condition"];
+    for (i, kind) in kinds.into_iter().enumerate() {
+        let waits = |row: &&Value| {
+            row["state"] == "waiting" && row["waits_for"] == kind && row["waited_s"].as_f64().unwrap() > 0.15
+        };
+        let sessions = until_sessions(&name, |rows| rows.iter().filter(waits).count() == 3);
+        assert!(sessions.iter().filter(waits).all(|row| row["held_by"] == ""), "{sessions:?}");
+        let events = rows(&name, &["show", "events"]);
+        let event = events.iter().find(|row| row["event"] == kind).unwrap();
+        assert_eq!((&event["wait_class"], &event["pct_time"]), (&"Event".into(), &Value::Null), "{events:?}");
+        assert!(event["time_s"].as_f64().unwrap() > 0.45, "{i}: {events:?}");
+        input.write_all(b"\n").unwrap();
+    }
+    assert_eq!(run.0.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let of = |kind: &str| {
+        let objects = report["waits_for_events"].as_array().unwrap();
+        objects.iter().find(|object| object["type"] == kind).unwrap().clone()
+    };
+    for (kind, waits) in kinds.into_iter().zip([3, 4, 3]) {
+        let object = of(kind);
+        // A wait on a semaphore may have been interrupted, one on a condition spurious.
+        assert!(object["waits"].as_u64().unwrap() >= waits, "{report}");
+        assert!(object["wait_ms"].as_f64().unwrap() > 450.0, "{report}");
+        assert!(object["max_wait_ms"].as_f64().unwrap() > 150.0, "{report}");
+    }
+    assert!(of(kinds[0])["at"].as_str().unwrap().starts_with("take ("), "{report}");
+    assert!(report["wait_ms"].as_f64().unwrap() < 150.0, "no contention: {report}");
+    assert!(report["deadlocks"].as_array().unwrap().is_empty(), "{report}");
 }

@@ -67,7 +67,7 @@ fn wait(settings: &[&str], waiter: &[&str], enough: u64) -> Vec<Run> {
         let mut waiting = scratch.start(&[&["hold", "m", "--for", "0s"], waiter].concat());
         waiting.until("Session 2 waits");
         until("enough steps", || steps(&scratch, 2) >= enough);
-        assert_eq!(holder.signal(libc::SIGTERM).0, Some(0));
+        holder.die_of(libc::SIGTERM);
         waiting.until(" holds ");
         assert_eq!(waiting.end().0, Some(0));
         let (code, csv) = trace.end();

@@ -84,8 +84,21 @@ impl Profile {
     /// mutex and the location, the session, or nothing for the whole instance. Gets are not in the rows: see [`Self::of_mutex`] and
     /// `Tables::session_gets`.
     pub fn of<K: Ord>(tables: &Tables, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Self> {
+        Self::sums(tables, tables.figures(), by)
+    }
+
+    /// The same of waits for events: semaphores, barriers and conditions, which nobody holds. They have waits and their time only.
+    pub fn of_events<K: Ord>(tables: &Tables, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Self> {
+        Self::sums(tables, tables.event_figures(), by)
+    }
+
+    fn sums<K: Ord>(
+        tables: &Tables,
+        rows: Vec<(Sid, Key, Figures)>,
+        by: impl Fn(Sid, Key) -> Option<K>,
+    ) -> BTreeMap<K, Self> {
         let mut profiles: BTreeMap<K, Self> = BTreeMap::new();
-        for (sid, key, figures) in tables.figures() {
+        for (sid, key, figures) in rows {
             if let Some(key) = by(sid, key) {
                 profiles.entry(key).or_insert_with(|| Self::since_creation(tables)).figures.add(&figures);
             }

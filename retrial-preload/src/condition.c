@@ -1,10 +1,11 @@
-/* Waiting on a condition, in C: a thread that is cancelled leaves these frames in the middle, and the
+/* Waiting on a condition or a semaphore, in C: a thread that is cancelled leaves these frames in the middle, and the
  * frames between its program and the system call must be such that nothing is lost by that. What a
  * wait is, condition/wait.rs says. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <threads.h>
@@ -32,7 +33,7 @@ struct wait {
     struct timespec until;
     int32_t result;
     uint32_t bits;
-    uint64_t rest[12];
+    uint64_t rest[16];
 };
 
 enum { PASS_ON = -1, NO_CLOCK = -1, OWN_CLOCK = -2 };
@@ -111,6 +112,63 @@ HIDDEN int retrial_cnd_timedwait(cnd_t *cond, mtx_t *mutex, const struct timespe
                                  void *thread) {
     return in_c11(
         retrial_cond_timedwait((pthread_cond_t *)cond, (pthread_mutex_t *)mutex, at, caller, thread));
+}
+
+/* Semaphores are libc's: what waits here is its own call. One that finds the semaphore at 0 is timed. */
+HIDDEN int (*retrial_real_sem_wait)(sem_t *);
+HIDDEN int (*retrial_real_sem_timedwait)(sem_t *, const struct timespec *);
+HIDDEN int (*retrial_real_sem_clockwait)(sem_t *, clockid_t, const struct timespec *);
+
+/* As in event.rs. */
+struct event {
+    uint64_t all[6];
+};
+
+void retrial_semaphore_begin(struct event *, sem_t *, void *caller, void *thread);
+void retrial_semaphore_end(void *);
+void retrial_resolve(void);
+
+/* Libc has the value in the first half of the first 64 bits, where a 64-bit machine has the lower one. */
+static int is_zero(sem_t *sem) { return __atomic_load_n((uint32_t *)sem, __ATOMIC_RELAXED) == 0; }
+
+#define TIMED(result, call)                                                                        \
+    do {                                                                                           \
+        struct event event;                                                                        \
+        retrial_semaphore_begin(&event, sem, caller, thread);                                      \
+        pthread_cleanup_push(retrial_semaphore_end, &event);                                       \
+        (result) = (call);                                                                         \
+        pthread_cleanup_pop(1);                                                                    \
+    } while (0)
+
+HIDDEN int retrial_sem_wait(sem_t *sem, void *caller, void *thread) {
+    int result;
+    if (!retrial_real_sem_wait)
+        retrial_resolve();
+    if (!is_zero(sem))
+        return retrial_real_sem_wait(sem);
+    TIMED(result, retrial_real_sem_wait(sem));
+    return result;
+}
+
+HIDDEN int retrial_sem_timedwait(sem_t *sem, const struct timespec *at, void *caller, void *thread) {
+    int result;
+    if (!retrial_real_sem_timedwait)
+        retrial_resolve();
+    if (!is_zero(sem))
+        return retrial_real_sem_timedwait(sem, at);
+    TIMED(result, retrial_real_sem_timedwait(sem, at));
+    return result;
+}
+
+HIDDEN int retrial_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *at, void *caller,
+                                 void *thread) {
+    int result;
+    if (!retrial_real_sem_clockwait)
+        retrial_resolve();
+    if (!is_zero(sem))
+        return retrial_real_sem_clockwait(sem, clock, at);
+    TIMED(result, retrial_real_sem_clockwait(sem, clock, at));
+    return result;
 }
 
 _Static_assert(sizeof(mtx_t) == sizeof(pthread_mutex_t), "mtx_t is a mutex of libc");

@@ -68,10 +68,13 @@ mod shim {
         pub(super) fn retrial_cond_clockwait();
         pub(super) fn retrial_cnd_wait();
         pub(super) fn retrial_cnd_timedwait();
+        pub(super) fn retrial_sem_wait();
+        pub(super) fn retrial_sem_timedwait();
+        pub(super) fn retrial_sem_clockwait();
     }
 }
 
-use crate::{c11, condition, mutex, real, rwlock, spin};
+use crate::{c11, condition, event, mutex, real, rwlock, spin};
 
 exports! {
     pthread_mutex_init __pthread_mutex_init (2) => mutex::init;
@@ -104,6 +107,12 @@ exports! {
     pthread_rwlock_clockrdlock (3) => rwlock::read_clocklock;
     pthread_rwlock_clockwrlock (3) => rwlock::write_clocklock;
     pthread_rwlock_unlock __pthread_rwlock_unlock (1) => rwlock::unlock;
+
+    pthread_barrier_wait (1) => event::barrier_wait;
+
+    sem_wait (1) => shim::retrial_sem_wait;
+    sem_timedwait (2) => shim::retrial_sem_timedwait;
+    sem_clockwait (3) => shim::retrial_sem_clockwait;
 
     pthread_spin_init (2) => real::spin_init;
     pthread_spin_destroy (1) => real::spin_destroy;

@@ -23,6 +23,7 @@
 //! | condition, shared, mutex of libc's format| libc's               | in libc, counted as fallen back  |
 //! | condition, shared, mutex of our format   | none                 | by polling, at most 5 ms         |
 //! | rwlock, spin lock                        | libc's               | by the scheme, parked in libc    |
+//! | semaphore, barrier                       | libc's               | in libc, timed as an event       |
 //!
 //! On the path of a lock nothing is allocated, printed or looked up by name. `dlopen` loses the flag
 //! `RTLD_DEEPBIND`, with which a library would find libc's calls. Not caught is a program that asks for
@@ -34,6 +35,7 @@ mod c11;
 mod caller;
 mod condition;
 mod constructor;
+mod event;
 pub mod exports;
 pub mod filter;
 mod foreign;

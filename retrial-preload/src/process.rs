@@ -5,7 +5,7 @@
 //! child, and every cached value goes with the cookie it was made under.
 
 use crate::{program, spots};
-use retrial::views::TypeId;
+use retrial::views::{EVENT_TYPES, TypeId};
 use retrial::{Instance, interposer, sys};
 use std::ffi::{CStr, c_char};
 use std::ptr::{from_ref, null_mut};
@@ -120,9 +120,20 @@ pub(crate) enum Type {
     SharedMutex,
     Rwlock,
     Spin,
+    Semaphore,
+    Barrier,
+    Condition,
 }
 
-const TYPE_NAMES: [&str; 4] = ["pthread mutex", "pthread mutex shared", "pthread rwlock", "pthread spin"];
+const TYPE_NAMES: [&str; 7] = [
+    "pthread mutex",
+    "pthread mutex shared",
+    "pthread rwlock",
+    "pthread spin",
+    EVENT_TYPES[0],
+    EVENT_TYPES[1],
+    EVENT_TYPES[2],
+];
 static TYPES: [AtomicU8; TYPE_NAMES.len()] = [const { AtomicU8::new(0) }; TYPE_NAMES.len()];
 
 impl Type {

@@ -85,6 +85,10 @@ reals! {
     mtx_destroy c"mtx_destroy" (mutex: *mut pthread_mutex_t);
     cnd_init c"cnd_init" (cond: *mut pthread_cond_t);
     cnd_destroy c"cnd_destroy" (cond: *mut pthread_cond_t);
+    sem_wait c"sem_wait" (semaphore: *mut c_void);
+    sem_timedwait c"sem_timedwait" (semaphore: *mut c_void, at: *const timespec);
+    sem_clockwait c"sem_clockwait" (semaphore: *mut c_void, clock: clockid_t, at: *const timespec);
+    barrier_wait c"pthread_barrier_wait" (barrier: *mut c_void);
     dl_find_object c"_dl_find_object" (address: *mut c_void, result: *mut c_void);
 }
 
@@ -98,6 +102,9 @@ unsafe extern "C" {
     static retrial_real_cond_wait: AtomicPtr<c_void>;
     static retrial_real_cond_timedwait: AtomicPtr<c_void>;
     static retrial_real_cond_clockwait: AtomicPtr<c_void>;
+    static retrial_real_sem_wait: AtomicPtr<c_void>;
+    static retrial_real_sem_timedwait: AtomicPtr<c_void>;
+    static retrial_real_sem_clockwait: AtomicPtr<c_void>;
 }
 
 /// Never null: a caller that finds us has found the loader's functions, where this is.
@@ -139,6 +146,12 @@ fn tell_shim() {
     wait.store(find_now(At::cond_wait), Ordering::Release);
     timedwait.store(find_now(At::cond_timedwait), Ordering::Release);
     clockwait.store(find_now(At::cond_clockwait), Ordering::Release);
+    // SAFETY: as above.
+    let (wait, timedwait, clockwait) =
+        unsafe { (&retrial_real_sem_wait, &retrial_real_sem_timedwait, &retrial_real_sem_clockwait) };
+    wait.store(find_now(At::sem_wait), Ordering::Release);
+    timedwait.store(find_now(At::sem_timedwait), Ordering::Release);
+    clockwait.store(find_now(At::sem_clockwait), Ordering::Release);
 }
 
 fn find_now(at: At) -> *mut c_void {

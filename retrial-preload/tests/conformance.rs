@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
 /// left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 27] = [
+const PROGRAMS: [&str; 28] = [
     "before_all",
     "c11",
     "cancel",
@@ -23,6 +23,7 @@ const PROGRAMS: [&str; 27] = [
     "cond_users",
     "depth",
     "early",
+    "events",
     "execs",
     "fork",
     "fork_first",
@@ -44,11 +45,12 @@ const PROGRAMS: [&str; 27] = [
     "spin",
     "thread_churn",
 ];
-const ONCE: [&str; 12] = [
+const ONCE: [&str; 13] = [
     "before_all",
     "cond_users",
     "depth",
     "early",
+    "events",
     "execs",
     "fork_first",
     "last_touch",
@@ -148,6 +150,8 @@ fn every_symbol_is_exported_unversioned() {
         ),
         ("__pthread_rwlock_", "init destroy rdlock wrlock tryrdlock trywrlock unlock"),
         ("pthread_spin_", "init destroy lock trylock unlock"),
+        ("pthread_barrier_", "wait"),
+        ("sem_", "wait timedwait clockwait"),
         ("mtx_", "init destroy lock trylock timedlock unlock"),
         ("cnd_", "init destroy wait timedwait signal broadcast"),
         ("dl", "open"),

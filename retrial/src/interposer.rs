@@ -8,6 +8,7 @@ use crate::session::Session;
 use crate::sys::{AtomicU32, Ordering};
 use crate::text::hash;
 
+pub use crate::event::EventWait;
 pub use crate::parking::Parked;
 pub use crate::stats::CALLS;
 #[cfg(not(any(loom, shuttle)))]
@@ -66,6 +67,26 @@ pub unsafe fn retire_mutex(instance: &Instance, id: MutexId, gets: Option<u64>) 
         // Release: pairs with the Acquire of the next claim, and in `mutex_info`. It may have been taken for
         // a dead process's.
         let _ = entry.key.compare_exchange(key, RETIRED, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// Notes what an observer has found out about a mutex in a process's memory: what it is, where it has no name; and its gets, if its process has
+/// ended without noting them.
+pub fn note_found(instance: &Instance, id: MutexId, name: &str, gets: Option<u64>) {
+    let Some(entry) = instance.tables.mutex_entry(id) else { return };
+    let key = entry.key.load(Ordering::Relaxed);
+    if entry.place() != Place::Process || key < RETIRED {
+        return;
+    }
+    if entry.name.is_empty() {
+        entry.name.set(name);
+    }
+    if entry.is_of_dead_process(key)
+        // Acquire: as in `claim_entry`, which may come first.
+        && entry.key.compare_exchange(key, RETIRED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        && let Some(gets) = gets
+    {
+        entry.gets.store(gets, Ordering::Relaxed);
     }
 }
 

@@ -59,6 +59,7 @@ mod address;
 pub mod condition;
 mod entries;
 mod error;
+mod event;
 #[cfg(feature = "fail_points")]
 #[doc(hidden)]
 pub mod fail;
@@ -131,7 +132,7 @@ pub mod views {
     pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;
-    pub use crate::stats::{COUNTERS, Counter, Figures, Key, WaitEvent};
+    pub use crate::stats::{COUNTERS, Counter, EVENT_TYPES, Figures, Key, WaitEvent};
     pub use crate::tables::{PastSleep, Tables};
     pub use crate::trace::{Event, What};
     pub use crate::word::{Kind, Sid, Word};

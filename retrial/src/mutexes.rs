@@ -4,6 +4,7 @@ use crate::entries::{CLAIMED, MutexEntry, Place, RETIRED, TypeId};
 use crate::error::Death;
 use crate::operation_log::{MutexId, Record};
 use crate::raw_mutex::RawMutex;
+use crate::stats::EVENT_TYPES;
 use crate::sys::{Observed as _, Ordering};
 use crate::tables::Tables;
 use crate::text::hash;
@@ -21,7 +22,7 @@ pub struct MutexInfo {
     pub mutex_type: TypeId,
     /// Where it is.
     pub place: Place,
-    /// Offset in the arena, or address in its process.
+    /// Offset in the arena, or address in the process that registered it; 0 where that is not known.
     pub address: u64,
     /// The process that registered it, in its own PID namespace.
     pub pid: u32,
@@ -78,7 +79,19 @@ impl Tables {
     /// Every registered mutex.
     #[must_use]
     pub fn mutexes(&self) -> Vec<MutexInfo> {
-        (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index))).collect()
+        self.entries(false)
+    }
+
+    /// Everything else that is registered: what is waited for without being held.
+    #[must_use]
+    pub fn events(&self) -> Vec<MutexInfo> {
+        self.entries(true)
+    }
+
+    fn entries(&self, for_events: bool) -> Vec<MutexInfo> {
+        let types = EVENT_TYPES.map(|name| self.type_named(name));
+        let all = (1..=self.mutexes_high()).filter_map(|index| self.mutex_info(self.mutex_id(index)));
+        all.filter(|info| types.contains(&Some(info.mutex_type)) == for_events).collect()
     }
 
     /// What is known of a registered mutex.

@@ -4,7 +4,7 @@ use crate::instance::Instance;
 use crate::operation_log::{Phase, Record};
 use crate::session::Session;
 use crate::stats::{Counter, Key, Row};
-use crate::sys::Ordering;
+use crate::sys::{self, Ordering};
 use crate::trace::{self, Note, What};
 use crate::word::Sid;
 use std::fmt;
@@ -53,14 +53,25 @@ impl Recorder<'_> {
         self.note(now, What::Began, 0, 0);
     }
 
+    /// Notes which session has it now, for readers that cannot read the mutex.
+    pub(crate) fn set_blocker(&mut self, blocker: Sid) {
+        self.blocker = blocker;
+        if let Some(session) = self.session {
+            session.slot.wait_blocker.store(u64::from(blocker.number()), Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn end(&self, started: u64, now: u64, what: What) {
         let took = now.saturating_sub(started);
+        if let Some(session) = self.session {
+            session.slot.wait.store(0, Ordering::Relaxed);
+        }
+        // Release: a reader that still finds the wait under way does not find its time in the row (pairs with the
+        // Acquire fence in `Tables::rows_until`).
+        sys::fence(Ordering::Release);
         self.add(Counter::WaitNs, took);
         if let Some(row) = self.row {
             row.longest(took);
-        }
-        if let Some(session) = self.session {
-            session.slot.wait.store(0, Ordering::Relaxed);
         }
         self.note(now, what, 0, took);
     }

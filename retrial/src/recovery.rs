@@ -82,9 +82,19 @@ impl Instance {
         self.recover_with(sid, None)
     }
 
+    /// The same for a caller that knows when the session died: the wait that its death cut off counts up to then, by
+    /// the monotonic clock.
+    pub fn recover_cut_off(&self, sid: Sid, died_ns: u64) -> Recovery {
+        self.recover_dead(sid, None, Some(died_ns))
+    }
+
     /// The same; `here` is a mutex that may lie outside of the instance's memory: only a process that has it
     /// mapped can pay a debt to it.
     pub(crate) fn recover_with(&self, sid: Sid, here: Option<&RawMutex>) -> Recovery {
+        self.recover_dead(sid, here, None)
+    }
+
+    fn recover_dead(&self, sid: Sid, here: Option<&RawMutex>, died_ns: Option<u64>) -> Recovery {
         let Some(slot) = self.tables.slot(sid) else { return Recovery::NotDead };
         if slot.is_live() && slot.is_kept() {
             self.tell_of_kept(sid, slot);
@@ -100,6 +110,11 @@ impl Instance {
             return Recovery::NotDead;
         }
         slot.pid_namespace.store(0, Ordering::Release);
+        if let (Some(died_ns), Some((key, since_ns))) = (died_ns, slot.wait_under_way()) {
+            slot.wait.store(0, Ordering::Relaxed);
+            let rows = self.tables.segment.rows(sid.number() as usize);
+            crate::stats::find(rows, &slot.rows_used, key).end_cut_off(died_ns.saturating_sub(since_ns));
+        }
         fail::point();
         self.forget_park(sid, slot, here);
         let mut mutexes = 0;

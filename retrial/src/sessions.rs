@@ -3,7 +3,7 @@
 use crate::operation_log::{MutexId, Record};
 use crate::slot::Slot;
 use crate::stats::{CALLS, Figures, Key};
-use crate::sys::{Observed as _, Ordering};
+use crate::sys::{self, Observed as _, Ordering};
 use crate::tables::Tables;
 use crate::trace::Event;
 use crate::word::Sid;
@@ -32,7 +32,7 @@ pub struct SessionInfo {
     pub claimed_ns: u64,
     /// What its log says.
     pub log: Vec<Record>,
-    /// What it waits for, since when by the monotonic clock, and the SID that held it then.
+    /// What it waits for, since when by the monotonic clock, and the SID that held it at the last step.
     pub wait: Option<(Key, u64, Sid)>,
     /// Number of its first run of steps, which may not have happened yet.
     pub first_run: u64,
@@ -51,10 +51,8 @@ impl Tables {
     #[must_use]
     pub fn session_info(&self, sid: Sid) -> Option<SessionInfo> {
         let slot = self.slot(sid).filter(|slot| slot.is_live())?;
-        let wait = Key::unpack(slot.wait.acquire()).map(|key| {
-            let blocker = Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
-            (key, slot.wait_since_ns.load(Ordering::Relaxed), blocker)
-        });
+        let blocker = || Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
+        let wait = slot.wait_under_way().map(|(key, since_ns)| (key, since_ns, blocker()));
         Some(SessionInfo {
             sid,
             pid: slot.pid.load(Ordering::Relaxed),
@@ -99,17 +97,64 @@ impl Tables {
         self.slot(sid).map_or(0, |slot| slot.last_run.acquire())
     }
 
-    /// Every row of every session's figures, and those of departed sessions under [`Sid::NONE`].
+    /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A wait under way is in them up to
+    /// now; one that its session's death cut off is in them up to its last step only.
     #[must_use]
     pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
-        let all = std::iter::once(Sid::NONE).chain(self.sids());
-        all.flat_map(|sid| {
-            let slot = self.segment.slot(sid.number() as usize);
-            let used = slot.map_or(0, |slot| slot.rows_used.acquire() as usize);
+        let mut rows = self.rows_until(self.now_while_living());
+        rows.retain(|(_, key, _)| !key.event.for_event);
+        rows
+    }
+
+    /// The same of waits for events, which nobody holds.
+    #[must_use]
+    pub fn event_figures(&self) -> Vec<(Sid, Key, Figures)> {
+        let mut rows = self.rows_until(self.now_while_living());
+        rows.retain(|(_, key, _)| key.event.for_event);
+        rows
+    }
+
+    fn now_while_living(&self) -> impl Fn(Sid, u64) -> Option<u64> {
+        let now_ns = sys::now_ns();
+        move |sid, _| self.slot(sid).is_some_and(|slot| !slot.is_dead()).then_some(now_ns)
+    }
+
+    /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to when that counts.
+    pub fn rows_until(&self, end_ns: impl Fn(Sid, u64) -> Option<u64>) -> Vec<(Sid, Key, Figures)> {
+        let mut all = Vec::new();
+        for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
+            let Some(slot) = self.segment.slot(sid.number() as usize) else { continue };
+            let wait = slot.wait_under_way();
+            let first = all.len();
             let rows = self.segment.rows(sid.number() as usize);
-            rows[..used.min(rows.len())].iter().filter_map(move |row| row.read().map(|(key, f)| (sid, key, f)))
+            let used = (slot.rows_used.acquire() as usize).min(rows.len());
+            all.extend(rows[..used].iter().filter_map(|row| row.read().map(|(key, figures)| (sid, key, figures))));
+            // Acquire: pairs with the Release fence of a wait that ends, which says so before it counts its time.
+            sys::fence(Ordering::Acquire);
+            let Some((key, since_ns)) = wait.filter(|_| slot.wait_under_way() == wait) else { continue };
+            let Some(end_ns) = end_ns(sid, since_ns) else { continue };
+            // What found no row of its own is in the one without a mutex.
+            let own = all[first..].iter().position(|row| row.1 == key);
+            let row = own.or_else(|| all[first..].iter().position(|row| row.1.mutex == MutexId(0)));
+            if let Some(row) = row {
+                all[first + row].2.add_wait_under_way(end_ns.saturating_sub(since_ns));
+            }
+        }
+        all
+    }
+
+    /// Waits under way, also of dead sessions: who waits, for what, and since when by the monotonic clock. Cheap, to be polled.
+    pub fn waits(&self) -> impl Iterator<Item = (Sid, Key, u64)> + use<'_> {
+        self.sids().filter_map(|sid| {
+            let (key, since_ns) = self.slot(sid)?.wait_under_way()?;
+            Some((sid, key, since_ns))
         })
-        .collect()
+    }
+
+    /// Whether a session's thread is gone and it has not been recovered. Cheap, to be polled.
+    #[must_use]
+    pub fn is_dead(&self, sid: Sid) -> bool {
+        self.slot(sid).is_some_and(Slot::is_dead)
     }
 
     /// Gets counted by sessions rather than by mutexes, as interposers do.

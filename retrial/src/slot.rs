@@ -1,7 +1,7 @@
 //! A session in shared memory.
 
 use crate::operation_log::{MutexId, Phase, Record};
-use crate::stats::CALLS;
+use crate::stats::{CALLS, Key};
 use crate::sys::{self, AtomicU32, AtomicU64, Observed as _, Ordering, RobustLock, protocol};
 use crate::text::Text;
 use crate::whereabouts::whereabouts;
@@ -192,6 +192,13 @@ impl Slot {
         }
         write!(to, "pid {pid}, tid {tid}, ")?;
         whereabouts(pid, tid, to)
+    }
+
+    /// What its session waits for, and since when by the monotonic clock; `None` while it does not wait, and when there is no session.
+    pub(crate) fn wait_under_way(&self) -> Option<(Key, u64)> {
+        // Acquire: pairs with the Release in `Recorder::begin`.
+        let key = Key::unpack(self.wait.acquire())?;
+        self.is_live().then(|| (key, self.wait_since_ns.load(Ordering::Relaxed)))
     }
 
     pub(crate) fn free(&self) {

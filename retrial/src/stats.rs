@@ -83,16 +83,25 @@ pub struct Key {
 /// What a session waits for: the mode it asked for, and whether nobody could pass the holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct WaitEvent {
+    /// Whether it is no mutex, but something that happens: a semaphore's post, the last one at a barrier, a
+    /// condition's signal. Nobody holds it.
+    pub for_event: bool,
     /// The mode asked for.
     pub mode: Mode,
     /// Whether the holder had X or LX while S or E was asked for: a "wait on X".
     pub on_x: bool,
 }
 
+/// Types of what is waited for without being held, by the interposer's names.
+pub const EVENT_TYPES: [&str; 3] = ["pthread semaphore", "pthread barrier", "pthread condition"];
+
 impl WaitEvent {
     /// The name in the source's form: `library cache: mutex X`, `cursor: pin S wait on X`.
     #[must_use]
     pub fn name(self, mutex_type: &str) -> String {
+        if self.for_event {
+            return mutex_type.to_owned();
+        }
         let wait = if self.on_x { " wait on X" } else { "" };
         match mutex_type {
             "Cursor Pin" => format!("cursor: pin {}{wait}", self.mode),
@@ -107,6 +116,7 @@ impl Key {
 
     pub(crate) const fn pack(self) -> u64 {
         Self::VALID
+            | (self.event.for_event as u64) << 51
             | (self.event.on_x as u64) << 50
             | (self.event.mode as u64) << 48
             | (self.location.0 as u64) << 32
@@ -121,7 +131,7 @@ impl Key {
         Some(Self {
             mutex: MutexId(bits as u32),
             location: LocationId((bits >> 32) as u16),
-            event: WaitEvent { mode, on_x: bits >> 50 & 1 == 1 },
+            event: WaitEvent { mode, on_x: bits >> 50 & 1 == 1, for_event: bits >> 51 & 1 == 1 },
         })
     }
 }
@@ -145,6 +155,17 @@ impl Row {
     pub(crate) fn longest(&self, wait_ns: u64) {
         let cell = &self.counters[Counter::MaxNs as usize];
         cell.store(cell.load(Ordering::Relaxed).max(wait_ns), Ordering::Relaxed);
+    }
+
+    /// Counts a wait that its session's death has cut off. Only by the one who recovers that session.
+    pub(crate) fn end_cut_off(&self, took_ns: u64) {
+        if let Some((_, before)) = self.read() {
+            let mut after = before;
+            after.add_wait_under_way(took_ns);
+            self.add(Counter::SleptNs, after.get(Counter::SleptNs).wrapping_sub(before.get(Counter::SleptNs)));
+            self.add(Counter::WaitNs, took_ns);
+            self.longest(took_ns);
+        }
     }
 
     /// The row's key and figures, `None` while it is unused.
@@ -224,6 +245,22 @@ impl Figures {
         }
     }
 
+    /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted yet counts as slept: a spin or
+    /// a yield would have been over long ago.
+    pub(crate) fn add_wait_under_way(&mut self, took_ns: u64) {
+        let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs];
+        let all_ns = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(self.get(*part)));
+        // The parts of finished waits add up to their time.
+        let counted_ns = all_ns.saturating_sub(self.get(Counter::WaitNs));
+        let mut add = |counter: Counter, ns: u64| {
+            let cell = &mut self.0[counter as usize];
+            *cell = cell.wrapping_add(ns);
+        };
+        add(Counter::SleptNs, took_ns.saturating_sub(counted_ns));
+        add(Counter::WaitNs, took_ns);
+        self.0[Counter::MaxNs as usize] = self.get(Counter::MaxNs).max(took_ns);
+    }
+
     /// Growth since an earlier reading; the longest wait is that of the later one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -250,8 +287,9 @@ mod tests {
     #[test]
     fn a_key_survives_packing() {
         for mode in Mode::ALL {
-            for on_x in [false, true] {
-                let key = Key { mutex: MutexId(77), location: LocationId(3), event: WaitEvent { mode, on_x } };
+            for (on_x, for_event) in [(false, false), (true, false), (false, true)] {
+                let event = WaitEvent { for_event, mode, on_x };
+                let key = Key { mutex: MutexId(77), location: LocationId(3), event };
                 assert_eq!(Key::unpack(key.pack()), Some(key));
             }
         }
@@ -260,10 +298,10 @@ mod tests {
 
     #[test]
     fn events_have_the_sources_names() {
-        let event = WaitEvent { mode: Mode::Shared, on_x: true };
-        assert_eq!(event.name("Cursor Pin"), "cursor: pin S wait on X");
-        assert_eq!(WaitEvent { mode: Mode::Exclusive, on_x: false }.name("Library Cache"), "library cache: mutex X");
-        assert_eq!(WaitEvent { mode: Mode::Examine, on_x: false }.name("hash table"), "hash table: mutex E");
+        let event = |mode, on_x| WaitEvent { mode, on_x, for_event: false };
+        assert_eq!(event(Mode::Shared, true).name("Cursor Pin"), "cursor: pin S wait on X");
+        assert_eq!(event(Mode::Exclusive, false).name("Library Cache"), "library cache: mutex X");
+        assert_eq!(event(Mode::Examine, false).name("hash table"), "hash table: mutex E");
     }
 
     #[test]
@@ -271,7 +309,7 @@ mod tests {
         let rows: Vec<Row> = (0..4).map(|_| Row { key: AtomicU64::new(0), counters: Default::default() }).collect();
         let used = AtomicU32::new(0);
         for mutex in 1..=6 {
-            let event = WaitEvent { mode: Mode::Exclusive, on_x: false };
+            let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
             let key = Key { mutex: MutexId(mutex), location: LocationId(0), event };
             find(&rows, &used, key).add(Counter::Misses, 1);
         }

@@ -170,7 +170,8 @@ impl<'a> Wait<'a> {
     fn begin<T: Target>(waiter: Waiter<'a>, target: &T, want: Want) -> Self {
         let (blocker, exclusive) = target.blocker();
         let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
-        let key = Key { mutex: want.mutex, location: want.location, event: WaitEvent { mode: want.mode, on_x } };
+        let event = WaitEvent { mode: want.mode, on_x, for_event: false };
+        let key = Key { mutex: want.mutex, location: want.location, event };
         let row = waiter.session.map(|session| {
             let rows = session.instance.tables.segment.rows(session.sid().number() as usize);
             crate::stats::find(rows, &session.slot.rows_used, key)
@@ -297,7 +298,7 @@ impl<'a> Wait<'a> {
         let mut course = self.course;
         let step = course.step(&self.seen(target));
         self.course = course;
-        self.recorder.blocker = target.blocker().0;
+        self.recorder.set_blocker(target.blocker().0);
         if let Some(instance) = self.waiter.instance
             && (step != Step::Yield || course.failed() == 1)
         {

@@ -110,3 +110,51 @@ fn adaptive_switches_under_load_and_back_when_the_load_stops() {
     assert_eq!(switches(), (false, 2));
     assert_eq!(mutex.word(), retrial::views::Word::FREE, "the fast path is open again");
 }
+
+#[test]
+fn a_wait_under_way_is_in_the_figures_up_to_now() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    let sum = || {
+        let mut sum = Figures::default();
+        instance.tables().figures().iter().for_each(|(_, _, figures)| sum.add(figures));
+        sum
+    };
+    let parts = |figures: &Figures| {
+        [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs]
+            .map(|c| figures.get(c))
+            .iter()
+            .sum::<u64>()
+    };
+    for scheme in wait::NAMES {
+        instance.set(P::Scheme, None, wait::named(scheme).unwrap() as u64);
+        let mutex = instance.mutex(scheme, "Cursor Pin", || 0u64).unwrap();
+        let before = sum();
+        std::thread::scope(|scope| {
+            let holder = instance.session("holder", Class::Normal).unwrap();
+            let held = mutex.exclusive(&holder, location!("holder")).unwrap();
+            scope.spawn(|| {
+                let waiter = instance.session("waiter", Class::Normal).unwrap();
+                drop(mutex.exclusive(&waiter, location!("waiter")).unwrap());
+            });
+            let begun_ns = loop {
+                if let Some((_, key, since_ns)) = instance.tables().waits().next() {
+                    assert_eq!(key.mutex, mutex.id());
+                    break since_ns;
+                }
+                std::thread::yield_now();
+            };
+            while retrial::sys::now_ns() < begun_ns + 300_000_000 {
+                std::thread::yield_now();
+            }
+            let now = sum().since(&before);
+            assert!(now.get(Counter::WaitNs) >= 300_000_000, "{scheme}: {now:?}");
+            assert!(parts(&now) >= 300_000_000, "{scheme}: {now:?}");
+            assert!(now.get(Counter::MaxNs) >= 300_000_000, "{scheme}: {now:?}");
+            assert_eq!(now.get(Counter::Waits), 1, "{scheme}");
+            drop(held);
+        });
+        // Once more after its end: nothing of it counts twice.
+        let after = sum().since(&before);
+        assert_eq!(parts(&after), after.get(Counter::WaitNs), "{scheme}: {after:?}");
+    }
+}

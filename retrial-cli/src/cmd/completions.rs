@@ -1,6 +1,6 @@
 //! `retrial completions`.
 
-use crate::output::Format;
+use crate::output::{Format, write};
 use clap::CommandFactory;
 use miette::Report;
 use std::process::ExitCode;
@@ -14,6 +14,8 @@ pub struct Args {
 
 #[allow(clippy::unnecessary_wraps)] // as every subcommand
 pub fn run(args: Args, _: Format) -> Result<ExitCode, Report> {
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "retrial", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "retrial", &mut script);
+    write(&String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }

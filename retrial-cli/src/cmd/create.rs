@@ -1,7 +1,7 @@
 //! `retrial create`.
 
 use crate::instances::{address, create_error};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, quoted};
 use miette::{Report, miette};
 use retrial::{Capacity, Instance};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
             capacity.mutexes,
             instance.tables().len_bytes().div_ceil(1024),
         ));
-        format.say(&format!("Next: retrial hold m -i {} --create --mode X --for 50s", args.name));
+        format.say(&format!("Next: retrial hold m -i {} --create --mode X --for 50s", quoted(&args.name)));
     } else {
         let cells = [
             ("name", args.name.into()),

@@ -42,7 +42,7 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
     line("\n2. A real program on retrial mutexes: sort with 4 threads, 40 MB of text (a few seconds)\n");
     let interrupted = programs(format)?;
     if interrupted {
-        return Ok(ExitCode::from(130));
+        crate::signals::die_of(libc::SIGINT);
     }
     let (hold, all) = (traces::HOLD.as_secs_f64(), traces::time().as_secs_f64());
     line(&format!("\n3. A mutex is held for {hold} s while another session waits, by each scheme ({all:.0} s)"));

@@ -1,7 +1,8 @@
 //! `retrial hold`.
 
+use crate::blocking::Look;
 use crate::instances::{Which, mutex, object_error, session_error};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, quoted};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::engine::RawMutex;
@@ -67,7 +68,11 @@ impl From<ClassArg> for Class {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let mode: Mode = args.mode.parse().map_err(|error| {
-        miette!(code = "retrial::hold::mode", help = format!("retrial hold {} --mode X", args.mutex), "{error}")
+        miette!(
+            code = "retrial::hold::mode",
+            help = format!("retrial hold {} --mode X", quoted(&args.mutex)),
+            "{error}"
+        )
     })?;
     let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
     let wait = args.wait.as_deref().map(|text| duration::argument("--wait", text)).transpose()?;
@@ -101,7 +106,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         Err(GetError::OwnerDied(died)) => (died.guard, Some(OwnerDied(died.death))),
         Err(GetError::TimedOut) if signals::received().is_some() => {
             format.say(&format!("Session {} has given up waiting for {}.", session.sid(), args.mutex));
-            return Ok(interrupted());
+            return Ok(ExitCode::SUCCESS); // and dies of the signal
         }
         Err(error) => return Err(not_got(&error, &instance, &args, wait, mutex)),
     };
@@ -143,11 +148,6 @@ fn find<'i>(instance: &'i Instance, args: &Args, known: bool) -> Result<&'i RawM
     })
 }
 
-/// 130 for Ctrl-C, as shells have it.
-fn interrupted() -> ExitCode {
-    ExitCode::from(128 + u8::try_from(signals::received().unwrap_or(libc::SIGINT)).unwrap_or(0))
-}
-
 fn not_got(
     error: &GetError<Hold<'_>>,
     instance: &Instance,
@@ -156,8 +156,7 @@ fn not_got(
     mutex: &RawMutex,
 ) -> Report {
     let flag = args.which.flag();
-    let holders = crate::holders::of(instance.tables(), &instance.tables().sessions(), mutex.id());
-    let by = match crate::holders::text(&holders) {
+    let by = match Look::at_awaited(instance.tables()).holders_text(mutex.id()) {
         none if none.is_empty() => String::new(),
         some => format!(", held by session {some}"),
     };
@@ -240,6 +239,6 @@ fn report(
     } else if args.consistent {
         format.say("S cannot declare it consistent; X, LX and E can.");
     } else {
-        format.say(&format!("Next: retrial recover{} --clear-poison {}", args.which.flag(), args.mutex));
+        format.say(&format!("Next: retrial recover{} --clear-poison {}", args.which.flag(), quoted(&args.mutex)));
     }
 }

@@ -1,8 +1,8 @@
 //! `retrial list`.
 
-use crate::instances::address;
-use crate::output::{Format, Table, column};
-use miette::{Report, miette};
+use crate::instances::{address, names as instance_names};
+use crate::output::{Format, Table, column, quoted};
+use miette::Report;
 use retrial::Observer;
 use retrial::sys::{Clock, clock_ns};
 use std::os::unix::fs::MetadataExt;
@@ -13,14 +13,7 @@ use std::process::ExitCode;
 pub struct Args {}
 
 pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
-    let names = retrial::list().map_err(|error| {
-        miette!(
-            code = "retrial::list",
-            help = format!("ls -ld {}", retrial::layout::DIRECTORY),
-            "cannot read {}: {error}; expected a directory with the instances",
-            retrial::layout::DIRECTORY
-        )
-    })?;
+    let names = instance_names()?;
     if names.is_empty() && format.is_text() {
         format.say(&format!("No instance under {}.\nNext: retrial create demo", retrial::layout::DIRECTORY));
         return Ok(ExitCode::SUCCESS);
@@ -37,7 +30,7 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
         column("error", |found: &Found| found.opened.as_ref().err().cloned()),
     ];
     Table::of(&columns, names.iter().map(|name| Found::new(name))).print(format);
-    format.say(&format!("Next: retrial show -i {}", names.first().map_or("", String::as_str)));
+    format.say(&format!("Next: retrial show -i {}", quoted(names.first().map_or("", String::as_str))));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,7 @@
 
 use super::peek;
 use crate::instances::Which;
-use crate::output::{Format, Table, column};
+use crate::output::{Format, Table, column, quoted};
 use miette::{Report, miette};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -55,7 +55,7 @@ fn number(args: &Args) -> Result<u64, Report> {
     value.map_err(|_| {
         miette!(
             code = "retrial::poke::value",
-            help = format!("retrial poke {} 0x0000000100000001", args.at),
+            help = format!("retrial poke {} 0x0000000100000001", quoted(&args.at)),
             "value `{text}`, expected a number of at most 64 bits, in decimal or in hex with 0x"
         )
     })

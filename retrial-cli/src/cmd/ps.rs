@@ -1,11 +1,13 @@
 //! `retrial ps`.
 
-use crate::holders;
+use crate::blocking::{self, Deadlock, Look};
 use crate::instances::Which;
+use crate::naming::Names;
 use crate::output::{Format, Table, column};
 use miette::Report;
 use retrial::sys::now_ns;
-use retrial::views::{SessionInfo, Sid, Tables};
+use retrial::views::SessionInfo;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 /// Show the sessions: what each holds, what it waits for and who holds that
@@ -15,51 +17,71 @@ pub struct Args {
     which: Which,
 }
 
+/// A session with what was found out about it.
+struct Row<'l> {
+    session: &'l SessionInfo,
+    holds: String,
+    mutex: Option<String>,
+    held_by: Option<String>,
+    is_deadlocked: bool,
+}
+
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let observer = args.which.observe()?;
-    let mut sessions = observer.tables().sessions();
-    sessions.sort_by_key(|session| session.sid);
-    if sessions.is_empty() && format.is_text() {
+    let tables = observer.tables();
+    let look = Look::at_all(tables);
+    if look.sessions.is_empty() && format.is_text() {
         let flag = args.which.flag();
         format.say(&format!("No sessions.\nNext: retrial hold m{flag} --create --mode X --for 50s"));
         return Ok(ExitCode::SUCCESS);
     }
+    let mut names = Names::new(tables);
+    let deadlocks: Vec<Deadlock> = look.deadlocks().into_iter().map(|links| Deadlock::new(links, &mut names)).collect();
+    let deadlocked: BTreeSet<_> = deadlocks.iter().flat_map(|deadlock| &deadlock.links).map(|link| link.sid).collect();
+    let rows: Vec<Row<'_>> = (look.sessions.iter())
+        .map(|session| {
+            let held = look.held(session.sid).iter();
+            Row {
+                session,
+                holds: held
+                    .map(|(mutex, mode)| format!("{} {mode}", names.mutex(*mutex)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                mutex: session.wait.map(|(key, ..)| names.mutex(key.mutex)),
+                held_by: session.wait.map(|_| blocking::text(&look.blockers(session))),
+                is_deadlocked: deadlocked.contains(&session.sid),
+            }
+        })
+        .collect();
     let columns = [
-        column("sid", |session: &SessionInfo| session.sid.number()),
-        column("pid", |session: &SessionInfo| session.pid),
-        column("tid", |session: &SessionInfo| session.tid),
-        column("name", |session: &SessionInfo| session.name.clone()),
-        column("class", |session: &SessionInfo| if session.high_priority { "high" } else { "normal" }),
-        column("action", |session: &SessionInfo| session.action.clone()),
-        column("state", |session: &SessionInfo| match (session.dead, session.wait) {
+        column("sid", |row: &Row<'_>| row.session.sid.number()),
+        column("pid", |row: &Row<'_>| row.session.pid),
+        column("tid", |row: &Row<'_>| row.session.tid),
+        column("name", |row: &Row<'_>| row.session.name.clone()),
+        column("class", |row: &Row<'_>| if row.session.high_priority { "high" } else { "normal" }),
+        column("action", |row: &Row<'_>| row.session.action.clone()),
+        column("state", |row: &Row<'_>| match (row.session.dead, row.session.wait) {
             (true, _) => "DEAD",
+            _ if row.is_deadlocked => "DEADLOCK",
             (false, Some(_)) => "waiting",
             (false, None) => "running",
         }),
-        column("holds", |session: &SessionInfo| {
-            holders::list(observer.tables(), &holders::held(observer.tables(), session))
+        column("holds", |row: &Row<'_>| row.holds.clone()),
+        column("waits_for", |row: &Row<'_>| {
+            let (key, ..) = row.session.wait?;
+            let info = tables.mutex_info(key.mutex);
+            Some(key.event.name(&info.map_or_else(String::new, |info| tables.type_name(info.mutex_type))))
         }),
-        column("waits_for", |session: &SessionInfo| {
-            let (key, ..) = session.wait?;
-            let info = observer.tables().mutex_info(key.mutex);
-            Some(key.event.name(&info.map_or_else(String::new, |info| observer.tables().type_name(info.mutex_type))))
-        }),
-        column("mutex", |session: &SessionInfo| Some(observer.tables().mutex_name(session.wait?.0.mutex))),
-        column("held_by", |session: &SessionInfo| held_by(observer.tables(), &sessions, session)),
-        column("waited_s", |session: &SessionInfo| Some(now_ns().saturating_sub(session.wait?.1) as f64 / 1e9)),
+        column("mutex", |row: &Row<'_>| row.mutex.clone()),
+        column("held_by", |row: &Row<'_>| row.held_by.clone()),
+        column("waited_s", |row: &Row<'_>| Some(now_ns().saturating_sub(row.session.wait?.1) as f64 / 1e9)),
     ];
-    Table::of(&columns, &sessions).print(format);
-    if sessions.iter().any(|session| session.dead) {
+    Table::of(&columns, &rows).print(format);
+    for deadlock in &deadlocks {
+        format.say(&deadlock.text(now_ns()));
+    }
+    if look.sessions.iter().any(|session| session.dead) {
         format.say(&format!("Next: retrial recover{}", args.which.flag()));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Who has what a session waits for.
-fn held_by(tables: &Tables, sessions: &[SessionInfo], session: &SessionInfo) -> Option<String> {
-    let (key, _, blocker) = session.wait?;
-    Some(match holders::text(&holders::of(tables, sessions, key.mutex)) {
-        none if none.is_empty() && blocker != Sid::NONE => format!("{blocker}"),
-        text => text,
-    })
 }

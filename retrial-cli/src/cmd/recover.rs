@@ -1,8 +1,9 @@
 //! `retrial recover`.
 
+use crate::blocking::Look;
 use crate::instances::{Which, mutex, session_error};
 use crate::output::{Format, Table, column};
-use crate::{duration, holders, signals};
+use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::sys::Deadline;
 use retrial::views::{SessionInfo, Sid, Word};
@@ -63,8 +64,9 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
         return Ok(ExitCode::SUCCESS);
     }
     let (mut owing, mut poisoned, mut rows) = (false, Vec::new(), Vec::new());
+    let look = Look::at_awaited(instance.tables());
     for session in &dead {
-        let held = holders::held(instance.tables(), session);
+        let held = look.held(session.sid);
         let (result, given_back) = match instance.recover(session.sid) {
             Recovery::Done { mutexes } => ("recovered", mutexes),
             Recovery::Owing => {
@@ -74,10 +76,10 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
             // A waiter was faster.
             Recovery::NotDead => ("recovered by a waiter", 0),
         };
-        rows.push((session, holders::list(instance.tables(), &held), result, given_back));
+        rows.push((session, look.held_text(session.sid), result, given_back));
         poisoned.extend(
-            held.into_iter()
-                .map(|record| record.mutex)
+            held.iter()
+                .map(|(mutex, _)| *mutex)
                 .filter(|id| instance.tables().mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))),
         );
     }

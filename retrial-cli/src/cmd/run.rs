@@ -1,6 +1,6 @@
 //! `retrial run`.
 
-use crate::output::{Format, printable};
+use crate::output::{Format, printable, quoted};
 use crate::run::child::{End, Signals};
 use crate::run::supervise::{Options, supervise};
 use miette::{Report, miette};
@@ -110,7 +110,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Report {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     miette!(
         code = "retrial::run::report",
-        help = format!("ls -ld {}; df {}", directory.display(), directory.display()),
+        help = format!("ls -ld {0}; df {0}", quoted(&directory.to_string_lossy())),
         "report {}: {error}",
         path.display()
     )

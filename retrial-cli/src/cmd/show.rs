@@ -4,10 +4,13 @@ pub mod figures;
 mod instance;
 mod params;
 
+use crate::blocking::{Deadlock, Look};
 use crate::instances::{Which, mutex, mutex_type};
-use crate::output::Format;
+use crate::naming::Names;
+use crate::output::{Format, quoted};
 use miette::{Report, miette};
-use retrial::views::{Cost, TypeId};
+use retrial::sys::now_ns;
+use retrial::views::{Cost, MutexInfo, Place, TypeId};
 use retrial::{MutexId, Observer};
 use std::process::ExitCode;
 
@@ -53,6 +56,9 @@ enum View {
     Machine,
 }
 
+/// Mutexes that people are shown; JSON and CSV have all.
+const MUTEXES: usize = 40;
+
 /// What a view may be narrowed to.
 #[derive(Default)]
 pub struct Only {
@@ -89,7 +95,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 
 fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: Format) -> Result<(), Report> {
     let flag = which.flag();
-    let table = match view {
+    let mut table = match view {
         View::Instance => instance::instance(observer),
         View::Params => return params::print(observer, only, which, format),
         View::Mutexes => figures::mutexes(observer.tables(), only),
@@ -107,14 +113,30 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
             _ => "Nobody has waited yet.",
         });
     } else {
+        let left_out = if view == View::Mutexes && format.is_text() { table.shorten(MUTEXES) } else { 0 };
         table.print(format);
+        if left_out > 0 {
+            format.say(&format!("… {left_out} more, waited for less. All: retrial show mutexes{flag} --csv"));
+        }
+    }
+    if matches!(view, View::Instance | View::Mutexes | View::Events | View::Sleeps) && format.is_text() {
+        let tables = observer.tables();
+        for deadlock in Look::at_awaited(tables).deadlocks() {
+            format.say(&Deadlock::new(deadlock, &mut Names::new(tables)).text(now_ns()));
+        }
     }
     match view {
         View::Instance => {
             format.say(&format!("Next: retrial ps{flag}, retrial show mutexes{flag}, retrial show params{flag}"));
         }
         View::Mutexes if table.is_empty() => format.say(&format!("Next: retrial hold m{flag} --create --for 50s")),
-        View::Mutexes => format.say(&format!("Next: retrial show sleeps{flag}, retrial peek{flag} MUTEX")),
+        View::Mutexes => {
+            // Of a mutex whose words are in the instance.
+            let in_arena = |mutex: &MutexInfo| mutex.place == Place::Arena && !mutex.name.is_empty();
+            let peek = observer.tables().mutexes().into_iter().find(in_arena);
+            let peek = peek.map(|mutex| format!("retrial peek{flag} {}", quoted(&mutex.name)));
+            format.say(&format!("Next: retrial show sleeps{flag}, {}", peek.unwrap_or(format!("retrial ps{flag}"))));
+        }
         View::Machine if observer.tables().machine().get(Cost::WakeFar).is_none() => {
             let name = observer.tables().address().map_or_else(String::new, |at| format!(" -i {at}"));
             format.say(&format!("Costs without a value were not measured. Next: retrial calibrate{name}"));

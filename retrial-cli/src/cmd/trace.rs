@@ -1,8 +1,9 @@
 //! `retrial trace`.
 
+use crate::blocking::Look;
 use crate::instances::{Which, mutex};
 use crate::output::{Column, Format, Stream, column};
-use crate::{duration, holders, signals};
+use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::views::{Event, Sid, Tables, What};
 use retrial::{MutexId, Observer};
@@ -151,10 +152,12 @@ impl Trace<'_> {
         for sid in self.sids() {
             let last = self.observer.tables().last_run(sid);
             let (mut printed, mut found) = (last, true);
-            if self.observer.tables().session_info(sid).is_some_and(|session| !session.dead && session.wait.is_some()) {
+            let session = self.observer.tables().session_info(sid);
+            if let Some(session) = session.filter(|session| !session.dead && session.wait.is_some()) {
                 found = false;
                 while let Some(event) = self.observer.tables().event(sid, printed) {
-                    if matches!(event.what, What::Got | What::GaveUp) {
+                    // What came before the session is that of another one, which had the slot.
+                    if printed < session.first_run || matches!(event.what, What::Got | What::GaveUp) {
                         break;
                     }
                     printed -= 1;
@@ -250,12 +253,10 @@ impl Trace<'_> {
         }
         if event.what == What::Began || !followed.headed {
             let by = match event.blocker {
-                Sid::NONE => {
-                    match holders::text(&holders::of(tables.tables(), &tables.tables().sessions(), event.mutex)) {
-                        none if none.is_empty() => String::new(),
-                        some => format!(" held by session {some}"),
-                    }
-                }
+                Sid::NONE => match Look::at_awaited(tables.tables()).holders_text(event.mutex) {
+                    none if none.is_empty() => String::new(),
+                    some => format!(" held by session {some}"),
+                },
                 blocker => format!(" held by session {blocker}"),
             };
             self.format.say(&format!("session {sid} waits for {name} on \"{mutex}\"{by}, at {location}"));

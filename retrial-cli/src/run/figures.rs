@@ -5,7 +5,8 @@ use super::machine::Machine;
 use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
-use retrial::views::{Counter, Figures, LocationId, Params, Tables};
+use crate::blocking::Deadlock;
+use retrial::views::{Counter, Figures, LocationId, Params, Tables, TypeId};
 use retrial::{MutexId, P};
 use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,8 +29,13 @@ pub struct Outcome {
     /// All mutexes together.
     pub total: Profile,
     pub events: Vec<Event>,
+    /// Semaphores, barriers and conditions, most waited for first: waits for something to happen, not for a holder.
+    pub awaited: Vec<Used>,
     pub calls: Vec<Calls>,
     pub alerts: Vec<String>,
+    pub deadlocks: Vec<Deadlock>,
+    /// When the program had ended, by the monotonic clock.
+    pub ended_ns: u64,
     pub recoveries: u64,
     /// Sessions that live on in processes that the program left behind.
     pub living: usize,
@@ -124,28 +130,35 @@ impl Outcome {
 pub struct Summary {
     pub mutexes: Vec<Used>,
     pub events: Vec<Event>,
+    /// Semaphores, barriers and conditions, most waited for first.
+    pub awaited: Vec<Used>,
     pub total: Profile,
+    /// The number that a mutex with several goes by, by the others.
+    pub firsts: HashMap<MutexId, MutexId>,
 }
 
 /// Puts together what the tables and the observer say.
-pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> Summary {
+pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, ended_ns: u64) -> Summary {
     let mut total = Figures::default();
     let mut by_mutex: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
     let mut by_event: BTreeMap<(String, _), Figures> = BTreeMap::new();
-    // The latest of those that had an id last, so that it gives the name.
-    let mut seen: HashMap<MutexId, Vec<&Seen>> = HashMap::new();
-    let mut firsts: HashMap<MutexId, MutexId> = HashMap::new();
-    for mutex in observation.mutexes.values() {
-        seen.entry(mutex.info.id).or_default().push(mutex);
-        firsts.extend(mutex.others.iter().map(|other| (other.id, mutex.info.id)));
-    }
+    let (seen, firsts) = by_number(observation);
     let type_of = |id: MutexId| -> String {
         let known = seen.get(&id).and_then(|all| all.last()).map(|seen| seen.info.mutex_type);
         known
             .or_else(|| tables.mutex_info(id).map(|info| info.mutex_type))
             .map_or_else(String::new, |t| tables.type_name(t))
     };
-    for (_, key, figures) in tables.figures() {
+    // Waits that the program's end, or a death before it, has cut off count up to then.
+    let end_ns = |sid, since_ns| Some(observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+    let mut awaited: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
+    for (_, key, figures) in tables.rows_until(end_ns) {
+        if key.event.for_event {
+            let object = awaited.entry(key.mutex).or_default();
+            object.0.add(&figures);
+            object.1.entry(key.location).or_default().add(&figures);
+            continue;
+        }
         total.add(&figures);
         let id = firsts.get(&key.mutex).copied().unwrap_or(key.mutex);
         let mutex = by_mutex.entry(id).or_default();
@@ -175,9 +188,11 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
         let Profile { figures, gets, .. } = &m.profile;
         std::cmp::Reverse((m.id.0 != 0, figures.get(Counter::WaitNs), figures.get(Counter::Misses), *gets))
     });
-    for mutex in mutexes.iter_mut().take(TOP) {
-        for (place, _) in &mut mutex.places {
-            *place = symbols.text(place);
+    for (i, mutex) in mutexes.iter_mut().enumerate() {
+        if i < TOP {
+            for (place, _) in &mut mutex.places {
+                *place = symbols.text(place);
+            }
         }
         mutex.name = match mutex.variable.as_deref() {
             Some(variable) if mutex.name.is_empty() => symbols.variable(variable).unwrap_or_default(),
@@ -192,7 +207,47 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64) -> 
     events.sort_by_key(|Event { profile, .. }| {
         std::cmp::Reverse((profile.figures.get(Counter::WaitNs), profile.figures.get(Counter::Misses)))
     });
-    Summary { mutexes, events, total }
+    let of_event = |(id, (figures, places)): (MutexId, (Figures, BTreeMap<LocationId, Figures>))| {
+        let mut used = used(tables, id, &[], figures, places, elapsed_s);
+        let variable = observation.events.get(&id).cloned().flatten();
+        used.name = variable.and_then(|variable| symbols.variable(&variable)).unwrap_or(used.name);
+        used
+    };
+    let mut awaited: Vec<Used> = awaited.into_iter().map(of_event).collect();
+    awaited.sort_by_key(|used| std::cmp::Reverse((used.id.0 != 0, used.profile.figures.get(Counter::WaitNs))));
+    for (place, _) in awaited.iter_mut().take(TOP).flat_map(|used| &mut used.places) {
+        *place = symbols.text(place);
+    }
+    Summary { mutexes, events, awaited, total, firsts }
+}
+
+/// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the others. The latest of those
+/// that had a number is last, so that it gives the name.
+fn by_number(observation: &Observation) -> (HashMap<MutexId, Vec<&Seen>>, HashMap<MutexId, MutexId>) {
+    let mut seen: HashMap<MutexId, Vec<&Seen>> = HashMap::new();
+    let mut firsts: HashMap<MutexId, MutexId> = HashMap::new();
+    // A process's table of numbers has room for some mutexes only: what is at one address there is one, whatever its numbers.
+    let mut by_address: BTreeMap<(u32, u64, TypeId), BTreeSet<MutexId>> = BTreeMap::new();
+    for mutex in observation.mutexes.values() {
+        let info = &mutex.info;
+        seen.entry(info.id).or_default().push(mutex);
+        firsts.extend(mutex.others.iter().map(|other| (other.id, info.id)));
+        if info.address != 0 {
+            by_address.entry((info.pid, info.address, info.mutex_type)).or_default().insert(info.id);
+        }
+    }
+    for mut ids in by_address.into_values() {
+        let Some(first) = ids.pop_first() else { continue };
+        for id in ids {
+            let mut more = seen.remove(&id).unwrap_or_default();
+            seen.entry(first).or_default().append(&mut more);
+            firsts.insert(id, first);
+        }
+    }
+    for seen in seen.values_mut() {
+        seen.sort_by_key(|seen| seen.info.id);
+    }
+    (seen, firsts)
 }
 
 /// Mutexes that a report shows one by one.
@@ -207,7 +262,13 @@ fn used(
     elapsed_s: f64,
 ) -> Used {
     let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex_info(id));
-    let (gets, samples) = (all.iter().map(|seen| seen.gets).sum::<u64>(), Seen::samples(all));
+    // A mutex that had several numbers in one process has all its gets in its record at each look.
+    let mut gets: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for seen in all {
+        let most = gets.entry((seen.info.pid, seen.info.address)).or_default();
+        *most = seen.gets.max(*most);
+    }
+    let (gets, samples) = (gets.values().sum::<u64>(), Seen::samples(all));
     // Rwlocks, spin locks and adaptive mutexes in libc's format have no room to count all of them, or any.
     let are_all = gets + figures.get(Counter::GaveUp) >= figures.get(Counter::Misses) || samples.looks > 0;
     let mut places: Vec<(String, Figures)> =
@@ -252,7 +313,9 @@ impl Used {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sampler::Identity;
     use super::*;
+    use retrial::views::{MutexInfo, Place};
 
     fn figures(parts: [u64; 4]) -> Figures {
         let mut figures = Figures::default();
@@ -260,6 +323,30 @@ mod tests {
             figures.0[counter as usize] = part;
         }
         figures
+    }
+
+    #[test]
+    fn a_lock_with_two_numbers_in_one_process_goes_by_the_first() {
+        let info = |id, address| MutexInfo {
+            id: MutexId(id),
+            name: String::new(),
+            mutex_type: TypeId(9),
+            place: Place::Process,
+            address,
+            pid: 7,
+            gets: Some(u64::from(id)),
+            death: None,
+            pthread_in_use: false,
+            switches: 0,
+        };
+        let mut observation = Observation::default();
+        for info in [info(11, 64), info(6, 64), info(8, 128)] {
+            observation.mutexes.insert(Identity::of(&info), Seen::new(info));
+        }
+        let (seen, firsts) = by_number(&observation);
+        assert_eq!(firsts, [(MutexId(11), MutexId(6))].into());
+        let ids = |id| seen[&MutexId(id)].iter().map(|seen| seen.info.id.0).collect::<Vec<_>>();
+        assert_eq!((ids(6), ids(8), seen.len()), (vec![6, 11], vec![8], 2));
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub mod machine;
 pub mod preload;
 pub mod profile;
 pub mod program;
-mod record;
+pub mod record;
 pub mod report;
 pub mod sampler;
 pub mod supervise;

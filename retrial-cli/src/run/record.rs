@@ -1,7 +1,8 @@
-//! A `pthread_mutex_t` in the memory of a process, as one look at it from outside finds it: our record, or libc's.
+//! A mutex in the memory of a process, as one look at it from outside finds it: our record, or a `pthread_mutex_t` or
+//! `pthread_rwlock_t` of libc's.
 
 use retrial::MutexId;
-use retrial::views::Word;
+use retrial::views::{Sid, Tables, TypeId, Word};
 
 /// Bytes that are read.
 pub const RECORD: usize = 40;
@@ -12,26 +13,110 @@ const ADAPTIVE: u32 = 3;
 const ROBUST: u32 = 0x10;
 const SHARED: u32 = 0x80;
 
+/// Number of a `pthread_rwlock_t`'s readers in its first field, from this bit on.
+const READERS: u32 = 3;
+
 /// Who has a mutex of libc's format, in its lock.
 const TID: u32 = 0x3fff_ffff;
+
+/// What lies at a mutex's address in its process, by its type in the instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A record of the library.
+    Library,
+    /// A record of the interposer, in a `pthread_mutex_t`.
+    Private,
+    /// A `pthread_mutex_t` as libc has it.
+    Libc,
+    /// A `pthread_rwlock_t`.
+    Rwlock,
+    /// Of libc's, without a holder in it.
+    Spin,
+}
+
+/// The interposer's types, and what each has in memory.
+const FORMATS: [(&str, Format); 4] = [
+    ("pthread mutex", Format::Private),
+    ("pthread mutex shared", Format::Libc),
+    ("pthread rwlock", Format::Rwlock),
+    ("pthread spin", Format::Spin),
+];
+
+/// Which types of an instance have which format.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Formats([Option<TypeId>; FORMATS.len()]);
+
+impl Formats {
+    /// Those of an instance as it is: the program's first process registers the types.
+    pub fn of(tables: &Tables) -> Self {
+        Self(FORMATS.map(|(name, _)| tables.type_named(name)))
+    }
+
+    pub fn format(self, mutex_type: TypeId) -> Format {
+        let position = self.0.iter().position(|known| *known == Some(mutex_type));
+        position.map_or(Format::Library, |position| FORMATS[position].1)
+    }
+}
 
 /// The fields that an observer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
+    format: Format,
     word: u64,
     lock: u32,
     kind: u32,
     /// Our number of a mutex of ours; of one in libc's format, where libc counts the spins of adaptive ones, our gets.
     number: u32,
     gets: u64,
+    /// Thread that owns it, by libc's fields: of a mutex, and of a `pthread_rwlock_t` that is locked for writing.
+    owner: u32,
+    writer: u32,
+}
+
+/// Who has a mutex to themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    Nobody,
+    Session(Sid),
+    /// A thread by its id, whose session is not in the mutex.
+    Thread(u32),
 }
 
 impl Record {
-    pub fn parse(bytes: &[u8; RECORD]) -> Self {
+    pub fn parse(bytes: &[u8; RECORD], format: Format) -> Self {
         let (words, _) = bytes.as_chunks::<8>();
         let (halves, _) = bytes.as_chunks::<4>();
         let (word, half) = (|i: usize| u64::from_ne_bytes(words[i]), |i: usize| u32::from_ne_bytes(halves[i]));
-        Self { word: word(0), lock: half(0), kind: half(4), number: half(5), gets: word(3) }
+        let (owner, writer) = (half(2), half(6));
+        Self { format, word: word(0), lock: half(0), kind: half(4), number: half(5), gets: word(3), owner, writer }
+    }
+
+    /// Who holds it. `None` where the record does not say so: of a spin lock, and of a `pthread_rwlock_t` that readers have.
+    pub const fn owner(&self) -> Option<Owner> {
+        let word = Word(self.word);
+        let (is_held, thread) = match self.format {
+            Format::Library => (word.kind().is_some(), 0),
+            // The lower half is libc's lock. An unlock by libc's call leaves the session in the upper one.
+            Format::Private => (word.references() != 0, self.owner),
+            // A robust one has its owner in the lock.
+            Format::Libc if self.kind & ROBUST != 0 => (self.lock & TID != 0, self.lock & TID),
+            Format::Libc => (self.lock & TID != 0, self.owner),
+            Format::Rwlock => (self.writer != 0, self.writer),
+            Format::Spin => return None,
+        };
+        let ours = matches!(self.format, Format::Library | Format::Private);
+        Some(match (is_held, word.sid()) {
+            (false, _) if matches!(self.format, Format::Rwlock) && self.lock >> READERS != 0 => return None,
+            (false, _) => Owner::Nobody,
+            (true, sid) if ours && !sid.is_none() => Owner::Session(sid),
+            (true, _) if thread == 0 => return None,
+            (true, _) => Owner::Thread(thread),
+        })
+    }
+
+    /// The word of a mutex of the library.
+    pub const fn word(&self) -> Option<Word> {
+        if matches!(self.format, Format::Library) { Some(Word(self.word)) } else { None }
     }
 
     /// Whether a mutex of ours is held, and its gets. `None` when this is not the record of that mutex, but memory that has
@@ -39,7 +124,7 @@ impl Record {
     /// One that is missed for the first time has no number until its waiter has got it: that is no reason while it is `nameless`.
     pub fn ours(&self, id: MutexId, most: u64, nameless: bool) -> Option<(bool, u64)> {
         let is_it = (self.has(id) || nameless && self.number == 0) && self.kind & SHARED == 0 && self.gets <= most;
-        is_it.then(|| (Word(self.word).kind().is_some(), self.gets))
+        is_it.then(|| (self.owner() != Some(Owner::Nobody), self.gets))
     }
 
     /// Whether it says that it is the mutex with this number.
@@ -58,9 +143,50 @@ impl Record {
     }
 }
 
+/// Reads one record for each address from a process: how many, up to the first that cannot be read.
+///
+/// # Errors
+///
+/// The kernel's number: `ESRCH` where the process is gone, `EPERM` where it may not be read, `EFAULT` where the first address is none.
+pub fn read(pid: u32, addresses: impl Iterator<Item = u64>, into: &mut [[u8; RECORD]]) -> Result<usize, i32> {
+    let remote: Vec<libc::iovec> = addresses
+        .take(into.len())
+        .map(|address| libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap_or(0)),
+            iov_len: RECORD,
+        })
+        .collect();
+    let count = remote.len();
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: count * RECORD };
+    let pid = libc::pid_t::try_from(pid).map_err(|_| libc::ESRCH)?;
+    // SAFETY: `local` is all of `count` writable records; the kernel checks the addresses of the other process.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), count as libc::c_ulong, 0) };
+    match usize::try_from(read) {
+        Ok(bytes) => Ok(bytes / RECORD),
+        Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Session 5 has it.
+    const HELD: u64 = 5 << 32 | 1;
+
+    #[test]
+    fn a_record_says_who_holds_it() {
+        let owner = |word, kind, format| Record { format, ..record(word, kind, 1, 0) }.owner();
+        let session = Some(Owner::Session(Sid::new(5)));
+        assert_eq!(owner(HELD, 0, Format::Private), session);
+        // An unlock by libc's call leaves the name of its holder.
+        assert_eq!(owner(5 << 32, 0, Format::Private), Some(Owner::Nobody));
+        assert_eq!(owner(1, 0, Format::Private), None, "locked by libc's call, which has not noted the owner yet");
+        assert_eq!((owner(5 << 32, 0, Format::Library), owner(3, 0, Format::Library)), (session, Some(Owner::Nobody)));
+        assert_eq!(owner(0x8000_04d2, ROBUST, Format::Libc), Some(Owner::Thread(0x4d2)));
+        assert_eq!(owner(0, SHARED, Format::Libc), Some(Owner::Nobody));
+        assert_eq!((owner(1 << READERS, 0, Format::Rwlock), owner(1, 0, Format::Spin)), (None, None));
+    }
 
     fn record(word: u64, kind: u32, number: u32, gets: u64) -> Record {
         let (low, high) = (u64::from(kind), u64::from(number));
@@ -69,20 +195,20 @@ mod tests {
         for (at, word) in [word, 0, second, gets, 0].into_iter().enumerate() {
             bytes[at * 8..][..8].copy_from_slice(&word.to_ne_bytes());
         }
-        Record::parse(&bytes)
+        Record::parse(&bytes, Format::Private)
     }
 
     #[test]
     fn a_mutex_in_libcs_format_is_not_taken_for_ours() {
-        assert_eq!(record(5 << 32, SHARED, 1, 0).ours(MutexId(1), u64::MAX, false), None);
-        assert_eq!(record(5 << 32, 0, 1, 7).ours(MutexId(1), u64::MAX, false), Some((true, 7)));
+        assert_eq!(record(HELD, SHARED, 1, 0).ours(MutexId(1), u64::MAX, false), None);
+        assert_eq!(record(HELD, 0, 1, 7).ours(MutexId(1), u64::MAX, false), Some((true, 7)));
     }
 
     #[test]
     fn a_mutex_has_no_number_until_a_get_that_missed_it_has_it() {
-        assert_eq!(record(5 << 32, 0, 0, 7).ours(MutexId(1), u64::MAX, true), Some((true, 7)));
-        assert_eq!(record(5 << 32, 0, 0, 7).ours(MutexId(1), u64::MAX, false), None);
-        assert_eq!(record(5 << 32, 0, 2, 7).ours(MutexId(1), u64::MAX, true), None);
+        assert_eq!(record(HELD, 0, 0, 7).ours(MutexId(1), u64::MAX, true), Some((true, 7)));
+        assert_eq!(record(HELD, 0, 0, 7).ours(MutexId(1), u64::MAX, false), None);
+        assert_eq!(record(HELD, 0, 2, 7).ours(MutexId(1), u64::MAX, true), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
-use crate::output::{Format, Table, column, counter, measure, plain, record, short, whole};
+use crate::output::{Format, Table, column, counter, measure, plain, quoted, record, short, whole};
 use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -50,7 +50,9 @@ impl Outcome {
             "time_split_pct": self.split_json(),
             "busiest": self.busiest().json(),
             "events": self.events_table().json(),
+            "waits_for_events": Used::awaited(&self.awaited).json(),
             "calls": self.calls_table().json(),
+            "deadlocks": self.deadlocks.iter().map(|deadlock| deadlock.json(self.ended_ns)).collect::<Vec<_>>(),
             "alerts": self.alerts,
             "recoveries": self.recoveries,
             "sessions_living": self.living,
@@ -208,6 +210,9 @@ impl Outcome {
         if !self.events.is_empty() {
             let _ = writeln!(text, "\n{}", self.events_table().text());
         }
+        if !self.awaited.is_empty() {
+            let _ = writeln!(text, "\nwaits for events, which nobody holds:\n{}", Used::awaited(&self.awaited).text());
+        }
         if !self.calls.is_empty() {
             let _ = writeln!(text, "\n{}", self.calls_table().text());
         }
@@ -257,6 +262,9 @@ impl Outcome {
         if self.recoveries > 0 {
             let _ = writeln!(text, "{} mutexes were held by a thread that died, and recovered", self.recoveries);
         }
+        for deadlock in &self.deadlocks {
+            let _ = writeln!(text, "{}", deadlock.text(self.ended_ns));
+        }
         for alert in &self.alerts {
             let _ = writeln!(text, "alert: {alert}");
         }
@@ -264,7 +272,7 @@ impl Outcome {
 
     fn next(&self) -> String {
         if self.kept {
-            return format!("retrial show --instance {0}; then retrial rm {0}", self.instance);
+            return format!("retrial show --instance {0}; then retrial rm {0}", quoted(&self.instance));
         }
         if self.nothing.is_some() {
             return "retrial demo".to_owned();
@@ -330,6 +338,23 @@ impl Used {
             column("processes", |used: &Used| used.processes).for_programs(),
         ];
         Table::of(&columns, mutexes.iter().take(TOP))
+    }
+
+    /// Semaphores, barriers and conditions: what is waited for without being held.
+    pub fn awaited(objects: &[Self]) -> Table {
+        let of = |used: &Used, measure: Measure| measure.of(&used.profile);
+        let columns = [
+            column("event", |used: &Used| used.title()),
+            column("type", |used: &Used| used.mutex_type.clone()),
+            column("pid", |used: &Used| used.pid).for_programs(),
+            column("address", |used: &Used| format!("{:#x}", used.address)).for_programs(),
+            counter(Counter::Waits, |used: &Used| &used.profile),
+            measure(Measure::Registered, "ms", of).named("wait_ms"),
+            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms"),
+            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms"),
+            column("at", |used: &Used| used.place().map(str::to_owned)),
+        ];
+        Table::of(&columns, objects.iter().take(TOP))
     }
 
     /// The places with their shares of the misses: `push+0x1a (queue) 80 %, pop+0x2c (queue) 20 %`.

@@ -7,11 +7,13 @@
 //! What lies in memory that several processes have is one mutex, though each of them has registered it: the kernel says what
 //! their mappings are as long as they live.
 
-use super::record::{RECORD, Record};
+use super::record::{self, Format, Formats, RECORD, Record};
 use super::variables::{Modules, Shared};
+use crate::blocking::{Deadlock, Look};
+use crate::naming::Names;
 use retrial::MutexId;
 use retrial::sys::{now_ns, thread_cpu_ns};
-use retrial::views::{Counter, MutexInfo, Place, Tables, TypeId};
+use retrial::views::{Counter, MutexInfo, Place, Sid, Tables, TypeId};
 use retrial_model::profile::Samples;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,10 +37,10 @@ const TIMES_CENSUS: u64 = 250;
 const CENSUS_EVERY_NS: u64 = 100_000_000;
 const SAMPLE_EVERY_NS: u64 = 1_000_000;
 const LONGEST_PAUSE_NS: u64 = 50_000_000;
-
-/// The types, by the interposer's names, of what keeps libc's format and may lie in memory of several processes. Of the first
-/// the format is known.
-const LIBCS: [&str; 3] = ["pthread mutex shared", "pthread rwlock", "pthread spin"];
+/// Semaphores, barriers and conditions whose variables are looked up.
+const NAMED_EVENTS: usize = 256;
+/// Length of a wait from which on it is looked at for a deadlock, and shortest time between two such looks.
+const LONG_WAIT_NS: u64 = 200_000_000;
 
 /// A mutex, apart from others that have its id later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,7 +82,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn new(info: MutexInfo) -> Self {
+    pub fn new(info: MutexInfo) -> Self {
         Self {
             gets: info.gets.unwrap_or(0),
             info,
@@ -174,6 +176,12 @@ impl Cost {
 #[derive(Default, Debug)]
 pub struct Observation {
     pub mutexes: HashMap<Identity, Seen>,
+    /// When a session was first seen dead in the wait that began then.
+    pub cut_off_ns: HashMap<(Sid, u64), u64>,
+    /// Static variables that were waited for as events.
+    pub events: HashMap<MutexId, Option<String>>,
+    /// Sessions that waited for each other.
+    pub deadlocks: Vec<Deadlock>,
     pub cost: Cost,
 }
 
@@ -191,7 +199,7 @@ pub fn observe(tables: &Tables, stop: &AtomicBool) -> Observation {
 struct Sampler<'t> {
     tables: &'t Tables,
     seen: HashMap<Identity, Seen>,
-    libcs: [Option<TypeId>; LIBCS.len()],
+    formats: Formats,
     /// Of each mutex that may lie in memory of several processes, in each of them, the one that it was first seen as.
     firsts: HashMap<Identity, Identity>,
     /// The same by where it lies.
@@ -213,6 +221,12 @@ struct Sampler<'t> {
     next: usize,
     started_ns: u64,
     started_cpu_ns: u64,
+    cut_off_ns: HashMap<(Sid, u64), u64>,
+    /// Static variables that are waited for as events.
+    events: HashMap<MutexId, Option<String>>,
+    deadlocks: Vec<Deadlock>,
+    /// When deadlocks are looked for next.
+    ring_at_ns: u64,
     cost: Cost,
     random: u64,
     buffer: Vec<[u8; RECORD]>,
@@ -224,7 +238,7 @@ impl<'t> Sampler<'t> {
         Self {
             tables,
             seen: HashMap::new(),
-            libcs: [None; LIBCS.len()],
+            formats: Formats::default(),
             firsts: HashMap::new(),
             shared: HashMap::new(),
             at: HashMap::new(),
@@ -238,6 +252,10 @@ impl<'t> Sampler<'t> {
             next: 0,
             started_ns: now,
             started_cpu_ns: thread_cpu_ns(),
+            cut_off_ns: HashMap::new(),
+            events: HashMap::new(),
+            deadlocks: Vec::new(),
+            ring_at_ns: 0,
             cost: Cost::default(),
             random: now | 1,
             buffer: vec![[0; RECORD]; BATCH],
@@ -295,12 +313,11 @@ impl<'t> Sampler<'t> {
     fn census(&mut self) {
         let infos = self.tables.mutexes();
         let before: HashMap<Identity, u64> = self.seen.iter().map(|(identity, seen)| (*identity, seen.gets)).collect();
-        // Registered by the program's first process.
-        self.libcs = LIBCS.map(|name| self.tables.type_named(name));
+        self.formats = Formats::of(self.tables);
         let (mut private, mut by_first, mut processes) = (Vec::new(), HashMap::new(), HashMap::new());
         for info in infos {
             let identity = Identity::of(&info);
-            if info.place == Place::Process && self.libcs.contains(&Some(info.mutex_type)) {
+            if info.place == Place::Process && self.is_libcs(&info) {
                 let first = self.first_of(&info, &mut processes);
                 if !self.gone.contains(&identity) {
                     by_first.insert(first, identity);
@@ -364,7 +381,50 @@ impl<'t> Sampler<'t> {
             seen.latest = None;
         }
         self.find_variables();
+        self.name_events();
         self.misses = misses;
+        self.follow_waits();
+    }
+
+    /// Finds out what static variables the first of the semaphores, barriers and conditions are that are waited for.
+    fn name_events(&mut self) {
+        let mut modules: HashMap<u32, Modules> = HashMap::new();
+        let room = NAMED_EVENTS.saturating_sub(self.events.len());
+        let is_new = |info: &MutexInfo| !self.events.contains_key(&info.id);
+        let new: Vec<MutexInfo> = self.tables.events().into_iter().filter(is_new).take(room).collect();
+        for info in new {
+            let modules = modules.entry(info.pid).or_insert_with(|| Modules::of(info.pid));
+            self.events.insert(info.id, modules.locate(info.address));
+        }
+    }
+
+    /// Notes waits that a death has cut off, and looks for deadlocks among long ones.
+    fn follow_waits(&mut self) {
+        let now = now_ns();
+        let mut is_long = false;
+        for (sid, key, since_ns) in self.tables.waits() {
+            if self.tables.is_dead(sid) {
+                self.cut_off_ns.entry((sid, since_ns)).or_insert(now);
+            } else if !key.event.for_event {
+                is_long |= now.saturating_sub(since_ns) > LONG_WAIT_NS;
+            }
+        }
+        for deadlock in self.deadlocks.iter_mut().filter(|deadlock| deadlock.ended_ns.is_none()) {
+            deadlock.ended_ns = (!deadlock.lasts(self.tables)).then_some(now);
+        }
+        if is_long && now >= self.ring_at_ns {
+            for links in Look::at_awaited(self.tables).deadlocks() {
+                if !self.deadlocks.iter().any(|known| known.links == links) {
+                    self.deadlocks.push(Deadlock::new(links, &mut Names::new(self.tables)));
+                }
+            }
+            self.ring_at_ns = now + LONG_WAIT_NS;
+        }
+    }
+
+    /// Whether it keeps libc's format, and may lie in memory of several processes.
+    fn is_libcs(&self, info: &MutexInfo) -> bool {
+        !matches!(self.formats.format(info.mutex_type), Format::Library | Format::Private)
     }
 
     /// What a known mutex was first seen as.
@@ -449,12 +509,13 @@ impl<'t> Sampler<'t> {
             };
             let (now, most) = (now_ns(), self.most_gets());
             for (identity, bytes) in batch.iter().zip(&self.buffer[..read]) {
-                let record = Record::parse(bytes);
                 let first = self.firsts.get(identity);
                 let Some(seen) = self.seen.get_mut(first.unwrap_or(identity)) else { continue };
+                let format = self.formats.format(seen.info.mutex_type);
+                let record = Record::parse(bytes, format);
                 let found = match first {
                     None => record.ours(identity.id, most, !seen.is_named),
-                    Some(_) if self.libcs[0] == Some(seen.info.mutex_type) => record.libcs().map(|(held, count)| {
+                    Some(_) if format == Format::Libc => record.libcs().map(|(held, count)| {
                         (held, count.map_or(0, |count| seen.gets_by(count, || self.tables.session_gets())))
                     }),
                     Some(_) => None,
@@ -479,7 +540,8 @@ impl<'t> Sampler<'t> {
         // The program has ended: its entries have what it noted then, and it may have left processes behind.
         self.census();
         self.presume();
-        Observation { mutexes: self.seen, cost: self.cost }
+        let Self { seen, cut_off_ns, events, deadlocks, cost, .. } = self;
+        Observation { mutexes: seen, cut_off_ns, events, deadlocks, cost }
     }
 }
 
@@ -491,24 +553,8 @@ fn by_process(identities: &[Identity]) -> Vec<(u32, Vec<Identity>)> {
     all.into_iter().collect()
 }
 
-/// Reads one record for each identity from a process: how many, up to the first that cannot be read.
 fn read_process(pid: u32, identities: &[Identity], into: &mut [[u8; RECORD]]) -> Result<usize, i32> {
-    let count = identities.len().min(into.len());
-    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: count * RECORD };
-    let remote: Vec<libc::iovec> = identities[..count]
-        .iter()
-        .map(|identity| libc::iovec {
-            iov_base: std::ptr::with_exposed_provenance_mut(usize::try_from(identity.address).unwrap_or(0)),
-            iov_len: RECORD,
-        })
-        .collect();
-    let pid = libc::pid_t::try_from(pid).map_err(|_| libc::ESRCH)?;
-    // SAFETY: `local` is all of `count` writable records; the kernel checks the addresses of the other process.
-    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), count as libc::c_ulong, 0) };
-    match usize::try_from(read) {
-        Ok(bytes) => Ok(bytes / RECORD),
-        Err(_) => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
-    }
+    record::read(pid, identities.iter().map(|identity| identity.address), into)
 }
 
 #[cfg(test)]
@@ -526,12 +572,12 @@ mod tests {
 
     #[test]
     fn records_are_read_and_holes_are_left_out() {
-        let (held, free) = (record(5 << 32, 0, 1, 77), record(0, 0, 2, 8));
+        let (held, free) = (record(5 << 32 | 1, 0, 1, 77), record(0, 0, 2, 8));
         let hole = Identity { id: MutexId(3), pid: std::process::id(), address: 8 };
         let mut buffer = vec![[0; RECORD]; 8];
         let all = [identity(&held, 1), identity(&free, 2), hole, identity(&held, 1)];
         assert_eq!(read_process(std::process::id(), &all, &mut buffer), Ok(2));
-        let (first, second) = (Record::parse(&buffer[0]), Record::parse(&buffer[1]));
+        let [first, second] = [0, 1].map(|i| Record::parse(&buffer[i], Format::Private));
         let read = |record: Record, id, most| record.ours(MutexId(id), most, false);
         assert_eq!((read(first, 1, 77), read(first, 1, 76)), (Some((true, 77)), None));
         assert_eq!((read(second, 2, 77), read(second, 1, 77)), (Some((false, 8)), None));

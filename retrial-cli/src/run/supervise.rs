@@ -1,17 +1,21 @@
 //! One run: instance, program, observer, and what it came to.
 
 use super::child::Signals;
-use super::figures::{Outcome, TOP, summarize};
+use super::figures::{Outcome, Summary, TOP, summarize};
 use super::machine::{Machine, Ticks};
 use super::profile::recording::{self, Recording};
 use super::profile::report::Profile;
 use super::program::{self, Missing};
+use super::sampler::Observation;
 use super::{calls, preload, sampler};
 use crate::instances::{address, create_error, param_error};
+use crate::output::quoted;
 use miette::{Report, miette};
-use retrial::views::Tables;
+use retrial::sys::now_ns;
+use retrial::views::{Sid, Tables};
 use retrial::wait::DEFAULT;
-use retrial::{Address, Capacity, CreateError, Instance, P, ParamError};
+use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -87,27 +91,30 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let stop = AtomicBool::new(false);
     let tables: &Tables = named.instance.tables();
-    let (finished, elapsed_s, observation, recorded) = std::thread::scope(|scope| {
+    let (finished, elapsed_s, ended_ns, observation, recorded) = std::thread::scope(|scope| {
         let observer = scope.spawn(|| sampler::observe(tables, &stop));
         let profiler = recording.as_ref().map(|recording| scope.spawn(|| recording.observe(&stop)));
         let finished = signals.wait(pid);
-        let elapsed_s = started.elapsed().as_secs_f64();
+        let (elapsed_s, ended_ns) = (started.elapsed().as_secs_f64(), now_ns());
         stop.store(true, Ordering::Release);
         observer.thread().unpark();
         let recorded = profiler.and_then(|profiler| {
             profiler.thread().unpark();
             profiler.join().ok()
         });
-        (finished, elapsed_s, observer.join().unwrap_or_default(), recorded)
+        (finished, elapsed_s, ended_ns, observer.join().unwrap_or_default(), recorded)
     });
 
     let machine_busy = ticks.and_then(|before| Ticks::now()?.busy_since(before));
+    let summary = summarize(tables, &observation, elapsed_s, ended_ns);
     let profile = recording.as_ref().zip(recorded).and_then(|(recording, (tallies, cost))| {
         // A disk that has become full is not to take the report with it.
         let unwritten = |error| eprintln!("{error:?}");
-        Profile::new(tallies, cost, tables, &recording.output).map_err(unwritten).ok()
+        Profile::new(tallies, cost, tables, &summary.firsts, &recording.output).map_err(unwritten).ok()
     });
-    let summary = summarize(tables, &observation, elapsed_s);
+    if options.keep {
+        keep(&named.instance, &summary, &observation, ended_ns);
+    }
     let calls = calls::of(tables);
     let nothing = summary.total.gets == Some(0) && summary.mutexes.is_empty() && calls.is_empty();
     let nothing = nothing.then(|| match &excluded {
@@ -127,14 +134,30 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         mutexes: summary.mutexes,
         total: summary.total,
         events: summary.events,
+        awaited: summary.awaited,
         calls,
         alerts: tables.alerts(0).into_iter().map(|(_, _, text)| text).take(TOP).collect(),
         recoveries: tables.recoveries(),
         living: tables.sessions().iter().filter(|session| !session.dead).count(),
+        deadlocks: observation.deadlocks,
+        ended_ns,
         cost: observation.cost,
         nothing,
         profile,
     })
+}
+
+/// Leaves in the instance what only this process knows, for those who look later: what mutexes are called, the gets of those whose process was
+/// killed, and the waits that the program's end has cut off.
+fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended_ns: u64) {
+    for mutex in summary.mutexes.iter().chain(&summary.awaited).filter(|mutex| mutex.id.0 != 0) {
+        interposer::note_found(instance, mutex.id, &mutex.name, mutex.profile.gets);
+    }
+    let waits: HashMap<Sid, u64> = instance.tables().waits().map(|(sid, _, since_ns)| (sid, since_ns)).collect();
+    for sid in instance.tables().sids() {
+        let since_ns = waits.get(&sid).copied().unwrap_or(0);
+        instance.recover_cut_off(sid, observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+    }
 }
 
 /// An instance whose name goes with this value, unless it is to be kept.
@@ -230,8 +253,9 @@ fn not_started(name: &OsStr, missing: &Missing) -> Failure {
 }
 
 fn not_executable(path: &Path, why: &str) -> Failure {
-    let path = path.display();
-    let report = miette!(code = "retrial::run::not_executable", help = format!("ls -ld {path}"), "{path}: {why}");
+    let path = path.display().to_string();
+    let help = format!("ls -ld {}", quoted(&path));
+    let report = miette!(code = "retrial::run::not_executable", help = help, "{path}: {why}");
     Failure { code: 126, report }
 }
 
@@ -242,7 +266,7 @@ fn not_executed(path: &Path, error: &std::io::Error) -> Failure {
         Some(libc::ENOEXEC) => {
             let report = miette!(
                 code = "retrial::run::format",
-                help = format!("retrial run -- sh {}", path.display()),
+                help = format!("retrial run -- sh {}", quoted(&path.to_string_lossy())),
                 "{}: no program of this machine, and no script with a `#!` line",
                 path.display()
             );
@@ -272,18 +296,7 @@ fn sanitized(file: &Path, program: &[OsString]) -> Report {
 
 /// The command as one can type it again.
 fn shown(program: &[OsString]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quoted = program.iter().map(|word| {
-        let word = word.to_string_lossy();
-        if !word.is_empty() && word.chars().all(plain) {
-            word.into_owned()
-        } else if word.chars().any(char::is_control) {
-            let escaped = word.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n").replace('\t', "\\t");
-            format!("$'{escaped}'")
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
+    let quoted = program.iter().map(|word| quoted(&word.to_string_lossy()).into_owned());
     quoted.collect::<Vec<_>>().join(" ")
 }
 

@@ -6,6 +6,7 @@ pub mod load;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -158,6 +159,16 @@ impl Running {
         // SAFETY: our own child, which has not been waited for.
         unsafe { libc::kill(pid, signal) };
         self.finish()
+    }
+
+    /// Sends a signal that the command is to die of, once it has said what else it has to say.
+    pub fn die_of(mut self, signal: i32) -> String {
+        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
+        // SAFETY: our own child, which has not been waited for.
+        unsafe { libc::kill(pid, signal) };
+        let (_, rest) = self.finish();
+        assert_eq!(self.child.wait().unwrap().signal(), Some(signal), "{rest}");
+        rest
     }
 
     /// Waits for the end by itself.

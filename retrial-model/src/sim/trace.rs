@@ -12,7 +12,7 @@ const RUNS: usize = 1 << 16;
 
 /// What is waited for: there is one mutex, got exclusively.
 const MUTEX: MutexId = MutexId(1);
-const EVENT: WaitEvent = WaitEvent { mode: Mode::Exclusive, on_x: false };
+const EVENT: WaitEvent = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
 
 /// The SID of a session: they are numbered from 1.
 fn sid(session: u32) -> Sid {

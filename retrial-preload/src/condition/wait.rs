@@ -1,16 +1,18 @@
 //! A wait on a condition, step by step, for the shim in condition.c that makes its system calls.
 
 use super::{CALLS, CALLS_PASSED, CALLS_POLLED, Condition, MONOTONIC, SHARED};
+use crate::event;
 use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::limit::Limit;
 use crate::mutex;
 use crate::private::PrivateMutex;
-use crate::process;
+use crate::process::{self, Type};
 use crate::profile;
 use crate::real::{self, Errno};
 use crate::thread::Thread;
 use libc::{EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use retrial::condition::{Look, Place};
+use retrial::interposer::EventWait;
 use retrial::sys::{self, Clock, Deadline};
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,9 +47,11 @@ pub(crate) struct Wait {
     depth: u32,
     /// What the wait returns, when the mutex is back.
     outcome: c_int,
+    /// What it is counted as.
+    event: Option<EventWait>,
 }
 
-const _: () = assert!(size_of::<Wait>() <= 40 + 12 * 8, "struct wait in condition.c has room for it");
+const _: () = assert!(size_of::<Wait>() <= 40 + 16 * 8, "struct wait in condition.c has room for it");
 
 /// What the shim knows as such.
 const PASS_ON: c_int = -1;
@@ -81,6 +85,7 @@ impl Wait {
             place: Place::default(),
             depth: 0,
             outcome: 0,
+            event: None,
         }
     }
 
@@ -182,6 +187,7 @@ impl Wait {
 
     /// Gets the mutex back.
     fn end(&mut self) -> c_int {
+        event::end(self.event.take(), self.thread());
         self.thread().from_condition.set(true);
         // SAFETY: the caller of the wait has a mutex there.
         let result = unsafe { mutex::lock(self.mutex, self.caller, self.thread()) };
@@ -245,7 +251,10 @@ unsafe extern "C" fn retrial_condition_begin(
     let wait = unsafe { &mut *wait };
     wait.enter();
     let result = wait.release();
-    if result != 0 {
+    if result == 0 {
+        // Not while the mutex is held: others would wait for that.
+        wait.event = event::begin(Type::Condition, cond.addr(), caller, thread);
+    } else {
         wait.withdraw();
     }
     result

@@ -99,12 +99,11 @@ impl RawMutex {
     /// its instance gives back what its log names, by the mutex's number in that instance: the log of a
     /// session of another one would name somebody else's.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
-        let id = instance.register_mutex(mutex_type, 0, name)?;
+        let id = instance.register_mutex(mutex_type, self.address(), name)?;
         self.adopt(id, mutex_type, !instance.tables.has_barrier());
         Ok(id)
     }
 
-    #[cfg(feature = "lock_api")]
     pub(crate) fn address(&self) -> u64 {
         std::ptr::from_ref(self).addr() as u64
     }

@@ -222,7 +222,7 @@ mod tests {
             started_ns: 0,
             mutex: retrial::MutexId(1),
             location: retrial::views::LocationId(1),
-            event: retrial::views::WaitEvent { mode: retrial::Mode::Shared, on_x: true },
+            event: retrial::views::WaitEvent { mode: retrial::Mode::Shared, on_x: true, for_event: false },
             blocker: retrial::views::Sid::NONE,
         };
         let lines = |n| folded(&(1..=n).map(event).collect::<Vec<_>>());

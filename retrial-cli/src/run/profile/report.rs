@@ -7,6 +7,7 @@ use super::tallies::{About, By, Lock, Tallies, Tally};
 use crate::output::{Table, column, short};
 use crate::run::symbols::Symbols;
 use miette::Report;
+use retrial::MutexId;
 use retrial::views::{Tables, TypeId};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -91,9 +92,19 @@ impl Names<'_> {
 
 impl Profile {
     /// Names what was sampled and writes the files.
-    pub fn new(tallies: Tallies, cost: Cost, tables: &Tables, output: &Path) -> Result<Self, Report> {
+    pub fn new(
+        tallies: Tallies,
+        cost: Cost,
+        tables: &Tables,
+        firsts: &HashMap<MutexId, MutexId>,
+        output: &Path,
+    ) -> Result<Self, Report> {
         let (gets, waits) = (tallies.gets, tallies.waits);
-        let (rows, about, locations) = tallies.finish();
+        let (rows, mut about, locations) = tallies.finish();
+        // The number by which the whole report calls it.
+        for about in about.values_mut() {
+            about.mutex = firsts.get(&MutexId(about.mutex)).map_or(about.mutex, |first| first.0);
+        }
         let mut names = Names { symbols: Symbols::default(), locations: &locations, functions: HashMap::new() };
         let mut by_lock: BTreeMap<Lock, Vec<(By, Tally)>> = BTreeMap::new();
         for (by, tally) in rows {

@@ -1,0 +1,380 @@
+//! Who holds what, who waits for what, and who waits for each other: all sessions of an instance at one look.
+//!
+//! What a session holds says its log, what a mutex in the arena is says its word. Threads under `retrial run` write no log, and their
+//! mutexes lie in their processes' memory: those are read there, by the address in the instance's table, where the kernel lets us.
+
+use crate::naming::Names;
+use crate::run::record::{self, Format, Formats, Owner, RECORD, Record};
+use retrial::sys::now_ns;
+use retrial::views::{
+    Key, Kind, LocationId, MutexInfo, Phase, Place, Record as LogRecord, SessionInfo, Sid, Tables, Word,
+};
+use retrial::{Mode, MutexId};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Write;
+
+/// One look at an instance.
+pub struct Look<'t> {
+    tables: &'t Tables,
+    /// By SID.
+    pub sessions: Vec<SessionInfo>,
+    /// What was read of mutexes in processes' memory.
+    pub read: BTreeMap<MutexId, Read>,
+    /// Living sessions by their threads.
+    threads: HashMap<u32, Sid>,
+    by_session: HashMap<Sid, Vec<(MutexId, Mode)>>,
+    by_mutex: HashMap<MutexId, Vec<(Sid, Mode)>>,
+}
+
+/// What a mutex in a process's memory was.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// Who had it; `None` where its memory does not say.
+    owner: Option<Owner>,
+    /// Of a mutex of the library.
+    pub word: Option<Word>,
+    /// Its gets so far, where they are counted in it.
+    pub gets: Option<u64>,
+}
+
+/// A session that waits for a session that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    pub sid: Sid,
+    pub pid: u32,
+    pub tid: u32,
+    pub mutex: MutexId,
+    pub mode: Mode,
+    pub location: LocationId,
+    /// Begin of the wait, by the monotonic clock.
+    pub since_ns: u64,
+    pub holder: Sid,
+}
+
+impl<'t> Look<'t> {
+    /// With every mutex in the memory of a process.
+    pub fn at_all(tables: &'t Tables) -> Self {
+        Self::new(tables, |_| true)
+    }
+
+    /// With those in the memory of processes that are waited for.
+    pub fn at_awaited(tables: &'t Tables) -> Self {
+        let awaited: BTreeSet<MutexId> = tables.waits().map(|(_, key, _)| key.mutex).collect();
+        Self::new(tables, |mutex| awaited.contains(&mutex.id))
+    }
+
+    fn new(tables: &'t Tables, is_wanted: impl Fn(&MutexInfo) -> bool) -> Self {
+        // The sessions first: one that waits from before the mutexes are read until after that holds all the time what was read.
+        let mut sessions = tables.sessions();
+        sessions.sort_by_key(|session| session.sid);
+        let wanted = tables.mutexes().into_iter().filter(|mutex| mutex.place != Place::Arena && is_wanted(mutex));
+        let read = read(tables, wanted);
+        let threads = sessions.iter().filter(|s| !s.dead).map(|session| (session.tid, session.sid)).collect();
+        let mut look = Self { tables, sessions, read, threads, by_session: HashMap::new(), by_mutex: HashMap::new() };
+        look.match_up();
+        look
+    }
+
+    /// Notes who holds what.
+    fn match_up(&mut self) {
+        let by_log = |session: &SessionInfo| -> Vec<(Sid, MutexId, Mode)> {
+            let held = session.log.iter().filter(|record| self.is_held(session, record));
+            held.map(|record| (session.sid, record.mutex, record.mode)).collect()
+        };
+        let mut held: Vec<(Sid, MutexId, Mode)> = self.sessions.iter().flat_map(by_log).collect();
+        let logged: HashSet<(Sid, MutexId)> = held.iter().map(|(sid, mutex, _)| (*sid, *mutex)).collect();
+        // In the word, but in no log: a thread under `retrial run`, or somebody has poked.
+        let in_arena = self.tables.mutexes().into_iter().filter_map(|mutex| {
+            let word = self.tables.mutex_state(mutex.id)?.word;
+            Some((word.sid(), mutex.id, word.kind().and_then(Kind::mode)?))
+        });
+        let in_processes = self.read.iter().filter_map(|(id, read)| Some((self.owner(*read)?, *id, read.mode())));
+        held.extend(in_arena.chain(in_processes).filter(|(sid, mutex, _)| !logged.contains(&(*sid, *mutex))));
+        for (sid, mutex, mode) in held {
+            self.by_session.entry(sid).or_default().push((mutex, mode));
+            self.by_mutex.entry(mutex).or_default().push((sid, mode));
+        }
+    }
+
+    /// Whether a session holds what a record of its log is about.
+    ///
+    /// The log says *getting* until X, LX or E is given back: the word tells the get from the hold.
+    fn is_held(&self, session: &SessionInfo, record: &LogRecord) -> bool {
+        match record.phase {
+            Phase::Granted | Phase::Held | Phase::Leaving | Phase::Promoting | Phase::Demoting | Phase::Draining => {
+                true
+            }
+            Phase::Left => false,
+            Phase::Getting => match self.word(record.mutex) {
+                Some(word) => word.sid() == session.sid,
+                None => session.wait.is_none_or(|(key, _, _)| key.mutex != record.mutex),
+            },
+        }
+    }
+
+    /// What a session holds.
+    pub fn held(&self, sid: Sid) -> &[(MutexId, Mode)] {
+        self.by_session.get(&sid).map_or(&[], Vec::as_slice)
+    }
+
+    /// What a session holds, for people: `m X, n S`.
+    pub fn held_text(&self, sid: Sid) -> String {
+        let each = self.held(sid).iter().map(|(mutex, mode)| format!("{} {mode}", self.tables.mutex_name(*mutex)));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Who holds a mutex, and how.
+    pub fn holders(&self, mutex: MutexId) -> &[(Sid, Mode)] {
+        self.by_mutex.get(&mutex).map_or(&[], Vec::as_slice)
+    }
+
+    /// Who holds a mutex, for people: `1 X`, `2 S, 3 S`, or nothing.
+    pub fn holders_text(&self, mutex: MutexId) -> String {
+        text(&self.holders(mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect::<Vec<_>>())
+    }
+
+    /// Who holds what a session waits for: where the mutex cannot be read, who held it at the session's last step.
+    pub fn blockers(&self, session: &SessionInfo) -> Vec<(Sid, Option<Mode>)> {
+        let Some((key, _, at_last_step)) = session.wait else { return Vec::new() };
+        let now: Vec<_> = self.holders(key.mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect();
+        let is_read =
+            self.word(key.mutex).is_some() || self.read.get(&key.mutex).is_some_and(|read| read.owner.is_some());
+        if !now.is_empty() || is_read || at_last_step.is_none() {
+            return now;
+        }
+        vec![(self.session_behind(at_last_step), None)]
+    }
+
+    /// Sessions that wait for each other, or for themselves: each ring once. None of them gets any further unless a deadline or another
+    /// thread's unlock ends a wait.
+    pub fn deadlocks(&self) -> Vec<Vec<Link>> {
+        // Whoever waits still, and for the same since before the mutexes were read, holds now what was read.
+        let still: BTreeSet<(Sid, Key, u64)> = self.tables.waits().collect();
+        let links: BTreeMap<Sid, Vec<Link>> = (self.sessions.iter())
+            .filter_map(|session| {
+                let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
+                let link = |&(holder, _): &(Sid, Mode)| Link {
+                    sid: session.sid,
+                    pid: session.pid,
+                    tid: session.tid,
+                    mutex: key.mutex,
+                    mode: key.event.mode,
+                    location: key.location,
+                    since_ns,
+                    holder,
+                };
+                let stays = still.contains(&(session.sid, key, since_ns));
+                stays.then(|| (session.sid, self.holders(key.mutex).iter().map(link).collect()))
+            })
+            .collect();
+        rings(&links)
+    }
+
+    /// The word of a mutex of the library.
+    fn word(&self, mutex: MutexId) -> Option<Word> {
+        self.tables.mutex_state(mutex).map(|state| state.word).or_else(|| self.read.get(&mutex)?.word)
+    }
+
+    fn owner(&self, read: Read) -> Option<Sid> {
+        match read.owner? {
+            Owner::Nobody => None,
+            Owner::Session(sid) => Some(self.session_behind(sid)),
+            Owner::Thread(tid) => Some(self.session_behind(Sid::guest(tid))),
+        }
+    }
+
+    /// The session of a thread that is named by its id, where it has one.
+    fn session_behind(&self, sid: Sid) -> Sid {
+        sid.guest_tid().and_then(|tid| self.threads.get(&tid).copied()).unwrap_or(sid)
+    }
+}
+
+impl Read {
+    fn mode(&self) -> Mode {
+        self.word.and_then(|word| word.kind().and_then(Kind::mode)).unwrap_or(Mode::Exclusive)
+    }
+
+    /// What it is, for people.
+    pub fn text(&self, look: &Look<'_>) -> String {
+        match (self.word, self.owner) {
+            (Some(word), _) => word.to_string(),
+            (None, None) => String::new(),
+            (None, Some(Owner::Nobody)) => "free".to_owned(),
+            (None, Some(_)) => look.owner(*self).map_or_else(String::new, |sid| format!("sid {sid} X")),
+        }
+    }
+}
+
+/// Reads mutexes in processes' memory: those that can be read and are the mutexes they are taken for.
+fn read(tables: &Tables, mutexes: impl Iterator<Item = MutexInfo>) -> BTreeMap<MutexId, Read> {
+    let formats = Formats::of(tables);
+    let mut by_process: HashMap<u32, Vec<MutexInfo>> = HashMap::new();
+    for mutex in mutexes.filter(|mutex| mutex.address != 0 && mutex.gets.is_none()) {
+        by_process.entry(mutex.pid).or_default().push(mutex);
+    }
+    let (mut all, mut buffer) = (BTreeMap::new(), vec![[0; RECORD]; 512]);
+    for (pid, mutexes) in by_process {
+        let mut left = &mutexes[..];
+        while !left.is_empty() {
+            let count = match record::read(pid, left.iter().map(|mutex| mutex.address), &mut buffer) {
+                Ok(count) => count,
+                Err(libc::EFAULT) => 0,
+                // It is gone, or not ours to read.
+                Err(_) => break,
+            };
+            for (mutex, bytes) in left.iter().zip(&buffer[..count]) {
+                let format = formats.format(mutex.mutex_type);
+                let record = Record::parse(bytes, format);
+                let gets = match format {
+                    // A mutex that is missed for the first time has no number yet.
+                    Format::Library | Format::Private => {
+                        record.ours(mutex.id, now_ns(), true).map(|(_, gets)| Some(gets))
+                    }
+                    Format::Libc => record.libcs().map(|(_, count)| count.map(u64::from)),
+                    Format::Rwlock | Format::Spin => Some(None),
+                };
+                if let Some(gets) = gets {
+                    all.insert(mutex.id, Read { owner: record.owner(), word: record.word(), gets });
+                }
+            }
+            // What follows the last one that could be read is not there.
+            let done = count + usize::from(count < left.len().min(buffer.len()));
+            left = &left[done.min(left.len())..];
+        }
+    }
+    all
+}
+
+/// The rings among the links from session to session.
+fn rings(links: &BTreeMap<Sid, Vec<Link>>) -> Vec<Vec<Link>> {
+    let (mut found, mut done) = (Vec::new(), BTreeSet::new());
+    for first in links.keys() {
+        // The sessions from the first one to where we are, and how many links of each have been followed.
+        let mut path: Vec<(Sid, usize)> = vec![(*first, 0)];
+        while let Some((sid, followed)) = path.last_mut() {
+            let next = links.get(sid).filter(|_| !done.contains(sid)).and_then(|links| links.get(*followed));
+            let Some(link) = next else {
+                done.insert(*sid);
+                path.pop();
+                continue;
+            };
+            *followed += 1;
+            match path.iter().position(|(on_path, _)| *on_path == link.holder) {
+                Some(start) => {
+                    found.push(path[start..].iter().map(|(sid, followed)| links[sid][followed - 1].clone()).collect());
+                }
+                None => path.push((link.holder, 0)),
+            }
+        }
+    }
+    found
+}
+
+/// `1 X`, `2 S, 3 S`, or nothing.
+pub fn text(holders: &[(Sid, Option<Mode>)]) -> String {
+    let each = holders.iter().map(|(sid, mode)| mode.map_or_else(|| sid.to_string(), |mode| format!("{sid} {mode}")));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Sessions that wait for each other, with the names that mutexes and places had when that was seen.
+#[derive(Clone, Debug)]
+pub struct Deadlock {
+    pub links: Vec<Link>,
+    /// Of each link: the mutex and the place.
+    names: Vec<(String, String)>,
+    /// When it was seen to be over: by the monotonic clock.
+    pub ended_ns: Option<u64>,
+}
+
+impl Deadlock {
+    pub fn new(links: Vec<Link>, names: &mut Names<'_>) -> Self {
+        let names = links.iter().map(|link| (names.mutex(link.mutex), names.place(link.location))).collect();
+        Self { links, names, ended_ns: None }
+    }
+
+    /// Whether the sessions wait still, or have died in these waits.
+    pub fn lasts(&self, tables: &Tables) -> bool {
+        let waits: BTreeSet<(Sid, u64)> = tables.waits().map(|(sid, _, since_ns)| (sid, since_ns)).collect();
+        self.links.iter().all(|link| waits.contains(&(link.sid, link.since_ns)))
+    }
+
+    /// Since when all of them waited, and until when, which is `now_ns` unless it is over.
+    fn lasted_s(&self, now_ns: u64) -> f64 {
+        let since_ns = self.links.iter().map(|link| link.since_ns).max().unwrap_or(0);
+        self.ended_ns.unwrap_or(now_ns).saturating_sub(since_ns) as f64 / 1e9
+    }
+
+    /// Who waits for whom, and where: a line that says what it is, and one for each session.
+    pub fn text(&self, now_ns: u64) -> String {
+        let (count, s) = (self.links.len(), self.lasted_s(now_ns));
+        let mut text = match (count, self.ended_ns) {
+            (1, None) => format!("DEADLOCK: a session waits for itself, for {s:.1} s"),
+            (_, None) => format!("DEADLOCK: {count} sessions wait for each other, for {s:.1} s"),
+            (_, Some(_)) => {
+                format!("DEADLOCK of {count} sessions for {s:.1} s, until a deadline or an unlock ended it")
+            }
+        };
+        for (link, (mutex, place)) in self.links.iter().zip(&self.names) {
+            let Link { sid, pid, tid, mode, holder, .. } = link;
+            let by = if holder == sid { "itself".to_owned() } else { format!("session {holder}") };
+            let _ = write!(
+                text,
+                "\n  session {sid} (pid {pid}, tid {tid}) waits for {mode} of {mutex} at {place}, held by {by}"
+            );
+        }
+        text
+    }
+
+    pub fn json(&self, now_ns: u64) -> Value {
+        let link = |(link, (mutex, place)): (&Link, &(String, String))| {
+            json!({
+                "sid": link.sid.number(),
+                "pid": link.pid,
+                "tid": link.tid,
+                "mutex": mutex,
+                "mode": link.mode.name(),
+                "at": place,
+                "held_by_sid": link.holder.number(),
+            })
+        };
+        let links: Vec<Value> = self.links.iter().zip(&self.names).map(link).collect();
+        json!({ "for_s": self.lasted_s(now_ns), "ended": self.ended_ns.is_some(), "sessions": links })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(edges: &[(u32, u32)]) -> BTreeMap<Sid, Vec<Link>> {
+        let mut links: BTreeMap<Sid, Vec<Link>> = BTreeMap::new();
+        for (sid, holder) in edges {
+            let (sid, holder) = (Sid::new(*sid), Sid::new(*holder));
+            let (mutex, mode, location) = (MutexId(1), Mode::Exclusive, LocationId(0));
+            let link = Link { sid, pid: 1, tid: 1, mutex, mode, location, since_ns: 0, holder };
+            links.entry(sid).or_default().push(link);
+        }
+        links
+    }
+
+    fn rings_of(edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
+        let found = rings(&links(edges));
+        found.iter().map(|ring| ring.iter().map(|link| link.sid.number()).collect()).collect()
+    }
+
+    #[test]
+    fn a_ring_is_found_once_and_who_waits_behind_it_is_not_in_it() {
+        assert_eq!(rings_of(&[(2, 3), (3, 2), (4, 2)]), [vec![2, 3]]);
+        assert_eq!(rings_of(&[(2, 3), (3, 2), (1, 3)]), [vec![3, 2]]);
+        assert_eq!(rings_of(&[(5, 5)]), [vec![5]]);
+        assert_eq!(rings_of(&[(1, 2), (2, 3), (4, 3)]), Vec::<Vec<u32>>::new());
+        // One of several readers is in it.
+        assert_eq!(rings_of(&[(1, 9), (1, 2), (2, 1)]), [vec![1, 2]]);
+    }
+
+    #[test]
+    fn two_rings_are_two() {
+        assert_eq!(rings_of(&[(1, 2), (2, 1), (3, 4), (4, 5), (5, 3)]), [vec![1, 2], vec![3, 4, 5]]);
+    }
+}

@@ -1,0 +1,46 @@
+//! What a mutex and a place in a program are called: a name in the instance where there is one, else what the program's files say.
+
+use crate::run::symbols::Symbols;
+use crate::run::variables::Modules;
+use retrial::MutexId;
+use retrial::views::{LocationId, MutexInfo, Place, Tables};
+use std::collections::HashMap;
+
+/// Names of an instance's mutexes and places. Files and mappings are read once, when a name needs them.
+pub struct Names<'t> {
+    tables: &'t Tables,
+    symbols: Symbols,
+    modules: HashMap<u32, Modules>,
+}
+
+impl<'t> Names<'t> {
+    pub fn new(tables: &'t Tables) -> Self {
+        Self { tables, symbols: Symbols::default(), modules: HashMap::new() }
+    }
+
+    /// Its name, or that of the static variable which it is, while its process lives; else nothing.
+    pub fn name(&mut self, mutex: &MutexInfo) -> String {
+        if !mutex.name.is_empty() || mutex.place == Place::Arena {
+            return self.symbols.variable(&mutex.name).unwrap_or_else(|| mutex.name.clone());
+        }
+        let modules = self.modules.entry(mutex.pid).or_insert_with(|| Modules::of(mutex.pid));
+        let variable = modules.locate(mutex.address);
+        variable.and_then(|variable| self.symbols.variable(&variable)).unwrap_or_default()
+    }
+
+    /// `accounts`, `#7 lock (memcached)`, `#7`: what commands take it by, and what it is.
+    pub fn mutex(&mut self, id: MutexId) -> String {
+        let known = self.tables.mutex_info(id).map(|info| (self.name(&info), info.place));
+        match known {
+            None => format!("#{}", id.0),
+            Some((name, _)) if name.is_empty() => format!("#{}", id.0),
+            Some((name, Place::Process)) => format!("#{} {name}", id.0),
+            Some((name, _)) => name,
+        }
+    }
+
+    /// Function and line, where the location is a place in a program.
+    pub fn place(&mut self, location: LocationId) -> String {
+        self.symbols.text(&self.tables.location_name(location))
+    }
+}
