@@ -1,12 +1,13 @@
 //! Who is parked, by address of the futex: what a release looks at after its store.
 //!
 //! After that store nothing of the mutex may be touched, for its next holder may free it. So what the release needs to
-//! know is here, in memory of our own. Addresses share spots: what is in one is a hint, of which a wrong one costs a
-//! wake-up too many, never one too few.
+//! know is here, in memory of our own. Addresses share spots: what is in one is a hint. A wrong one costs a wake-up
+//! too many, or, where two threads park first at two addresses at once, one that comes with the next look.
 //!
-//! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`; a thread that
-//! parks announces itself there, has the kernel do a full barrier on every processor, and only then lets the kernel compare
-//! the word. Either the releaser sees the thread, or the kernel sees the release.
+//! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`. The first
+//! thread that parks, and a woken one that parks again, announces itself there, has the kernel do a full barrier on
+//! every processor, and only then lets the kernel compare the word. Either the releaser sees the thread, or the kernel
+//! sees the release. Counts are never set to 0 here, because addresses share spots.
 
 use crate::process::{self, Type};
 use retrial::interposer::{Park, Parked};
@@ -164,7 +165,8 @@ impl Spot {
         // At this address nobody sleeps; at others some may.
         self.change(Ordering::Relaxed, Parking::arrived);
         self.fence_without_barrier();
-        // A thread may have fallen asleep since, and a release may have woken nobody because this call counted one as woken.
+        // A thread may have fallen asleep since, and a release may have woken nobody because this call counted one as
+        // woken: only where it made them eight.
         if then.wake().is_full() && self.parked() != 0 && wake() {
             self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
         }

@@ -119,7 +119,7 @@ params! {
     MutexSlots "mutex_slots" = 1024, Number(1, 1 << 24), "sessions",
         "Schemes ydb and latch: length of the queue; a session that finds it full is counted and looks again after a millisecond.";
     QueueTimeout "queue_timeout" = 100, Number(1, 3_600_000), "ms",
-        "Schemes latch, ydb and pthread: a queued session looks by itself after this time, which heals a lost wake-up.";
+        "Schemes latch, ydb and pthread: time to the look of the queued session that watches, which heals a lost wake-up.";
     CheckEvery "adaptive_check_every" = 1024, Number(1, 1 << 32), "gets",
         "Scheme adaptive: gets between two checks.";
     YdbThreshold "adaptive_ydb_threshold" = 1024, Number(0, 1 << 32), "sessions",
@@ -131,7 +131,7 @@ params! {
     OrbitSpinTime "orbit_spin_time" = 8, Number(0, 100_000), "us",
         "Scheme orbit: spin before the first yield and after a wake-up; an eighth of it after each yield.";
     OrbitYields "orbit_yields" = 64, Number(0, 1_000_000), "yields",
-        "Scheme orbit: most yields before a session parks; none before its first park while others are parked.";
+        "Scheme orbit: most yields before a session parks; it parks earlier when others have got the mutex 64 times meanwhile.";
     OrbitRetryRate "orbit_retry_rate" = 25, Number(1, 1_000_000), "1/s",
         "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",

@@ -1,4 +1,4 @@
-//! What is known of the sessions that are parked on a mutex, as arithmetic on a plain `u64`: no atomics, no I/O.
+//! What is known of the sessions that are parked on a mutex, as arithmetic on a `u64`: no atomics, no I/O.
 //!
 //! ```text
 //!  63      50 49     40 39     36 35      27 26     22 21              0
@@ -13,23 +13,24 @@
 //! | fenced | releases have a fence of their own |
 //! | throttled | the session that announced last waits by a scheme with which releases wake nobody while [`Parking::WOKEN_MAX`] woken sessions are on their way |
 //! | starving, starving for X | the next release hands over; the session that asked for it wants X or LX |
-//! | watched | one of the parked sessions looks by itself before long |
+//! | watched | one of the parked sessions is the watcher: it looks at the word sooner than the others |
 //! | sequence | counts announcements |
 //! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
 //! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
 //! | stamp | time of the last handover, or of the first request since, in units of 2^17 ns |
 //!
-//! All of it is hints: each park has a time-out and is followed by a look at the word, which is the only truth. `parked` is exact as
-//! long as no session is killed, and never too low then. A session that is killed between two steps leaves it one too high until a
-//! wake-up finds nobody asleep: then it is set to 0. That is right, because a session reads the count of wake-ups before it
-//! announces its park, and the kernel puts nobody to sleep whose count is an old one. The epoch keeps a session that announced
-//! before from taking another one off the count when it comes back.
+//! All of it is hints: each park has a time-out and is followed by a look at the word, which is the only
+//! truth. `parked` counts at least the sessions that sleep or still can (why: `docs/DESIGN.md`). A session
+//! that is killed leaves it one too high until a wake-up finds nobody asleep: then it is set to 0. The epoch
+//! keeps a session that announced before that from taking another one off the count when it comes back.
+//! `woken` may be too high by killed sessions too: each park that times out takes one off.
 
 use crate::params::{Fairness, Params};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a short section.
+/// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a
+/// short section.
 const LOOK_EVERY: u64 = 16;
 
 /// How long a handover binds others.
@@ -38,13 +39,13 @@ pub const HANDOVER_LASTS: Duration = Duration::from_micros(250);
 /// How a park ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked<G> {
-    /// With the target: foreign formats queue and get in one.
+    /// The session has the target: in foreign formats a park may get it.
     Got(G),
-    /// A release woke it.
+    /// A release woke the session.
     Woken,
-    /// It was open at the last look, or a release came before it slept.
+    /// The session did not sleep: its last look found the target open, or a release came after that.
     Looked,
-    /// The time has passed.
+    /// The session slept until its time-out.
     TimedOut,
 }
 
@@ -53,11 +54,11 @@ pub enum Parked<G> {
 pub struct Parking(pub u64);
 
 impl Parking {
-    /// Woken sessions that may be on their way before releases wake no more. A woken session spins and yields before it parks again:
-    /// with fewer, a release that finds them all without a processor leaves the mutex free and the others asleep.
+    /// Maximum number of woken sessions on their way: beside so many, releases wake no more. With fewer,
+    /// often none of them has a processor, and the mutex is free while the others sleep.
     pub const WOKEN_MAX: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
-    /// Most parked sessions among which the kernel is asked to find an overdue one: it looks through the queue.
+    /// Maximum number of parked sessions among which the kernel looks for an overdue one, one by one.
     pub const OVERDUE_AMONG: u32 = 1024;
 
     /// As many threads as Linux has ids for.
@@ -75,7 +76,7 @@ impl Parking {
     /// Unit of the stamp, as a power of 2 of ns: 131 us. The stamp comes round after 2.1 s.
     const STAMP_UNIT: u32 = 17;
 
-    /// Of a mutex whose releases have a fence of their own.
+    /// Releases have a fence of their own from now on.
     #[must_use]
     pub const fn fenced(self) -> Self {
         Self(self.0 | Self::FENCED)
@@ -87,7 +88,7 @@ impl Parking {
         Self(self.0 & (Self::FENCED | Self::EPOCH)).next(Self::EPOCH)
     }
 
-    /// Whether a release has to look closer: somebody is parked, or a flag is set.
+    /// Whether a release has to look closer: sessions are parked, releases have a fence, or one hands over.
     #[inline]
     #[must_use]
     pub const fn concerns_releases(self) -> bool {
@@ -112,7 +113,7 @@ impl Parking {
         self.0 & Self::FENCED != 0
     }
 
-    /// Whether one of the parked sessions looks by itself before long.
+    /// Whether one of the parked sessions is the watcher.
     #[must_use]
     pub const fn is_watched(self) -> bool {
         self.0 & Self::WATCHED != 0
@@ -124,7 +125,7 @@ impl Parking {
         (self.0 & Self::STARVING != 0, self.0 & Self::STARVING_FOR_X != 0)
     }
 
-    /// Whether as many woken sessions are on their way as releases wait for.
+    /// Whether [`Parking::WOKEN_MAX`] woken sessions are on their way.
     #[must_use]
     pub const fn is_full(self) -> bool {
         self.woken() >= Self::WOKEN_MAX
@@ -136,7 +137,7 @@ impl Parking {
         self.parked() != 0 && !(self.throttles() && self.is_full())
     }
 
-    /// Whether releases leave the parked to woken sessions, and sessions are parked.
+    /// Whether sessions are parked, and releases wake none beside [`Parking::WOKEN_MAX`] on their way.
     #[must_use]
     pub const fn throttles(self) -> bool {
         self.parked() != 0 && self.0 & Self::THROTTLED != 0
@@ -151,7 +152,8 @@ impl Parking {
         Self(self.0 & !part | self.0.wrapping_add(part & part.wrapping_neg()) & part)
     }
 
-    /// A session is about to park: by a scheme that throttles, having been woken by its last park, watching if nobody does.
+    /// A session is about to park. `woken`: a wake-up ended its last park, and it is on its way no longer.
+    /// `may_watch`: it becomes the watcher if there is none.
     #[must_use]
     pub const fn announce(self, throttles: bool, woken: bool, may_watch: bool) -> Self {
         let all = if woken { self.arrived() } else { self };
@@ -159,8 +161,8 @@ impl Parking {
         all.with(Self::THROTTLED, throttles).with(Self::WATCHED, may_watch || all.is_watched())
     }
 
-    /// A session that announced in the epoch of `announced` comes back without having been woken. `watches`: it was the one; the
-    /// next one that parks watches then.
+    /// A session that announced in the epoch of `announced` comes back without having been woken. `watches`:
+    /// it was the watcher, and the next session that parks becomes it.
     #[must_use]
     pub const fn come_back(self, announced: Self, watches: bool) -> Self {
         let is_counted = self.parked() != 0 && (self.0 ^ announced.0) & Self::EPOCH == 0;
@@ -179,7 +181,7 @@ impl Parking {
         if self.woken() == 15 { self } else { self.next(Self::WOKEN) }
     }
 
-    /// It has woken so many that were parked when it looked, at `then`.
+    /// A release has woken `count` sessions that were parked when it saw `then`.
     #[must_use]
     pub const fn has_woken(self, then: Self, count: u32) -> Self {
         let same_epoch = (self.0 ^ then.0) & Self::EPOCH == 0;
@@ -187,7 +189,7 @@ impl Parking {
         Self(self.0 & !Self::COUNT | fewer as u64)
     }
 
-    /// It found nobody asleep. So nobody is, unless a session has announced itself since it looked, at `then`.
+    /// A release found nobody asleep: none is parked, unless anything has changed since it saw `then`.
     #[must_use]
     pub const fn has_woken_nobody(self, then: Self) -> Self {
         let all = self.arrived();
@@ -197,7 +199,7 @@ impl Parking {
         Self(all.0 & !(Self::COUNT | Self::WATCHED)).next(Self::EPOCH)
     }
 
-    /// A woken session has the mutex, or has given up. Also when the time of a parked one has passed: a woken one may have died.
+    /// A woken session has the mutex or gives up. Also at each time-out of a park: a woken one may have died.
     #[must_use]
     pub const fn arrived(self) -> Self {
         Self(if self.woken() == 0 { self.0 } else { self.0 - (1 << Self::WOKEN_SHIFT) })
@@ -207,14 +209,14 @@ impl Parking {
         now_ns >> Self::STAMP_UNIT & (u64::MAX >> Self::STAMP_SHIFT)
     }
 
-    /// Time since a handover was last asked for, in ns, up to 2 s.
+    /// Age of the stamp, in ns, up to 2 s.
     #[must_use]
     pub const fn since_handover_ns(self, now_ns: u64) -> u64 {
         let since = Self::stamp(now_ns).wrapping_sub(self.0 >> Self::STAMP_SHIFT);
         (since & (u64::MAX >> Self::STAMP_SHIFT)) << Self::STAMP_UNIT
     }
 
-    /// Whether the last handover was asked for at least so long ago. Intervals beyond 2 s count as 2 s: the stamp comes round.
+    /// Whether the stamp is at least so old. Intervals beyond 2 s count as 2 s: the stamp comes round.
     #[must_use]
     pub const fn handover_is_due(self, now_ns: u64, interval: Duration) -> bool {
         const LONGEST: Duration = Duration::from_secs(2);
@@ -223,8 +225,9 @@ impl Parking {
         self.since_handover_ns(now_ns) as u128 >= interval_ns
     }
 
-    /// A session asks for a handover unless one did so within `interval`. The first request since the last handover sets the time, later
-    /// ones leave it: readers that kept asking would keep a handover to a dead session binding for ever.
+    /// A session asks for a handover unless one did so within `interval`. The first request since the last
+    /// handover sets the time, later ones leave it: readers that kept asking would keep a handover to a dead
+    /// session binding for ever.
     #[must_use]
     pub const fn starve_if_due(self, now_ns: u64, interval: Duration, for_x: bool) -> Self {
         match (self.handover_is_due(now_ns, interval), self.starving()) {
@@ -247,8 +250,8 @@ impl Parking {
         stamped.with(Self::STARVING, true).with(Self::STARVING_FOR_X, for_x || stamped.starving().1)
     }
 
-    /// Whether the last handover is so long ago that anybody may have it: whoever it went to is dead, or has no processor, which those
-    /// that wait may have. Long enough for an idle processor to wake up.
+    /// Whether the handover binds no longer, so that any session may take it: the session that it went to is
+    /// dead, or has no processor. An idle processor has woken up by then.
     #[must_use]
     pub const fn handover_is_stale(self, now_ns: u64) -> bool {
         self.since_handover_ns(now_ns) > HANDOVER_LASTS.as_nanos() as u64
@@ -273,20 +276,20 @@ impl Parking {
     }
 }
 
-/// What decides about handovers, from outside.
+/// What decides about handovers beside parameters and [`Parking`].
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     /// By the monotonic clock.
     pub now_ns: u64,
-    /// Whether the calling thread is scheduled by a real-time policy: a system call, and only asked where it matters. Such a thread has
-    /// its turn by priority, and keeps its processor until it waits: the mutex would wait for a thread that waits for a processor
-    /// (`stress-ng --mutex 4` as root: 3 to 6 times slower, measured).
+    /// Whether the calling thread is scheduled by a real-time policy: a system call, and only asked where it
+    /// matters. Such a thread keeps its processor until it waits: the mutex would wait for a thread that
+    /// waits for a processor.
     pub is_real_time: fn() -> bool,
 }
 
 impl Circumstances {
-    /// Whether the calling thread may ask for a handover: none was asked for within `interval`, and with `balanced` it is not scheduled by
-    /// a real-time policy.
+    /// Whether the calling thread may ask for a handover: none was asked for within `interval`, and with
+    /// `balanced` it is not scheduled by a real-time policy.
     fn allow(self, parking: Parking, interval: Duration) -> bool {
         parking.handover_is_due(self.now_ns, interval) && (interval.is_zero() || !(self.is_real_time)())
     }
@@ -304,8 +307,9 @@ impl Circumstances {
     }
 }
 
-/// Whether a release after so many `gets` hands over: a session has asked for it, or sessions are parked and the last handover is long
-/// ago. Sessions that were woken may have no processor to ask on, as long as those that keep coming back use all.
+/// Whether a release after so many `gets` hands over: a session has asked for it, or sessions are parked and
+/// the last handover is long ago. Sessions that were woken may have no processor to ask on, as long as those
+/// that keep coming back use all.
 pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, Circumstances)) -> bool {
     if !parking.may_be_due(gets) {
         return parking.starving().0;
@@ -319,9 +323,9 @@ pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, 
 pub struct Parks {
     /// Whether a release has woken it and counts it as on its way.
     on_its_way: Cell<bool>,
-    /// Whether it has come back from a park with a wake-up left to it that it has not seen to.
+    /// Whether it answered in its last park, did not sleep, and so still does: see [`Announced::answers`].
     answers: Cell<bool>,
-    /// Whether it watched in its last park.
+    /// Whether it was the watcher in its last park, until the time-out.
     watched: Cell<bool>,
 }
 
@@ -329,11 +333,11 @@ pub struct Parks {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Announced {
     before: Parking,
-    /// Whether the session watches.
+    /// Whether the session is the watcher.
     pub watches: bool,
-    /// Whether it needs a barrier between this and its last look, and passes on what it finds free for others only. The first session
-    /// that parks does, so that releases on every processor see it. And a woken one: releases may have woken nobody because it was on
-    /// its way, and it has to see what they left.
+    /// Whether it answers for releases that woke nobody: it passes a barrier between this and its last look,
+    /// and passes on what it finds free for others only. The first session that parks does, so that releases
+    /// on every processor see it. And a woken one: releases may have woken nobody because it was on its way.
     pub answers: bool,
 }
 
@@ -364,13 +368,14 @@ impl Parks {
         match how {
             // The release that woke it has taken it off the count.
             Parked::Woken => change(&|all| all.unwatched(watches)),
-            // A session on its way may have died, and so may the one that watches.
+            // A session on its way may have died, and so may the watcher.
             Parked::TimedOut => change(&|all| all.come_back(before, true).arrived()),
             _ => change(&|all| all.come_back(before, watches)),
         };
     }
 
-    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it, so that one that gives up passes it on.
+    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it, so that one
+    /// that gives up passes it on.
     pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> bool {
         let on_its_way = self.on_its_way.take();
         if on_its_way {

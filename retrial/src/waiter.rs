@@ -32,7 +32,7 @@ pub trait Target {
     /// Queues for a wake-up.
     fn park(&self, how: Park) -> Parked<Self::Got>;
 
-    /// Called when a wait of at least one step has ended, with the target if it `got` it: others may have to be woken.
+    /// Called when a wait of at least one step has ended, if `got` with the target. Others may need waking.
     fn ended(&self, got: bool) {
         let _ = got;
     }
@@ -42,7 +42,7 @@ pub trait Target {
         true
     }
 
-    /// Asks the next release to hand over to the session that parked first, unless one did so within `interval`.
+    /// Asks the next release to hand over to the first parked session, unless one did so within `interval`.
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
         let _ = (now_ns, interval);
     }
@@ -50,7 +50,7 @@ pub trait Target {
     /// Sessions parked now.
     fn parked(&self) -> u32;
 
-    /// Who holds it, and whether nobody can pass it in any mode.
+    /// The holder, and whether it keeps out sessions of every mode.
     fn blocker(&self) -> (Sid, bool);
 
     /// Whether the session waits for itself.
@@ -58,8 +58,8 @@ pub trait Target {
         false
     }
 
-    /// Whether the session parks at once and stays parked until a release wakes it or its time has passed: no look of its own
-    /// could tell a release from other memory in the same place.
+    /// Whether the session parks at once and stays parked until a release wakes it or its time has passed: no
+    /// look of its own could tell a release from other memory in the same place.
     fn parks_at_once(&self) -> bool {
         false
     }
@@ -75,7 +75,7 @@ pub trait Target {
         let _ = on;
     }
 
-    /// Wakes everybody who is parked, in queue order.
+    /// Wakes all parked sessions in queue order.
     fn wake_all(&self) {}
 }
 
@@ -90,7 +90,7 @@ pub struct Want {
     pub location: LocationId,
     /// The mode.
     pub mode: Mode,
-    /// Whether the session comes out of a condition's queue. Then it does not spin: the signaller most likely has the mutex still.
+    /// Whether the session comes out of a condition's queue.
     pub from_queue: bool,
 }
 
@@ -103,7 +103,7 @@ pub enum Ended {
     Deadlock,
 }
 
-/// What waits: a session, or a thread without one. An instance's parameters and tables are used, which is that of the session:
+/// What waits: a session, or a thread without one. It uses one instance, which is the session's:
 ///
 /// ```compile_fail,E0451
 /// # use retrial::{Capacity, Class, Instance, interposer::Waiter};
@@ -118,14 +118,15 @@ pub struct Waiter<'a> {
     session: Option<&'a Session<'a>>,
 }
 
-/// A poll where no instance has measured it.
+/// Time of a poll where no instance has measured it.
 const A_POLL_NS: u64 = 30;
 
-/// Maximum pauses between two looks of a spin that backs off: about the time in which a cache line comes over and goes back twice.
+/// Maximum pauses between two looks of a spin that backs off: about the time in which a cache line comes over
+/// and goes back twice.
 const BACKS_OFF_TO: u32 = 32;
 
-/// Looks without atomics, and tries the exchange when a look finds the target open. One that backs off pauses twice as long after each
-/// look.
+/// Looks without atomics, and tries the exchange when a look finds the target open. One that backs off pauses
+/// twice as long after each look.
 fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
     let (mut left, mut pauses) = (how.polls, 1);
     loop {
@@ -262,8 +263,8 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by a handover to
-    /// the dead.
+    /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by
+    /// a handover to the dead.
     fn last_try<T: Target>(&self, target: &T) -> Option<T::Got> {
         let got = target.try_get(target.may_take_handover_at_deadline());
         if got.is_some() {
@@ -329,7 +330,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// The whole wait.
+    /// A wait that is one park.
     fn in_one_park<T: Target>(&mut self, target: &T, deadline: Option<Deadline>) -> Option<T::Got> {
         const LONG: Duration = Duration::from_hours(1);
         let got = self.failed(deadline).and_then(|left| self.park(target, Park { left, ..Park::lasting(LONG) }));
@@ -412,7 +413,7 @@ impl<'a> Waiter<'a> {
                 Some(left) => left,
                 None => return wait.last_try(target).ok_or(Ended::TimedOut),
             };
-            // Before the first park too: who is parked already may be dead with the blocker.
+            // Before the first park too: the watcher may have died with the blocker.
             target.look_after_blocker();
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);

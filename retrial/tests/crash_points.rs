@@ -5,6 +5,7 @@
 //! session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
 #![cfg(feature = "fail_points")]
 
+use retrial::parking::Parking;
 use retrial::views::{Kind, Sid, Word};
 use retrial::{Capacity, Class, GetError, Guard, Instance, Mode, Mutex, P, Patience, Session};
 use retrial::{fail, location};
@@ -18,8 +19,8 @@ struct Scene {
     holder: Holder,
     /// Flags of the word.
     flags: u64,
-    /// Flags and count beside the word.
-    waiters: u32,
+    /// What the mutex knows of the parked.
+    parking: Parking,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +33,15 @@ enum Holder {
     Draining,
 }
 
-/// In `waiters`, as docs/DESIGN.md has it: somebody asks for a handover.
-const STARVING: u32 = 1 << 30;
-const FENCED: u32 = 1 << 31;
+/// One session is parked, or was when it died.
+fn one() -> Parking {
+    Parking::default().announce(true, false, true)
+}
+
+/// A session that wants X asks for a handover.
+fn starving(parking: Parking) -> Parking {
+    parking.starve(0, true)
+}
 
 fn scenes() -> Vec<Scene> {
     let holders = Mode::ALL[1..].iter().map(|mode| Holder::In(*mode));
@@ -52,9 +59,11 @@ fn scenes() -> Vec<Scene> {
             if alone && references > 0 || some && references == 0 {
                 continue;
             }
-            scenes.extend(sets.iter().map(|&flags| Scene { references, holder, flags, waiters: 0 }));
-            let waiters = [1, STARVING | 1, FENCED, FENCED | STARVING | 2, STARVING];
-            scenes.extend(waiters.map(|waiters| Scene { references, holder, flags: 0, waiters }));
+            scenes.extend(sets.iter().map(|&flags| Scene { references, holder, flags, parking: Parking::default() }));
+            let nobody = Parking::default();
+            let two = one().announce(true, false, false);
+            let parkings = [one(), starving(one()), nobody.fenced(), starving(two).fenced(), starving(nobody)];
+            scenes.extend(parkings.map(|parking| Scene { references, holder, flags: 0, parking }));
         }
     }
     scenes
@@ -93,7 +102,7 @@ impl Stage {
         self.instance.session(name, Class::Normal).unwrap()
     }
 
-    /// Word 0: the word; 1: waiters and wakes; 4: drainer and hints.
+    /// Word 0: the word; 1: what is known of the parked; 4: drainer and count of wake-ups.
     fn poke(&self, word: u64, value: u64) {
         // SAFETY: the mutex protects a number that nobody reads here.
         assert!(unsafe { self.instance.poke(self.offset + 8 * word, value) });
@@ -128,7 +137,7 @@ impl Stage {
             _ => self.poke(0, word),
         }
         self.poke(4, if scene.holder == Holder::Draining { sid } else { 0 });
-        self.poke(1, u64::from(scene.waiters));
+        self.poke(1, scene.parking.0);
         Cast { readers, holder }
     }
 
@@ -308,7 +317,7 @@ fn case(
         assert_eq!(after.references(), scene.references, "{}: references", context());
     }
     let parked = stage.mutex.parked();
-    assert!(parked <= (scene.waiters & 0xff) + 2, "{}: {parked} parked", context());
+    assert!(parked <= scene.parking.parked() + 2, "{}: {parked} parked", context());
     stage.clear(cast);
     let (_, owing) = stage.instance.recover_all();
     assert_eq!((owing, stage.word()), (0, Word(u64::from(poisoned) << 63)), "{}: at the end", context());
@@ -373,10 +382,10 @@ fn a_switch_of_adaptive_may_be_the_last_step() {
     stage.instance.set(P::YdbThreshold, None, 0);
     let switches = || stage.instance.tables().mutex_info(stage.mutex.id()).unwrap().switches;
     let mut tally = Tally::default();
-    for waiters in [0, 1, STARVING | 1, FENCED] {
+    for parking in [Parking::default(), one(), starving(one()), Parking::default().fenced()] {
         for references in 0..2 {
             // The flag sends each get through the slow path, which runs the controller.
-            let scene = Scene { references, holder: Holder::Nobody, flags: Word::ATTENTION, waiters };
+            let scene = Scene { references, holder: Holder::Nobody, flags: Word::ATTENTION, parking };
             for &operation in &OPERATIONS[..8] {
                 each(|n| {
                     let mut died = |m| case(stage, &living, scene, operation, n, m, &mut tally);
@@ -444,7 +453,7 @@ fn a_session_may_die_at_every_point_of_its_wait() {
         hurry(stage.instance, scheme, fairness);
         for (holder, references) in scenes {
             for operation in waits {
-                let scene = Scene { references, holder, flags: 0, waiters: 0 };
+                let scene = Scene { references, holder, flags: 0, parking: Parking::default() };
                 each(|n| case(stage, &living, scene, operation, n, 0, &mut tally).0);
             }
         }

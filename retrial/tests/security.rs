@@ -645,6 +645,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
             offset_of(mutex);
             session_info(sid);
             last_run(sid);
+            is_dead(sid);
         }
         for run in (0..70).chain([u64::MAX]) {
             call! { event(sid, run); }
@@ -657,12 +658,15 @@ fn an_observer_leaves_every_byte_as_it_was() {
     call! {
         capacity(); address(); len_bytes(); created_ns(); creator_pid(); has_barrier(); machine(); recoveries();
         type_named("a type"); types(); locations(); alerts_written(); arena_used(); mutex_named("m"); mutexes();
-        last_mutex(); alerts(0); history(); sessions(); figures(); session_gets(); calls();
+        last_mutex(); alerts(0); history(); sessions(); figures(); session_gets(); calls(); events(); event_figures();
+        rows_until(|_, _| None);
     }
     // SAFETY: as above.
     let _ = std::hint::black_box(unsafe { observer.tables().peek(0, before.len() / 8) });
     called.insert("sids".to_owned());
     assert_eq!(observer.tables().sids().count(), 2);
+    called.insert("waits".to_owned());
+    assert_eq!(observer.tables().waits().count(), 0);
     assert_eq!(called, functions_of_tables(), "every one there is");
     assert!(observer.tables().sessions().iter().any(|session| session.dead), "the dead are seen");
     assert!(

@@ -25,7 +25,7 @@ pub(super) enum Why {
     OwnerDied,
 }
 
-/// Longest park beside a reference that is being moved, which takes a few instructions, and where a release may not have seen it.
+/// Maximum park where a release may wake nobody: one that moves a reference, or one that no barrier reached.
 const BRIEFLY: Duration = Duration::from_millis(1);
 
 /// A session that wants a mutex in a mode.
@@ -68,8 +68,8 @@ impl<'a> Getting<'a> {
         }
     }
 
-    /// Whether the session may take what was handed over to another: a handover over references waits for ours to leave, so that we must
-    /// not wait for it; and whoever had another one may be dead.
+    /// Whether the session may take what was handed over to another. A handover over references waits for
+    /// this session's to leave; the session that was handed a free mutex may be dead.
     fn may_take_handover(&self, word: Word) -> bool {
         self.has_reference() || word.references() == 0 && self.mutex.handover_is_stale()
     }
@@ -93,7 +93,7 @@ impl<'a> Getting<'a> {
         }
     }
 
-    /// Whether the session has the mutex already, in a way that keeps it from getting it: its `record` is of this get.
+    /// Whether the session has the mutex in a way that keeps it from getting it; `record` is of this get.
     pub(super) fn waits_for_itself(&self, record: usize) -> bool {
         let word = self.mutex.load();
         // What it had would show in the word.
@@ -122,7 +122,7 @@ impl<'a> Getting<'a> {
         })
     }
 
-    /// Tries as long as somebody moves a reference, which takes a few instructions, and takes what was handed to the dead.
+    /// Tries while a session moves a reference: a few instructions. Takes what was handed to the dead.
     fn try_briefly(&self) -> Option<Word> {
         for _ in 0..128 {
             let handed = self.mutex.load().has(Word::HANDOVER) && self.mutex.handover_is_stale();
@@ -159,14 +159,15 @@ impl Target for Getting<'_> {
         let mutex = self.mutex;
         // Acquire: pairs with the Release of the count in `post`. Before the announcement, see `parking.rs`.
         let seen = mutex.wakes.load(Ordering::Acquire);
-        // SeqCst: before the last look below, in the fallback without a barrier everywhere.
+        // SeqCst: before the last look below, where releases have a fence.
         let announced = self.parks.announce(how.throttle, |to| mutex.change(Ordering::SeqCst, to));
         let Announced { watches, answers, .. } = announced;
         // While this is set, its get has not got the mutex, whatever the word says.
         self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
         fail::point();
         let fenced = mutex.parking().is_fenced();
-        // The kernel refuses it: releases have a fence of their own from the next one on. The one under way may not see this session.
+        // The kernel refuses it: releases have a fence of their own from the next one on. The one under way
+        // may not see this session.
         let refused = answers && !fenced && !sys::barrier_everywhere();
         if refused {
             mutex.change(Ordering::SeqCst, Parking::fenced);
@@ -189,8 +190,9 @@ impl Target for Getting<'_> {
                 Duration::MAX
             };
             let timeout = how.lasts(watches).min(longest);
-            // A session that parked between our announcement and our barrier looked without one. A release in that window, for
-            // another kind than ours, woke nobody, so this session passes the wake-up on. So it does with its own.
+            // A session that parked between our announcement and our barrier looked without one. A release in
+            // that window may have woken nobody: this session passes on what it left to other kinds, and what
+            // it was woken for itself.
             let others = if answers && word.sid().is_none() { served(word) } else { 0 };
             let passed_on = others != 0 && others != ANYBODY;
             if passed_on {
@@ -202,7 +204,7 @@ impl Target for Getting<'_> {
             match sys::futex_wait_as(&mutex.wakes, seen, timeout, kinds) {
                 sys::Woken::Yes => Parked::Woken,
                 sys::Woken::Changed => Parked::Looked,
-                // What it was woken for is still to be looked at, or passed on.
+                // It answers again in the next park, see `Announced::answers`.
                 sys::Woken::TimedOut if (moving || refused) && answers => Parked::Looked,
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
@@ -282,7 +284,7 @@ impl Target for Getting<'_> {
     }
 
     fn is_hopeless(&self) -> bool {
-        // A drainer waits for the references to leave. Who holds one and waits to be let in would wait for itself.
+        // A drainer waits for the references to leave: a session that has one would wait for itself.
         self.mutex.load().has(Word::DRAINING) && self.has_reference()
     }
 

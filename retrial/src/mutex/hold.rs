@@ -125,7 +125,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// E → X: waits until the last reference has left; new references are refused meanwhile, and readers may leave.
+    /// E → X: waits until the last reference has left; meanwhile readers may leave, and none may come.
     ///
     /// # Errors
     ///
@@ -146,8 +146,8 @@ impl<'a> Hold<'a> {
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.drain().0, Ordering::Release);
         fail::point();
-        // SeqCst: pairs with a parking session's barrier or fence. A session that waits for E with a reference is told
-        // that this cannot end.
+        // SeqCst: pairs with a parking session's barrier or fence. A session that waits for E with a
+        // reference is told that this cannot end.
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
             mutex.wake_everybody();

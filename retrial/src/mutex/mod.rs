@@ -9,11 +9,9 @@
 //! 3. The holder field is the only truth. `parking` is hints: each park has a time-out and is followed by a
 //!    look, so that a wrong hint costs time, never the lock.
 //!
-//! No wake-up is lost although the release has no fence: the releaser stores the word, then loads `parking`;
-//! a session that parks announces itself in `parking`, has the kernel do a full barrier on every processor
-//! (`membarrier`), then looks at the word once more. Either the releaser sees the waiter, or the waiter sees
-//! the release. Where the kernel has no such barrier, `parking` is *fenced*, which sends every release
-//! through a path with a fence of its own.
+//! No wake-up is lost although the release has no fence (`docs/DESIGN.md`, *Wake-ups*): sessions that park
+//! have the kernel do a barrier on every processor. Where it has none, `parking` is *fenced*, which sends
+//! every release through a path with a fence of its own.
 
 mod getting;
 mod hold;
@@ -36,7 +34,7 @@ use getting::{Aim, Getting, Why};
 pub use hold::{Get, Hold};
 use std::time::Duration;
 
-/// Kinds of parked sessions, as bits of their futex wait: a release wakes the first that can have what it leaves.
+/// Kinds of parked sessions, as bits of their futex wait: a release wakes the first that can have it.
 const FOR_X: u32 = 1;
 const FOR_E: u32 = 2;
 const FOR_S: u32 = 4;
@@ -97,7 +95,7 @@ impl RawMutex {
     ///
     /// Only sessions of this instance get the mutex, and it is registered once. After the death of a session
     /// its instance gives back what its log names, by the mutex's number in that instance: the log of a
-    /// session of another one would name somebody else's.
+    /// session of another one would name another mutex.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
         let id = instance.register_mutex(mutex_type, self.address(), name)?;
         self.adopt(id, mutex_type, !instance.tables.has_barrier());
@@ -143,8 +141,8 @@ impl RawMutex {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location, mutex: self.id() };
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
-        // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes our log
-        // record before our SID shows in the word. Relaxed on failure: the slow path loads again.
+        // AcqRel: acquires what the last holder wrote (pairs with the Release in `release`), and publishes
+        // our log record before our SID shows in the word. Relaxed on failure: the slow path loads again.
         let sid = session.sid().bits();
         // Expects a free word; of a session out of reach of barriers what no word is, so that the slow path
         // fences the releases.
@@ -200,7 +198,7 @@ impl RawMutex {
 
     #[inline]
     fn count_get(&self) {
-        // No RMW: only the session in the holder field counts. Wraps: the count is in memory that others write too.
+        // No RMW: only the session in the holder field counts. Wraps: others write this memory too.
         self.gets.store(self.gets.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! Releases, and what they wake: no wake-up is lost although the release has no fence, see the head of the module.
+//! Releases, and what they wake: see *Wake-ups* in `docs/DESIGN.md`.
 
 use super::getting::{Aim, Getting};
 use super::{ANYBODY, OVERDUE, served};
@@ -24,7 +24,8 @@ impl RawMutex {
         self.word.store(word.0, Ordering::Release);
         sys::barrier_here();
         fail::point();
-        // Relaxed: ordered after the store by the parking session's barrier, or by the fence in `wake`.
+        // Relaxed: ordered after the store by the parking session's barrier. Where releases have a fence,
+        // always true: `wake` has the fence and looks again.
         if self.parking().concerns_releases() {
             self.wake(word);
         }
@@ -56,7 +57,7 @@ impl RawMutex {
         fail::point();
     }
 
-    /// After the store of a release: wakes one session, unless enough are on their way.
+    /// After the store of a release: wakes one session, unless enough are on their way and nobody drains.
     #[cold]
     #[inline(never)]
     fn wake(&self, left: Word) {
@@ -108,9 +109,8 @@ impl RawMutex {
         self.parked() != 0 && self.wake_of(ANYBODY)
     }
 
-    /// Wakes the session that parked first among some kinds. Whether there was one. Makes one wake-up in any
-    /// case. Releases go on waking others meanwhile: it is not counted as on its way, so that no release is
-    /// left to a session that cannot have what it leaves.
+    /// Wakes the session that parked first among some kinds. Whether there was one. Counts one wake-up in any
+    /// case. The session is not counted as on its way: a release that it cannot use must wake another one.
     pub(super) fn wake_of(&self, kinds: u32) -> bool {
         let then = self.parking();
         let woken = self.post(kinds, 1) != 0;
@@ -281,7 +281,7 @@ impl RawMutex {
     pub(crate) fn wake_after_recovery(&self) {
         fence(Ordering::SeqCst);
         if self.parked() != 0 {
-            // The dead one may have blocked readers, a drainer, anybody. Rare enough to let them all look.
+            // The dead session may have blocked sessions of any kind. Rare enough to let them all look.
             self.wake_everybody();
         }
     }

@@ -1,7 +1,8 @@
 //! `adaptive`: `ydb` below a load threshold, `pthread` above it, with hysteresis.
 //!
-//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Two repairs: the way back looks at misses per
-//! check *and* lets quiet time count as checks, so that it is taken at zero load too; and the live type decides.
+//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Two repairs: the way back looks at
+//! misses per check *and* lets quiet time count as checks, so that it is taken at zero load too; and the live
+//! type decides.
 
 use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
 use crate::params::{P, Params};
@@ -58,7 +59,8 @@ impl Adaption {
     /// Quiet time that counts as one check while `pthread` is in use, in ns.
     const QUIET_NS: u64 = 1_000_000_000;
 
-    /// The state after what was counted since the `last` check, with so many sessions `parked`; `None` while no check is due.
+    /// The state after what was counted since the `last` check, with so many sessions `parked`; `None` while
+    /// no check is due.
     ///
     /// A check is due every `adaptive_check_every` gets; while `pthread` is in use also every second.
     #[must_use]

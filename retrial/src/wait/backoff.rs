@@ -1,4 +1,5 @@
-//! Scheme 2, `backoff`: two yields, then sleeps of (2^(i+1) − 1) cs, each length twice, up to `mutex_wait_time` cs.
+//! Scheme 2, `backoff`: two yields, then sleeps of (2^(i+1) − 1) cs, each length twice, up to
+//! `mutex_wait_time` cs.
 //!
 //! The default of the paper. Gentle on the processor, slow to notice a release: a sleep is 10,000 spins.
 //! Source: Nikolaev, "Exploring mutexes" (MEDIAS 2012), § VI.

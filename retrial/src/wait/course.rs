@@ -1,7 +1,9 @@
-//! The course of one wait, as a machine that performs nothing: what the waiter sees goes in, what it does next comes out.
+//! The course of one wait, as a machine that performs nothing: what the waiter sees goes in, what it does
+//! next comes out.
 //!
-//! The [waiter](crate::interposer::Waiter) interprets it with the real clock, for mutexes and for locks of libc's formats; the simulator
-//! with a virtual clock. So each rule of waiting stands once: here what all schemes share, in the [schemes](super) the rest.
+//! The [waiter](crate::interposer::Waiter) interprets it with the real clock, for mutexes and for locks of
+//! libc's formats; the simulator with a virtual clock. So each rule of waiting stands once: here what all
+//! schemes share, in the [schemes](super) the rest.
 
 use super::{Attempt, Scheme, Step, clamp};
 use crate::params::{Fairness, P, Params};
@@ -15,7 +17,7 @@ pub struct Wanted {
     pub shared: bool,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
-    /// Whether the session comes out of a condition's queue. Then it does not spin: the signaller most likely has the mutex still.
+    /// Whether the session comes out of a condition's queue.
     pub from_queue: bool,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
@@ -43,7 +45,7 @@ pub struct Seen<'a> {
 /// A spin: polls of the word, and the exchange when a poll finds it open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spin {
-    /// Most polls.
+    /// Maximum number of polls.
     pub polls: u32,
     /// Whether it may take what was handed over.
     pub handed: bool,
@@ -56,9 +58,9 @@ pub struct Spin {
 /// How a session parks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Park {
-    /// Time to its look by itself, if it is the parked session that watches.
+    /// Time-out if it becomes the watcher.
     pub watch: Duration,
-    /// The same if another one watches: all of these together look so rarely that the number of parked sessions costs nothing.
+    /// Time-out beside a watcher.
     pub timeout: Duration,
     /// Time to its deadline.
     pub left: Duration,
@@ -66,14 +68,14 @@ pub struct Park {
     pub throttle: bool,
     /// Whether it may take what was handed over.
     pub handed: bool,
-    /// Whether it has waited for longer than a handover to each of the parked sessions takes: handovers are to these first.
+    /// Whether it has waited for longer than a handover to each parked session takes: it is handed to first.
     pub overdue: bool,
     /// Asks the next release to hand over, unless a session did so within this time.
     pub asks: Option<Duration>,
 }
 
 impl Park {
-    /// For so long whatever a session does there.
+    /// With this time-out, beside a watcher or not.
     #[must_use]
     pub const fn lasting(time: Duration) -> Self {
         Self { watch: time, timeout: time, left: time, throttle: false, handed: true, overdue: false, asks: None }
@@ -86,7 +88,7 @@ impl Park {
     }
 }
 
-/// A thousandth of the time after which a parked session looks by itself at the latest; its next looks are twice as long apart each.
+/// Maximum time-out of a first park beside a watcher, in thousandths: 16 s. Doubles with each park.
 const FIRST_LOOK: Duration = Duration::from_millis(16);
 
 /// A wait under way.
@@ -172,7 +174,7 @@ impl Course {
         step
     }
 
-    /// A park with looks after `limit`; its deadline is left to the waiter.
+    /// A park that the watcher ends after `limit`; the waiter sets `left`.
     #[must_use]
     pub fn park(&self, seen: &Seen<'_>, limit: Duration) -> Park {
         let throttle = scheme(seen).throttles_wakes();
@@ -196,25 +198,27 @@ impl Course {
         self.gets = gets;
     }
 
-    /// Time to the look of a parked session that does not watch. All of these look `orbit_retry_rate` times a second together.
+    /// Time-out beside a watcher: all of these look `orbit_retry_rate` times a second together.
     fn look_beside_a_watcher(&self, seen: &Seen<'_>) -> Duration {
         // Uniform on 0.5 to 1.5 times the mean, so that sessions that parked together do not look together.
         let permille = 500 + u32::try_from(seen.random % 1000).unwrap_or(0);
         let share =
             Duration::from_millis(1) * seen.parked.saturating_add(1) / clamp(seen.params.get(P::OrbitRetryRate));
-        // The one that watches may have died, with all others but this one.
+        // The watcher may have died, with all others but this one.
         let longest = FIRST_LOOK * (1 << self.parks.min(8));
         share.min(longest) * permille
     }
 
-    /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for the release has woken the
-    /// session that it hands over to. Not so readers that were not woken: the handover may be for a writer that they keep out.
+    /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for
+    /// the release has woken the session that it hands over to. Not so readers that were not woken: the
+    /// handover may be for a writer that they keep out.
     const fn takes_handover(&self) -> bool {
         self.parks > 0 && self.since_park == 0 && (self.woken || !self.wanted.shared)
     }
 
-    /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X, and has waited for longer than the
-    /// interval asks for its turn; with `fifo` every session does. Not more often than once in the time it gives.
+    /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X, and has
+    /// waited for longer than the interval asks for its turn; with `fifo` every session does. Not more often
+    /// than once in the time it gives.
     fn asks_for_handover(&self, seen: &Seen<'_>, waited: Duration) -> Option<Duration> {
         let interval = seen.params.handover_interval();
         match seen.params.fairness() {

@@ -1,6 +1,7 @@
 //! `latch`: a long spin, then a FIFO queue; the releaser posts the session that queued first.
 //!
-//! Fair and thrifty for holds of many microseconds; its spin of 20,000 polls (half a millisecond) starves a full machine.
+//! Fair and thrifty for holds of many microseconds; its spin of 20,000 polls (half a millisecond) starves a
+//! full machine.
 //! Source: Nikolaev, "Exploring mutexes" (MEDIAS 2012), § I.
 
 use super::{Attempt, Scheme, Step};

@@ -1,7 +1,8 @@
-//! Wait schemes: pure functions from "how often this wait has failed, and what can be observed" to "what to do next".
+//! Wait schemes: pure functions from "how often this wait has failed and what can be seen" to "what next".
 //!
-//! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; what all of them share is in [`Course`].
-//! None of it performs anything.
+//! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; what all of them
+//! share is in [`Course`]. None of it performs anything. A new scheme is a file and the last line of
+//! `schemes!`: instances store its position.
 
 use crate::params::{P, Params};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// What to do after a failed spin. A scheme says how long a park may last, a [`Course`] how to [`Park`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<T = Duration> {
-    /// Give the processor to whoever is ready to run.
+    /// Give the processor to the next thread that is ready to run.
     Yield,
     /// Sleep this long; nobody wakes the sleeper.
     Sleep(Duration),
@@ -25,7 +26,7 @@ pub enum Step<T = Duration> {
 pub struct Attempt<'a> {
     /// The values in force for the mutex's type, read afresh for every step.
     pub params: &'a Params,
-    /// Failed spins of this wait before this one.
+    /// Steps of this wait before this one; a failed spin precedes each.
     pub failed: u32,
     /// Parks of this wait that have ended.
     pub parks: u32,
@@ -80,12 +81,12 @@ pub trait Scheme: Sync {
     /// What to do after the spin of this attempt failed.
     fn step(&self, attempt: &Attempt<'_>) -> Step;
 
-    /// Whether a release wakes no further session while enough woken ones are on their way.
+    /// Whether it has the rules of `orbit`: throttled releases, spins that back off, handovers.
     fn throttles_wakes(&self) -> bool {
         false
     }
 
-    /// Whether the published exact sleep times take `sleep_jitter`.
+    /// Whether its sleeps take `sleep_jitter`.
     fn takes_jitter(&self) -> bool {
         true
     }
@@ -99,12 +100,20 @@ macro_rules! schemes {
     ($( $number:literal => $module:ident::$scheme:ident, $name:literal; )*) => {
         $( mod $module; )*
 
-        /// Names of the schemes; the position is the value of `mutex_wait_scheme`, and the sources' number for 0, 1 and 2.
+        /// Names of the schemes; the position is the value of `mutex_wait_scheme`, and the sources' number
+        /// for 0, 1 and 2.
         pub const NAMES: &[&str] = &[ $( $name ),* ];
 
         static SCHEMES: &[&dyn Scheme] = &[ $( &$module::$scheme ),* ];
 
-        const _: () = { $( assert!($number < NAMES.len()); )* };
+        const _: () = {
+            let numbers = [ $( $number ),* ];
+            let mut position = 0;
+            while position < numbers.len() {
+                assert!(numbers[position] == position, "schemes are numbered in order");
+                position += 1;
+            }
+        };
     };
 }
 

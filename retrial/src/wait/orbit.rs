@@ -1,9 +1,10 @@
-//! `orbit`, the default: spin for about what a wake-up costs; then yield and look, a few dozen times; then park.
+//! `orbit`, the default: spin for about what a wake-up costs; yield and look, a few dozen times; then park.
 //!
-//! A release wakes one parked session, unless [`WOKEN_MAX`](crate::parking::Parking::WOKEN_MAX) woken ones are on their way: these spin
-//! and yield in their turn. So some sessions are active and take turns at the mutex, and the others sleep, whatever their number. A
-//! session that has waited for long and was woken in vain has the mutex handed to it. Parked sessions look by themselves so rarely
-//! that the number of them costs nothing. Loses to schemes that never sleep while holding times are long and each waiter has a
+//! A release wakes one parked session, unless [`WOKEN_MAX`](crate::parking::Parking::WOKEN_MAX) woken ones
+//! are on their way: these spin and yield in their turn. So some sessions are active and take turns at the
+//! mutex, and the others sleep, whatever their number. A session that has waited for long and was woken in
+//! vain has the mutex handed to it. Parked sessions look by themselves so rarely that the number of them
+//! costs nothing. Loses to schemes that never sleep while holding times are long and each waiter has a
 //! processor of its own.
 
 use super::{Attempt, Scheme, Step};
@@ -12,20 +13,21 @@ use std::time::Duration;
 
 pub(super) struct Orbit;
 
-/// Interval between two looks of the parked session that watches, at first.
+/// Time to the first look of the watcher.
 const WATCH_EVERY: Duration = Duration::from_millis(10);
 
-/// Maximum factor by which the looks of a wait grow apart. Thousands of sessions that each watch a mutex of their own would fill a
-/// processor with looks otherwise (2,000: one of two, measured).
+/// Maximum factor by which the looks of a wait grow apart. Thousands of sessions that each watch a mutex of
+/// their own would fill a processor with looks otherwise (2,000: one of two, measured).
 const WATCH_TIMES: u32 = 16;
 
-/// Gets by others during which a session yields before it parks. So many sections are too many to wait for with a processor, however
-/// long a section or a yield takes.
+/// Number of gets by others after which a session parks instead of yielding, however long a section or a
+/// yield takes.
 const YIELDS_FOR: u64 = 64;
 
-/// A session that was woken out of a condition's queue parks at once: the signaller most likely has the mutex still. To spin for it
-/// would take it from the signaller at every turn: a convoy of the program's own, such as Python's interpreter lock, then changes
-/// hands at every step instead of now and then (16 threads on a queue: 5 times slower, measured).
+/// A session that was woken out of a condition's queue parks at once: the signaller most likely has the mutex
+/// still. To spin for it would take it from the signaller at every turn: a convoy of the program's own, such
+/// as Python's interpreter lock, then changes hands at every step instead of now and then (16 threads on a
+/// queue: 5 times slower, measured).
 const fn queues(attempt: &Attempt<'_>) -> bool {
     attempt.from_queue && attempt.parks == 0
 }

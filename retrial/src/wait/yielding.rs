@@ -1,6 +1,6 @@
 //! Scheme 0, `yield`: yields with a sleep now and then, or sleeps with a yield now and then (11.2.0.2.2).
 //!
-//! Wins while processors are free and holding times short; burns a processor per waiter while somebody holds for long.
+//! Wins while processors are free and holding times short; burns a processor per waiter in a long hold.
 //! Source: Nikolaev, "Mutex waits. Part II" (2011), §§ II–IV.
 
 use super::{Attempt, Scheme, Step};
