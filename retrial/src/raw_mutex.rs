@@ -26,8 +26,8 @@ pub struct RawMutex {
     /// Bits 16 to 23: mutex type.
     kind: AtomicU32,
     id: AtomicU32,
-    /// First requests granted. Written by the session in the holder field.
-    pub(crate) gets: AtomicU64,
+    /// First requests granted. Written by the session in the holder field; a figure, which models leave out.
+    pub(crate) gets: sys::AtomicU64,
     /// SID of the session that waits for the references to leave.
     pub(crate) drainer: AtomicU32,
     /// The futex that sessions park on; counts wake-ups.
@@ -48,7 +48,7 @@ impl RawMutex {
             parking: AtomicU64::new(0),
             kind: AtomicU32::new(0),
             id: AtomicU32::new(0),
-            gets: AtomicU64::new(0),
+            gets: sys::AtomicU64::new(0),
             drainer: AtomicU32::new(0),
             wakes: AtomicU32::new(0),
         }

@@ -209,21 +209,25 @@ impl<'a> Wait<'a> {
         self.adaption.filter(|_| self.params.is_adaptive())
     }
 
-    fn seen<T: Target>(&self, target: &T) -> Seen<'_> {
+    fn pthread_in_use(&self) -> bool {
+        self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1)
+    }
+
+    fn seen<T: Target>(&self, target: &T, on_x: bool) -> Seen<'_> {
         Seen {
             params: &self.params,
             now_ns: self.now,
             parked: target.parked(),
             gets: target.gets(),
-            on_x: target.blocker().1,
-            pthread_in_use: self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1),
+            on_x,
+            pthread_in_use: self.pthread_in_use(),
             random: self.waiter.session.map_or(self.last, Session::random),
         }
     }
 
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
-        let how = self.course.spin(&self.seen(target));
+        let how = self.course.spin(&self.params, self.pthread_in_use());
         let is_first = self.course.failed() == 0;
         if !is_first && !target.is_open(how.handed) {
             self.recorder.add(Counter::Busy, 1);
@@ -296,10 +300,11 @@ impl<'a> Wait<'a> {
     fn step<T: Target>(&mut self, target: &T, left: Duration) -> Option<T::Got> {
         // Read afresh: a change takes effect at the very next step.
         self.params = self.waiter.params(self.want.mutex_type);
+        let (blocker, on_x) = target.blocker();
+        self.recorder.set_blocker(blocker);
         let mut course = self.course;
-        let step = course.step(&self.seen(target));
+        let step = course.step(&self.seen(target, on_x));
         self.course = course;
-        self.recorder.set_blocker(target.blocker().0);
         if let Some(instance) = self.waiter.instance
             && (step != Step::Yield || course.failed() == 1)
         {

@@ -66,11 +66,11 @@ impl<'a> Engine<'a> {
 
     /// The spin after a miss or a step; its first look may find the mutex open.
     pub(super) fn try_again(&mut self, s: u32) {
-        let seen = self.seen(self.now);
+        let (now_ns, pthread_in_use) = (self.now_ns(), self.controller.state.pthread_in_use);
         let session = &mut self.sessions[s as usize];
-        let how = session.course.spin(&seen);
+        let how = session.course.spin(&self.workload.params, pthread_in_use);
         session.handed = how.handed;
-        if self.mutex.is_open(how.handed, seen.now_ns) {
+        if self.mutex.is_open(how.handed, now_ns) {
             return self.acquire(s, true);
         }
         if session.course.failed() > 0 {
