@@ -158,7 +158,8 @@ fn csv_has_a_row_for_each_mutex_and_one_for_each_stack() {
     let rows: Vec<_> = rows.records().map(|row| row.expect("as many cells as columns")).collect();
     let of = |group: &str| rows.iter().filter(|row| &row[at("group")] == group).collect::<Vec<_>>();
     let (mutexes, stacks) = (of("mutex"), of("profile"));
-    assert_eq!((mutexes.len(), mutexes.len() + stacks.len()), (2, rows.len()), "{text}");
+    // The heap lock has a row if a thread has ever waited for it.
+    assert!(matches!(mutexes.len(), 1 | 2) && mutexes.len() + stacks.len() == rows.len(), "{text}");
     assert!(mutexes.iter().all(|row| row[at("calls")].is_empty() && !row[at("gets")].is_empty()), "{text}");
     for way in ["inner < first < work", "inner < second < work"] {
         let stack = stacks.iter().find(|row| row[at("calls")].starts_with(way)).unwrap_or_else(|| panic!("{text}"));
