@@ -234,12 +234,12 @@ impl Drop for Hold<'_> {
             // A child of fork has the memory of the hold, not the hold.
             return;
         }
-        if self.mode == Mode::Shared {
-            return self.mutex.leave(self.session, self.record as usize);
+        if matches!(self.mode, Mode::Shared | Mode::Examine) || self.mutex.parking().concerns_releases() {
+            return self.mutex.end(self.session, self.record as usize, self.mode, self.rest);
         }
-        // Beside E a reader of this thread may have left.
-        let rest = if self.mode == Mode::Examine { self.mutex.load().released() } else { self.rest };
-        self.mutex.give_back(self.session, rest);
+        if self.mutex.leave_open(self.rest) {
+            return self.mutex.end_waking(self.session, self.record as usize, self.rest);
+        }
         self.session.unlog(self.record as usize);
     }
 }
