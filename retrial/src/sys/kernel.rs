@@ -132,7 +132,7 @@ pub(crate) fn futex_wait_private(word: &Futex, expected: u32, kinds: u32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, expected, never, 0usize, kinds) };
 }
 
-/// The same as [`futex_wake_kinds`] for a futex word of this process alone.
+/// The same as `futex_wake_kinds` for a futex word of this process alone.
 pub fn futex_wake_private(word: *const Futex, count: u32, kinds: u32) {
     wake_bits(word, libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG, count, kinds);
 }
