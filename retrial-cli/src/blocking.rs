@@ -1,4 +1,4 @@
-//! Who holds what, who waits for what, and who waits for each other: all sessions of an instance at one look.
+//! Which sessions hold what, wait for what, and wait for each other: all sessions of an instance at one look.
 //!
 //! What a session holds says its log, what a mutex in the arena is says its word. Threads under `retrial run` write no log, and their
 //! mutexes lie in their processes' memory: those are read there, by the address in the instance's table, where the kernel lets us.
@@ -30,7 +30,7 @@ pub struct Look<'t> {
 /// What a mutex in a process's memory was.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// Who had it; `None` where its memory does not say.
+    /// Its owner; `None` where its memory does not say.
     owner: Option<Owner>,
     /// Of a mutex of the library.
     pub word: Option<Word>,
@@ -76,7 +76,7 @@ impl<'t> Look<'t> {
         look
     }
 
-    /// Notes who holds what.
+    /// Notes what each session holds.
     fn match_up(&mut self) {
         let by_log = |session: &SessionInfo| -> Vec<(Sid, MutexId, Mode)> {
             let held = session.log.iter().filter(|record| self.is_held(session, record));
@@ -124,17 +124,18 @@ impl<'t> Look<'t> {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// Who holds a mutex, and how.
+    /// The sessions that hold a mutex, and their modes.
     pub fn holders(&self, mutex: MutexId) -> &[(Sid, Mode)] {
         self.by_mutex.get(&mutex).map_or(&[], Vec::as_slice)
     }
 
-    /// Who holds a mutex, for people: `1 X`, `2 S, 3 S`, or nothing.
+    /// The same for people: `1 X`, `2 S, 3 S`, or nothing.
     pub fn holders_text(&self, mutex: MutexId) -> String {
         text(&self.holders(mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect::<Vec<_>>())
     }
 
-    /// Who holds what a session waits for: where the mutex cannot be read, who held it at the session's last step.
+    /// The holders of what a session waits for; where the mutex cannot be read, its holder at the session's last
+    /// step.
     pub fn blockers(&self, session: &SessionInfo) -> Vec<(Sid, Option<Mode>)> {
         let Some((key, _, at_last_step)) = session.wait else { return Vec::new() };
         let now: Vec<_> = self.holders(key.mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect();
@@ -149,7 +150,7 @@ impl<'t> Look<'t> {
     /// Sessions that wait for each other, or for themselves: each ring once. None of them gets any further unless a deadline or another
     /// thread's unlock ends a wait.
     pub fn deadlocks(&self) -> Vec<Vec<Link>> {
-        // Whoever waits still, and for the same since before the mutexes were read, holds now what was read.
+        // A session that has waited for the same since before the mutexes were read holds now what was read.
         let still: BTreeSet<(Sid, Key, u64)> = self.tables.waits().collect();
         let links: BTreeMap<Sid, Vec<Link>> = (self.sessions.iter())
             .filter_map(|session| {
@@ -305,7 +306,7 @@ impl Deadlock {
         self.ended_ns.unwrap_or(now_ns).saturating_sub(since_ns) as f64 / 1e9
     }
 
-    /// Who waits for whom, and where: a line that says what it is, and one for each session.
+    /// A line that says what it is, and one for each session: what it waits for, where, and held by which session.
     pub fn text(&self, now_ns: u64) -> String {
         let (count, s) = (self.links.len(), self.lasted_s(now_ns));
         let mut text = match (count, self.ended_ns) {

@@ -13,12 +13,21 @@ use std::time::Duration;
 /// Where a wait is recorded.
 pub(crate) struct Recorder<'a> {
     pub(crate) session: Option<&'a Session<'a>>,
-    pub(crate) row: Option<&'a Row>,
+    row: Option<&'a Row>,
     pub(crate) key: Key,
     pub(crate) blocker: Sid,
 }
 
-impl Recorder<'_> {
+impl<'a> Recorder<'a> {
+    /// Of a wait of a session, if there is one: without one nothing is recorded.
+    pub(crate) fn new(session: Option<&'a Session<'a>>, key: Key, blocker: Sid) -> Self {
+        let row = session.map(|session| {
+            let rows = session.instance.tables.segment.rows(session.sid().number() as usize);
+            crate::stats::find(rows, &session.slot.rows_used, key)
+        });
+        Self { session, row, key, blocker }
+    }
+
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         if let Some(row) = self.row {
             row.add(counter, n);

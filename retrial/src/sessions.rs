@@ -143,7 +143,8 @@ impl Tables {
         all
     }
 
-    /// Waits under way, also of dead sessions: who waits, for what, and since when by the monotonic clock. Cheap, to be polled.
+    /// Waits under way, also of dead sessions: the session, what it waits for, and since when by the monotonic clock.
+    /// Cheap, to be polled.
     pub fn waits(&self) -> impl Iterator<Item = (Sid, Key, u64)> + use<'_> {
         self.sids().filter_map(|sid| {
             let (key, since_ns) = self.slot(sid)?.wait_under_way()?;

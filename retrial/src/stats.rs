@@ -157,7 +157,7 @@ impl Row {
         cell.store(cell.load(Ordering::Relaxed).max(wait_ns), Ordering::Relaxed);
     }
 
-    /// Counts a wait that its session's death has cut off. Only by the one who recovers that session.
+    /// Counts a wait that its session's death has cut off. Only by the recoverer of that session.
     pub(crate) fn end_cut_off(&self, took_ns: u64) {
         if let Some((_, before)) = self.read() {
             let mut after = before;

@@ -173,10 +173,6 @@ impl<'a> Wait<'a> {
         let on_x = exclusive && matches!(want.mode, Mode::Shared | Mode::Examine);
         let event = WaitEvent { mode: want.mode, on_x, for_event: false };
         let key = Key { mutex: want.mutex, location: want.location, event };
-        let row = waiter.session.map(|session| {
-            let rows = session.instance.tables.segment.rows(session.sid().number() as usize);
-            crate::stats::find(rows, &session.slot.rows_used, key)
-        });
         let entry = waiter.instance.and_then(|instance| instance.tables.mutex_entry(want.mutex));
         let poll_ns = waiter.instance.map_or(A_POLL_NS, |instance| instance.tables.cost(Cost::Poll));
         let wanted = Wanted {
@@ -187,7 +183,7 @@ impl<'a> Wait<'a> {
         };
         let wait = Self {
             waiter,
-            recorder: Recorder { session: waiter.session, row, key, blocker },
+            recorder: Recorder::new(waiter.session, key, blocker),
             adaption: entry.map(|entry| &entry.adaption),
             want,
             params: waiter.params(want.mutex_type),

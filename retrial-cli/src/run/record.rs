@@ -73,7 +73,7 @@ pub struct Record {
     writer: u32,
 }
 
-/// Who has a mutex to themselves.
+/// The owner of a mutex that one thread has to itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     Nobody,
@@ -91,7 +91,7 @@ impl Record {
         Self { format, word: word(0), lock: half(0), kind: half(4), number: half(5), gets: word(3), owner, writer }
     }
 
-    /// Who holds it. `None` where the record does not say so: of a spin lock, and of a `pthread_rwlock_t` that readers have.
+    /// Its owner. `None` where the record does not say so: of a spin lock, and of a `pthread_rwlock_t` that readers have.
     pub const fn owner(&self) -> Option<Owner> {
         let word = Word(self.word);
         let (is_held, thread) = match self.format {
