@@ -11,6 +11,7 @@ use crate::thread::Thread;
 use crate::waiting;
 use libc::{EBUSY, c_int, pthread_spinlock_t};
 use retrial::interposer::{Park, Parked, Target};
+use retrial::parking::Found;
 use retrial::views::Sid;
 use retrial::{Mode, MutexId};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -118,7 +119,8 @@ impl Target for Getting {
 
     fn park(&self, how: Park) -> Parked<c_int> {
         let look = NAP * (1 + self.parked());
-        self.spot().park(self.word(), |word| word != FREE, Park { watch: look, timeout: look, ..how }, &self.parks)
+        let found = |word| if word == FREE { Found::Open } else { Found::Busy };
+        self.spot().park(self.word(), found, Park { watch: look, timeout: look, ..how }, &self.parks)
     }
 
     fn ended(&self, got: bool) {

@@ -12,7 +12,7 @@
 use crate::process::{self, Type};
 use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
-use retrial::parking::{self, Announced, Circumstances, Parking};
+use retrial::parking::{self, Announced, Circumstances, Found, Parking};
 use retrial::sys;
 use retrial::views::Params;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -166,8 +166,8 @@ impl Spot {
         self.change(Ordering::Relaxed, Parking::arrived);
         self.fence_without_barrier();
         // A thread may have fallen asleep since, and a release may have woken nobody because this call counted one as
-        // woken: only where it made them eight.
-        if then.wake().is_full() && self.parked() != 0 && wake() {
+        // woken.
+        if self.parked() != 0 && wake() {
             self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
         }
     }
@@ -180,11 +180,11 @@ impl Spot {
         }
     }
 
-    /// Waits while `is_busy` says so of what the futex holds.
+    /// Waits while a `look` at what the futex holds does not find it open to the thread.
     pub(crate) fn park<G>(
         &self,
         futex: &AtomicU32,
-        is_busy: impl Fn(u32) -> bool,
+        look: impl Fn(u32) -> Found,
         how: Park,
         parks: &Parks,
     ) -> Parked<G> {
@@ -201,8 +201,14 @@ impl Spot {
         if answers && !self.parking().is_fenced() && !sys::barrier_everywhere() {
             fence_all();
         }
+        let is_busy = |seen: u32| match look(seen) {
+            Found::Open => false,
+            Found::HandedOver => !how.handed,
+            Found::Busy => true,
+        };
         let parked = Self::sleep(futex, is_busy, how.lasts(watches));
-        parks.come_back(announced, &parked, |to| self.change(Ordering::Relaxed, to));
+        let found = look(futex.load(Ordering::Relaxed));
+        parks.come_back(announced, &parked, found, |to| self.change(Ordering::Relaxed, to));
         parked
     }
 

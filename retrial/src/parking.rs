@@ -1,19 +1,20 @@
 //! What is known of the sessions that are parked on a mutex, as arithmetic on a `u64`: no atomics, no I/O.
 //!
 //! ```text
-//!  63      50 49     40 39     36 35      27 26     22 21              0
-//! +----------+---------+---------+----------+---------+----------------+
-//! |  stamp   |  epoch  |  woken  | sequence |  flags  |     parked     |
-//! +----------+---------+---------+----------+---------+----------------+
+//!  63      50 49     40 39     36 35      29 28   27 26     22 21              0
+//! +----------+---------+---------+----------+-------+---------+----------------+
+//! |  stamp   |  epoch  |  woken  | sequence | crowd |  flags  |     parked     |
+//! +----------+---------+---------+----------+-------+---------+----------------+
 //! ```
 //!
 //! | part | meaning |
 //! |---|---|
 //! | parked | sessions that have announced a park and have neither been woken nor come back |
 //! | fenced | releases have a fence of their own |
-//! | throttled | the session that announced last waits by a scheme with which releases wake nobody while [`Parking::WOKEN_MAX`] woken sessions are on their way |
+//! | throttled | the session that announced last waits by a scheme with which releases wake nobody while enough woken sessions are on their way |
 //! | starving, starving for X | the next release hands over; the session that asked for it wants X or LX |
 //! | watched | one of the parked sessions is the watcher: it looks at the word sooner than the others |
+//! | crowd | woken sessions in a row that found the mutex busy, up to 3: see [`Parking::enough`] |
 //! | sequence | counts announcements |
 //! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
 //! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
@@ -49,13 +50,24 @@ pub enum Parked<G> {
     TimedOut,
 }
 
+/// What a session out of a park finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// The mutex is open to it, and to others.
+    Open,
+    /// The mutex is open to it alone, or to another one.
+    HandedOver,
+    /// Neither.
+    Busy,
+}
+
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Parking(pub u64);
 
 impl Parking {
-    /// Maximum number of woken sessions on their way: beside so many, releases wake no more. With fewer,
-    /// often none of them has a processor, and the mutex is free while the others sleep.
+    /// Maximum number of woken sessions on their way. With fewer, often none of them has a processor, and the
+    /// mutex is free while the others sleep.
     pub const WOKEN_MAX: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
     /// Maximum number of parked sessions among which the kernel looks for an overdue one, one by one.
@@ -68,7 +80,9 @@ impl Parking {
     const STARVING: u64 = 1 << 24;
     const STARVING_FOR_X: u64 = 1 << 25;
     const WATCHED: u64 = 1 << 26;
-    const SEQUENCE: u64 = 0x1ff << 27;
+    const CROWD_SHIFT: u32 = 27;
+    const CROWD: u64 = 3 << Self::CROWD_SHIFT;
+    const SEQUENCE: u64 = 0x7f << 29;
     const WOKEN_SHIFT: u32 = 36;
     const WOKEN: u64 = 0xf << Self::WOKEN_SHIFT;
     const EPOCH: u64 = 0x3ff << 40;
@@ -125,10 +139,29 @@ impl Parking {
         (self.0 & Self::STARVING != 0, self.0 & Self::STARVING_FOR_X != 0)
     }
 
-    /// Whether [`Parking::WOKEN_MAX`] woken sessions are on their way.
+    /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
+    /// of it after one that found the mutex busy, and so on down to one. Who finds it busy was not needed, and
+    /// takes a processor and the cache lines from those that keep it busy; one that finds it open came late.
+    #[must_use]
+    pub const fn enough(self) -> u64 {
+        let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);
+        if enough == 0 { 1 } else { enough }
+    }
+
+    /// What a session out of a park finds; `woken`: a release woke it.
+    #[must_use]
+    pub const fn found(self, found: Found, woken: bool) -> Self {
+        match found {
+            Found::Open => Self(self.0 & !Self::CROWD),
+            Found::Busy if woken && self.0 & Self::CROWD != Self::CROWD => self.next(Self::CROWD),
+            Found::Busy | Found::HandedOver => self,
+        }
+    }
+
+    /// Whether enough woken sessions are on their way.
     #[must_use]
     pub const fn is_full(self) -> bool {
-        self.woken() >= Self::WOKEN_MAX
+        self.woken() >= self.enough()
     }
 
     /// Whether a release wakes a session.
@@ -137,7 +170,7 @@ impl Parking {
         self.parked() != 0 && !(self.throttles() && self.is_full())
     }
 
-    /// Whether sessions are parked, and releases wake none beside [`Parking::WOKEN_MAX`] on their way.
+    /// Whether sessions are parked, and releases wake none while enough are on their way.
     #[must_use]
     pub const fn throttles(self) -> bool {
         self.parked() != 0 && self.0 & Self::THROTTLED != 0
@@ -353,11 +386,12 @@ impl Parks {
         Announced { before, watches: may(before) && !before.is_watched(), answers }
     }
 
-    /// Comes back from a park.
+    /// Comes back from a park, and finds the mutex as it is now.
     pub fn come_back<G>(
         &self,
         announced: Announced,
         how: &Parked<G>,
+        found: Found,
         change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
     ) {
         let Announced { before, watches, answers } = announced;
@@ -367,9 +401,9 @@ impl Parks {
         self.answers.set(matches!(how, Parked::Looked) && answers);
         match how {
             // The release that woke it has taken it off the count.
-            Parked::Woken => change(&|all| all.unwatched(watches)),
+            Parked::Woken => change(&|all| all.unwatched(watches).found(found, true)),
             // A session on its way may have died, and so may the watcher.
-            Parked::TimedOut => change(&|all| all.come_back(before, true).arrived()),
+            Parked::TimedOut => change(&|all| all.come_back(before, true).arrived().found(found, false)),
             _ => change(&|all| all.come_back(before, watches)),
         };
     }
@@ -392,9 +426,9 @@ mod specification;
 mod tests {
     use super::*;
 
-    /// Every state with up to three parked, up to two and up to 15 woken, every flag, two epochs.
+    /// Every state with up to three parked, up to two and up to 15 woken, every flag and crowd, two epochs.
     fn states() -> impl Iterator<Item = Parking> {
-        let flags = (0..32u64).map(|flags| flags << 22);
+        let flags = (0..128u64).map(|flags| flags << 22);
         flags.flat_map(|flags| {
             [0, 1, 2, 8, 15].into_iter().flat_map(move |woken| {
                 (0..4).flat_map(move |parked| {
@@ -439,6 +473,25 @@ mod tests {
     }
 
     #[test]
+    fn each_woken_session_that_finds_the_mutex_busy_halves_how_many_may_be_on_their_way_and_one_that_finds_it_open_ends_that()
+     {
+        let most = Parking::WOKEN_MAX;
+        for state in states() {
+            let busy: Vec<u64> =
+                std::iter::successors(Some(state.found(Found::Open, false)), |all| Some(all.found(Found::Busy, true)))
+                    .take(6)
+                    .map(Parking::enough)
+                    .collect();
+            assert_eq!(busy, [most, most / 2, most / 4, 1, 1, 1].map(|enough| enough.max(1)));
+            for (found, woken) in [(Found::Busy, false), (Found::HandedOver, true), (Found::HandedOver, false)] {
+                assert_eq!(state.found(found, woken), state);
+            }
+            let learnt = [state.found(Found::Busy, true), state.found(Found::Open, true)];
+            assert!(learnt.iter().all(|after| (after.0 ^ state.0) & !Parking::CROWD == 0));
+        }
+    }
+
+    #[test]
     fn a_session_from_before_the_count_was_set_to_0_takes_nobody_off_it() {
         let announced = Parking::default().announce(true, false, true);
         let waking = announced.wake();
@@ -460,7 +513,7 @@ mod tests {
         assert!(dead.announce(true, change).watches);
         let parked = alive.announce(true, change);
         assert!(!parked.watches);
-        alive.come_back(parked, &Parked::<()>::TimedOut, change);
+        alive.come_back(parked, &Parked::<()>::TimedOut, Found::Busy, change);
         assert!(alive.announce(true, change).watches);
     }
 

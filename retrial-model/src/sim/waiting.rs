@@ -7,7 +7,7 @@ use super::workload::Sleeps;
 use super::{NS, Time};
 use rand::Rng;
 use retrial::interposer::Parked;
-use retrial::parking::{self, Announced, Circumstances, HANDOVER_LASTS, Parking, Parks};
+use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
 use retrial::wait::{Counts, Course, Park, Seen, Step, Wanted};
 use std::time::Duration;
@@ -231,7 +231,12 @@ impl<'a> Engine<'a> {
     /// A park has ended, and the session has its processor.
     pub(super) fn unparked(&mut self, s: u32, how: Parked<()>) {
         let session = &mut self.sessions[s as usize];
-        session.park.come_back(session.announced, &how, |to| self.mutex.change(to));
+        let found = match self.mutex.holder {
+            _ if self.mutex.handover => Found::HandedOver,
+            NONE => Found::Open,
+            _ => Found::Busy,
+        };
+        session.park.come_back(session.announced, &how, found, |to| self.mutex.change(to));
         session.course.park_ended(&how, self.mutex.gets);
         self.owed += self.line();
         self.controller.counted.queue_sleeps += 1;

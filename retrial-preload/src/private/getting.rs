@@ -5,7 +5,7 @@ use crate::foreign::Sort;
 use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use retrial::interposer::{Park, Parked, Target};
-use retrial::parking::HANDOVER_LASTS;
+use retrial::parking::{Found, HANDOVER_LASTS};
 use retrial::views::{Sid, Word};
 use retrial::{Mode, sys};
 use std::cell::Cell;
@@ -138,13 +138,17 @@ impl Target for Getting<'_> {
             sys::sleep(if self.is_gone() { how.timeout.min(how.left) } else { how.left.min(NAP) });
             return Parked::TimedOut;
         }
-        let is_busy = |holder_field: u32| {
+        let look = |holder_field: u32| {
             let word = Word(u64::from(holder_field) << 32);
-            word.0 & SID != 0 || !self.may_have(word, how.handed)
+            match word.0 & SID {
+                0 if self.may_have(word, false) => Found::Open,
+                0 => Found::HandedOver,
+                _ => Found::Busy,
+            }
         };
         // The thread that it was handed to may have no processor.
         let left = if self.may_have(Word(word), how.handed) { how.left } else { how.left.min(HANDOVER_LASTS) };
-        self.spot().park(self.mutex.futex_word(), is_busy, Park { left, ..how }, &self.parks)
+        self.spot().park(self.mutex.futex_word(), look, Park { left, ..how }, &self.parks)
     }
 
     fn ended(&self, got: bool) {

@@ -4,7 +4,7 @@ use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, TO_DRAIN, served};
 use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::LocationId;
-use crate::parking::{Announced, Circumstances, HANDOVER_LASTS, Parked, Parking, Parks};
+use crate::parking::{Announced, Circumstances, Found, HANDOVER_LASTS, Parked, Parking, Parks};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::slot::Slot;
@@ -212,7 +212,13 @@ impl Target for Getting<'_> {
         fail::point();
         self.session.slot.parked_on.store(0, Ordering::Release);
         fail::point();
-        self.parks.come_back(announced, &parked, |to| mutex.change(Ordering::Release, to));
+        let word = Word(mutex.word.load(Ordering::Relaxed));
+        let found = match self.grant(word, false) {
+            _ if word.has(Word::HANDOVER) => Found::HandedOver,
+            Some(_) => Found::Open,
+            None => Found::Busy,
+        };
+        self.parks.come_back(announced, &parked, found, |to| mutex.change(Ordering::Release, to));
         fail::point();
         parked
     }

@@ -1,7 +1,7 @@
 //! [`Parking`] and [`Parks`] against a specification written apart: a list of sessions, each with what it does, and two releases whose steps
 //! come in any order. All schedules up to a length, with and without deaths.
 
-use super::{Announced, Parked, Parking, Parks};
+use super::{Announced, Found, Parked, Parking, Parks};
 use std::cell::Cell;
 use std::collections::HashSet;
 
@@ -104,9 +104,11 @@ impl World {
                 world.sessions[session].0 = Doing::Back(*announced, Parked::TimedOut);
                 world.queue.retain(|sleeper| *sleeper != session);
             })),
-            Doing::Back(announced, how) => to.push(then(&|world| {
-                world.with(session, |parks, change| parks.come_back(*announced, how, change));
-                world.sessions[session].0 = Doing::Up;
+            Doing::Back(announced, how) => to.extend([Found::Open, Found::Busy].map(|found| {
+                then(&|world| {
+                    world.with(session, |parks, change| parks.come_back(*announced, how, found, change));
+                    world.sessions[session].0 = Doing::Up;
+                })
             })),
             Doing::Dead => return,
         }

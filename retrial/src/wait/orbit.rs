@@ -1,8 +1,8 @@
 //! `orbit`, the default: spin for about what a wake-up costs; yield and look, a few dozen times, unless others
 //! are parked; then park.
 //!
-//! A release wakes one parked session, unless [`WOKEN_MAX`](crate::parking::Parking::WOKEN_MAX) woken ones
-//! are on their way: these spin and yield in their turn. So some sessions are active and take turns at the
+//! A release wakes one parked session, unless [`enough`](crate::parking::Parking::enough) woken ones are on
+//! their way: these spin and yield in their turn. So some sessions are active and take turns at the
 //! mutex, and the others sleep, whatever their number. A session that has waited for long and was woken in
 //! vain has the mutex handed to it. Parked sessions look by themselves so rarely that the number of them
 //! costs nothing. Loses to schemes that never sleep while holding times are long and each waiter has a
