@@ -8,9 +8,9 @@ use crate::readers;
 use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions};
 use crate::thinking;
 use miette::Report;
-use retrial_cli::bench::cell::{Cell, Conditions};
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::Kind;
+use retrial_bench::cell::{Cell, Conditions};
+use retrial_bench::load::Start;
+use retrial_bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The command `retrial` under which programs are measured, and the figures of their rounds.
 
 use miette::{Report, miette};
-use retrial_cli::bench::outcome::median;
-use retrial_cli::output::rounded;
+use retrial_bench::outcome::median;
+use retrial_bench::output::rounded;
 use std::path::{Path, PathBuf};
 
 /// The one that was named, or the one beside this program.

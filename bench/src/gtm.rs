@@ -7,8 +7,8 @@ use crate::row;
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::Address;
 use retrial::wait::NAMES;
-use retrial_cli::bench::cell::Stopped;
-use retrial_cli::signals;
+use retrial_bench::cell::Stopped;
+use retrial_bench::signals;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -615,7 +615,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     }
     let table = row::table(&rows, &COLUMNS);
     if output.json {
-        retrial_cli::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
+        retrial_bench::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
     }
     if let Some(path) = &output.html {
         report::write(path, page::of_table(&lines, &table).as_bytes())?;

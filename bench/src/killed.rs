@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::P;
 use retrial::wait::{DEFAULT, NAMES};
-use retrial_cli::instances::param_error;
-use retrial_cli::output::rounded;
-use retrial_cli::{duration, signals};
+use retrial_bench::errors::param_error;
+use retrial_bench::output::rounded;
+use retrial_bench::{duration, signals};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write;
@@ -437,7 +437,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     bar.finish_and_clear();
     let table = row::table(&rows, &COLUMNS);
     if output.json {
-        retrial_cli::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
+        retrial_bench::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
     }
     if let Some(path) = &output.html {
         report::write(path, page::of_table(&lines, &table).as_bytes())?;

@@ -1,7 +1,7 @@
 //! The measurements of a peer under a kind of load.
 
 use crate::peers::Entry;
-use retrial_cli::bench::outcome::{Outcome, median};
+use retrial_bench::outcome::{Outcome, median};
 use retrial_model::Measure;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use crate::measurement::Load;
 use crate::row::{COLUMNS, Key, Row, table};
 use miette::Report;
-use retrial_cli::chart::{self, Axis, Chart, Form, Point, Scale, Series};
-use retrial_cli::output::Table;
+use retrial_bench::chart::{self, Axis, Chart, Form, Point, Scale, Series};
+use retrial_bench::output::Table;
 use serde_json::Value;
 use std::fmt::Write;
 

@@ -5,8 +5,8 @@ use crate::peers::{Entry, Tick};
 use crate::row::{self, Key, Row};
 use indicatif::{ProgressBar, ProgressStyle};
 use retrial::P;
-use retrial_cli::bench::cell::{Cell, Conditions, Stopped};
-use retrial_cli::bench::outcome::{Kind, Outcome};
+use retrial_bench::cell::{Cell, Conditions, Stopped};
+use retrial_bench::outcome::{Kind, Outcome};
 use std::time::Duration;
 
 /// Times that a round is measured at most.

@@ -6,9 +6,9 @@ use crate::peers::{self, Entry};
 use crate::plan::Group;
 use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions, percent, time};
 use miette::Report;
-use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::Kind;
+use retrial_bench::cell::Cell;
+use retrial_bench::load::Start;
+use retrial_bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 

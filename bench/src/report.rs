@@ -7,16 +7,16 @@ use crate::plan::{self, Group};
 use crate::row::{self, COLUMNS, Row};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::{P, ParamError};
-use retrial_cli::bench::board::WINDOWS;
-use retrial_cli::bench::cell::{Conditions, Ending};
-use retrial_cli::bench::clock::Clock;
-use retrial_cli::bench::load::Distribution;
-use retrial_cli::bench::machine;
-use retrial_cli::bench::process::take_precedence;
-use retrial_cli::bench::work::Work;
-use retrial_cli::instances::param_error;
-use retrial_cli::output::line;
-use retrial_cli::{duration, signals};
+use retrial_bench::board::WINDOWS;
+use retrial_bench::cell::{Conditions, Ending};
+use retrial_bench::clock::Clock;
+use retrial_bench::errors::param_error;
+use retrial_bench::load::Distribution;
+use retrial_bench::machine::Machine;
+use retrial_bench::output::line;
+use retrial_bench::process::take_precedence;
+use retrial_bench::work::Work;
+use retrial_bench::{duration, signals};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ pub fn header() -> Vec<String> {
     let mut lines = vec![format!(
         "retrial {} on {}, {build}load before {}",
         env!("CARGO_PKG_VERSION"),
-        machine::line(),
+        Machine::line(),
         load.split(' ').next().unwrap_or("unknown")
     )];
     if !peers::ABSENT.is_empty() {

@@ -2,11 +2,11 @@
 
 use crate::measurement::{Load, Measurement, was_away};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::{Outcome, median};
-use retrial_cli::output::rounded;
-use retrial_cli::output::{Table, column};
+use retrial_bench::cell::Cell;
+use retrial_bench::load::Start;
+use retrial_bench::outcome::{Outcome, median};
+use retrial_bench::output::rounded;
+use retrial_bench::output::{Table, column};
 use retrial_model::Measure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -130,7 +130,7 @@ impl Key {
 
     /// The same but for sessions and kind.
     pub fn conditions(&self) -> String {
-        let text = |ns| retrial_cli::duration::text(Duration::from_nanos(ns));
+        let text = |ns| retrial_bench::duration::text(Duration::from_nanos(ns));
         let mut parts = vec![format!("sections of {}, {} between", text(self.cs_ns), text(self.think_ns))];
         if self.load == Load::Readers.name() {
             parts.push(format!("{} % writers", self.writes_percent));
@@ -224,7 +224,7 @@ impl Row {
         self.first_window_mops = digits(windows.first().map(|ops| ops / 1e6));
         self.last_window_mops = digits(windows.last().map(|ops| ops / 1e6));
         if windows.len() > 1 {
-            let kops: Vec<String> = windows.iter().map(|ops| retrial_cli::output::short(ops / 1e3)).collect();
+            let kops: Vec<String> = windows.iter().map(|ops| retrial_bench::output::short(ops / 1e3)).collect();
             self.windows_kops = kops.join(" ");
         }
         self.waiting = outcomes.iter().map(|outcome| outcome.waiting).max().unwrap_or(0);
@@ -243,7 +243,7 @@ fn note(measurement: &Measurement, duration: Duration) -> String {
     let mut notes: Vec<String> = outcomes.iter().flat_map(|outcome| &outcome.complaints).take(1).cloned().collect();
     let away = outcomes.iter().filter(|outcome| was_away(outcome, duration));
     if let Some(stall) = away.map(|outcome| outcome.stall).max() {
-        notes.push(format!("the machine was away for {}", retrial_cli::duration::text(stall)));
+        notes.push(format!("the machine was away for {}", retrial_bench::duration::text(stall)));
     }
     let waiting = outcomes.iter().map(|outcome| outcome.waiting).max().unwrap_or(0);
     if waiting > 0 {

@@ -4,9 +4,9 @@ use crate::peers::{self, Round};
 use crate::report::{self, Output, header};
 use crate::{page, row};
 use miette::Report;
-use retrial_cli::bench::outcome::median;
-use retrial_cli::output::rounded;
-use retrial_cli::signals;
+use retrial_bench::outcome::median;
+use retrial_bench::output::rounded;
+use retrial_bench::signals;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -105,7 +105,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     ));
     let table = row::table(&rows, &COLUMNS);
     if output.json {
-        retrial_cli::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
+        retrial_bench::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
     } else {
         output.say(&format!("{}\n\n{}", lines.join("\n"), table.text()));
     }

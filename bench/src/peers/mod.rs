@@ -10,12 +10,12 @@ mod spin;
 use miette::{Report, miette};
 use retrial::P;
 use retrial::sys::{self, Deadline};
-use retrial_cli::bench::cell::{Cell, Conditions, Stopped};
-use retrial_cli::bench::check::{Guarded, Protected};
-use retrial_cli::bench::ours::no_memory;
-use retrial_cli::bench::outcome::{Kind, Outcome};
-use retrial_cli::bench::peer::{Miss, Peer};
-use retrial_cli::bench::process::Shared;
+use retrial_bench::cell::{Cell, Conditions, Stopped};
+use retrial_bench::check::{Guarded, Protected};
+use retrial_bench::ours::no_memory;
+use retrial_bench::outcome::{Kind, Outcome};
+use retrial_bench::peer::{Miss, Peer};
+use retrial_bench::process::Shared;
 use std::hint::black_box;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::process::{Place, Running};
 use miette::{IntoDiagnostic, Report, miette};
 use retrial::Address;
-use retrial_cli::bench::cell::Stopped;
+use retrial_bench::cell::Stopped;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;

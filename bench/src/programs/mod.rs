@@ -12,10 +12,10 @@ use crate::{command, page, row as rows};
 use catalogue::{PROGRAMS, Program};
 use measure::{Measured, Plan};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial_cli::bench::cell::Stopped;
-use retrial_cli::bench::machine;
-use retrial_cli::output::line;
-use retrial_cli::signals;
+use retrial_bench::cell::Stopped;
+use retrial_bench::machine::Machine;
+use retrial_bench::output::line;
+use retrial_bench::signals;
 use row::Row;
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -66,7 +66,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     let mut file = output.csv.as_deref().map(create).transpose()?;
 
     let header = vec![
-        format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), machine::line()),
+        format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), Machine::line()),
         format!("{} rounds of {} s, files in {}", args.rounds, args.seconds, args.directory.display()),
     ];
     output.say(&header.join("\n"));

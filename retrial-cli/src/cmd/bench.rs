@@ -1,20 +1,20 @@
 //! `retrial bench`.
 
-use crate::bench::cell::{Cell, Conditions, Ending, Stopped};
-use crate::bench::clock::Clock;
-use crate::bench::figures::{Rounds, table};
-use crate::bench::load::{Distribution, Start};
-use crate::bench::machine;
-use crate::bench::ours::{InMode, Ours};
-use crate::bench::outcome::{Kind, Outcome, median};
-use crate::bench::plot::{Series, plot};
-use crate::bench::work::Work;
 use crate::instances::{address, param_error, schemes};
 use crate::output::Format;
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
 use retrial::{Address, Mode, P, ParamError, wait};
+use retrial_bench::cell::{Cell, Conditions, Ending, Stopped};
+use retrial_bench::clock::Clock;
+use retrial_bench::figures::{Rounds, table};
+use retrial_bench::load::{Distribution, Start};
+use retrial_bench::machine::Machine;
+use retrial_bench::ours::{InMode, Ours};
+use retrial_bench::outcome::{Kind, Outcome, median};
+use retrial_bench::plot::{Series, plot};
+use retrial_bench::work::Work;
 use retrial_model::Measure;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -293,7 +293,7 @@ fn header(args: &Args, format: Format) {
     let distribution = if args.distribution == Distribution::Fixed { "fixed" } else { "exponential" };
     let writes = if args.writes > 0.0 { format!(" with {} % X", args.writes) } else { String::new() };
     let settings = args.settings.join(", ");
-    format.say(&format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), machine::line()));
+    format.say(&format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), Machine::line()));
     format.say(&format!(
         "mode {}{writes}, {distribution} times, {:?} per measurement, rounds: {}{}{settings}\n",
         args.mode,

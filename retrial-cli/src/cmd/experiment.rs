@@ -1,13 +1,13 @@
 //! `retrial experiment`.
 
-use crate::bench::cell::Stopped;
-use crate::bench::machine;
 use crate::experiment::lab::Lab;
 use crate::experiment::render::{Done, PICTURES, figures, page};
 use crate::experiment::{EXPERIMENTS, Experiment, named};
 use crate::output::{Format, Table, column, line};
 use crate::{duration, signals};
 use miette::{Report, miette};
+use retrial_bench::cell::Stopped;
+use retrial_bench::machine::Machine;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -134,7 +134,7 @@ fn title(args: &Args, took: Duration) -> String {
     let measured = if args.no_measure { ", nothing measured" } else { "" };
     let quick = if args.quick { ", --quick" } else { "" };
     let version = env!("CARGO_PKG_VERSION");
-    format!("retrial {version} on {}{measured}{quick}; it took {}.", machine::line(), duration::text(took))
+    format!("retrial {version} on {}{measured}{quick}; it took {}.", Machine::line(), duration::text(took))
 }
 
 /// Writes the picture of an experiment. Whether it has one.

@@ -1,7 +1,6 @@
 //! `retrial what-if`.
 
 use super::model;
-use crate::bench::plot::{self, plot_against};
 use crate::chart::{self, Axis, Chart, Form, Point, Scale};
 use crate::duration;
 use crate::output::{Format, Table, column, line, measure, short, whole};
@@ -11,6 +10,7 @@ use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, words};
 use crate::predict::theory::Theory;
 use miette::{Report, miette};
+use retrial_bench::plot::{self, plot_against};
 use retrial_model::catalogue::simulated;
 use retrial_model::sim::{Arrivals, Measure, SimulationError, Workload};
 use retrial_model::{CallError, Function};

@@ -1,15 +1,15 @@
 //! A load, as data: who gets the mutex how often and for how long. One description for the bench, the simulator and theory.
 
 use super::machine::Machine;
-use crate::bench::cell::{Cell, Conditions, Ending};
-use crate::bench::clock::Clock;
-use crate::bench::load::{Distribution, Start};
-use crate::bench::outcome::Kind;
-use crate::bench::work::Work;
 use crate::instances::{param_error, schemes};
 use miette::Report;
 use retrial::views::Params;
 use retrial::{P, wait};
+use retrial_bench::cell::{Cell, Conditions, Ending};
+use retrial_bench::clock::Clock;
+use retrial_bench::load::{Distribution, Start};
+use retrial_bench::outcome::Kind;
+use retrial_bench::work::Work;
 use retrial_model::Distribution as Times;
 use retrial_model::sim::{Arrivals, Workload};
 use std::time::Duration;

@@ -24,7 +24,6 @@ pub mod render;
 mod still;
 mod svg;
 
-use crate::bench::cell::Stopped;
 use crate::chart::Scale;
 use crate::output::Table;
 use claims::Claim;
@@ -32,6 +31,7 @@ use figures::{Quantity, Row};
 use lab::Lab;
 use load::{Line, Load, Vary};
 use machine::Machine;
+use retrial_bench::cell::Stopped;
 
 /// All of them, in the order of the sources.
 pub static EXPERIMENTS: &[&Experiment] = &[

@@ -4,10 +4,10 @@ use super::holds::Timed;
 use super::live::Seen;
 use super::recording::{Holds, Recording, spans, think};
 use crate::output::short;
-use crate::run::machine::Machine as Here;
 use miette::{Report, miette};
 use retrial::P;
 use retrial::views::{Params, Tables};
+use retrial_bench::machine::Machine as Here;
 use retrial_model::sim::{Arrivals, Machine, Workload};
 use retrial_model::{Distribution, Measure, Profile};
 

@@ -3,12 +3,12 @@
 
 use super::holds::{Burst, Timed};
 use crate::output::whole;
-use crate::run::machine::Ticks;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
 use retrial::sys::now_ns;
 use retrial::views::{Counter, Figures, MutexInfo, Phase, Place, Record, Sid, Tables};
+use retrial_bench::machine::Ticks;
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, HashMap, HashSet};

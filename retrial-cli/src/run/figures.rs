@@ -1,13 +1,13 @@
 //! What a run came to: everything that a report says, computed once.
 
 use super::child::Finished;
-use super::machine::Machine;
 use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
 use crate::blocking::Deadlock;
 use retrial::views::{Counter, Figures, LocationId, Params, Tables, TypeId};
 use retrial::{MutexId, P};
+use retrial_bench::machine::Machine;
 use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

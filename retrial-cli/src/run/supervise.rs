@@ -2,7 +2,6 @@
 
 use super::child::Signals;
 use super::figures::{Outcome, Summary, TOP, summarize};
-use super::machine::{Machine, Ticks};
 use super::profile::recording::{self, Recording};
 use super::profile::report::Profile;
 use super::program::{self, Missing};
@@ -15,6 +14,7 @@ use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
 use retrial::wait::DEFAULT;
 use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
+use retrial_bench::machine::{Machine, Ticks};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

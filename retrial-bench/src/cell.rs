@@ -1,17 +1,17 @@
 //! One cell: the parent's side. Forks the sessions, starts and ends them, and adds up.
 
-use super::board::{Board, Ledger, Missing};
-use super::clock::Clock;
-use super::histogram::Total;
-use super::limits;
-use super::load::{Distribution, Start, Think, Times};
-use super::ours::no_memory;
-use super::outcome::{Kind, Outcome};
-use super::peer::Peer;
-use super::process::Crew;
-use super::work::{self, Work};
-use super::worker::Task;
+use crate::board::{Board, Ledger, Missing};
+use crate::clock::Clock;
+use crate::histogram::Total;
+use crate::limits;
+use crate::load::{Distribution, Start, Think, Times};
+use crate::ours::no_memory;
+use crate::outcome::{Kind, Outcome};
+use crate::peer::Peer;
+use crate::process::Crew;
 use crate::signals;
+use crate::work::{self, Work};
+use crate::worker::Task;
 use miette::{Report, miette};
 use retrial::sys;
 use retrial_model::Profile;
@@ -43,7 +43,7 @@ pub struct Conditions {
     pub section: Distribution,
     pub think: Distribution,
     pub duration: Duration,
-    /// Part of the duration that is counted apart; at most [`super::board::WINDOWS`] of them.
+    /// Part of the duration that is counted apart; at most [`crate::board::WINDOWS`] of them.
     pub window: Duration,
     /// How long nothing may happen that should.
     pub stuck_after: Option<Duration>,
@@ -281,7 +281,7 @@ impl Cell {
         let windows = conditions.duration.as_nanos().div_ceil(conditions.window.as_nanos().max(1)) as usize;
         Outcome {
             measured: Some(measured),
-            windows: (0..windows.min(super::board::WINDOWS)).map(window_rate).collect(),
+            windows: (0..windows.min(crate::board::WINDOWS)).map(window_rate).collect(),
             waiting,
             errors: violations + lost + failures,
             complaints: complaints.collect(),
