@@ -50,6 +50,7 @@ pub mod special;
 pub mod spin;
 pub mod statistics;
 pub mod tagged;
+pub mod theory;
 pub mod tuning;
 pub mod wait;
 

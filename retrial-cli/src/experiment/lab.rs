@@ -5,7 +5,6 @@ use super::load::{Setup, Vary};
 use super::machine::{HERE, Machine, here};
 use super::{Curve, Experiment, Findings, Sweep};
 use crate::predict::source::bar;
-use crate::predict::theory::theory;
 use crate::signals;
 use indicatif::ProgressBar;
 use miette::{Report, miette};
@@ -19,6 +18,7 @@ use retrial_bench::work::Work;
 use retrial_model::Function;
 use retrial_model::Profile;
 use retrial_model::sim::{self, Workload};
+use retrial_model::theory::theory;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

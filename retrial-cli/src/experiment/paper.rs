@@ -164,18 +164,7 @@ and `orbit`. Simulated also for 4 sockets with 192 processors. Elapsed is the ti
         &[Sweep {
             load: CALLS,
             vary: Vary::Sessions,
-            lines: &[
-                line("10g"),
-                line("patch6904068"),
-                line("yield"),
-                line("sleep"),
-                line("backoff"),
-                line("latch"),
-                line("ydb"),
-                line("pthread"),
-                line("adaptive"),
-                line("orbit"),
-            ],
+            lines: &EVERY,
             here: SESSIONS,
             measured_to: [64.0, 64.0],
             there: &[(&EXADATA, THREADS), (&SOCKETS, MANY)],
@@ -264,6 +253,17 @@ and `orbit`. Simulated also for 4 sockets with 192 processors. Elapsed is the ti
 
 /// All schemes, by the names of the lines of [`SCHEMES`].
 const ALL: &[&str] = retrial::wait::NAMES;
+
+/// A line for each of them.
+const EVERY: [Line; ALL.len()] = {
+    let mut lines = [line(ALL[0]); ALL.len()];
+    let mut next = 1;
+    while next < lines.len() {
+        lines[next] = line(ALL[next]);
+        next += 1;
+    }
+    lines
+};
 
 pub const SPIN_COUNT: Experiment = Experiment {
     name: "spin-count",

@@ -14,4 +14,3 @@ pub mod prediction;
 pub mod recording;
 pub mod rules;
 pub mod source;
-pub mod theory;
