@@ -29,6 +29,7 @@ pub(crate) struct Slot {
     pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
     pub(crate) claimed_ns: protocol::AtomicU64,
+    /// Gets that an interposer has counted; of all sessions that this slot has had, as the calls.
     pub(crate) gets: AtomicU64,
     /// Calls of an interposer's functions, by [`CALLS`].
     pub(crate) calls: [AtomicU64; CALLS.len()],
