@@ -1,7 +1,6 @@
 //! GT.M, a stock database whose processes share a robust pthread mutex for each database file, under our waiting.
 
 use crate::command::{self, Rounds};
-use crate::page;
 use crate::report::{self, Output, header};
 use crate::row;
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
@@ -95,46 +94,8 @@ const TRIES: u32 = 3;
 
 const REPORT: &str = "report.json";
 
-const COLUMNS: [&str; 19] = [
-    "workload",
-    "processes",
-    "under",
-    "rounds",
-    "duration_s",
-    "ops_per_s",
-    "ops_min",
-    "ops_max",
-    "ops_to_plain",
-    "cpu_s_per_s",
-    "cpu_us_per_op",
-    "cpu_us_min",
-    "cpu_us_max",
-    "cpu_to_plain",
-    "gets_per_op",
-    "misses_pct",
-    "handled",
-    "fallback",
-    "failure",
-];
-
-/// Those that tables show; files have all.
-const SHOWN: [&str; 15] = [
-    "processes",
-    "under",
-    "rounds",
-    "ops_per_s",
-    "ops_min",
-    "ops_max",
-    "ops_to_plain",
-    "cpu_us_per_op",
-    "cpu_us_min",
-    "cpu_us_max",
-    "cpu_to_plain",
-    "misses_pct",
-    "handled",
-    "fallback",
-    "failure",
-];
+/// What tables do not show; files have all.
+const HIDDEN: [&str; 4] = ["workload", "duration_s", "cpu_s_per_s", "gets_per_op"];
 
 /// A scheme with so many processes. Units are in the names; a figure is the median of the rounds, a ratio the median of the
 /// rounds' ratios. `None` where nothing was measured.
@@ -608,18 +569,12 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
                 break;
             }
         }
-        output.say(&format!("\n{}\n{}", workload.name, row::table(&rows[first..], &SHOWN).text()));
+        output.say(&format!("\n{}\n{}", workload.name, row::shown(&rows[first..], &HIDDEN).text()));
         if !whole {
             break 'all;
         }
     }
-    let table = row::table(&rows, &COLUMNS);
-    if output.json {
-        retrial_bench::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
-    }
-    if let Some(path) = &output.html {
-        report::write(path, page::of_table(&lines, &table).as_bytes())?;
-    }
+    output.end(&lines, &row::table(&rows))?;
     let failed = rows.iter().any(|row| row.failure.is_some());
     Ok(if failed || !whole { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }

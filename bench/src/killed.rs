@@ -5,12 +5,13 @@
 //! Blocks of rounds of the variants take turns, with the same seeds.
 
 use crate::command;
-use crate::report::{self, Output, header, positive};
-use crate::{page, row};
+use crate::report::{self, Output, header};
+use crate::row;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::P;
 use retrial::wait::{DEFAULT, NAMES};
+use retrial_bench::arguments::positive;
 use retrial_bench::errors::param_error;
 use retrial_bench::output::rounded;
 use retrial_bench::{duration, signals};
@@ -64,24 +65,6 @@ const PROCESSES: usize = 6;
 const RECORDS: u32 = 20_000;
 /// Of the word of a robust mutex: who has it.
 const OWNER: u32 = 0x3fff_ffff;
-
-const COLUMNS: [&str; 15] = [
-    "variant",
-    "hold_us",
-    "rounds",
-    "hangs",
-    "hangs_percent",
-    "word_free",
-    "woken",
-    "violations",
-    "not_recoverable",
-    "errors",
-    "kills",
-    "holders_killed",
-    "owner_deaths",
-    "handled",
-    "fallback",
-];
 
 /// What the rounds of a variant came to. `None` where it is not known: a mutex in LMDB is not looked into, glibc counts no calls.
 #[derive(Serialize, Clone, Default)]
@@ -425,7 +408,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     let mut rows = Vec::new();
     for load in loads {
         let new = measure(&kit, &variants, load, args, &bar)?;
-        bar.suspend(|| output.say(&format!("\n{}", row::table(&new, &COLUMNS).text())));
+        bar.suspend(|| output.say(&format!("\n{}", row::table(&new).text())));
         rows.extend(new);
         if let Some(path) = &output.csv {
             report::write(path, &row::csv(&rows, true)?)?;
@@ -435,13 +418,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         }
     }
     bar.finish_and_clear();
-    let table = row::table(&rows, &COLUMNS);
-    if output.json {
-        retrial_bench::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
-    }
-    if let Some(path) = &output.html {
-        report::write(path, page::of_table(&lines, &table).as_bytes())?;
-    }
+    output.end(&lines, &row::table(&rows))?;
     if signals::received().is_some() {
         eprintln!("interrupted; {} of {all} rounds", rows.iter().map(|row| u64::from(row.rounds)).sum::<u64>());
         return Ok(ExitCode::from(2));

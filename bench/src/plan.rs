@@ -28,7 +28,7 @@ impl Group {
 
     /// Its rows for people, under a title.
     pub fn table(&self, rows: &[Row]) -> String {
-        let table = row::table(rows, self.load.columns()).text();
+        let table = row::shown(rows, &self.load.hidden()).text();
         format!("{}: {}\n{table}", self.load.name(), self.key().title())
     }
 

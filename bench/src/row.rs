@@ -9,12 +9,12 @@ use retrial_bench::output::rounded;
 use retrial_bench::output::{Table, column};
 use retrial_model::Measure;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;
 
 /// Units are in the names; `None` where nothing was measured, and `note` says why.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct Row {
     pub load: String,
     pub kind: String,
@@ -51,38 +51,6 @@ pub struct Row {
     pub errors: u64,
     pub note: String,
 }
-
-/// All columns.
-pub const COLUMNS: [&str; 28] = [
-    "load",
-    "kind",
-    "sessions",
-    "cs_ns",
-    "think_ns",
-    "writes_percent",
-    "hogs",
-    "start",
-    "peer",
-    "rounds",
-    "duration_ms",
-    "mops_per_s",
-    "mops_min",
-    "mops_max",
-    "to_best",
-    "cpu_s_per_s",
-    "cpu_us_per_get",
-    "jain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_p999_us",
-    "wait_max_us",
-    "first_window_mops",
-    "last_window_mops",
-    "windows_kops",
-    "waiting",
-    "errors",
-    "note",
-];
 
 /// What a group of rows has in common.
 #[derive(Clone, PartialEq, Debug)]
@@ -161,36 +129,10 @@ impl Row {
 
     fn blank(key: Key, peer: &str, duration: Duration) -> Self {
         let Key { load, kind, sessions, cs_ns, think_ns, writes_percent, hogs, start } = key;
-        Self {
-            load,
-            kind,
-            sessions,
-            cs_ns,
-            think_ns,
-            writes_percent,
-            hogs,
-            start,
-            peer: peer.to_owned(),
-            rounds: 0,
-            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            mops_per_s: None,
-            mops_min: None,
-            mops_max: None,
-            to_best: None,
-            cpu_s_per_s: None,
-            cpu_us_per_get: None,
-            jain: None,
-            wait_p50_us: None,
-            wait_p99_us: None,
-            wait_p999_us: None,
-            wait_max_us: None,
-            first_window_mops: None,
-            last_window_mops: None,
-            windows_kops: String::new(),
-            waiting: 0,
-            errors: 0,
-            note: String::new(),
-        }
+        let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let peer = peer.to_owned();
+        let blank = Self::default();
+        Self { load, kind, sessions, cs_ns, think_ns, writes_percent, hogs, start, peer, duration_ms, ..blank }
     }
 
     /// The rows of a group, without those of which nothing is known.
@@ -276,10 +218,22 @@ fn windows(outcomes: &[Outcome]) -> Vec<f64> {
     (0..count).filter_map(middle).collect()
 }
 
-/// These columns of rows.
-pub fn table<R: Serialize>(rows: &[R], columns: &[&'static str]) -> Table {
-    let columns: Vec<_> = columns.iter().map(|name| column(name, |row: &Value| row[*name].clone())).collect();
-    Table::of(&columns, rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()))
+/// Rows as a table: a column for each field.
+pub fn table<R: Serialize>(rows: &[R]) -> Table {
+    of(rows, |_, _| true)
+}
+
+/// The same for people: without these columns, and without those that have nothing in them.
+pub fn shown<R: Serialize>(rows: &[R], hidden: &[&str]) -> Table {
+    of(rows, |name, rows| !hidden.contains(&name) && rows.iter().any(|row| !row[name].is_null()))
+}
+
+fn of<R: Serialize>(rows: &[R], is_shown: impl Fn(&str, &[Value]) -> bool) -> Table {
+    let rows: Vec<Value> = rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()).collect();
+    let fields = rows.first().and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let fields = fields.filter(|name| is_shown(name, &rows));
+    let columns: Vec<_> = fields.map(|name| column(name.clone(), move |row: &Value| row[name].clone())).collect();
+    Table::of(&columns, &rows)
 }
 
 /// Rows as CSV, under their header or going on below it.
@@ -344,10 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_the_fields() {
-        let row = serde_json::to_value(&some()[0]).unwrap();
-        let fields: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(fields, COLUMNS);
+    fn people_see_what_is_not_hidden_and_has_something_in_it() {
+        let names = |table: &Table| table.names().map(str::to_owned).collect::<Vec<_>>();
+        let all = names(&table(&some()));
+        assert_eq!((all.len(), all[0].as_str(), all[27].as_str()), (28, "load", "note"));
+        let shown = names(&shown(&some(), &["load", "errors"]));
+        assert_eq!((shown[0].as_str(), shown.last().map(String::as_str)), ("kind", Some("note")));
+        assert!(shown.contains(&"jain".to_owned()) && !shown.contains(&"wait_p50_us".to_owned()), "{shown:?}");
     }
 
     #[test]

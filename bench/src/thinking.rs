@@ -1,11 +1,12 @@
 //! Sessions that sleep between two gets, many of them: there is room for all, unless waiting itself takes it away.
 
-use crate::contended::{Kinds, sessions};
+use crate::contended::sessions;
 use crate::measurement::Load;
 use crate::peers::{self, Entry};
 use crate::plan::Group;
-use crate::report::{self, Options, Output, conditions, time};
+use crate::report::{self, Options, Output, conditions};
 use miette::Report;
+use retrial_bench::arguments::{Kinds, time};
 use retrial_bench::cell::Cell;
 use retrial_bench::load::Start;
 use retrial_bench::outcome::Kind;

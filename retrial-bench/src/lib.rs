@@ -11,6 +11,7 @@
 #![allow(clippy::must_use_candidate, clippy::return_self_not_must_use)] // as above
 #![allow(clippy::needless_pass_by_value)] // an error takes what it is about
 
+pub mod arguments;
 pub mod board;
 pub mod calibration;
 pub mod cell;

@@ -88,7 +88,7 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
 
 /// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from one list of them.
 pub struct Column<'a, R> {
-    name: &'static str,
+    name: Cow<'static, str>,
     /// Heading for people, where it differs.
     title: Option<&'static str>,
     /// Appended to the name; empty for a name that says it, or a number without one.
@@ -105,8 +105,17 @@ enum Readers {
 }
 
 /// A column with its name and cell.
-pub fn column<'a, R: 'a, V: Into<Value>>(name: &'static str, value: impl Fn(&R) -> V + 'a) -> Column<'a, R> {
-    Column { name, title: None, unit: "", readers: Readers::All, value: Box::new(move |row| value(row).into()) }
+pub fn column<'a, R: 'a, V: Into<Value>>(
+    name: impl Into<Cow<'static, str>>,
+    value: impl Fn(&R) -> V + 'a,
+) -> Column<'a, R> {
+    Column {
+        name: name.into(),
+        title: None,
+        unit: "",
+        readers: Readers::All,
+        value: Box::new(move |row| value(row).into()),
+    }
 }
 
 /// A measure in a unit; `of` gives it in its own, which is SI.
@@ -148,7 +157,7 @@ impl<'a, R: 'a> Column<'a, R> {
 
     /// Another name, which says the unit.
     pub fn named(self, name: &'static str) -> Self {
-        Self { name, title: None, unit: "", ..self }
+        Self { name: name.into(), title: None, unit: "", ..self }
     }
 
     /// Another heading for people; JSON and CSV keep the name.
@@ -172,7 +181,7 @@ impl<'a, R: 'a> Column<'a, R> {
     }
 
     fn header(&self) -> Cow<'static, str> {
-        if self.unit.is_empty() { self.name.into() } else { format!("{}_{}", self.name, self.unit).into() }
+        if self.unit.is_empty() { self.name.clone() } else { format!("{}_{}", self.name, self.unit).into() }
     }
 }
 

@@ -7,16 +7,15 @@ mod pace;
 mod process;
 mod row;
 
-use crate::report::{self, Output};
-use crate::{command, page, row as rows};
+use crate::report::Output;
+use crate::{command, row as rows};
 use catalogue::{PROGRAMS, Program};
 use measure::{Measured, Plan};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial_bench::cell::Stopped;
 use retrial_bench::machine::Machine;
-use retrial_bench::output::line;
 use retrial_bench::signals;
-use row::Row;
+use row::{HIDDEN, Row};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -100,7 +99,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         let new = Row::of(program, version.as_deref(), args.seconds, &variants, &measured);
         if !new.is_empty() {
             let version = version.map_or_else(String::new, |version| format!(" {version}"));
-            let table = rows::table(&new, &Row::columns(&new));
+            let table = rows::shown(&new, &HIDDEN);
             output.say(&format!("\n{}{version}: {}\n{}", program.name, program.load, table.text()));
         }
         if let Some(file) = &mut file {
@@ -112,13 +111,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
             break;
         }
     }
-    let table = rows::table(&all, &row::ALL);
-    if output.json {
-        line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
-    }
-    if let Some(path) = &output.html {
-        report::write(path, page::of_table(&header, &table).as_bytes())?;
-    }
+    output.end(&header, &rows::table(&all))?;
     if !whole {
         eprintln!("interrupted; {} rows", all.len());
     }

@@ -37,59 +37,11 @@ pub struct Row {
     pub failure: Option<String>,
 }
 
-/// What tables show, of what there is; files have all.
-const COLUMNS: [&str; 16] = [
-    "under",
-    "rounds",
-    "ops_per_s",
-    "ops_min",
-    "ops_max",
-    "ops_to_plain",
-    "cpu_s_per_s",
-    "cpu_us_per_op",
-    "cpu_to_plain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_max_us",
-    "misses_pct",
-    "handled",
-    "fallback",
-    "failure",
-];
-
-pub const ALL: [&str; 23] = [
-    "program",
-    "version",
-    "under",
-    "rounds",
-    "duration_s",
-    "ops_per_s",
-    "ops_min",
-    "ops_max",
-    "ops_to_plain",
-    "cpu_s_per_s",
-    "cpu_us_per_op",
-    "cpu_us_min",
-    "cpu_us_max",
-    "cpu_to_plain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_p999_us",
-    "wait_max_us",
-    "misses_pct",
-    "handled",
-    "fallback",
-    "observer_cpu_pct",
-    "failure",
-];
+/// What tables do not show; files have all.
+pub const HIDDEN: [&str; 7] =
+    ["program", "version", "duration_s", "cpu_us_min", "cpu_us_max", "wait_p999_us", "observer_cpu_pct"];
 
 impl Row {
-    /// The columns that a table of these rows shows: those with anything in them.
-    pub fn columns(rows: &[Self]) -> Vec<&'static str> {
-        let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
-        COLUMNS.into_iter().filter(|column| values.iter().any(|row| !row[*column].is_null())).collect()
-    }
-
     /// A row for each variant that was begun.
     pub fn of(
         program: &Program,

@@ -99,8 +99,8 @@ impl Setup {
         let name = line.scheme.to_owned();
         let scheme = *schemes(&[name], "an experiment of")?.first().unwrap_or(&wait::DEFAULT);
         let setting = |text: &&str| {
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            P::named(name).map(|p| (p, value.to_owned())).map_err(|error| param_error(&error))
+            let (p, value) = retrial_bench::arguments::setting(text).map_err(|error| param_error(&error))?;
+            Ok::<_, Report>((p, value.to_owned()))
         };
         let mut settings = line.set.iter().map(setting).collect::<Result<Vec<_>, _>>()?;
         let (hold_s, mut sessions) = (load.hold.as_secs_f64(), load.sessions);

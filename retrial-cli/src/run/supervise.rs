@@ -214,14 +214,13 @@ fn settings(scheme: Option<&str>, settings: &[String]) -> Result<Vec<(P, u64)>, 
     }
     let mut rest = Vec::new();
     for setting in settings {
-        let (name, value) = setting.split_once('=').ok_or_else(|| ParamError::Form(setting.clone()))?;
-        match P::named(name.trim())? {
-            P::Scheme => {
-                let value = P::Scheme.parse(value.trim(), DEFAULT)?;
+        match retrial_bench::arguments::setting(setting)? {
+            (P::Scheme, value) => {
+                let value = P::Scheme.parse(value, DEFAULT)?;
                 position(value);
                 parsed.push((P::Scheme, value));
             }
-            p => rest.push((p, value.trim())),
+            other => rest.push(other),
         }
     }
     for (p, value) in rest {

@@ -106,9 +106,9 @@ impl Row {
         let value = P::Scheme.parse(self.scheme, 0).map_err(|error| crate::instances::param_error(&error))?;
         instance.set(P::Scheme, None, value);
         for setting in self.settings {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             let scheme = usize::try_from(instance.params(None).get(P::Scheme)).unwrap_or(0);
-            let parsed = P::named(name).and_then(|p| Ok((p, p.parse(value, scheme)?)));
+            let parsed =
+                retrial_bench::arguments::setting(setting).and_then(|(p, text)| Ok((p, p.parse(text, scheme)?)));
             let (p, value) = parsed.map_err(|error| crate::instances::param_error(&error))?;
             instance.set(p, None, value);
         }
