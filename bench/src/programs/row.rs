@@ -2,7 +2,7 @@
 
 use super::catalogue::Program;
 use super::measure::{Measured, Run, under};
-use crate::command::Rounds;
+use crate::command::{self, Rounds};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ impl Row {
 
 /// Calls of all kinds.
 fn calls(run: &Run, which: &str) -> Option<f64> {
-    Some(run.report.as_ref()?["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
+    command::calls(run.report.as_ref()?, which)
 }
 
 fn misses_pct(run: &Run) -> Option<f64> {
