@@ -150,7 +150,7 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
             .map_or_else(String::new, |t| tables.type_name(t))
     };
     // Waits that the program's end, or a death before it, has cut off count up to then.
-    let end_ns = |sid, since_ns| Some(observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+    let end_ns = |sid, since_ns| Some(observation.waits.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
     let mut awaited: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
     for (_, key, figures) in tables.rows_until(end_ns) {
         if key.event.for_event {
@@ -209,7 +209,7 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     });
     let of_event = |(id, (figures, places)): (MutexId, (Figures, BTreeMap<LocationId, Figures>))| {
         let mut used = used(tables, id, &[], figures, places, elapsed_s);
-        let variable = observation.events.get(&id).cloned().flatten();
+        let variable = observation.waits.events.get(&id).cloned().flatten();
         used.name = variable.and_then(|variable| symbols.variable(&variable)).unwrap_or(used.name);
         used
     };

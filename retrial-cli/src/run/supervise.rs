@@ -139,7 +139,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         alerts: tables.alerts(0).into_iter().map(|(_, _, text)| text).take(TOP).collect(),
         recoveries: tables.recoveries(),
         living: tables.sessions().iter().filter(|session| !session.dead).count(),
-        deadlocks: observation.deadlocks,
+        deadlocks: observation.waits.deadlocks,
         ended_ns,
         cost: observation.cost,
         nothing,
@@ -156,7 +156,7 @@ fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended
     let waits: HashMap<Sid, u64> = instance.tables().waits().map(|(sid, _, since_ns)| (sid, since_ns)).collect();
     for sid in instance.tables().sids() {
         let since_ns = waits.get(&sid).copied().unwrap_or(0);
-        instance.recover_cut_off(sid, observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+        instance.recover_cut_off(sid, observation.waits.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
     }
 }
 
