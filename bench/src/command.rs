@@ -49,8 +49,8 @@ pub fn calls(report: &Value, which: &str) -> Option<f64> {
     Some(report["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
 }
 
-/// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits; `None` where nothing was
-/// measured.
+/// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits;
+/// `None` where nothing was measured.
 pub struct Rounds<'a, R> {
     pub own: &'a [R],
     pub plain: Option<&'a [R]>,

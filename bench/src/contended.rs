@@ -13,9 +13,10 @@ use std::time::Duration;
 
 /// Sessions that get one mutex again and again: throughput, processor time, fairness and waits
 ///
-/// Exclusion is checked in every section; every wait is timed, those that the end cuts short included. The check and the clock
-/// add some 20 ns to a section. Times between two gets are exponential. Sessions have no deadline: those that still wait
-/// half a second after the end are killed and counted (`waiting`), with their wait up to the end.
+/// Exclusion is checked in every section; every wait is timed, those that the end cuts short included. The
+/// check and the clock add some 20 ns to a section. Times between two gets are exponential. Sessions have no
+/// deadline: those that still wait half a second after the end are killed and counted (`waiting`), with their
+/// wait up to the end.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

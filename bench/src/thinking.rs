@@ -15,8 +15,9 @@ use std::time::Duration;
 
 /// Sessions that sleep between two gets, and how throughput goes on second by second
 ///
-/// A peer has a second stable state if, after a start in which all ask at once, it stays below what it gives when sessions start
-/// spread: compare the first window with the last, and the one start with the other. Sleep is never counted as waiting.
+/// A peer has a second stable state if, after a start in which all ask at once, it stays below what it gives
+/// when sessions start spread: compare the first window with the last, and the one start with the other.
+/// Sleep is never counted as waiting.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -118,7 +118,8 @@ impl Cell {
         }
         let cpu = crew.cpu().saturating_sub(cpu_before);
         let figures = task.peer.figures().unwrap_or_default();
-        // Beside many that compute, we may come late: the time is that of our look, for those that go on until they are told.
+        // Beside many that compute, we may come late: the time is that of our look, for those that go on
+        // until they are told.
         let over = if board.finished() < self.sessions { late(end) } else { Duration::ZERO };
         let cpu_s_per_s = cpu.as_secs_f64() / (conditions.duration + over).as_secs_f64();
         drop(hogs);
@@ -184,8 +185,8 @@ impl Cell {
         }
     }
 
-    /// Waits until a count has come to `target`. Whether it has: not when it stands still, or cannot rise any more, or not
-    /// in the time there is.
+    /// Waits until a count has come to `target`. Whether it has: not when it stands still, or cannot rise any
+    /// more, or not in the time there is.
     fn wait(
         &self,
         conditions: &Conditions,

@@ -3,8 +3,9 @@
 //!
 //! The measurement behind `retrial bench`: a cell is so many sessions of one kind on one mutex, which may be anybody's.
 //!
-//! The parent has one thread and forks for every cell: a process for each session, or one process with a thread for each.
-//! So a cell can be killed when it is stuck, and processor time and memory of one cell do not leak into the next.
+//! The parent has one thread and forks for every cell: a process for each session, or one process with a
+//! thread for each. So a cell can be killed when it is stuck, and processor time and memory of one cell do
+//! not leak into the next.
 
 #![allow(missing_docs, unreachable_pub)] // nobody links it but the command and the benchmarks
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)] // as above

@@ -32,15 +32,15 @@ impl Format {
     }
 }
 
-/// Whether a terminal or a reader would obey the character instead of showing it: C0, DEL and C1 controls, line and paragraph
-/// separators, and what reorders the text beside it.
+/// Whether a terminal or a reader would obey the character instead of showing it: C0, DEL and C1 controls,
+/// line and paragraph separators, and what reorders the text beside it.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A text with `\u001b` in the place of such characters, as JSON has them: names, actions and alerts are other users' texts.
-/// Everything that is printed goes through here. Ends of lines stay.
+/// A text with `\u001b` in the place of such characters, as JSON has them: names, actions and alerts are
+/// other users' texts. Everything that is printed goes through here. Ends of lines stay.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_obeyed(c) && c != '\n')
 }
@@ -58,8 +58,8 @@ pub fn line(text: &str) {
     write(&format!("{}\n", printable(text)));
 }
 
-/// Writes to standard output. A closed pipe ends the command quietly, by SIGPIPE as it ends other commands; whatever else keeps it from
-/// being written is an error: exit code 2.
+/// Writes to standard output. A closed pipe ends the command quietly, by SIGPIPE as it ends other commands;
+/// whatever else keeps it from being written is an error: exit code 2.
 pub fn write(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -86,7 +86,8 @@ pub fn quoted(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from one list of them.
+/// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from
+/// one list of them.
 pub struct Column<'a, R> {
     name: Cow<'static, str>,
     /// Heading for people, where it differs.

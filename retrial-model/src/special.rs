@@ -85,8 +85,8 @@ pub fn form_factor(x: f64) -> f64 {
 
 /// The paper's form factor, `F_c(x) = -Ein(-x)/(e^x - 1)` (eq. 7): the mean over intervals with at least one request.
 ///
-/// `x` as in [`form_factor`]. Relative error below 2e-15 up to 1000. It is an average over intervals where one over requests is
-/// needed, and so too large; here for comparison with the paper.
+/// `x` as in [`form_factor`]. Relative error below 2e-15 up to 1000. It is an average over intervals where
+/// one over requests is needed, and so too large; here for comparison with the paper.
 #[must_use]
 pub fn form_factor_paper(x: f64) -> f64 {
     if x == 0.0 {

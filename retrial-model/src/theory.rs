@@ -34,7 +34,8 @@ pub enum Spared {
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     name: &'static str,
-    /// Parameter that is its spin limit, in polls, and what a longer one spares. `None` where there is none to be advised.
+    /// Parameter that is its spin limit, in polls, and what a longer one spares. `None` where there is none
+    /// to be advised.
     pub limit: Option<(P, Spared)>,
     /// How it waits with these parameters.
     wait: fn(&Params) -> Wait,

@@ -112,8 +112,9 @@ impl Tables {
         (first, false)
     }
 
-    /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A wait under way is in them up to
-    /// now; one that its session's death cut off is in them up to its last step only.
+    /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A
+    /// wait under way is in them up to now; one that its session's death cut off is in them up to its last
+    /// step only.
     #[must_use]
     pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
         let mut rows = self.rows_until(self.now_while_living());
@@ -134,7 +135,8 @@ impl Tables {
         move |sid, _| self.slot(sid).is_some_and(|slot| !slot.is_dead()).then_some(now_ns)
     }
 
-    /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to when that counts.
+    /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to
+    /// when that counts.
     pub fn rows_until(&self, end_ns: impl Fn(Sid, u64) -> Option<u64>) -> Vec<(Sid, Key, Figures)> {
         let mut all = Vec::new();
         let addition = &self.segment.header().addition;

@@ -195,7 +195,8 @@ impl Slot {
         whereabouts(pid, tid, to)
     }
 
-    /// What its session waits for, and since when by the monotonic clock; `None` while it does not wait, and when there is no session.
+    /// What its session waits for, and since when by the monotonic clock; `None` while it does not wait, and
+    /// when there is no session.
     pub(crate) fn wait_under_way(&self) -> Option<(Key, u64)> {
         // Acquire: pairs with the Release in `Recorder::begin`.
         let key = Key::unpack(self.wait.acquire())?;

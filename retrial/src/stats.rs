@@ -238,8 +238,8 @@ impl Figures {
         }
     }
 
-    /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted yet counts as slept: a spin or
-    /// a yield would have been over long ago.
+    /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted
+    /// yet counts as slept: a spin or a yield would have been over long ago.
     pub(crate) fn add_wait_under_way(&mut self, took_ns: u64) {
         let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs];
         let all_ns = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(self.get(*part)));

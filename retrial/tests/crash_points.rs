@@ -1,8 +1,8 @@
-//! Every crash point of every operation on every kind of mutex word, recovered, with the recoverer dying at each of its own
-//! points too; compared with a specification that looks at the word alone.
+//! Every crash point of every operation on every kind of mutex word, recovered, with the recoverer dying at
+//! each of its own points too; compared with a specification that looks at the word alone.
 //!
-//! A thread stands for a process here: it dies at a fail point, nothing that it drops has an effect, and the kernel marks its
-//! session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
+//! A thread stands for a process here: it dies at a fail point, nothing that it drops has an effect, and the
+//! kernel marks its session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
 #![cfg(feature = "fail_points")]
 
 use retrial::interposer::{self, CALLS};
@@ -273,8 +273,8 @@ struct Tally {
     poisoned: u64,
 }
 
-/// One death: the operation at its `n`-th point, and the first recoverer at its `m`-th (0: it lives). Whether the operation
-/// and the recoverer died.
+/// One death: the operation at its `n`-th point, and the first recoverer at its `m`-th (0: it lives). Whether
+/// the operation and the recoverer died.
 fn case(
     stage: Stage,
     living: &Living,
@@ -294,8 +294,8 @@ fn case(
         assert_ne!(stage.drainer(), living.holder.sid(), "{}", context());
     }
     let mine = !before.sid().is_none() && before.sid() != living.holder.sid();
-    // The specification. The living keep what they have; the dead has nothing. Whoever dies in the field for more than to move a
-    // reference, or while it waits to be X, leaves data that may be half changed.
+    // The specification. The living keep what they have; the dead has nothing. Whoever dies in the field for
+    // more than to move a reference, or while it waits to be X, leaves data that may be half changed.
     let changed = mine && before.kind() != Some(Kind::Moving) || drained;
     let poisoned = before.has(Word::POISONED) || changed;
     let holder =

@@ -19,8 +19,9 @@ const ROUTINES: [(&str, &str); 3] = [
     ("interest.m", include_str!("../../gtm/interest.m")),
 ];
 
-/// The database: buffers for all that a run of some seconds writes, room for the locks of all processes, and so many blocks
-/// that it need not grow under the critical section; a block takes no room before it is written.
+/// The database: buffers for all that a run of some seconds writes, room for the locks of all processes, and
+/// so many blocks that it need not grow under the critical section; a block takes no room before it is
+/// written.
 const DIRECTORY: &str = "change -segment DEFAULT -file_name=bench.dat
 change -segment DEFAULT -block_size=4096 -allocation=200000 -extension_count=50000
 change -segment DEFAULT -global_buffer_count=32768 -lock_space=2000

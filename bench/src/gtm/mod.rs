@@ -20,9 +20,10 @@ use workload::{WORKLOADS, Workload, workload};
 
 /// GT.M's critical section under our waiting: 3n+1 and interest posting, as other engines are compared
 ///
-/// Processes begin together on a fresh database and work for a while; an operation is an integer whose steps to 1 are found, or
-/// a posting to an account in a transaction. `plain` is GT.M as it is, other schemes are run under `retrial run`. Processor
-/// time is that of the processes while they work. After each run what the database has is compared with what it must have.
+/// Processes begin together on a fresh database and work for a while; an operation is an integer whose steps
+/// to 1 are found, or a posting to an account in a transaction. `plain` is GT.M as it is, other schemes are
+/// run under `retrial run`. Processor time is that of the processes while they work. After each run what the
+/// database has is compared with what it must have.
 #[derive(clap::Args)]
 pub struct Args {
     /// What the processes do; may be repeated [default: both]

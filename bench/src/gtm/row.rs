@@ -10,8 +10,8 @@ use serde_json::Value;
 /// What tables do not show; files have all.
 pub const HIDDEN: [&str; 4] = ["workload", "duration_s", "cpu_s_per_s", "gets_per_op"];
 
-/// A scheme with so many processes. Units are in the names; a figure is the median of the rounds, a ratio the median of the
-/// rounds' ratios. `None` where nothing was measured.
+/// A scheme with so many processes. Units are in the names; a figure is the median of the rounds, a ratio the
+/// median of the rounds' ratios. `None` where nothing was measured.
 #[derive(Serialize)]
 pub struct Row {
     workload: &'static str,

@@ -100,8 +100,8 @@ impl Drop for Running {
             return;
         }
         let group = i32::try_from(self.child.id()).unwrap_or(i32::MAX);
-        // Killed in the critical section, GT.M leaves what it cannot clean up itself: first they are told to end. The group
-        // keeps its number as long as one process is in it.
+        // Killed in the critical section, GT.M leaves what it cannot clean up itself: first they are told to
+        // end. The group keeps its number as long as one process is in it.
         for signal in [libc::SIGTERM, libc::SIGKILL] {
             // SAFETY: a process group is asked for by number.
             unsafe { libc::kill(-group, signal) };

@@ -48,8 +48,8 @@ fn wrong_stopping(found: &[u64], operations: u64) -> Option<String> {
         .then(|| format!("integers, sum of steps, longest run, its steps: {found:?}, expected {expected:?}"))
 }
 
-/// `check^interest`: postings, the sum of balances, what was there at first and was posted, accounts with another balance than
-/// their postings give.
+/// `check^interest`: postings, the sum of balances, what was there at first and was posted, accounts with
+/// another balance than their postings give.
 fn wrong_interest(found: &[u64], operations: u64) -> Option<String> {
     let paid = found.get(2).copied().unwrap_or(0);
     let expected = [operations, paid, paid, 0];

@@ -63,7 +63,8 @@ impl Kit {
         (command, Some(report))
     }
 
-    /// Runs the program and adds its rounds to the row; `each` is given every round as it ends, for what else is to be looked at.
+    /// Runs the program and adds its rounds to the row; `each` is given every round as it ends, for what else
+    /// is to be looked at.
     fn run(
         &self,
         variant: &Variant,
@@ -161,8 +162,8 @@ fn record(process: usize, number: u32) -> (String, String) {
     (format!("{process}-{number:06}"), format!("{:060}", u64::from(number) * 7919 + process as u64))
 }
 
-/// Whether a dump has keys in ascending order, of each process its first records with their values, of so many processes all
-/// records, and as many entries as the statistics say.
+/// Whether a dump has keys in ascending order, of each process its first records with their values, of so
+/// many processes all records, and as many entries as the statistics say.
 fn is_whole(environment: &Path, complete: usize) -> Result<bool, Report> {
     let dump = mdb("mdb_dump", &["-p", &environment.to_string_lossy()])?;
     let statistics = mdb("mdb_stat", &[&environment.to_string_lossy()])?;

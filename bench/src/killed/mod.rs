@@ -1,8 +1,8 @@
-//! Processes that contend for a robust process-shared mutex, half of them killed: whether the others go on, plain and under
-//! `retrial run`.
+//! Processes that contend for a robust process-shared mutex, half of them killed: whether the others go on,
+//! plain and under `retrial run`.
 //!
-//! The rounds are those of a program in C, `programs/killed.c`, which is compiled at the start; what it checks is said there.
-//! Blocks of rounds of the variants take turns, with the same seeds.
+//! The rounds are those of a program in C, `programs/killed.c`, which is compiled at the start; what it
+//! checks is said there. Blocks of rounds of the variants take turns, with the same seeds.
 
 mod kit;
 mod row;
@@ -24,10 +24,11 @@ use std::time::Duration;
 
 /// Kill half of the processes that contend for a robust mutex: do the others go on?
 ///
-/// Six processes, each started by exec, get one robust process-shared mutex again and again; three of them are killed at random
-/// moments; the others must get it so many times more. A hang: those who are left stand still, asleep at all of 2,000 looks a
-/// millisecond apart, or awake at some of 10,000. It is shown whether the mutex was free then, and whether one wake-up by hand let
-/// all go on. What the mutex protects shows violations. Exit code 1: a variant under `retrial run` hung or violated something.
+/// Six processes, each started by exec, get one robust process-shared mutex again and again; three of them
+/// are killed at random moments; the others must get it so many times more. A hang: those who are left stand
+/// still, asleep at all of 2,000 looks a millisecond apart, or awake at some of 10,000. It is shown whether
+/// the mutex was free then, and whether one wake-up by hand let all go on. What the mutex protects shows
+/// violations. Exit code 1: a variant under `retrial run` hung or violated something.
 #[derive(clap::Args)]
 pub struct Args {
     /// Rounds of each variant with each holding time

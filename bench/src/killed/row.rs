@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Of the word of a robust mutex: who has it.
 const OWNER: u32 = 0x3fff_ffff;
 
-/// What the rounds of a variant came to. `None` where it is not known: a mutex in LMDB is not looked into, glibc counts no calls.
+/// What the rounds of a variant came to. `None` where it is not known: a mutex in LMDB is not looked into,
+/// glibc counts no calls.
 #[derive(Serialize, Clone, Default)]
 pub struct Row {
     pub variant: String,

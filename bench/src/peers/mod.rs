@@ -188,8 +188,8 @@ fn round<P: Made>(setup: &Setup) -> Result<Round, Report> {
     Ok(Box::new(move |pairs| pairs_of(black_box(peer), black_box(&session), pairs)))
 }
 
-/// The loop: monomorphic, so that each peer is inlined into its own. By the thread's own clock, which stands still while
-/// others have the processor.
+/// The loop: monomorphic, so that each peer is inlined into its own. By the thread's own clock, which stands
+/// still while others have the processor.
 #[inline(never)]
 fn pairs_of<P: Made>(peer: &P, session: &P::Session<'_>, pairs: u64) -> Duration {
     let never = Deadline::after(Duration::from_secs(1 << 30));

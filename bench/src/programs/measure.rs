@@ -168,7 +168,8 @@ impl Plan<'_> {
         Ok((run, pace.stall))
     }
 
-    /// Loads a server and tells it to end: the time and the server's processor time under load, and what the load printed.
+    /// Loads a server and tells it to end: the time and the server's processor time under load, and what the
+    /// load printed.
     fn serve(
         &self,
         program: &Program,

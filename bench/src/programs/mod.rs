@@ -25,9 +25,10 @@ use std::time::Duration;
 
 /// Stock programs, as they are and under `retrial run`
 ///
-/// Databases and runtimes of Debian under a load, each as it is and with its pthread locks replaced by preloading, in rounds that
-/// go through both. Processor time is that of the program, not of what loads it, where these are two. Handled and fallback are
-/// the calls that `retrial run` counted: where nothing was handled, nothing was measured.
+/// Databases and runtimes of Debian under a load, each as it is and with its pthread locks replaced by
+/// preloading, in rounds that go through both. Processor time is that of the program, not of what loads it,
+/// where these are two. Handled and fallback are the calls that `retrial run` counted: where nothing was
+/// handled, nothing was measured.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "NAME", help = format!("Only these of: {}", names()))]

@@ -6,8 +6,8 @@ use crate::command::{self, Rounds};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Units are in the names; a figure is the median of the rounds, a ratio the median of the rounds' ratios. `None` where nothing
-/// was measured.
+/// Units are in the names; a figure is the median of the rounds, a ratio the median of the rounds' ratios.
+/// `None` where nothing was measured.
 #[derive(Serialize)]
 pub struct Row {
     program: &'static str,

@@ -22,11 +22,12 @@ use std::time::Duration;
 
 /// Measure wait schemes: sessions that get one mutex again and again, and what came of it
 ///
-/// Mutual exclusion is checked while it is measured: who is inside signs and counts, and looks at the end whether anybody
-/// else was. Anything wrong is counted under `errors`, said on stderr, and the exit code is 2.
+/// Mutual exclusion is checked while it is measured: who is inside signs and counts, and looks at the end
+/// whether anybody else was. Anything wrong is counted under `errors`, said on stderr, and the exit code is
+/// 2.
 ///
-/// Waits are timed from the request to the grant, every one, those that the end cuts short included. Quantiles are exact to
-/// 3 %. The check and the clock add some 20 ns to a section.
+/// Waits are timed from the request to the grant, every one, those that the end cuts short included.
+/// Quantiles are exact to 3 %. The check and the clock add some 20 ns to a section.
 ///
 /// With copies of the mutex each session has one of them by its number, and each copy is checked by itself.
 #[derive(clap::Args)]

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Follow the waits: each step as it happens, equal steps folded into runs
 ///
-/// A run is printed when the next one begins or the wait ends. Reads the instance only: no session, no cost to the waiters.
+/// A run is printed when the next one begins or the wait ends. Reads the instance only: no session, no cost
+/// to the waiters.
 #[derive(clap::Args)]
 #[command(after_help = "Example, in a second terminal while `retrial hold m --for 50s` runs in the first:
   retrial hold m --mode S --for 0s & retrial trace --until-idle")]
@@ -36,8 +37,8 @@ pub struct Args {
 
 /// Shortest time between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Time between two looks for each session: a look at one that does not wait is a load, so that this is a few percent of a
-/// processor however many there are.
+/// Time between two looks for each session: a look at one that does not wait is a load, so that this is a few
+/// percent of a processor however many there are.
 const PAUSE_PER_SESSION: Duration = Duration::from_nanos(500);
 
 /// What is printed of a session: a run of steps, or that runs were lost, or that it died.

@@ -1,8 +1,9 @@
 //! The simulator, and theory where it has a formula, against this machine: cell by cell, and how far they are off.
 //!
-//! The costs are those of `retrial calibrate`, but for what a busy neighbour changes: it measures on a machine that does nothing else,
-//! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that. Work is
-//! calibrated by its fastest; how long it takes in the mean changes from one second to the next, and is measured beside each cell.
+//! The costs are those of `retrial calibrate`, but for what a busy neighbour changes: it measures on a
+//! machine that does nothing else, while in all that is contended the other processors are busy, and share
+//! cores, caches and clock rates. [`Beside`] measures that. Work is calibrated by its fastest; how long it
+//! takes in the mean changes from one second to the next, and is measured beside each cell.
 
 use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
@@ -295,7 +296,8 @@ fn pace(lab: &Lab) -> f64 {
     start.elapsed().as_secs_f64() / (SAMPLE * SAMPLES).as_secs_f64()
 }
 
-/// Measures, again while others disturb. With the pace before and after, and the processors that others used, of the best of the tries.
+/// Measures, again while others disturb. With the pace before and after, and the processors that others used,
+/// of the best of the tries.
 fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Profile, f64, f64)>, Stopped> {
     let mut best: Option<(Profile, f64, f64)> = None;
     for _ in 0..TRIES {

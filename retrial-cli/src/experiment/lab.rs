@@ -99,7 +99,8 @@ impl Lab {
         if self.quick { seconds / 4.0 } else { seconds }
     }
 
-    /// Measures a load here. Nothing where sessions got stuck, which is counted under `errors`, as everything is that the bench complains of.
+    /// Measures a load here. Nothing where sessions got stuck, which is counted under `errors`, as everything
+    /// is that the bench complains of.
     ///
     /// # Errors
     ///
@@ -116,7 +117,8 @@ impl Lab {
         Ok(measured)
     }
 
-    /// Simulates each workload with each seed, on all processors. In the order of the workloads; none where one has no steady state.
+    /// Simulates each workload with each seed, on all processors. In the order of the workloads; none where
+    /// one has no steady state.
     ///
     /// # Errors
     ///
@@ -278,7 +280,8 @@ fn places(sweep: &Sweep, machine: &Machine, quick: bool, points: &[f64]) -> Resu
     sweep.lines.iter().flat_map(|line| points.iter().map(move |x| at(line, *x))).collect()
 }
 
-/// The points that are taken: where it is quick and there are many, the first, every second one from the second on, and the last.
+/// The points that are taken: where it is quick and there are many, the first, every second one from the
+/// second on, and the last.
 fn thinned(points: &[f64], quick: bool) -> Vec<f64> {
     let is_taken = |i: usize| !quick || points.len() <= 6 || i == 0 || i % 2 == 1 || i + 1 == points.len();
     points.iter().enumerate().filter(|(i, _)| is_taken(*i)).map(|(_, x)| *x).collect()

@@ -1,4 +1,5 @@
-//! A load, as data: who gets the mutex how often and for how long. One description for the bench, the simulator and theory.
+//! A load, as data: who gets the mutex how often and for how long. One description for the bench, the
+//! simulator and theory.
 
 use super::machine::Machine;
 use crate::instances::{param_error, schemes};
@@ -19,8 +20,9 @@ use std::time::Duration;
 pub enum Think {
     /// For this long: as busy work, from 1 ms on asleep.
     Time(Duration),
-    /// As busy work of so many holding times for each processor of the machine: with 0.4 a mutex is all that many machines of
-    /// different size have in common, saturated by as many sessions as 0.4 of the processors run, and one.
+    /// As busy work of so many holding times for each processor of the machine: with 0.4 a mutex is all that
+    /// many machines of different size have in common, saturated by as many sessions as 0.4 of the processors
+    /// run, and one.
     PerProcessor(f64),
 }
 
@@ -37,7 +39,8 @@ pub struct Load {
     /// Where they are not varied.
     pub sessions: u32,
     pub kind: Kind,
-    /// The spin limit as a time: the spin count is then this by the time of a poll on the machine. 0: as the parameters say.
+    /// The spin limit as a time: the spin count is then this by the time of a poll on the machine. 0: as the
+    /// parameters say.
     pub spin: Duration,
 }
 
@@ -57,7 +60,8 @@ pub enum Vary {
     /// Spin limit over mean holding time.
     SpinTime,
     Copies,
-    /// Utilization that the think time is chosen for, if waits were nothing; the figure's place is the miss ratio found.
+    /// Utilization that the think time is chosen for, if waits were nothing; the figure's place is the miss
+    /// ratio found.
     Utilization,
 }
 

@@ -12,8 +12,8 @@ const SESSIONS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 const THREADS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0];
 const MANY: &[f64] = &[1.0, 8.0, 32.0, 64.0, 96.0, 128.0, 192.0, 256.0, 384.0];
 
-/// A call of an empty procedure: the library cache mutex is held for some us (table 5), and the rest of the call is so much longer that
-/// less than half of the processors can keep it busy.
+/// A call of an empty procedure: the library cache mutex is held for some us (table 5), and the rest of the
+/// call is so much longer that less than half of the processors can keep it busy.
 const CALLS: Load = Load::new(Duration::from_micros(4), Think::PerProcessor(0.4));
 
 pub const UTILIZATION: Experiment = Experiment {

@@ -1,4 +1,5 @@
-//! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait is made of.
+//! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait
+//! is made of.
 
 use super::claims::{At, Check, Claim, most, of};
 use super::figures::{How, Place, Quantity, Row};
@@ -138,7 +139,8 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
     Ok(Findings { rows, ..Findings::default() })
 }
 
-/// A session waits while this thread keeps the mutex for a time, asleep. Its steps, the parts of its wait, its processor time.
+/// A session waits while this thread keeps the mutex for a time, asleep. Its steps, the parts of its wait,
+/// its processor time.
 fn waited(setup: &Setup, hold: Duration) -> Result<Profile, Stopped> {
     if signals::received().is_some() {
         return Err(Stopped::Interrupted);

@@ -38,7 +38,8 @@ impl Vary {
             && self.copies.is_empty()
     }
 
-    /// The present first, then each combination of what is varied that is not the present; every scheme when nothing is.
+    /// The present first, then each combination of what is varied that is not the present; every scheme when
+    /// nothing is.
     pub fn cases(&self, present: &Workload) -> Result<Vec<Workload>, Report> {
         let all = ["all".to_owned()];
         let schemes = schemes(if self.is_empty() { &all } else { &self.scheme }, "--scheme")?;

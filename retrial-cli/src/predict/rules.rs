@@ -51,7 +51,8 @@ impl Change {
         };
         let time = |seconds: f64| format!("{}ns", whole(seconds * 1e9));
         let (cs, think) = (time(workload.hold.mean()), time(think.mean()));
-        // The nearer of the two: the residual time is half of the mean where all are the same, the mean where exponential.
+        // The nearer of the two: the residual time is half of the mean where all are the same, the mean where
+        // exponential.
         let is_regular = workload.hold.residual_mean().is_some_and(|residual| residual < 0.75 * workload.hold.mean());
         let distribution = if is_regular { "fixed" } else { "exponential" };
         let plain = Workload { params: Params::default(), ..workload.clone() };

@@ -104,8 +104,8 @@ pub fn split(figures: &Figures) -> [u64; 4] {
 }
 
 impl Outcome {
-    /// Whether the waits were for a processor rather than for a mutex: the machine was full and most of the wait time went
-    /// by in the run queue, be it after a yield or after a sleep had ended.
+    /// Whether the waits were for a processor rather than for a mutex: the machine was full and most of the
+    /// wait time went by in the run queue, be it after a yield or after a sleep had ended.
     pub fn starved(&self) -> bool {
         let total = &self.total.figures;
         let yields = total.get(Counter::Yields);
@@ -221,12 +221,13 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     Summary { mutexes, events, awaited, total, firsts }
 }
 
-/// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the others. The latest of those
-/// that had a number is last, so that it gives the name.
+/// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the
+/// others. The latest of those that had a number is last, so that it gives the name.
 fn by_number(observation: &Observation) -> (HashMap<MutexId, Vec<&Seen>>, HashMap<MutexId, MutexId>) {
     let mut seen: HashMap<MutexId, Vec<&Seen>> = HashMap::new();
     let mut firsts: HashMap<MutexId, MutexId> = HashMap::new();
-    // A process's table of numbers has room for some mutexes only: what is at one address there is one, whatever its numbers.
+    // A process's table of numbers has room for some mutexes only: what is at one address there is one,
+    // whatever its numbers.
     let mut by_address: BTreeMap<(u32, u64, TypeId), BTreeSet<MutexId>> = BTreeMap::new();
     for mutex in observation.mutexes.values() {
         let info = &mutex.info;

@@ -1,5 +1,5 @@
-//! Where mutexes lie: what is in memory of several processes is one mutex, though each of them has registered it. The kernel says
-//! what their mappings are as long as they live.
+//! Where mutexes lie: what is in memory of several processes is one mutex, though each of them has registered
+//! it. The kernel says what their mappings are as long as they live.
 
 use super::seen::{Identity, Seen};
 use crate::run::variables::{Modules, Shared};
@@ -58,8 +58,8 @@ impl Places {
         first
     }
 
-    /// Takes what was not looked at in time for what other processes have at its address, if that is one thing in shared memory:
-    /// children of a fork have their parent's mappings.
+    /// Takes what was not looked at in time for what other processes have at its address, if that is one
+    /// thing in shared memory: children of a fork have their parent's mappings.
     pub fn presume(&mut self, all: &mut HashMap<Identity, Seen>) {
         for (mutex_type, identity) in std::mem::take(&mut self.unknown) {
             if let Some(Some(first)) = self.at.get(&(mutex_type, identity.address))

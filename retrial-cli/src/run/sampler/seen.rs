@@ -28,7 +28,8 @@ pub struct Seen {
     pub gets: u64,
     pub samples: u64,
     pub held: u64,
-    /// Module and offset of a static one, file and offset of what is in shared memory; looked up when it is first sampled.
+    /// Module and offset of a static one, file and offset of what is in shared memory; looked up when it is
+    /// first sampled.
     pub variable: Option<String>,
     /// Whether its record has had its number.
     pub is_named: bool,
@@ -36,8 +37,8 @@ pub struct Seen {
     count: Option<u32>,
     /// The latest sample of the period under way, in which it is among those that are sampled, and the gets then.
     pub latest: Option<(u64, u64)>,
-    /// Time from each sample to the next, over all periods; the part of it that ended with a sample that found it held; and
-    /// the gets meanwhile.
+    /// Time from each sample to the next, over all periods; the part of it that ended with a sample that
+    /// found it held; and the gets meanwhile.
     sampled_ns: u64,
     busy_ns: u64,
     sampled_gets: u64,
@@ -66,8 +67,8 @@ impl Seen {
         std::iter::once(self.info.id).chain(self.others.iter().map(|other| other.id))
     }
 
-    /// Gets by the count of a mutex in libc's format, which wraps, and is 0 again when the mutex is made anew. `all` is what
-    /// the program has got so far: a file may have a count from before.
+    /// Gets by the count of a mutex in libc's format, which wraps, and is 0 again when the mutex is made
+    /// anew. `all` is what the program has got so far: a file may have a count from before.
     pub fn gets_by(&mut self, count: u32, all: impl FnOnce() -> u64) -> u64 {
         let more = match self.count.replace(count) {
             None if u64::from(count) > all() => 0,
