@@ -1,5 +1,5 @@
-//! Builds the shims of peers in C and C++ whose development files are here. Whatever is missing only leaves out its peers, so
-//! that a machine with Rust and a C compiler builds the rest.
+//! Builds the shims of peers in C and C++ whose development files are here. Whatever is missing only leaves
+//! out its peers, so that a machine with Rust and a C compiler builds the rest.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -8,17 +8,18 @@ use crate::readers;
 use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions};
 use crate::thinking;
 use miette::Report;
-use retrial_cli::bench::cell::{Cell, Conditions};
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::Kind;
+use retrial_bench::cell::{Cell, Conditions};
+use retrial_bench::load::Start;
+use retrial_bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Everything that we aim at: closed loops, beside hogs too, sessions that sleep, readers; one CSV file and one page
 ///
-/// Closed loops of threads and processes, sections from 0 to 20 us, up to 1,024 threads and 16,384 processes; closed loops
-/// beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with 0, 1 and 10 % writers. How
-/// long that takes is said first. Figures are written group by group: after an interruption go on with --resume.
+/// Closed loops of threads and processes, sections from 0 to 20 us, up to 1,024 threads and 16,384 processes;
+/// closed loops beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with
+/// 0, 1 and 10 % writers. How long that takes is said first. Figures are written group by group: after an
+/// interruption go on with --resume.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

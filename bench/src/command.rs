@@ -1,8 +1,11 @@
 //! The command `retrial` under which programs are measured, and the figures of their rounds.
 
-use miette::{Report, miette};
-use retrial_cli::bench::outcome::median;
-use retrial_cli::output::rounded;
+use miette::{IntoDiagnostic, Report, WrapErr, miette};
+use retrial::Address;
+use retrial_bench::outcome::median;
+use retrial_bench::output::rounded;
+use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The one that was named, or the one beside this program.
@@ -19,8 +22,35 @@ pub fn retrial(named: Option<&Path>) -> Result<PathBuf, Report> {
     })
 }
 
-/// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits; `None` where nothing was
-/// measured.
+/// The name of an instance; removed at the end, when `retrial run` was killed.
+pub struct Instance(pub Address);
+
+impl Instance {
+    pub fn unused(what: &str) -> Result<Self, Report> {
+        Address::new(&format!("bench-{what}-{}", std::process::id())).map(Self).into_diagnostic()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0.path());
+    }
+}
+
+/// What `retrial run` reports.
+pub fn report(path: &Path) -> Result<Value, Report> {
+    let wrong = || format!("the report of retrial run, {}", path.display());
+    let text = fs::read(path).into_diagnostic().wrap_err_with(wrong)?;
+    serde_json::from_slice(&text).into_diagnostic().wrap_err_with(wrong)
+}
+
+/// Calls of all kinds, by a column of that report.
+pub fn calls(report: &Value, which: &str) -> Option<f64> {
+    Some(report["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
+}
+
+/// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits;
+/// `None` where nothing was measured.
 pub struct Rounds<'a, R> {
     pub own: &'a [R],
     pub plain: Option<&'a [R]>,

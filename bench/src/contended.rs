@@ -3,19 +3,20 @@
 use crate::measurement::Load;
 use crate::peers::{self, Entry};
 use crate::plan::Group;
-use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions, time};
+use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions};
 use miette::Report;
-use retrial_cli::bench::cell::{Cell, Conditions};
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::Kind;
+use retrial_bench::arguments::{Kinds, time};
+use retrial_bench::cell::{Cell, Conditions};
+use retrial_bench::load::Start;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Sessions that get one mutex again and again: throughput, processor time, fairness and waits
 ///
-/// Exclusion is checked in every section; every wait is timed, those that the end cuts short included. The check and the clock
-/// add some 20 ns to a section. Times between two gets are exponential. Sessions have no deadline: those that still wait
-/// half a second after the end are killed and counted (`waiting`), with their wait up to the end.
+/// Exclusion is checked in every section; every wait is timed, those that the end cuts short included. The
+/// check and the clock add some 20 ns to a section. Times between two gets are exponential. Sessions have no
+/// deadline: those that still wait half a second after the end are killed and counted (`waiting`), with their
+/// wait up to the end.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -35,26 +36,6 @@ pub struct Args {
     /// Numbers of processes beside the sessions that only compute, so that holders lose their processor
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "0")]
     hogs: Vec<u32>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kinds {
-    /// Threads of one process
-    Threads,
-    /// Processes with one thread
-    Processes,
-    /// First the one, then the other
-    Both,
-}
-
-impl Kinds {
-    pub const fn list(self) -> &'static [Kind] {
-        match self {
-            Self::Threads => &[Kind::Threads],
-            Self::Processes => &[Kind::Processes],
-            Self::Both => &[Kind::Threads, Kind::Processes],
-        }
-    }
 }
 
 pub fn sessions() -> clap::builder::RangedI64ValueParser<u32> {

@@ -1,8 +1,9 @@
 //! Benchmarks of retrial against its peers: `cargo run --release -p bench -- contended`, and others, see `--help`.
 //!
-//! All peers in one binary, measured by the engine of `retrial bench`, in rounds that go through all of them, in an order that
-//! changes from round to round, so that whatever else the machine does falls on each alike. A figure is a median over the
-//! rounds with its spread; a ratio is the median of the rounds' ratios. Rows that we lose stay.
+//! All peers in one binary, measured by the engine of `retrial bench`, in rounds that go through all of them,
+//! in an order that changes from round to round, so that whatever else the machine does falls on each alike.
+//! A figure is a median over the rounds with its spread; a ratio is the median of the rounds' ratios. Rows
+//! that we lose stay.
 
 #![allow(missing_docs, unreachable_pub)]
 

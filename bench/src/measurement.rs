@@ -1,7 +1,7 @@
 //! The measurements of a peer under a kind of load.
 
 use crate::peers::Entry;
-use retrial_cli::bench::outcome::{Outcome, median};
+use retrial_bench::outcome::{Outcome, median};
 use retrial_model::Measure;
 use std::time::Duration;
 
@@ -22,48 +22,29 @@ impl Load {
         }
     }
 
-    /// What is shown in tables; files have all.
-    pub const fn columns(self) -> &'static [&'static str] {
-        match self {
-            Self::Contended | Self::Readers => &CONTENDED,
-            Self::Thinking => &THINKING,
-        }
+    /// What tables do not show; files have all.
+    pub fn hidden(self) -> Vec<&'static str> {
+        let own: &[_] = match self {
+            Self::Contended | Self::Readers => &["first_window_mops", "last_window_mops", "windows_kops"],
+            Self::Thinking => &["to_best", "wait_p999_us"],
+        };
+        [&KEY, own].concat()
     }
 }
 
-const CONTENDED: [&str; 14] = [
-    "peer",
-    "mops_per_s",
-    "mops_min",
-    "mops_max",
-    "to_best",
-    "cpu_s_per_s",
-    "cpu_us_per_get",
-    "jain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_p999_us",
-    "wait_max_us",
-    "errors",
-    "note",
-];
-
-const THINKING: [&str; 15] = [
-    "peer",
-    "mops_per_s",
-    "mops_min",
-    "mops_max",
-    "first_window_mops",
-    "last_window_mops",
-    "cpu_s_per_s",
-    "cpu_us_per_get",
-    "jain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_max_us",
-    "windows_kops",
-    "errors",
-    "note",
+/// Of all rows of a group alike, or in the notes.
+const KEY: [&str; 11] = [
+    "load",
+    "kind",
+    "sessions",
+    "cs_ns",
+    "think_ns",
+    "writes_percent",
+    "hogs",
+    "start",
+    "rounds",
+    "duration_ms",
+    "waiting",
 ];
 
 /// A peer's rounds.

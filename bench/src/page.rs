@@ -1,10 +1,10 @@
 //! A page of its own: plots as inline SVG, one legend for all of them, and the figures.
 
 use crate::measurement::Load;
-use crate::row::{COLUMNS, Key, Row, table};
+use crate::row::{Key, Row, table};
 use miette::Report;
-use retrial_cli::chart::{self, Axis, Chart, Form, Point, Scale, Series};
-use retrial_cli::output::Table;
+use retrial_bench::chart::{self, Axis, Chart, Form, Point, Scale, Series};
+use retrial_bench::output::Table;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -52,7 +52,7 @@ pub fn of_rows(header: &[String], rows: &[Row]) -> Result<String, Report> {
     for (title, plots) in sections(rows, &peers)? {
         let _ = write!(body, "<h2>{}</h2>\n<div class=\"plots\">\n{}</div>\n", escaped(&title), plots.concat());
     }
-    let _ = write!(body, "<h2>Figures</h2>\n{}", html_table(&table(rows, &COLUMNS)));
+    let _ = write!(body, "<h2>Figures</h2>\n{}", html_table(&table(rows)));
     Ok(page(header, &body))
 }
 

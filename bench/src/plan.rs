@@ -5,8 +5,8 @@ use crate::peers::{Entry, Tick};
 use crate::row::{self, Key, Row};
 use indicatif::{ProgressBar, ProgressStyle};
 use retrial::P;
-use retrial_cli::bench::cell::{Cell, Conditions, Stopped};
-use retrial_cli::bench::outcome::{Kind, Outcome};
+use retrial_bench::cell::{Cell, Conditions, Stopped};
+use retrial_bench::outcome::{Kind, Outcome};
 use std::time::Duration;
 
 /// Times that a round is measured at most.
@@ -28,12 +28,12 @@ impl Group {
 
     /// Its rows for people, under a title.
     pub fn table(&self, rows: &[Row]) -> String {
-        let table = row::table(rows, self.load.columns()).text();
+        let table = row::shown(rows, &self.load.hidden()).text();
         format!("{}: {}\n{table}", self.load.name(), self.key().title())
     }
 
-    /// What it will take. On a machine of 2 processors a process takes about a quarter of a millisecond from its fork to its
-    /// end, a thread a tenth of that.
+    /// What it will take. On a machine of 2 processors a process takes about a quarter of a millisecond from
+    /// its fork to its end, a thread a tenth of that.
     pub fn time(&self) -> Duration {
         let session = if self.cell.kind == Kind::Processes { 250 } else { 25 };
         let around = Duration::from_millis(10) + Duration::from_micros(session) * self.cell.sessions;
@@ -51,7 +51,8 @@ impl Group {
         peer.measure(settings, &self.cell, &self.conditions, tick)
     }
 
-    /// Measures it; gives the rows, and whether there was time for all. `done` is the time that went before, for the bar.
+    /// Measures it; gives the rows, and whether there was time for all. `done` is the time that went before,
+    /// for the bar.
     fn measure(&self, settings: &[(P, String)], bar: &ProgressBar, done: Duration) -> (Vec<Row>, bool) {
         let fresh = |peer: &Entry| Measurement { peer: *peer, outcomes: Vec::new(), impossible: None };
         let mut measurements: Vec<Measurement> = self.peers.iter().map(fresh).collect();
@@ -90,8 +91,8 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The order of a round: by a step that has no divisor in common with the number, from round to round another one, so that
-/// who goes first changes, and who goes before whom.
+/// The order of a round: by a step that has no divisor in common with the number, from round to round another
+/// one, so that who goes first changes, and who goes before whom.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     let steps: Vec<usize> = (1..=count.max(1)).filter(|step| gcd(*step, count) == 1).collect();
     let step = steps[round % steps.len()];
@@ -107,8 +108,8 @@ pub fn time<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Duration {
     groups.into_iter().map(Group::time).sum()
 }
 
-/// Measures groups one after the other; `each` gets the rows of every one when it is done. Gives whether all were measured: not
-/// after Ctrl-C.
+/// Measures groups one after the other; `each` gets the rows of every one when it is done. Gives whether all
+/// were measured: not after Ctrl-C.
 pub fn run<E>(
     groups: &[&Group],
     settings: &[(P, String)],

@@ -1,14 +1,15 @@
 //! Sessions that read beside each other, and some that write.
 
-use crate::contended::{Kinds, sessions, think};
+use crate::contended::{sessions, think};
 use crate::measurement::Load;
 use crate::peers::{self, Entry};
 use crate::plan::Group;
-use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions, percent, time};
+use crate::report::{self, DURATION, Options, Output, ROUNDS, conditions};
 use miette::Report;
-use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::Kind;
+use retrial_bench::arguments::{Kinds, percent, time};
+use retrial_bench::cell::Cell;
+use retrial_bench::load::Start;
+use retrial_bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -4,19 +4,20 @@ use crate::measurement::Load;
 use crate::page;
 use crate::peers::{self, Entry};
 use crate::plan::{self, Group};
-use crate::row::{self, COLUMNS, Row};
+use crate::row::{self, Row};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial::{P, ParamError};
-use retrial_cli::bench::board::WINDOWS;
-use retrial_cli::bench::cell::{Conditions, Ending};
-use retrial_cli::bench::clock::Clock;
-use retrial_cli::bench::load::Distribution;
-use retrial_cli::bench::machine;
-use retrial_cli::bench::process::take_precedence;
-use retrial_cli::bench::work::Work;
-use retrial_cli::instances::param_error;
-use retrial_cli::output::line;
-use retrial_cli::{duration, signals};
+use retrial::P;
+use retrial_bench::arguments::{positive, setting as setting_of};
+use retrial_bench::board::WINDOWS;
+use retrial_bench::cell::{Conditions, Ending};
+use retrial_bench::clock::Clock;
+use retrial_bench::errors::param_error;
+use retrial_bench::load::Distribution;
+use retrial_bench::machine::Machine;
+use retrial_bench::output::{Format, Table, line};
+use retrial_bench::process::take_precedence;
+use retrial_bench::work::Work;
+use retrial_bench::{duration, signals};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,17 @@ impl Output {
         if !self.json {
             line(text);
         }
+    }
+
+    /// All figures at the end, where they were asked for: as JSON, and as a page under these lines.
+    pub fn end(&self, lines: &[String], table: &Table) -> Result<(), Report> {
+        if self.json {
+            table.print(Format { json: true, csv: false });
+        }
+        if let Some(path) = &self.html {
+            write(path, page::of_table(lines, table).as_bytes())?;
+        }
+        Ok(())
     }
 }
 
@@ -76,26 +88,6 @@ pub struct Options {
     pub resume: bool,
 }
 
-/// A time that may be 0, which then needs no unit.
-pub fn time(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { duration::parse(text) }
-}
-
-pub fn positive(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
-        Duration::ZERO => Err(format!("duration `{text}`, expected more than 0")),
-        time => Ok(time),
-    }
-}
-
-/// A percentage, in 1/100 of it.
-pub fn percent(text: &str) -> Result<u64, String> {
-    let value: Option<f64> = text.trim_end_matches('%').parse().ok();
-    let value = value.filter(|v| (0.0..=100.0).contains(v));
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 10,000
-    value.map(|v| (v * 100.0).round() as u64).ok_or_else(|| format!("`{text}`, expected a percentage from 0 to 100"))
-}
-
 impl Options {
     pub fn rounds(&self, usual: u32) -> u32 {
         self.rounds.unwrap_or(if self.quick { 1 } else { usual })
@@ -120,9 +112,7 @@ impl Options {
 
     pub fn settings(&self) -> Result<Vec<(P, String)>, Report> {
         let parsed = |setting: &String| {
-            let form = || param_error(&ParamError::Form(setting.clone()));
-            let (name, value) = setting.split_once('=').ok_or_else(form)?;
-            let p = P::named(name.trim()).map_err(|e| param_error(&e))?;
+            let (p, value) = setting_of(setting).map_err(|e| param_error(&e))?;
             if p == P::Scheme {
                 return Err(miette!(
                     code = "bench::set",
@@ -130,8 +120,8 @@ impl Options {
                     "every scheme is a peer, it cannot be set"
                 ));
             }
-            p.parse(value.trim(), retrial::wait::DEFAULT).map_err(|e| param_error(&e))?;
-            Ok((p, value.trim().to_owned()))
+            p.parse(value, retrial::wait::DEFAULT).map_err(|e| param_error(&e))?;
+            Ok((p, value.to_owned()))
         };
         self.settings.iter().map(parsed).collect()
     }
@@ -161,7 +151,7 @@ pub fn header() -> Vec<String> {
     let mut lines = vec![format!(
         "retrial {} on {}, {build}load before {}",
         env!("CARGO_PKG_VERSION"),
-        machine::line(),
+        Machine::line(),
         load.split(' ').next().unwrap_or("unknown")
     )];
     if !peers::ABSENT.is_empty() {
@@ -208,7 +198,7 @@ pub fn measure(groups: &[Group], options: &Options, output: &Output) -> Result<E
     let place = |row: &Row| groups.iter().position(|group| group.key() == row.key());
     rows.sort_by_key(place);
     if output.json {
-        line(&serde_json::to_string_pretty(&row::table(&rows, &COLUMNS).json()).unwrap_or_default());
+        row::table(&rows).print(Format { json: true, csv: false });
     }
     if let Some(path) = &output.html {
         write(path, page::of_rows(&lines, &rows)?.as_bytes())?;

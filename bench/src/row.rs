@@ -2,19 +2,19 @@
 
 use crate::measurement::{Load, Measurement, was_away};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::{Outcome, median};
-use retrial_cli::output::rounded;
-use retrial_cli::output::{Table, column};
+use retrial_bench::cell::Cell;
+use retrial_bench::load::Start;
+use retrial_bench::outcome::{Outcome, median};
+use retrial_bench::output::rounded;
+use retrial_bench::output::{Table, column};
 use retrial_model::Measure;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::Duration;
 
 /// Units are in the names; `None` where nothing was measured, and `note` says why.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct Row {
     pub load: String,
     pub kind: String,
@@ -51,38 +51,6 @@ pub struct Row {
     pub errors: u64,
     pub note: String,
 }
-
-/// All columns.
-pub const COLUMNS: [&str; 28] = [
-    "load",
-    "kind",
-    "sessions",
-    "cs_ns",
-    "think_ns",
-    "writes_percent",
-    "hogs",
-    "start",
-    "peer",
-    "rounds",
-    "duration_ms",
-    "mops_per_s",
-    "mops_min",
-    "mops_max",
-    "to_best",
-    "cpu_s_per_s",
-    "cpu_us_per_get",
-    "jain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_p999_us",
-    "wait_max_us",
-    "first_window_mops",
-    "last_window_mops",
-    "windows_kops",
-    "waiting",
-    "errors",
-    "note",
-];
 
 /// What a group of rows has in common.
 #[derive(Clone, PartialEq, Debug)]
@@ -130,7 +98,7 @@ impl Key {
 
     /// The same but for sessions and kind.
     pub fn conditions(&self) -> String {
-        let text = |ns| retrial_cli::duration::text(Duration::from_nanos(ns));
+        let text = |ns| retrial_bench::duration::text(Duration::from_nanos(ns));
         let mut parts = vec![format!("sections of {}, {} between", text(self.cs_ns), text(self.think_ns))];
         if self.load == Load::Readers.name() {
             parts.push(format!("{} % writers", self.writes_percent));
@@ -161,36 +129,10 @@ impl Row {
 
     fn blank(key: Key, peer: &str, duration: Duration) -> Self {
         let Key { load, kind, sessions, cs_ns, think_ns, writes_percent, hogs, start } = key;
-        Self {
-            load,
-            kind,
-            sessions,
-            cs_ns,
-            think_ns,
-            writes_percent,
-            hogs,
-            start,
-            peer: peer.to_owned(),
-            rounds: 0,
-            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            mops_per_s: None,
-            mops_min: None,
-            mops_max: None,
-            to_best: None,
-            cpu_s_per_s: None,
-            cpu_us_per_get: None,
-            jain: None,
-            wait_p50_us: None,
-            wait_p99_us: None,
-            wait_p999_us: None,
-            wait_max_us: None,
-            first_window_mops: None,
-            last_window_mops: None,
-            windows_kops: String::new(),
-            waiting: 0,
-            errors: 0,
-            note: String::new(),
-        }
+        let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let peer = peer.to_owned();
+        let blank = Self::default();
+        Self { load, kind, sessions, cs_ns, think_ns, writes_percent, hogs, start, peer, duration_ms, ..blank }
     }
 
     /// The rows of a group, without those of which nothing is known.
@@ -224,7 +166,7 @@ impl Row {
         self.first_window_mops = digits(windows.first().map(|ops| ops / 1e6));
         self.last_window_mops = digits(windows.last().map(|ops| ops / 1e6));
         if windows.len() > 1 {
-            let kops: Vec<String> = windows.iter().map(|ops| retrial_cli::output::short(ops / 1e3)).collect();
+            let kops: Vec<String> = windows.iter().map(|ops| retrial_bench::output::short(ops / 1e3)).collect();
             self.windows_kops = kops.join(" ");
         }
         self.waiting = outcomes.iter().map(|outcome| outcome.waiting).max().unwrap_or(0);
@@ -243,7 +185,7 @@ fn note(measurement: &Measurement, duration: Duration) -> String {
     let mut notes: Vec<String> = outcomes.iter().flat_map(|outcome| &outcome.complaints).take(1).cloned().collect();
     let away = outcomes.iter().filter(|outcome| was_away(outcome, duration));
     if let Some(stall) = away.map(|outcome| outcome.stall).max() {
-        notes.push(format!("the machine was away for {}", retrial_cli::duration::text(stall)));
+        notes.push(format!("the machine was away for {}", retrial_bench::duration::text(stall)));
     }
     let waiting = outcomes.iter().map(|outcome| outcome.waiting).max().unwrap_or(0);
     if waiting > 0 {
@@ -276,10 +218,22 @@ fn windows(outcomes: &[Outcome]) -> Vec<f64> {
     (0..count).filter_map(middle).collect()
 }
 
-/// These columns of rows.
-pub fn table<R: Serialize>(rows: &[R], columns: &[&'static str]) -> Table {
-    let columns: Vec<_> = columns.iter().map(|name| column(name, |row: &Value| row[*name].clone())).collect();
-    Table::of(&columns, rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()))
+/// Rows as a table: a column for each field.
+pub fn table<R: Serialize>(rows: &[R]) -> Table {
+    of(rows, |_, _| true)
+}
+
+/// The same for people: without these columns, and without those that have nothing in them.
+pub fn shown<R: Serialize>(rows: &[R], hidden: &[&str]) -> Table {
+    of(rows, |name, rows| !hidden.contains(&name) && rows.iter().any(|row| !row[name].is_null()))
+}
+
+fn of<R: Serialize>(rows: &[R], is_shown: impl Fn(&str, &[Value]) -> bool) -> Table {
+    let rows: Vec<Value> = rows.iter().map(|row| serde_json::to_value(row).unwrap_or_default()).collect();
+    let fields = rows.first().and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let fields = fields.filter(|name| is_shown(name, &rows));
+    let columns: Vec<_> = fields.map(|name| column(name.clone(), move |row: &Value| row[name].clone())).collect();
+    Table::of(&columns, &rows)
 }
 
 /// Rows as CSV, under their header or going on below it.
@@ -344,10 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_the_fields() {
-        let row = serde_json::to_value(&some()[0]).unwrap();
-        let fields: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(fields, COLUMNS);
+    fn people_see_what_is_not_hidden_and_has_something_in_it() {
+        let names = |table: &Table| table.names().map(str::to_owned).collect::<Vec<_>>();
+        let all = names(&table(&some()));
+        assert_eq!((all.len(), all[0].as_str(), all[27].as_str()), (28, "load", "note"));
+        let shown = names(&shown(&some(), &["load", "errors"]));
+        assert_eq!((shown[0].as_str(), shown.last().map(String::as_str)), ("kind", Some("note")));
+        assert!(shown.contains(&"jain".to_owned()) && !shown.contains(&"wait_p50_us".to_owned()), "{shown:?}");
     }
 
     #[test]

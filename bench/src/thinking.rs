@@ -1,21 +1,23 @@
 //! Sessions that sleep between two gets, many of them: there is room for all, unless waiting itself takes it away.
 
-use crate::contended::{Kinds, sessions};
+use crate::contended::sessions;
 use crate::measurement::Load;
 use crate::peers::{self, Entry};
 use crate::plan::Group;
-use crate::report::{self, Options, Output, conditions, time};
+use crate::report::{self, Options, Output, conditions};
 use miette::Report;
-use retrial_cli::bench::cell::Cell;
-use retrial_cli::bench::load::Start;
-use retrial_cli::bench::outcome::Kind;
+use retrial_bench::arguments::{Kinds, time};
+use retrial_bench::cell::Cell;
+use retrial_bench::load::Start;
+use retrial_bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Sessions that sleep between two gets, and how throughput goes on second by second
 ///
-/// A peer has a second stable state if, after a start in which all ask at once, it stays below what it gives when sessions start
-/// spread: compare the first window with the last, and the one start with the other. Sleep is never counted as waiting.
+/// A peer has a second stable state if, after a start in which all ask at once, it stays below what it gives
+/// when sessions start spread: compare the first window with the last, and the one start with the other.
+/// Sleep is never counted as waiting.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -2,11 +2,11 @@
 
 use crate::peers::{self, Round};
 use crate::report::{self, Output, header};
-use crate::{page, row};
+use crate::row;
 use miette::Report;
-use retrial_cli::bench::outcome::median;
-use retrial_cli::output::rounded;
-use retrial_cli::signals;
+use retrial_bench::outcome::median;
+use retrial_bench::output::rounded;
+use retrial_bench::signals;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -40,8 +40,6 @@ impl Default for Args {
 /// What everybody is compared with.
 const BARE: &str = "compare-exchange + store";
 const ROBUST: &str = "pthread process-shared robust";
-
-const COLUMNS: [&str; 6] = ["peer", "ns", "ns_min", "ns_max", "to_bare_pair", "to_robust"];
 
 /// Processor time of a pair: median, least and greatest of the rounds; medians of the ratios within each round.
 #[derive(Serialize)]
@@ -103,18 +101,12 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     lines.push(format!(
         "get + increment + release by one thread of two, processor time; {done} rounds of {round_ms} ms; * best of the mutexes"
     ));
-    let table = row::table(&rows, &COLUMNS);
-    if output.json {
-        retrial_cli::output::line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
-    } else {
-        output.say(&format!("{}\n\n{}", lines.join("\n"), table.text()));
-    }
+    let table = row::table(&rows);
+    output.say(&format!("{}\n\n{}", lines.join("\n"), table.text()));
     if let Some(path) = &output.csv {
         report::write(path, &row::csv(&rows, true)?)?;
     }
-    if let Some(path) = &output.html {
-        report::write(path, page::of_table(&lines, &table).as_bytes())?;
-    }
+    output.end(&lines, &table)?;
     Ok(ExitCode::SUCCESS)
 }
 

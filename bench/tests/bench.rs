@@ -51,7 +51,8 @@ fn all_exclude(arguments: &str, everywhere: &[&str], threads_only: &[&str]) {
     assert!(output.status.success(), "{}", stderr(&output));
     let mut seen = BTreeSet::new();
     for row in rows(&output) {
-        // Not without notes: a machine may be away, and spin locks that serve in order may take long to come to their end.
+        // Not without notes: a machine may be away, and spin locks that serve in order may take long to come
+        // to their end.
         assert!(row["errors"] == 0 && row["rounds"] == 1, "{row}");
         assert!(row["mops_per_s"].as_f64().unwrap() > 0.0 && row["jain"].as_f64().unwrap() > 0.0, "{row}");
         seen.insert(format!("{} {}", row["kind"].as_str().unwrap(), row["peer"].as_str().unwrap()));
@@ -159,7 +160,8 @@ fn the_page_is_whole_and_needs_no_network() {
     ));
     assert!(output.status.success(), "{}", stderr(&output));
     let page = html.text();
-    // Closed loops of two kinds, with and without hogs, and three numbers of writers with five plots each; two of windows.
+    // Closed loops of two kinds, with and without hogs, and three numbers of writers with five plots each;
+    // two of windows.
     assert_eq!(page.matches("<svg").count(), (2 + 2 + 3) * 5 + 2);
     for tag in ["html", "body", "svg", "table", "tr", "td", "div", "h2", "text"] {
         let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();

@@ -1,10 +1,5 @@
 //! Everything that prints a measure prints the same number for the same profile: that of the table of measures.
 
-use crate::bench::cell::Cell;
-use crate::bench::figures::{Rounds, table};
-use crate::bench::load::Start;
-use crate::bench::ours::Ours;
-use crate::bench::outcome::{Kind, Outcome};
 use crate::cmd::{show, what_if};
 use crate::experiment::figures::Quantity;
 use crate::output::per;
@@ -15,6 +10,11 @@ use crate::predict::recording::Holds;
 use crate::run::figures::Used;
 use retrial::views::Counter;
 use retrial::{Class, GetError, Mode, MutexId, Patience, location, wait};
+use retrial_bench::cell::Cell;
+use retrial_bench::figures::{Rounds, table};
+use retrial_bench::load::Start;
+use retrial_bench::ours::Ours;
+use retrial_bench::outcome::{Kind, Outcome};
 use retrial_model::profile::{Samples, Waits};
 use retrial_model::sim::{Arrivals, Machine, Workload, run};
 use retrial_model::{Distribution, Function, Measure, Profile};

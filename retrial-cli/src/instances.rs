@@ -4,10 +4,8 @@ use crate::output::quoted;
 use clap::Args;
 use miette::{Report, miette};
 use retrial::views::{Tables, TypeId};
-use retrial::{
-    Address, AttachError, CreateError, Instance, MutexId, NameError, ObjectError, Observer, ParamError, SessionError,
-    wait,
-};
+use retrial::{Address, AttachError, Instance, MutexId, ObjectError, Observer, SessionError, wait};
+pub use retrial_bench::errors::{create_error, name_error, param_error, shown};
 use std::path::Path;
 
 /// The instance that a command is about.
@@ -74,10 +72,6 @@ pub fn address(text: &str) -> Result<Address, Report> {
     Address::new(text).map_err(name_error)
 }
 
-fn name_error(error: NameError) -> Report {
-    miette!(code = "retrial::instance::name", help = "retrial create demo", "{error}")
-}
-
 /// What a user would type for the instance at `path`.
 fn typed(path: &Path) -> String {
     let name =
@@ -114,51 +108,6 @@ pub fn attach_error(error: AttachError) -> Report {
         _ => ("io", "retrial list".to_owned()),
     };
     miette!(code = format!("retrial::attach::{code}"), help = help, "{error}")
-}
-
-fn shown(path: &Path) -> String {
-    quoted(&path.to_string_lossy()).into_owned()
-}
-
-fn directory_of(path: &Path) -> String {
-    shown(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
-}
-
-pub fn create_error(error: CreateError) -> Report {
-    let (code, help) = match &error {
-        CreateError::Exists(name) => {
-            return miette!(
-                code = "retrial::create::exists",
-                help = format!("retrial show -i {0}, or: retrial rm {0}", quoted(name)),
-                "{error}, expected a new name"
-            );
-        }
-        CreateError::Name(name) => return name_error(name.clone()),
-        CreateError::Capacity { .. } => ("capacity", "retrial create --help".to_owned()),
-        CreateError::NoSpace { path, .. } => {
-            return miette!(
-                code = "retrial::create::no_space",
-                help = format!("df -h {}; retrial list shows what could be removed", directory_of(path)),
-                "{error}, expected as much free memory"
-            );
-        }
-        CreateError::FileSize { .. } => ("file_size", "ulimit -f unlimited".to_owned()),
-        CreateError::Io { path, .. } => ("io", format!("ls -ld {}", directory_of(path))),
-        _ => ("io", format!("ls -ld {}", retrial::layout::DIRECTORY)),
-    };
-    miette!(code = format!("retrial::create::{code}"), help = help, "{error}")
-}
-
-pub fn param_error(error: &ParamError) -> Report {
-    let (code, help) = match error {
-        ParamError::Unknown { .. } => ("unknown", "retrial show params".to_owned()),
-        ParamError::Form(_) => ("form", "retrial set mutex_spin_count=255".to_owned()),
-        ParamError::Value { name, .. } | ParamError::Unit { name, .. } => {
-            ("value", format!("retrial show params {name}"))
-        }
-        _ => ("value", "retrial show params".to_owned()),
-    };
-    miette!(code = format!("retrial::param::{code}"), help = help, "{error}")
 }
 
 /// The mutex of this name, or of this id with `#`.

@@ -1,30 +1,24 @@
 //! The command `retrial`: parses, calls one function per subcommand, prints.
-//!
-//! A library so that the benchmarks against peers measure with the engine of `retrial bench`. For nobody else.
 
 #![allow(missing_docs, unreachable_pub)] // nobody else links it
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)] // as above
 #![allow(clippy::must_use_candidate, clippy::return_self_not_must_use)] // as above
 #![allow(clippy::needless_pass_by_value)] // a command takes what was typed, an error what it is about
 
-pub mod bench;
 mod blocking;
-mod calibration;
-pub mod chart;
 mod cmd;
 #[cfg(test)]
 mod consumers;
-pub mod duration;
+mod errors;
 mod experiment;
-pub mod instances;
+mod instances;
 mod naming;
-pub mod output;
 mod predict;
 mod run;
-pub mod signals;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Format;
+use retrial_bench::{calibration, chart, duration, output, signals};
 use std::process::ExitCode;
 
 /// Mutexes that database engines should have had: under your program, measured, watched.
@@ -70,7 +64,7 @@ enum Command {
 pub fn main() -> ExitCode {
     // Commands to type are printed whole, to be copied.
     let _ = miette::set_hook(Box::new(|_| {
-        Box::new(output::Handler(miette::MietteHandlerOpts::new().wrap_lines(false).build()))
+        Box::new(errors::Handler(miette::MietteHandlerOpts::new().wrap_lines(false).build()))
     }));
     let cli = Cli::parse();
     let format = cli.format;

@@ -1,6 +1,7 @@
 //! `retrial advise`: what it finds in three sick workloads and none in healthy ones, and what it does about it.
 //!
-//! Nothing here depends on how fast the machine is: the sick ones are sick by orders of magnitude, and no figure is compared with a bound.
+//! Nothing here depends on how fast the machine is: the sick ones are sick by orders of magnitude, and no
+//! figure is compared with a bound.
 
 #![allow(missing_docs)]
 

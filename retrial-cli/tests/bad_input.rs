@@ -290,7 +290,8 @@ fn is_root() -> bool {
 fn as_nobody(directory: &Directory, arguments: &[&str]) -> Command {
     let copy = directory.file("retrial");
     if !Path::new(&copy).exists() {
-        // By another process: a child that another test makes meanwhile would have the file open for writing, and nobody could run it.
+        // By another process: a child that another test makes meanwhile would have the file open for writing,
+        // and nobody could run it.
         let copied = Command::new("install").args(["-m", "755", kit::RETRIAL, &copy]).status().unwrap();
         assert!(copied.success());
     }

@@ -202,6 +202,31 @@ fn a_trace_ends_with_the_run_that_is_open() {
 }
 
 #[test]
+fn a_trace_does_not_take_the_slots_next_session_for_the_one_that_died() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "mutex_wait_scheme=1"]);
+    let _holder = scratch.hold(&["m", "--create", "--mode", "X"]);
+    let mut trace = scratch.start(&["trace"]);
+    let waiter = scratch.start(&["hold", "m", "--mode", "X"]);
+    trace.until("session 2 waits for cursor: pin X");
+    // It does not look while another session comes.
+    let pid = trace.pid().cast_signed();
+    // SAFETY: a child of our own.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    waiter.signal(libc::SIGKILL);
+    let _next = scratch.start(&["hold", "m", "--mode", "S"]);
+    let session = || scratch.observer().tables().session_info(Sid::new(2)).filter(|session| !session.dead);
+    until("the next one waits", || session().is_some_and(|session| session.last_run > session.first_run));
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
+    let mut text = String::new();
+    while !text.contains("session 2 waits for cursor: pin S wait on X") {
+        text += &trace.line();
+    }
+    assert!(text.contains("died while it waited"), "{text}");
+}
+
+#[test]
 fn the_type_in_use_under_adaptive_is_shown() {
     let scratch = Scratch::new();
     scratch.run(&["set", "--type", "Cursor Pin", "mutex_wait_scheme=adaptive"]);

@@ -89,8 +89,8 @@ fn sum(lock: &Value, expected: &[&str], figure: &str) -> f64 {
         .sum()
 }
 
-/// Two ways to one static lock, taken 3 : 1; and a lock on the heap. Each get of the second way holds `LONG` times as long
-/// as one of the first, by work, not by time.
+/// Two ways to one static lock, taken 3 : 1; and a lock on the heap. Each get of the second way holds `LONG`
+/// times as long as one of the first, by work, not by time.
 const TWO_WAYS: &str = r"
 #include <pthread.h>
 #include <stdlib.h>

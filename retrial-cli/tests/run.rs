@@ -289,8 +289,8 @@ fn a_contended_lock_is_reported_with_its_place_and_a_split_that_adds_up() {
     }
 }
 
-/// Three processes get two robust mutexes in a file, which each has mapped for itself, and leave the processor while they
-/// hold them, as long as the file is there.
+/// Three processes get two robust mutexes in a file, which each has mapped for itself, and leave the
+/// processor while they hold them, as long as the file is there.
 const SEVERAL: &str = r"
 #include <fcntl.h>
 #include <pthread.h>
@@ -333,7 +333,8 @@ fn a_mutex_of_several_processes_is_one_whatever_its_address() {
     let program = scratch.compile(SEVERAL, &[]).unwrap();
     let file = scratch.path("memory");
     let mut found = Value::Null;
-    // What the observer has not looked at before, or not often enough, is not known: then the processes live for longer.
+    // What the observer has not looked at before, or not often enough, is not known: then the processes live
+    // for longer.
     for rounds in [1000, 4000, 16_000] {
         fs::write(&file, [0; 8192]).unwrap();
         found = report(&scratch, &[], &[&program, &file, &rounds.to_string()]);
@@ -362,7 +363,8 @@ fn a_mutex_of_several_processes_is_one_whatever_its_address() {
     panic!("{found:#}");
 }
 
-/// Children that live for some milliseconds, one after the other, and their parent meet at a mutex in memory that they inherit.
+/// Children that live for some milliseconds, one after the other, and their parent meet at a mutex in memory
+/// that they inherit.
 const SHORT_LIVED: &str = r"
 #include <pthread.h>
 #include <sched.h>
@@ -1046,7 +1048,8 @@ fn ps_and_show_say_who_has_a_programs_lock_now() {
     assert!(Command::new(RETRIAL).args(["rm", &name]).output().unwrap().status.success());
 }
 
-/// Three threads wait for a semaphore, then at a barrier, then on a condition: at each line of input main lets them go on.
+/// Three threads wait for a semaphore, then at a barrier, then on a condition: at each line of input main
+/// lets them go on.
 const AWAITING: &str = r"
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,4 +1,5 @@
-//! Each row of the sources' table of wait schemes, live: `hold` in two processes, `trace` in a third. Structure, not time.
+//! Each row of the sources' table of wait schemes, live: `hold` in two processes, `trace` in a third.
+//! Structure, not time.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,6 @@
-//! Programs of Debian, unmodified, do under `retrial run` what they do without: the same exit code, the same output, the same
-//! answers. What is not installed is left out with a line, or fails the test where `CI_PROGRAMS=required`.
+//! Programs of Debian, unmodified, do under `retrial run` what they do without: the same exit code, the same
+//! output, the same answers. What is not installed is left out with a line, or fails the test where
+//! `CI_PROGRAMS=required`.
 
 #[path = "kit/preload.rs"]
 mod preload;
@@ -32,7 +33,8 @@ struct Stock {
     prepare: &'static str,
     /// For `sh`: the program after `"$@"`, which is `retrial run …` or nothing.
     line: &'static str,
-    /// What a server is asked by each of [`CLIENTS`] at a time, at the socket `socket`; it hangs up after the last answer.
+    /// What a server is asked by each of [`CLIENTS`] at a time, at the socket `socket`; it hangs up after the
+    /// last answer.
     ask: Option<fn(usize) -> String>,
 }
 

@@ -1,4 +1,5 @@
-//! Simulates the grid and writes how far each formula is off, as the tables of docs/MODEL.md; with `all` every claim as CSV.
+//! Simulates the grid and writes how far each formula is off, as the tables of docs/MODEL.md; with `all`
+//! every claim as CSV.
 //!
 //! `cargo run --release -p retrial-model --example grid`
 

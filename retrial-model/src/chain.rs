@@ -1,8 +1,8 @@
 //! Discipline A exactly: at a release one of the spinners gets the mutex, the others sleep (MODEL.md, Exact chain).
 //!
-//! At an acquisition nobody spins, so with exponential sleeps the number of sleepers at acquisitions is a Markov chain for any
-//! holding time. It goes down by one at most, and so its stationary probabilities follow from the flow over each level: sums
-//! of positive terms only.
+//! At an acquisition nobody spins, so with exponential sleeps the number of sleepers at acquisitions is a
+//! Markov chain for any holding time. It goes down by one at most, and so its stationary probabilities follow
+//! from the flow over each level: sums of positive terms only.
 
 use crate::distribution::Distribution;
 use crate::error::{ModelError, allowed, from_zero, positive, steady};
@@ -46,7 +46,8 @@ pub struct Steady {
 /// Exact for any holding time with a finite second moment. A limit of 0 is the classical M/G/1 retrial queue.
 ///
 /// # Errors
-/// No steady state from ρ = 1 on, an infinite second moment, more than 50,000 sleepers or 4,000 requests in one holding time.
+/// No steady state from ρ = 1 on, an infinite second moment, more than 50,000 sleepers or 4,000 requests in
+/// one holding time.
 pub fn open(holding: &Distribution, limit: f64, rate: f64, sleep: f64) -> Result<Steady, ModelError> {
     from_zero("limit", limit)?;
     positive("rate", rate)?;
@@ -235,8 +236,8 @@ fn asleep(x: f64, limit: f64, wake: f64) -> (f64, f64) {
 
 /// b(x) alone.
 pub(crate) fn share_asleep(x: f64, limit: f64, wake: f64) -> f64 {
-    // After n rounds of a sleep and a spin the ends of sleeps are spread over √n T; once that is two rounds, how it began is
-    // forgotten to e^(-8π²).
+    // After n rounds of a sleep and a spin the ends of sleeps are spread over √n T; once that is two rounds,
+    // how it began is forgotten to e^(-8π²).
     let round = 1.0 / wake + limit;
     let (rounds, share) = (x / round, 1.0 / (wake * round));
     if rounds > 100.0 && rounds * share * share > 4.0 {
@@ -254,7 +255,8 @@ pub(crate) fn share_asleep(x: f64, limit: f64, wake: f64) -> f64 {
     share
 }
 
-/// Times at which a session that thinks at 0 asks, before `rest`, with their probabilities: what follows until then is smooth between.
+/// Times at which a session that thinks at 0 asks, before `rest`, with their probabilities: what follows
+/// until then is smooth between.
 pub(crate) fn requests(rest: f64, limit: f64, think: f64, wake: f64) -> Vec<(f64, f64)> {
     if rest <= 0.0 {
         return Vec::new();

@@ -55,10 +55,12 @@ impl Population {
     }
 }
 
-/// Spins and yields for ever (10g; scheme 0 while its 99 yields last): `W_n = U_(n-1) S_r + S L_(n-1)`, `X_n = n/(Z + S + W_n)`.
+/// Spins and yields for ever (10g; scheme 0 while its 99 yields last): `W_n = U_(n-1) S_r + S L_(n-1)`,
+/// `X_n = n/(Z + S + W_n)`.
 ///
-/// A processor for each session. `limit` and `yield_time` in seconds give the yields per get, roughly. Exact for exponential times; X at
-/// most 8 % too high for more regular ones, 12 % too low for a squared variation of 5, from 2 to 32 sessions.
+/// A processor for each session. `limit` and `yield_time` in seconds give the yields per get, roughly. Exact
+/// for exponential times; X at most 8 % too high for more regular ones, 12 % too low for a squared variation
+/// of 5, from 2 to 32 sessions.
 ///
 /// # Errors
 /// Parameters out of range, an infinite S_r.
@@ -73,7 +75,8 @@ pub fn spinning(
     from_zero("yield_time", yield_time)?;
     let (mean, residual) = (holding.mean(), holding.residual_mean().ok_or(ModelError::InfiniteMoment)?);
     let Population { sessions, think } = population;
-    // What an arrival sees: utilization and queue of the population with one session less, between whole ones in proportion.
+    // What an arrival sees: utilization and queue of the population with one session less, between whole ones
+    // in proportion.
     let (mut seen, mut state) = ((0.0, 0.0), (0.0, 0.0));
     let (mut wait, mut throughput) = (0.0, 0.0);
     let whole = sessions.floor();
@@ -184,8 +187,8 @@ pub enum Branch {
 
 /// FIFO, spin then park, direct hand-off: the mutex stays reserved while its next holder wakes within `wake` seconds.
 ///
-/// Service is `S + p L_w` with p the share of holders that were parked; a fixed point with two stable solutions, of which a
-/// crowded mutex takes the convoy. X within 2.5 % for 2 to 32 sessions.
+/// Service is `S + p L_w` with p the share of holders that were parked; a fixed point with two stable
+/// solutions, of which a crowded mutex takes the convoy. X within 2.5 % for 2 to 32 sessions.
 ///
 /// # Errors
 /// Parameters out of range, an infinite S_r, no fixed point found.
@@ -233,9 +236,11 @@ pub fn fifo(
     Err(ModelError::NotSettled { what: "the share of parked holders", steps: STEPS })
 }
 
-/// A park queue with barging: a release frees the mutex and wakes one parked session, one wake-up at a time, within `wake`.
+/// A park queue with barging: a release frees the mutex and wakes one parked session, one wake-up at a time,
+/// within `wake`.
 ///
-/// The population that is awake settles where the parks per second are `1/(L_w + 1/X)`. X within 5 % for 2 to 32 sessions.
+/// The population that is awake settles where the parks per second are `1/(L_w + 1/X)`. X within 5 % for 2 to
+/// 32 sessions.
 ///
 /// # Errors
 /// Parameters out of range, an infinite S_r.
@@ -271,7 +276,8 @@ pub fn barging(holding: &Distribution, limit: f64, population: Population, wake:
 
 /// Fewer processors than sessions that want to run, shared equally: everything but sleep takes g times as long.
 ///
-/// `system` gives the closed system for a sleep that is g times shorter: in its own time it is the same. Gives it and g.
+/// `system` gives the closed system for a sleep that is g times shorter: in its own time it is the same.
+/// Gives it and g.
 ///
 /// # Errors
 /// Fewer than 1 processor, and what `system` says.
@@ -291,9 +297,11 @@ pub fn shared(
     Ok((Closed { throughput: own.throughput / slow, wait: own.wait * slow, runnable: own.runnable, ..own }, slow))
 }
 
-/// Fewer processors, in turns much longer than S, with yields honoured: as many sessions take part as the processors can run.
+/// Fewer processors, in turns much longer than S, with yields honoured: as many sessions take part as the
+/// processors can run.
 ///
-/// `system` gives the closed system of a population. Gives it with the wait of all sessions, and the population that takes part.
+/// `system` gives the closed system of a population. Gives it with the wait of all sessions, and the
+/// population that takes part.
 ///
 /// # Errors
 /// Fewer than 1 processor, and what `system` says.

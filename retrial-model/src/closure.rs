@@ -1,8 +1,9 @@
 //! A closed system whose sessions yield before they sleep: the multinomial closure (MODEL.md, Closed systems).
 //!
-//! At an acquisition the other N - 1 sessions are taken as independent, each with the same probabilities of thinking, sleeping, or
-//! having lost the release with some spins left. What becomes of them in one holding time and the idle time after it must give
-//! those probabilities again. A yield counts with the spin before it: who yields at a release takes part in the race.
+//! At an acquisition the other N - 1 sessions are taken as independent, each with the same probabilities of
+//! thinking, sleeping, or having lost the release with some spins left. What becomes of them in one holding
+//! time and the idle time after it must give those probabilities again. A yield counts with the spin before
+//! it: who yields at a release takes part in the race.
 
 use crate::chain::{requests, share_asleep, times};
 use crate::closed::{Closed, Population};
@@ -31,13 +32,15 @@ const LOST: usize = 2;
 const SPINS: usize = 2;
 const FIRST: usize = 3;
 
-/// `yields` yields of `yield_time` before the first sleep, then sleeps only; all times exponential but the holding time.
+/// `yields` yields of `yield_time` before the first sleep, then sleeps only; all times exponential but the
+/// holding time.
 ///
-/// A processor for each session; losers of a release take their next step at once. Times in seconds. Exact for two sessions
-/// without yields.
+/// A processor for each session; losers of a release take their next step at once. Times in seconds. Exact
+/// for two sessions without yields.
 ///
 /// # Errors
-/// A number of sessions that is not whole, or above 1,000; more than 10 yields; times out of range; sleeps of less than a tenth of the spin limit; shares that do not settle.
+/// A number of sessions that is not whole, or above 1,000; more than 10 yields; times out of range; sleeps of
+/// less than a tenth of the spin limit; shares that do not settle.
 pub fn closed(
     holding: &Distribution,
     limit: f64,
@@ -157,8 +160,8 @@ impl Waits {
 struct Cycle {
     /// Sessions but the holder: N - 1.
     others: f64,
-    /// By how many of them think while the rest sleep: the logarithm of the number of ways, the chance that a thinker is the first to
-    /// come, and the mean time until somebody does.
+    /// By how many of them think while the rest sleep: the logarithm of the number of ways, the chance that a
+    /// thinker is the first to come, and the mean time until somebody does.
     idle: Vec<(f64, f64, f64)>,
     /// By holding time: its weight, and where sessions are at its end.
     points: Vec<(f64, Vec<Vec<f64>>)>,
@@ -207,7 +210,8 @@ impl Cycle {
         Self { others: others as f64, idle: idle.collect(), points, spinning, yields, asked }
     }
 
-    /// The shares that give themselves again: those that lost for each share that sleeps, and among these the right one.
+    /// The shares that give themselves again: those that lost for each share that sleeps, and among these the
+    /// right one.
     fn settled(&self) -> Result<Vec<f64>, ModelError> {
         let off = |asleep: f64| match self.lost(asleep) {
             Ok(shares) => self.next(&shares).shares[SLEEPS] - asleep,

@@ -11,7 +11,8 @@ const FAR: f64 = 46.0;
 impl Distribution {
     /// (value, weight) such that `E g(X) = Σ weight g(value)` for functions that are smooth between `breaks` (seconds).
     ///
-    /// Each family in the variable in which its density is smooth: the logarithm of a gamma time, the normal one of a lognormal.
+    /// Each family in the variable in which its density is smooth: the logarithm of a gamma time, the normal
+    /// one of a lognormal.
     pub(crate) fn nodes(&self, breaks: &[f64]) -> Vec<(f64, f64)> {
         let mut found = Vec::new();
         match &self.form {

@@ -1,7 +1,8 @@
 //! Losers of a release that spin on to their own limit (discipline B; MODEL.md, Spins against others).
 //!
-//! What competes at a release are the requests of this holding time and the leftovers of earlier ones. There is no closed form:
-//! a mean field takes the number of competitors as Poisson and finds the mean leftover with which it reproduces itself.
+//! What competes at a release are the requests of this holding time and the leftovers of earlier ones. There
+//! is no closed form: a mean field takes the number of competitors as Poisson and finds the mean leftover
+//! with which it reproduces itself.
 
 use crate::distribution::Distribution;
 use crate::error::{ModelError, allowed, from_zero, positive, steady};
@@ -27,8 +28,8 @@ pub struct SpinningOn {
 
 /// k to the first order in Λ: `k₀ + Λ/2S E[Y ∫ Q from ∆ - Y to ∆]`, Y = min(X, ∆).
 ///
-/// `attempt_rate` in 1/s, `limit` in seconds, from 0. Within 1 % where k₀ dominates (ρ up to 0.1, ∆ up to S); of no use where k₀
-/// goes to 0.
+/// `attempt_rate` in 1/s, `limit` in seconds, from 0. Within 1 % where k₀ dominates (ρ up to 0.1, ∆ up to S);
+/// of no use where k₀ goes to 0.
 ///
 /// # Errors
 /// A limit or rate that is negative or not finite.
@@ -46,12 +47,13 @@ pub fn linear(holding: &Distribution, limit: f64, attempt_rate: f64) -> Result<f
 
 /// The open system with fresh requests at `rate` (1/s), sleeps much longer than S and spread: a mean field.
 ///
-/// `m(x) = ℓ s(x) + Λ min(x,∆)` competitors at a release after x, s the share of leftovers that still spin. Off by up to 1.4 % in
-/// k for ∆ up to S, 4.6 % up to 2 S, 8 % up to 5 S for holding times that vary at least as an exponential one.
+/// `m(x) = ℓ s(x) + Λ min(x,∆)` competitors at a release after x, s the share of leftovers that still spin.
+/// Off by up to 1.4 % in k for ∆ up to S, 4.6 % up to 2 S, 8 % up to 5 S for holding times that vary at least
+/// as an exponential one.
 ///
 /// # Errors
-/// No steady state from ρ = 1 on; a limit above 5 S, or above 2 S for times that vary less than exponential ones, where it fails
-/// (Erlang-4 at 5 S: -30 %); a mean field that does not settle.
+/// No steady state from ρ = 1 on; a limit above 5 S, or above 2 S for times that vary less than exponential
+/// ones, where it fails (Erlang-4 at 5 S: -30 %); a mean field that does not settle.
 pub fn open(holding: &Distribution, limit: f64, rate: f64) -> Result<SpinningOn, ModelError> {
     positive("limit", limit)?;
     positive("rate", rate)?;

@@ -1,9 +1,10 @@
 //! Theory and simulation of retrial mutexes.
 //!
-//! A session that finds the mutex busy spins up to a limit, and sleeps when it has failed; then it tries again. What that costs
-//! follows from the distribution of the holding time, the spin limit, the rate of requests and the sleep. All quantities are in
-//! SI units: seconds and 1/s. The formulas are those of A. Nikolaev, *Exploring mutexes, the Oracle RDBMS retrial spinlocks*
-//! (2012), derived anew; where they depart from the paper, both forms are here, the paper's by name.
+//! A session that finds the mutex busy spins up to a limit, and sleeps when it has failed; then it tries
+//! again. What that costs follows from the distribution of the holding time, the spin limit, the rate of
+//! requests and the sleep. All quantities are in SI units: seconds and 1/s. The formulas are those of A.
+//! Nikolaev, *Exploring mutexes, the Oracle RDBMS retrial spinlocks* (2012), derived anew; where they depart
+//! from the paper, both forms are here, the paper's by name.
 //!
 //! | symbol | here | meaning |
 //! |---|---|---|
@@ -50,6 +51,7 @@ pub mod special;
 pub mod spin;
 pub mod statistics;
 pub mod tagged;
+pub mod theory;
 pub mod tuning;
 pub mod wait;
 

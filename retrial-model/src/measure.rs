@@ -1,8 +1,8 @@
 //! The one table of measures: what follows from a [`Profile`], with name, symbol, unit and definition.
 //!
-//! Everything that prints a figure of a mutex, a session or an instance, measured or simulated, takes it from here. The definitions
-//! are those of Nikolaev, *Exploring mutexes* (MEDIAS 2012), table 4, made to hold for requests that give up and for
-//! intervals with waits under way; `docs/DESIGN.md` says why.
+//! Everything that prints a figure of a mutex, a session or an instance, measured or simulated, takes it from
+//! here. The definitions are those of Nikolaev, *Exploring mutexes* (MEDIAS 2012), table 4, made to hold for
+//! requests that give up and for intervals with waits under way; `docs/DESIGN.md` says why.
 
 use crate::profile::{Profile, Samples};
 use retrial::views::Counter;
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! measures {
     ($( $id:ident $name:literal $symbol:literal $unit:literal $doc:literal $of:expr; )*) => {
-        /// A figure that follows from a [`Profile`]. Units are SI; a measure is absent where there is nothing to compute it from.
+        /// A figure that follows from a [`Profile`]. Units are SI; a measure is absent where there is nothing
+        /// to compute it from.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(usize)]
@@ -137,7 +138,8 @@ fn holding_time(profile: &Profile) -> Option<f64> {
 
 /// Jain's index of fairness: 1 when all have the same, 1/n when one has all.
 ///
-/// Jain, Chiu, Hawe, *A quantitative measure of fairness* (1984): `(Σx)² / (n Σx²)`. Nothing is neither fair nor unfair.
+/// Jain, Chiu, Hawe, *A quantitative measure of fairness* (1984): `(Σx)² / (n Σx²)`. Nothing is neither fair
+/// nor unfair.
 fn jain(shares: &[u64]) -> Option<f64> {
     let sum: f64 = shares.iter().map(|x| *x as f64).sum();
     let squares: f64 = shares.iter().map(|x| (*x as f64).powi(2)).sum();

@@ -1,7 +1,8 @@
 //! What was counted, timed and sampled of something over an interval: one type, whoever measured it.
 //!
-//! The mutex's statistics ([`Profile::of`]), the simulator, the bench and recordings fill it. Everything in it is a sum over the
-//! interval, so that parts of a whole add up and two snapshots have a difference. What follows from the sums is in
+//! The mutex's statistics ([`Profile::of`]), the simulator, the bench and recordings fill it. Everything in
+//! it is a sum over the interval, so that parts of a whole add up and two snapshots have a difference. What
+//! follows from the sums is in
 //! [`Measure`](crate::Measure) alone.
 
 use retrial::sys::{Clock, clock_ns};
@@ -28,7 +29,8 @@ pub struct Profile {
     pub figures: Figures,
     /// Who held it.
     pub samples: Samples,
-    /// Time from requests to gets in s, summed over the sessions: the part of it within the interval, also of waits under way.
+    /// Time from requests to gets in s, summed over the sessions: the part of it within the interval, also of
+    /// waits under way.
     pub waiting_s: Option<f64>,
     /// The same of the gets within the interval, from their requests on.
     pub waited_s: Option<f64>,
@@ -80,14 +82,15 @@ pub struct Waits {
 pub const WAIT_PARTS: [Counter; 4] = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs];
 
 impl Profile {
-    /// What the sessions of an instance have counted since it was created, added up by whatever `by` makes of a row: the mutex, the
-    /// mutex and the location, the session, or nothing for the whole instance. Gets are not in the rows: see [`Self::of_mutex`] and
-    /// `Tables::session_gets`.
+    /// What the sessions of an instance have counted since it was created, added up by whatever `by` makes of
+    /// a row: the mutex, the mutex and the location, the session, or nothing for the whole instance. Gets are
+    /// not in the rows: see [`Self::of_mutex`] and `Tables::session_gets`.
     pub fn of<K: Ord>(tables: &Tables, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Self> {
         Self::sums(tables, tables.figures(), by)
     }
 
-    /// The same of waits for events: semaphores, barriers and conditions, which nobody holds. They have waits and their time only.
+    /// The same of waits for events: semaphores, barriers and conditions, which nobody holds. They have waits
+    /// and their time only.
     pub fn of_events<K: Ord>(tables: &Tables, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Self> {
         Self::sums(tables, tables.event_figures(), by)
     }
@@ -106,7 +109,8 @@ impl Profile {
         profiles
     }
 
-    /// The same of one mutex with its gets, where its record can be read or its entry has them. `rows`: what [`Self::of`] gave.
+    /// The same of one mutex with its gets, where its record can be read or its entry has them. `rows`: what
+    /// [`Self::of`] gave.
     #[must_use]
     pub fn of_mutex(tables: &Tables, mutex: &MutexInfo, rows: Option<&Self>) -> Self {
         let gets = tables.mutex_state(mutex.id).map_or(mutex.gets, |state| Some(state.gets));
@@ -118,7 +122,8 @@ impl Profile {
         Self { time_s: age_ns as f64 / 1e9, ..Self::default() }
     }
 
-    /// Growth since an earlier snapshot of the same. The longest waits are those of the later one; quantiles have no difference.
+    /// Growth since an earlier snapshot of the same. The longest waits are those of the later one; quantiles
+    /// have no difference.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |now: Option<f64>, then: Option<f64>| Some((now? - then.unwrap_or(0.0)).max(0.0));
@@ -148,8 +153,8 @@ impl Profile {
         }
     }
 
-    /// Adds another mutex, location or session of the same interval. Sums with a part that is not known are not known; the same
-    /// sessions may be at both, so their number and their processor time are not sums.
+    /// Adds another mutex, location or session of the same interval. Sums with a part that is not known are
+    /// not known; the same sessions may be at both, so their number and their processor time are not sums.
     pub fn add(&mut self, other: &Self) {
         *self = Self {
             time_s: self.time_s.max(other.time_s),
@@ -193,7 +198,8 @@ impl Profile {
         self.sleeps() + self.count(Counter::GaveUp)
     }
 
-    /// Tries that found the mutex busy: one whose spin failed is one, also if its first look found the mutex free and it lost the race.
+    /// Tries that found the mutex busy: one whose spin failed is one, also if its first look found the mutex
+    /// free and it lost the race.
     #[must_use]
     pub fn busy_tries(&self) -> f64 {
         self.count(Counter::Busy).max(self.failed())
@@ -217,8 +223,8 @@ impl Profile {
         self.waiting_s.map(|waiting| (waiting - self.registered_s()).max(0.0))
     }
 
-    /// Share of the time in which a session that could run did: the others were in its processor's queue. Yields and late wake-ups,
-    /// which are part of the waits, do not count.
+    /// Share of the time in which a session that could run did: the others were in its processor's queue.
+    /// Yields and late wake-ups, which are part of the waits, do not count.
     #[must_use]
     pub fn running(&self) -> f64 {
         let (Some(cpu_s), Some(queued_s)) = (self.cpu_s, self.queued_s) else { return 1.0 };
@@ -227,7 +233,8 @@ impl Profile {
         if cpu_s > 0.0 { cpu_s / (cpu_s + queued_s) } else { 1.0 }
     }
 
-    /// Processor time of spins in s: where it was not measured, by the time in spins and the share of it that was not run queue.
+    /// Processor time of spins in s: where it was not measured, by the time in spins and the share of it that
+    /// was not run queue.
     #[must_use]
     pub fn spins_s(&self) -> Option<f64> {
         self.spin_cpu_s.or_else(|| {

@@ -43,7 +43,8 @@ pub(crate) fn nodes(ends: &[f64]) -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// ∫ f over the panels between `ends`, each halved until that changes nothing any more. For integrands that are not negative.
+/// ∫ f over the panels between `ends`, each halved until that changes nothing any more. For integrands that
+/// are not negative.
 pub(crate) fn integral(ends: &[f64], f: impl Fn(f64) -> f64) -> f64 {
     let whole: Vec<f64> = ends.windows(2).map(|ends| panel(ends[0], ends[1], &f)).collect();
     let allowed = 1e-14 * whole.iter().sum::<f64>().abs();

@@ -1,7 +1,8 @@
 //! One isolated miss: what remains of the holding time that a request meets (MODEL.md, One miss).
 //!
-//! Each family gives five positive sums (`survival`, two moments of min(X, t), two of (X - t)⁺), and all else follows without
-//! cancellation: `k₀ = E(X-∆)⁺/S`, `Γ = (∆ E(X-∆)⁺ + E min(X,∆)²/2)/S`, `T_r = E((X-∆)⁺)²/2S`.
+//! Each family gives five positive sums (`survival`, two moments of min(X, t), two of (X - t)⁺), and all else
+//! follows without cancellation: `k₀ = E(X-∆)⁺/S`, `Γ = (∆ E(X-∆)⁺ + E min(X,∆)²/2)/S`,
+//! `T_r = E((X-∆)⁺)²/2S`.
 
 use crate::distribution::{Bin, Distribution, Form};
 use crate::quadrature;

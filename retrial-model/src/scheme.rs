@@ -80,7 +80,8 @@ impl Prefix {
     }
 }
 
-/// The paper's wait with c yields before the sleep: `kρ/(1 - kρ) (k^c T + T_r)` seconds; 0: patch 6904068, 1 and 2 the schemes.
+/// The paper's wait with c yields before the sleep: `kρ/(1 - kρ) (k^c T + T_r)` seconds; 0: patch 6904068, 1
+/// and 2 the schemes.
 ///
 /// T_r in seconds as `remaining`. Off by -53 to +36 % with the right k.
 ///

@@ -85,8 +85,8 @@ pub fn form_factor(x: f64) -> f64 {
 
 /// The paper's form factor, `F_c(x) = -Ein(-x)/(e^x - 1)` (eq. 7): the mean over intervals with at least one request.
 ///
-/// `x` as in [`form_factor`]. Relative error below 2e-15 up to 1000. It is an average over intervals where one over requests is
-/// needed, and so too large; here for comparison with the paper.
+/// `x` as in [`form_factor`]. Relative error below 2e-15 up to 1000. It is an average over intervals where
+/// one over requests is needed, and so too large; here for comparison with the paper.
 #[must_use]
 pub fn form_factor_paper(x: f64) -> f64 {
     if x == 0.0 {
@@ -98,13 +98,7 @@ pub fn form_factor_paper(x: f64) -> f64 {
     }
 }
 
-/// `-Ein(-x) = ∫₀ˣ (e^u - 1)/u du`, infinite beyond 709.
-#[must_use]
-pub fn ein(x: f64) -> f64 {
-    if x <= FAR { ein_near(x) } else { x.exp() * ein_far(x) }
-}
-
-/// Σ xⁿ/(n n!): all terms are positive.
+/// `-Ein(-x) = ∫₀ˣ (e^u - 1)/u du` as Σ xⁿ/(n n!): all terms are positive.
 fn ein_near(x: f64) -> f64 {
     let (mut sum, mut power, mut n) = (x, x, 1.0);
     loop {
@@ -117,7 +111,7 @@ fn ein_near(x: f64) -> f64 {
     }
 }
 
-/// e^-x E(x): the series of Ei up to its smallest term, without ln x + γ.
+/// `-e^-x Ein(-x)`: the series of Ei up to its smallest term, without ln x + γ.
 fn ein_far(x: f64) -> f64 {
     let (mut sum, mut term, mut m) = (1.0 / x, 1.0 / x, 1.0);
     loop {

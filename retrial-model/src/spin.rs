@@ -20,8 +20,8 @@ pub struct Attempts {
 
 /// k of attempts that come at random at `attempt_rate` (1/s), when the losers of a release sleep (discipline A).
 ///
-/// `k_A = k₀ + 1/S ∫₀^∆ (1 - e^(-Λx)) Q(x) dx`, which is `1 - L(Λ,∆)/S`: the paper's (8)–(10) with the form factor of a tagged
-/// request. Exact for Poisson attempts. `limit` in seconds from 0.
+/// `k_A = k₀ + 1/S ∫₀^∆ (1 - e^(-Λx)) Q(x) dx`, which is `1 - L(Λ,∆)/S`: the paper's (8)–(10) with the form
+/// factor of a tagged request. Exact for Poisson attempts. `limit` in seconds from 0.
 ///
 /// # Errors
 /// A limit or rate that is negative or not finite.
@@ -105,10 +105,11 @@ pub struct Scaled {
     pub tail: f64,
 }
 
-/// The scaling rule: `k₀(n∆) = C (k₀/C)ⁿ` and `Γ(n∆) - Γ(∆) = τ(k₀ - k₀(n∆))`, where the tail of X is exponential from ∆ on.
+/// The scaling rule: `k₀(n∆) = C (k₀/C)ⁿ` and `Γ(n∆) - Γ(∆) = τ(k₀ - k₀(n∆))`, where the tail of X is
+/// exponential from ∆ on.
 ///
-/// With `k₀ = C e^(-∆/τ)` measured at `limit` (seconds); C = 1 for an exponential time: a double limit squares k₀. Nobody competes:
-/// under competition k does not fall below its [`floor`].
+/// With `k₀ = C e^(-∆/τ)` measured at `limit` (seconds); C = 1 for an exponential time: a double limit
+/// squares k₀. Nobody competes: under competition k does not fall below its [`floor`].
 ///
 /// # Errors
 /// A limit or k₀ that is not positive, C not above k₀, a factor below 1.

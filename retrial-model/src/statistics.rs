@@ -21,9 +21,10 @@ pub struct Figures {
 
 /// Table 4: `λ = gets/t`, `ω = sleeps/t`, `S = U/λ`, `κ = sleeps/(U gets)`, `k = κ/(1 + κU)`.
 ///
-/// Increments of gets and sleeps over `time` seconds, and the utilization U: the share of samples that found the mutex held.
-/// Every failed spin must be followed by a counted sleep that is long against S_r: off by 0.3 % at T = 1000 S, 3 % at 100 S, 24 %
-/// at 10 S. The standard error of U is that of `samples` independent ones.
+/// Increments of gets and sleeps over `time` seconds, and the utilization U: the share of samples that found
+/// the mutex held. Every failed spin must be followed by a counted sleep that is long against S_r: off by 0.3
+/// % at T = 1000 S, 3 % at 100 S, 24 % at 10 S. The standard error of U is that of `samples` independent
+/// ones.
 ///
 /// # Errors
 /// Counters or a time that are not positive, a utilization outside 0 to 1, fewer than 1 sample.

@@ -1,8 +1,10 @@
-//! First spins and yields of a miss under competition (MODEL.md, Schemes): a tagged session among Poisson attempts of others.
+//! First spins and yields of a miss under competition (MODEL.md, Schemes): a tagged session among Poisson
+//! attempts of others.
 //!
-//! The state is the age of the holding time and the number of rivals that lost together with the tagged session and so come
-//! back in step with it. A spin ends at the limit (age and rivals stay), or at a release (won, or lost to one of the others: a
-//! fresh holding time). During a yield the mutex can be released, left idle, and taken by others.
+//! The state is the age of the holding time and the number of rivals that lost together with the tagged
+//! session and so come back in step with it. A spin ends at the limit (age and rivals stay), or at a release
+//! (won, or lost to one of the others: a fresh holding time). During a yield the mutex can be released, left
+//! idle, and taken by others.
 
 use crate::distribution::Distribution;
 use crate::error::{ModelError, allowed, from_zero, positive, steady};
@@ -40,7 +42,8 @@ pub struct Yielding {
     pub idle: f64,
 }
 
-/// `yields` yields of `yield_time` seconds before the first sleep, none before later ones; sleeps much longer than S and spread.
+/// `yields` yields of `yield_time` seconds before the first sleep, none before later ones; sleeps much longer
+/// than S and spread.
 ///
 /// Λ is found from itself: λ(1 + failed spins per get). `rate` in 1/s, `limit` in seconds.
 ///
@@ -89,7 +92,8 @@ pub fn open(
 }
 
 impl Yielding {
-    /// W in seconds: that of the prefix, whose identity counts the idle time of yields with the rest of the residual time.
+    /// W in seconds: that of the prefix, whose identity counts the idle time of yields with the rest of the
+    /// residual time.
     ///
     /// # Errors
     /// No steady state, parameters out of range.
@@ -225,7 +229,8 @@ impl Grid {
         ages.iter().map(one).collect()
     }
 
-    /// Those whose spin reaches the limit, by rivals and age; those that lose a release, by rivals; the mean time of the spin.
+    /// Those whose spin reaches the limit, by rivals and age; those that lose a release, by rivals; the mean
+    /// time of the spin.
     fn spin(&self, ages: &Cohorts, races: &Races) -> (Cohorts, Vec<f64>, f64) {
         let n = self.above.len() - 1;
         let (mut late, mut lost, mut time) = (vec![vec![0.0; n + 1]; RIVALS + 1], vec![0.0; RIVALS + 1], 0.0);

@@ -35,8 +35,9 @@ pub fn cost(holding: &Distribution, limit: f64, b: f64, attempt_rate: f64) -> Re
 
 /// The spin limit with the least [`cost`]: spin on while `m(∆) e^(Λ∆) < b`, m the mean residual holding time.
 ///
-/// `b` is the cost of going to sleep in seconds: `(T + c c_sw)/(1 + c)` with a sleep T, the CPU time c_sw of two switches and the
-/// price c of a CPU second against one of waiting; `c_sw + L_w/c` where the releaser wakes the sleeper within L_w.
+/// `b` is the cost of going to sleep in seconds: `(T + c c_sw)/(1 + c)` with a sleep T, the CPU time c_sw of
+/// two switches and the price c of a CPU second against one of waiting; `c_sw + L_w/c` where the releaser
+/// wakes the sleeper within L_w.
 ///
 /// # Errors
 /// b not positive, a negative rate, a histogram or sample of more than 5,000 bins.
@@ -119,7 +120,8 @@ pub struct Copies {
 
 /// The number of equal copies with the least `λ W(ρ/m) + c m` for `W(r) = a r/(1 - b r)`: `m* = bρ + √(λaρ/c)`.
 ///
-/// `a` in seconds; M/G/1: a = S_r, b = 1; retrial with a frozen k: a = kT + Γ, b = k. `copy_cost` in waiting sessions per copy.
+/// `a` in seconds; M/G/1: a = S_r, b = 1; retrial with a frozen k: a = kT + Γ, b = k. `copy_cost` in waiting
+/// sessions per copy.
 ///
 /// # Errors
 /// Parameters out of range; b above 1.
@@ -155,7 +157,8 @@ pub struct Shared {
 
 /// The open system with `copies` of a mutex, equal shares; a share `all` of the requests takes every copy (0: none).
 ///
-/// Each copy has `λ((1 - f)/m + f)` with its own k: it falls with the copies, so that a frozen k asks for too many of them.
+/// Each copy has `λ((1 - f)/m + f)` with its own k: it falls with the copies, so that a frozen k asks for too
+/// many of them.
 ///
 /// # Errors
 /// No steady state of a copy, an infinite S_r, a parameter out of range.
@@ -264,7 +267,8 @@ pub fn best_copies(
     Err(ModelError::TooLarge { what: "copies", found: COPIES as f64 + 1.0, limit: COPIES })
 }
 
-/// A spin limit for an unknown holding time at the place `quantile` (0 to 1) of its random law: `b ln(1 + u(e - 1))` seconds.
+/// A spin limit for an unknown holding time at the place `quantile` (0 to 1) of its random law:
+/// `b ln(1 + u(e - 1))` seconds.
 ///
 /// Drawn with a uniform u it costs at most e/(e - 1) of what a clairvoyant pays; b itself (u = 1) at most twice.
 ///

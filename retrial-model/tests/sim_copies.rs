@@ -1,4 +1,5 @@
-//! Copies of the simulated mutex against queueing theory: each number within the simulation's own interval of 99 %, at fixed seeds.
+//! Copies of the simulated mutex against queueing theory: each number within the simulation's own interval of
+//! 99 %, at fixed seeds.
 
 use retrial::P;
 use retrial::views::Params;

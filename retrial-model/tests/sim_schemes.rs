@@ -1,4 +1,5 @@
-//! Every wait scheme of the library in the simulator: nobody stays behind, nothing is lost, and the steps are the published ones.
+//! Every wait scheme of the library in the simulator: nobody stays behind, nothing is lost, and the steps are
+//! the published ones.
 
 use retrial::P;
 use retrial::views::{Counter, Event, Params, What};
@@ -255,7 +256,8 @@ fn a_step_takes_what_it_takes_beside_its_yield() {
 
 #[test]
 fn a_release_waits_for_the_line_that_a_spinner_has() {
-    // Somebody spins at each release: the line goes to the releaser, and back to whoever sees it, and is taken by the get.
+    // Somebody spins at each release: the line goes to the releaser, and back to whoever sees it, and is
+    // taken by the get.
     let params = scheme("10g").with(P::SpinCount, 100_000);
     let [with, without] = with_and_without(params, (1e-6, 0.9e-6), |machine| machine.line_ns = 400);
     let each_ns = |outcome: &Outcome| 1e9 / outcome.get(Measure::Throughput).unwrap();

@@ -146,8 +146,8 @@ fn a_closed_population_is_the_machine_repairman() {
     }
 }
 
-/// k, Γ, W and sleeps per get under the paper's discipline; computed from the Markov chain of the sleepers at the gets by an
-/// independent implementation with quadrature over the holding time.
+/// k, Γ, W and sleeps per get under the paper's discipline; computed from the Markov chain of the sleepers at
+/// the gets by an independent implementation with quadrature over the holding time.
 #[test]
 fn the_papers_discipline_is_its_exact_chain() {
     let chain = |k, spin_time, wait, sleeps| {
@@ -188,8 +188,8 @@ fn short_sleeps_follow_the_chain_too() {
     }
 }
 
-/// Losers that spin on, for which no closed form is known: k, Γ and W with their intervals of 99 % (each way) by an independent
-/// simulation of 1,500,000 gets.
+/// Losers that spin on, for which no closed form is known: k, Γ and W with their intervals of 99 % (each way)
+/// by an independent simulation of 1,500,000 gets.
 #[test]
 fn losers_that_spin_on_are_as_an_independent_simulation_has_them() {
     for (hold, spin, rho, inefficiency, spin_time, wait) in [

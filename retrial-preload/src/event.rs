@@ -1,4 +1,5 @@
-//! Waits for events, which are libc's own or a condition's: counted and timed. Only a wait that finds its event not there yet comes here.
+//! Waits for events, which are libc's own or a condition's: counted and timed. Only a wait that finds its
+//! event not there yet comes here.
 
 use crate::process::{self, Type};
 use crate::real::{self, Errno};

@@ -1,4 +1,5 @@
-//! Waits: by the instance's scheme where there is an instance, by the default one before that and inside of the library.
+//! Waits: by the instance's scheme where there is an instance, by the default one before that and inside of
+//! the library.
 
 use crate::profile::{self, Lock};
 use crate::thread::Thread;

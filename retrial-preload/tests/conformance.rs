@@ -13,8 +13,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often that they are
-/// left out where each miss costs a long sleep.
+/// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often
+/// that they are left out where each miss costs a long sleep.
 const PROGRAMS: [&str; 28] = [
     "before_all",
     "c11",

@@ -1,8 +1,9 @@
-//! Programs where much is refused: small limits, system calls that fail always or once, namespaces without their usual files,
-//! real-time priorities.
+//! Programs where much is refused: small limits, system calls that fail always or once, namespaces without
+//! their usual files, real-time priorities.
 //!
-//! Each program has to do what it does with libc alone in the same place, in silence, or after the one line that says that locks are
-//! left to libc. A program that fails with libc alone shows nothing there, and the test says that it left it out.
+//! Each program has to do what it does with libc alone in the same place, in silence, or after the one line
+//! that says that locks are left to libc. A program that fails with libc alone shows nothing there, and the
+//! test says that it left it out.
 
 mod kit;
 
@@ -86,7 +87,8 @@ fn is_quiet(output: &Output, locks: Locks) -> bool {
     output.stdout.is_empty() && text.lines().all(is_said)
 }
 
-/// Compares a program with libc alone and with the library; `command` makes the command that preloads these. Whether it ran.
+/// Compares a program with libc alone and with the library; `command` makes the command that preloads these.
+/// Whether it ran.
 fn compare(place: &str, locks: Locks, name: &str, command: impl Fn(&[&Path]) -> Command) -> bool {
     let plain = run(&mut command(&[]));
     if !plain.status.success() {
@@ -124,7 +126,8 @@ fn programs_pass_within_limits_namespaces_and_priorities() {
     assert!(ran > 0);
 }
 
-/// From before the library starts, and from after it has started: constructors run from the last of the list to the first.
+/// From before the library starts, and from after it has started: constructors run from the last of the list
+/// to the first.
 #[test]
 fn programs_pass_where_a_system_call_is_refused() {
     let refuse = compiled("refuse", &["-shared", "-fPIC"]);

@@ -1,5 +1,6 @@
 //! What the tables of a segment are made of, as it is in memory: atomics, and text of fixed length.
 
+use crate::departed::Addition;
 use crate::machine::COSTS;
 use crate::params::PARAM_COUNT;
 #[cfg(not(any(loom, shuttle)))]
@@ -49,6 +50,7 @@ pub(crate) struct Header {
     pub(crate) admin: RobustLock,
     /// What the steps of a wait cost here, in ns.
     pub(crate) costs: [AtomicU64; COSTS],
+    pub(crate) addition: Addition,
 }
 
 /// A value per parameter, stored plus one; 0 is "not set", so that fresh memory means the defaults.

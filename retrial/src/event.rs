@@ -1,5 +1,6 @@
-//! Waits for events: a semaphore's post, the last one at a barrier, a condition's signal. Libc or an interposer does the waiting; here it is
-//! counted and timed, apart from waits for mutexes, for nobody holds what is waited for.
+//! Waits for events: a semaphore's post, the last one at a barrier, a condition's signal. Libc or an
+//! interposer does the waiting; here it is counted and timed, apart from waits for mutexes, for nobody holds
+//! what is waited for.
 
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};

@@ -297,6 +297,7 @@ impl Instance {
     /// Claims a free slot, and recovers a dead session's when it is the turn of that one. The caller is its thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
         let admin = self.lock_tables()?;
+        self.finish_addition();
         let header = self.tables.segment.header();
         let capacity = self.tables.segment.capacity().sessions;
         let used = u32::try_from(header.slots_ready.load(Ordering::Relaxed)).unwrap_or(u32::MAX).min(capacity);
@@ -321,17 +322,7 @@ impl Instance {
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();
                 header.slot_hint.store(u64::from(number), Ordering::Relaxed);
-                let departed = self.tables.segment.departed();
-                crate::stats::fold(
-                    self.tables.segment.rows(number as usize),
-                    &slot.rows_used,
-                    self.tables.segment.rows(0),
-                    &departed.rows_used,
-                );
-                departed.gets.fetch_add(slot.gets.swap(0, Ordering::Relaxed), Ordering::Relaxed);
-                for (sum, calls) in departed.calls.iter().zip(&slot.calls) {
-                    sum.fetch_add(calls.swap(0, Ordering::Relaxed), Ordering::Relaxed);
-                }
+                self.add_departed(number);
                 drop(admin);
                 return Ok((sid, slot));
             }

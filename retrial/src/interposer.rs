@@ -70,8 +70,8 @@ pub unsafe fn retire_mutex(instance: &Instance, id: MutexId, gets: Option<u64>) 
     }
 }
 
-/// Notes what an observer has found out about a mutex in a process's memory: what it is, where it has no name; and its gets, if its process has
-/// ended without noting them.
+/// Notes what an observer has found out about a mutex in a process's memory: what it is, where it has no
+/// name; and its gets, if its process has ended without noting them.
 pub fn note_found(instance: &Instance, id: MutexId, name: &str, gets: Option<u64>) {
     let Some(entry) = instance.tables.mutex_entry(id) else { return };
     let key = entry.key.load(Ordering::Relaxed);

@@ -57,6 +57,7 @@ mod pages {
 
 mod address;
 pub mod condition;
+mod departed;
 mod entries;
 mod error;
 mod event;

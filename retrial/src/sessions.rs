@@ -5,7 +5,7 @@ use crate::slot::Slot;
 use crate::stats::{CALLS, Figures, Key};
 use crate::sys::{self, Observed as _, Ordering};
 use crate::tables::Tables;
-use crate::trace::Event;
+use crate::trace::{Event, What};
 use crate::word::Sid;
 use std::fmt;
 
@@ -97,8 +97,24 @@ impl Tables {
         self.slot(sid).map_or(0, |slot| slot.last_run.acquire())
     }
 
-    /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A wait under way is in them up to
-    /// now; one that its session's death cut off is in them up to its last step only.
+    /// The first run of a session's wait under way that is remembered, the next run where there is none yet; and
+    /// whether the wait began with it. What came before the session is that of another one, which had the slot.
+    #[must_use]
+    pub fn wait_began(&self, session: &SessionInfo) -> (u64, bool) {
+        let mut first = session.last_run.wrapping_add(1);
+        while first > session.first_run {
+            match self.event(session.sid, first - 1).map(|run| run.what) {
+                Some(What::Began) => return (first - 1, true),
+                None | Some(What::Got | What::GaveUp) => return (first, false),
+                Some(_) => first -= 1,
+            }
+        }
+        (first, false)
+    }
+
+    /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A
+    /// wait under way is in them up to now; one that its session's death cut off is in them up to its last
+    /// step only.
     #[must_use]
     pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
         let mut rows = self.rows_until(self.now_while_living());
@@ -119,16 +135,28 @@ impl Tables {
         move |sid, _| self.slot(sid).is_some_and(|slot| !slot.is_dead()).then_some(now_ns)
     }
 
-    /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to when that counts.
+    /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to
+    /// when that counts.
     pub fn rows_until(&self, end_ns: impl Fn(Sid, u64) -> Option<u64>) -> Vec<(Sid, Key, Figures)> {
         let mut all = Vec::new();
+        let addition = &self.segment.header().addition;
+        let adding = addition.from();
+        let sums = adding.map(|_| addition.to());
         for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
             let Some(slot) = self.segment.slot(sid.number() as usize) else { continue };
             let wait = slot.wait_under_way();
             let first = all.len();
             let rows = self.segment.rows(sid.number() as usize);
             let used = (slot.rows_used.acquire() as usize).min(rows.len());
-            all.extend(rows[..used].iter().filter_map(|row| row.read().map(|(key, figures)| (sid, key, figures))));
+            for (position, row) in (0..).zip(&rows[..used]) {
+                let Some((key, figures)) = row.read() else { continue };
+                // A claimer that was killed may have left a row half-way to those of the departed.
+                if adding != Some((sid.number().into(), position)) {
+                    let figures =
+                        sums.filter(|(to, _)| sid.is_none() && *to == position).map_or(figures, |sums| sums.1);
+                    all.push((sid, key, figures));
+                }
+            }
             // Acquire: pairs with the Release fence of a wait that ends, which says so before it counts its time.
             sys::fence(Ordering::Acquire);
             let Some((key, since_ns)) = wait.filter(|_| slot.wait_under_way() == wait) else { continue };
@@ -185,5 +213,41 @@ impl Tables {
     pub fn event(&self, sid: Sid, number: u64) -> Option<Event> {
         self.slot(sid)?;
         crate::trace::read(self.segment.runs(sid.number() as usize), number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Instance;
+    use crate::mode::Mode;
+    use crate::operation_log::LocationId;
+    use crate::recorder::Recorder;
+    use crate::segment::Capacity;
+    use crate::session::Class;
+    use crate::stats::WaitEvent;
+
+    #[test]
+    fn a_wait_that_just_begins_has_no_runs_of_the_slots_last_session() {
+        let instance = Instance::anonymous(Capacity { sessions: 1, ..Capacity::default() }).unwrap();
+        let tables = &instance.tables;
+        let event = WaitEvent { for_event: false, mode: Mode::Exclusive, on_x: false };
+        let key = Key { mutex: MutexId(1), location: LocationId(0), event };
+        let session = || instance.session("waiter", Class::Normal).unwrap();
+        let found = |session: &crate::Session<'_>| tables.wait_began(&tables.session_info(session.sid()).unwrap());
+        let first = session();
+        let waits = Recorder::new(Some(&first), key, Sid::NONE);
+        waits.begin(0);
+        assert_eq!(found(&first), (1, true));
+        waits.note(0, What::Yield, 0, 0);
+        assert_eq!(found(&first), (1, true));
+        // As of a session that is killed while it waits.
+        drop(first);
+        let second = session();
+        // What it waits for is said before the run that tells of it.
+        second.slot.wait.store(key.pack(), Ordering::Release);
+        assert_eq!(found(&second), (3, false));
+        Recorder::new(Some(&second), key, Sid::NONE).begin(0);
+        assert_eq!(found(&second), (3, true));
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Slot {
     pub(crate) parked_on: protocol::AtomicU32,
     pub(crate) rows_used: AtomicU32,
     pub(crate) claimed_ns: protocol::AtomicU64,
+    /// Gets that an interposer has counted; of all sessions that this slot has had, as the calls.
     pub(crate) gets: AtomicU64,
     /// Calls of an interposer's functions, by [`CALLS`].
     pub(crate) calls: [AtomicU64; CALLS.len()],
@@ -194,7 +195,8 @@ impl Slot {
         whereabouts(pid, tid, to)
     }
 
-    /// What its session waits for, and since when by the monotonic clock; `None` while it does not wait, and when there is no session.
+    /// What its session waits for, and since when by the monotonic clock; `None` while it does not wait, and
+    /// when there is no session.
     pub(crate) fn wait_under_way(&self) -> Option<(Key, u64)> {
         // Acquire: pairs with the Release in `Recorder::begin`.
         let key = Key::unpack(self.wait.acquire())?;

@@ -172,58 +172,51 @@ impl Row {
     pub(crate) fn read(&self) -> Option<(Key, Figures)> {
         // Acquire: pairs with the Release in `find`; the figures are of this key.
         let key = Key::unpack(self.key.acquire())?;
-        Some((key, Figures(std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed)))))
+        Some((key, self.figures()))
     }
 
-    fn clear(&self) {
-        for counter in &self.counters {
-            counter.store(0, Ordering::Relaxed);
+    /// The figures, whatever the key.
+    pub(crate) fn figures(&self) -> Figures {
+        Figures(std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed)))
+    }
+
+    /// Replaces the figures. Only by the row's writer.
+    pub(crate) fn set(&self, figures: &Figures) {
+        for (counter, value) in self.counters.iter().zip(figures.0) {
+            counter.store(value, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.set(&Figures::default());
         self.key.store(0, Ordering::Release);
     }
 }
 
 /// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds no place.
 pub(crate) fn find<'a>(rows: &'a [Row], used: &AtomicU32, key: Key) -> &'a Row {
-    let packed = key.pack();
-    let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
-    if let Some(row) = rows[..in_use].iter().find(|row| row.key.load(Ordering::Relaxed) == packed) {
-        return row;
-    }
-    let last = rows.len() - 1;
-    if in_use < last {
-        let row = &rows[in_use];
-        // Release: the counters of a fresh row are 0 for a reader that sees the key.
-        row.key.store(packed, Ordering::Release);
-        used.store(u32::try_from(in_use + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
-        return row;
-    }
-    let row = &rows[last];
-    let unknown = Key { mutex: MutexId(0), location: LocationId(0), event: key.event };
-    if row.key.load(Ordering::Relaxed) == 0 {
-        row.key.store(unknown.pack(), Ordering::Release);
-        used.store(u32::try_from(rows.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-    row
+    &rows[place_of(rows, used, key)]
 }
 
-/// Moves what a departed session counted to the rows of `to`. Its caller is the only writer of both.
-pub(crate) fn fold(from: &[Row], from_used: &AtomicU32, to: &[Row], to_used: &AtomicU32) {
-    let in_use = (from_used.load(Ordering::Relaxed) as usize).min(from.len());
-    for row in &from[..in_use] {
-        if let Some((key, figures)) = row.read() {
-            let sum = find(to, to_used, key);
-            for &counter in Counter::ALL {
-                if matches!(counter, Counter::MaxNs) {
-                    sum.longest(figures.get(counter));
-                } else {
-                    sum.add(counter, figures.get(counter));
-                }
-            }
-        }
-        row.clear();
+/// The position of that row.
+pub(crate) fn place_of(rows: &[Row], used: &AtomicU32, key: Key) -> usize {
+    let packed = key.pack();
+    let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
+    if let Some(place) = rows[..in_use].iter().position(|row| row.key.load(Ordering::Relaxed) == packed) {
+        return place;
     }
-    from_used.store(0, Ordering::Relaxed);
+    let last = rows.len() - 1;
+    let (place, key) = if in_use < last {
+        (in_use, packed)
+    } else {
+        (last, Key { mutex: MutexId(0), location: LocationId(0), event: key.event }.pack())
+    };
+    if place < last || rows[last].key.load(Ordering::Relaxed) == 0 {
+        // Release: the counters of a fresh row are 0 for a reader that sees the key.
+        rows[place].key.store(key, Ordering::Release);
+        used.store(u32::try_from(place + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+    place
 }
 
 /// A value for every counter.
@@ -245,8 +238,8 @@ impl Figures {
         }
     }
 
-    /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted yet counts as slept: a spin or
-    /// a yield would have been over long ago.
+    /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted
+    /// yet counts as slept: a spin or a yield would have been over long ago.
     pub(crate) fn add_wait_under_way(&mut self, took_ns: u64) {
         let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs];
         let all_ns = parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(self.get(*part)));

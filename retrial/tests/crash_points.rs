@@ -1,14 +1,16 @@
-//! Every crash point of every operation on every kind of mutex word, recovered, with the recoverer dying at each of its own
-//! points too; compared with a specification that looks at the word alone.
+//! Every crash point of every operation on every kind of mutex word, recovered, with the recoverer dying at
+//! each of its own points too; compared with a specification that looks at the word alone.
 //!
-//! A thread stands for a process here: it dies at a fail point, nothing that it drops has an effect, and the kernel marks its
-//! session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
+//! A thread stands for a process here: it dies at a fail point, nothing that it drops has an effect, and the
+//! kernel marks its session's lock. `tests/fail_points.rs` does some of the same by SIGKILL.
 #![cfg(feature = "fail_points")]
 
+use retrial::interposer::{self, CALLS};
 use retrial::parking::Parking;
-use retrial::views::{Kind, Sid, Word};
+use retrial::views::{Figures, Key, Kind, Sid, Word};
 use retrial::{Capacity, Class, GetError, Guard, Instance, Mode, Mutex, P, Patience, Session};
 use retrial::{fail, location};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -271,8 +273,8 @@ struct Tally {
     poisoned: u64,
 }
 
-/// One death: the operation at its `n`-th point, and the first recoverer at its `m`-th (0: it lives). Whether the operation
-/// and the recoverer died.
+/// One death: the operation at its `n`-th point, and the first recoverer at its `m`-th (0: it lives). Whether
+/// the operation and the recoverer died.
 fn case(
     stage: Stage,
     living: &Living,
@@ -292,8 +294,8 @@ fn case(
         assert_ne!(stage.drainer(), living.holder.sid(), "{}", context());
     }
     let mine = !before.sid().is_none() && before.sid() != living.holder.sid();
-    // The specification. The living keep what they have; the dead has nothing. Whoever dies in the field for more than to move a
-    // reference, or while it waits to be X, leaves data that may be half changed.
+    // The specification. The living keep what they have; the dead has nothing. Whoever dies in the field for
+    // more than to move a reference, or while it waits to be X, leaves data that may be half changed.
     let changed = mine && before.kind() != Some(Kind::Moving) || drained;
     let poisoned = before.has(Word::POISONED) || changed;
     let holder =
@@ -588,4 +590,54 @@ fn a_session_that_dies_between_waking_and_getting_strands_nobody() {
     }
     println!("{crashes} crashes of sessions that were to be woken");
     assert!(crashes > 30);
+}
+
+/// What all sessions have counted, of waits and by an interposer.
+fn counted(instance: &Instance) -> (Vec<(Key, Figures)>, u64, [u64; CALLS.len()]) {
+    let mut sums: BTreeMap<Key, Figures> = BTreeMap::new();
+    for (_, key, figures) in instance.tables().figures() {
+        sums.entry(key).or_default().add(&figures);
+    }
+    (sums.into_iter().collect(), instance.tables().session_gets(), instance.tables().calls())
+}
+
+#[test]
+fn a_claimer_may_die_at_every_point_while_it_adds_up_what_the_departed_counted() {
+    let mut crashes = 0;
+    // The first claimer dies at its n-th point, the second one at its m-th (0: it lives).
+    for m in [0, 1, 4, 7, 12, 20, 40] {
+        each(|n| {
+            let capacity = Capacity { sessions: 2, ..Capacity::default() };
+            let instance = Instance::anonymous(capacity).unwrap();
+            let mutexes = ["first", "second"].map(|name| instance.mutex(name, "test", || 0u64).unwrap());
+            let holder = instance.session("holder", Class::Normal).unwrap();
+            // Two departed sessions of one slot: the second one's rows are added to those of the first.
+            for _ in 0..2 {
+                let waiter = instance.session("waiter", Class::Normal).unwrap();
+                for mutex in &mutexes {
+                    let held = mutex.exclusive(&holder, location!("holder")).unwrap();
+                    let patience = Patience::within(Duration::from_micros(10));
+                    assert!(mutex.get(&waiter, Mode::Shared, location!("waiter"), patience).is_err());
+                    drop(held);
+                }
+                interposer::count_get(&waiter);
+                interposer::count_call(&waiter, 3);
+            }
+            let before = counted(&instance);
+            let claim = |()| drop(instance.session("claimer", Class::Normal).unwrap());
+            let died = fail::die_at(n, || (), claim).is_none();
+            assert_eq!(counted(&instance), before, "at {n}");
+            if m > 0 {
+                fail::die_at(m, || (), claim);
+                assert_eq!(counted(&instance), before, "at {n}, the next one at {m}");
+            }
+            drop(instance.session("next", Class::Normal).unwrap());
+            assert_eq!(counted(&instance), before, "at {n}, the next one at {m}");
+            assert_eq!(instance.tables().sessions().len(), 1, "a slot leaked");
+            crashes += u64::from(died);
+            died
+        });
+    }
+    println!("{crashes} crashes of claimers");
+    assert!(crashes > 100);
 }

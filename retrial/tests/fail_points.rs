@@ -1,7 +1,8 @@
 //! SIGKILL between any two steps, in real processes.
 //!
-//! Pass 1 runs a script and counts the fail points that it passes; pass 2 runs it once for each point and has the child die
-//! there. The survivor then gets the mutex and finds the references and the slots as if the dead one had never been.
+//! Pass 1 runs a script and counts the fail points that it passes; pass 2 runs it once for each point and has
+//! the child die there. The survivor then gets the mutex and finds the references and the slots as if the
+//! dead one had never been.
 #![cfg(feature = "fail_points")]
 
 use retrial::views::Word;
@@ -250,7 +251,8 @@ fn waiters_of_every_scheme_may_die_at_every_step() {
         let session = instance.session("parent", Class::Normal).unwrap();
         let other = instance.session("reader", Class::Normal).unwrap();
         for fatal in 1..=12 {
-            // The parent holds while the child waits, then lets go; where the child dies depends on the race, as it should.
+            // The parent holds while the child waits, then lets go; where the child dies depends on the race,
+            // as it should.
             let guard = got(mutex.exclusive(&session, location!())).unwrap();
             let mut victim = child(&name, "contend", fatal).spawn().unwrap();
             let waits = || instance.tables().sessions().iter().any(|info| info.wait.is_some());

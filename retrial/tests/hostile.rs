@@ -1,5 +1,5 @@
-//! Processes in which a system call of ours is refused, from before the instance is made or from the middle of its use: they get an error that
-//! says so, or do all that they do elsewhere.
+//! Processes in which a system call of ours is refused, from before the instance is made or from the middle
+//! of its use: they get an error that says so, or do all that they do elsewhere.
 
 use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Mutex, Patience, location};
 use std::process::{Command, Stdio};
@@ -56,7 +56,8 @@ fn refuse(number: u32, error: u32) {
     assert_eq!(unsafe { libc::syscall(libc::SYS_seccomp, set, all_threads, &raw const program) }, 0);
 }
 
-/// Threads that share two mutexes, one that gives up, one that dies with a mutex; `between` is called when all have their sessions.
+/// Threads that share two mutexes, one that gives up, one that dies with a mutex; `between` is called when
+/// all have their sessions.
 fn crowd(instance: &Instance, between: impl FnOnce()) -> Result<(), Box<dyn std::error::Error>> {
     const THREADS: u64 = 4;
     const GETS: u64 = 500;

@@ -1,7 +1,7 @@
 //! Real processes that die by SIGKILL while they hold or wait.
 //!
-//! A child is this test program again, told by an environment variable what to do. It says on its standard output how far
-//! it has come; nobody sleeps to let somebody else get there.
+//! A child is this test program again, told by an environment variable what to do. It says on its standard
+//! output how far it has come; nobody sleeps to let somebody else get there.
 
 use retrial::engine::RawMutex;
 use retrial::views::Word;

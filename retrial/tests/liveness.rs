@@ -1,9 +1,11 @@
-//! Who is dead and who is not, where process ids cannot tell: ids that are taken again, namespaces, forks, execs, stops.
+//! Who is dead and who is not, where process ids cannot tell: ids that are taken again, namespaces, forks,
+//! execs, stops.
 //!
-//! An *actor* is this test program again, told by an environment variable to do what it reads from its standard input and to
-//! say how that went, a line for a line. It does so on its main thread, before the harness starts, so that its thread id is
-//! its process id. A *stage* is one test of this program again, as the first process of a PID namespace: there a test can
-//! choose the ids of its actors. Nobody sleeps to let somebody else get there.
+//! An *actor* is this test program again, told by an environment variable to do what it reads from its
+//! standard input and to say how that went, a line for a line. It does so on its main thread, before the
+//! harness starts, so that its thread id is its process id. A *stage* is one test of this program again, as
+//! the first process of a PID namespace: there a test can choose the ids of its actors. Nobody sleeps to let
+//! somebody else get there.
 
 use retrial::views::{Sid, Word};
 use retrial::{
@@ -1138,8 +1140,8 @@ fn an_exec_by_another_thread_than_the_first_is_a_death_too() {
     let scene = Scene::new("exec-thread");
     let mut holder = scene.actor(HERE);
     assert_eq!(holder.ask("exec thread X m"), "hello");
-    // The kernel gives this thread the id of the first one, and then marks the locks that the id of the first one has: not
-    // this one's. So a waiter asks for the thread itself after a second.
+    // The kernel gives this thread the id of the first one, and then marks the locks that the id of the first
+    // one has: not this one's. So a waiter asks for the thread itself after a second.
     match scene.mutex.exclusive(scene.session, location!("test")) {
         Err(GetError::OwnerDied(mut died)) => died.guard.consistent(),
         other => panic!("{other:?}"),

@@ -175,8 +175,8 @@ fn readers_that_keep_coming_do_not_keep_a_writer_out() {
         instance.set(P::Fairness, None, fairness);
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
         let written = AtomicBool::new(false);
-        // Only whose turn it is leaves, and it comes back before it is the other's turn: there is always a reference, until
-        // nobody can come any more.
+        // Only whose turn it is leaves, and it comes back before it is the other's turn: there is always a
+        // reference, until nobody can come any more.
         let turn = AtomicUsize::new(0);
         let both = std::sync::Barrier::new(3);
         std::thread::scope(|scope| {

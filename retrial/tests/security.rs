@@ -1,7 +1,7 @@
 //! Who can open, make and remove what: names, links, other people's files, permissions, observers.
 //!
-//! What takes another user is done in children that become one, and needs root; the kind of file that needs root as well.
-//! Without it those tests say so on standard error and pass.
+//! What takes another user is done in children that become one, and needs root; the kind of file that needs
+//! root as well. Without it those tests say so on standard error and pass.
 
 use retrial::layout::DIRECTORY;
 use retrial::views::{Sid, TypeId};

@@ -1,7 +1,8 @@
 //! Whatever bytes are in a segment's file: attaching and observing work, or are refused by a typed error.
 //!
-//! The cases run in a child, which is this test program again: a case that ends it by a signal, or never ends, is a failed
-//! test that names the case. `corpus/mod.rs` has what a case is, `fuzz/` what finds new ones.
+//! The cases run in a child, which is this test program again: a case that ends it by a signal, or never
+//! ends, is a failed test that names the case. `corpus/mod.rs` has what a case is, `fuzz/` what finds new
+//! ones.
 
 mod corpus;
 

@@ -1,7 +1,8 @@
 //! A storm of kills: processes that get mutexes in every mode and in every scheme, killed by SIGKILL at any moment and
 //! replaced; and a soak, which is the same with many processes for a long time.
 //!
-//! Without the harness of the other tests: this process has one thread, so that a child of fork is a process like any other.
+//! Without the harness of the other tests: this process has one thread, so that a child of fork is a process
+//! like any other.
 //!
 //! | variable | what | default |
 //! |---|---|---|

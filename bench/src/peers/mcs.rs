@@ -5,10 +5,10 @@ use super::foreign::Room;
 use super::{Made, Setup};
 use miette::Report;
 use retrial::sys::Deadline;
-use retrial_cli::bench::check::{Guarded, Protected};
-use retrial_cli::bench::ours::no_memory;
-use retrial_cli::bench::peer::{Miss, Peer};
-use retrial_cli::bench::process::{Shared, Zeroed};
+use retrial_bench::check::{Guarded, Protected};
+use retrial_bench::ours::no_memory;
+use retrial_bench::peer::{Miss, Peer};
+use retrial_bench::process::{Shared, Zeroed};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 

@@ -10,12 +10,12 @@ mod spin;
 use miette::{Report, miette};
 use retrial::P;
 use retrial::sys::{self, Deadline};
-use retrial_cli::bench::cell::{Cell, Conditions, Stopped};
-use retrial_cli::bench::check::{Guarded, Protected};
-use retrial_cli::bench::ours::no_memory;
-use retrial_cli::bench::outcome::{Kind, Outcome};
-use retrial_cli::bench::peer::{Miss, Peer};
-use retrial_cli::bench::process::Shared;
+use retrial_bench::cell::{Cell, Conditions, Stopped};
+use retrial_bench::check::{Guarded, Protected};
+use retrial_bench::ours::no_memory;
+use retrial_bench::outcome::{Kind, Outcome};
+use retrial_bench::peer::{Miss, Peer};
+use retrial_bench::process::Shared;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -188,8 +188,8 @@ fn round<P: Made>(setup: &Setup) -> Result<Round, Report> {
     Ok(Box::new(move |pairs| pairs_of(black_box(peer), black_box(&session), pairs)))
 }
 
-/// The loop: monomorphic, so that each peer is inlined into its own. By the thread's own clock, which stands still while
-/// others have the processor.
+/// The loop: monomorphic, so that each peer is inlined into its own. By the thread's own clock, which stands
+/// still while others have the processor.
 #[inline(never)]
 fn pairs_of<P: Made>(peer: &P, session: &P::Session<'_>, pairs: u64) -> Duration {
     let never = Deadline::after(Duration::from_secs(1 << 30));

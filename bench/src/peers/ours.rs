@@ -4,9 +4,9 @@ use super::{Made, Setup};
 use miette::Report;
 use retrial::sys::Deadline;
 use retrial::{Mode, Patience, Session, location};
-use retrial_cli::bench::check::Protected;
-use retrial_cli::bench::ours::{Ours, finish};
-use retrial_cli::bench::peer::{Miss, Peer};
+use retrial_bench::check::Protected;
+use retrial_bench::ours::{Ours, finish};
+use retrial_bench::peer::{Miss, Peer};
 
 /// Implements a peer on [`Ours`] by what it does for a get: (mutex, session, writes, deadline).
 macro_rules! peer {

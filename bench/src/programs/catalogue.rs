@@ -1,7 +1,8 @@
 //! The programs, as data: what they need, how they are started, who loads them, and what they print.
 
-/// A program under a load. Its lines are for `sh`, in a directory of the program's own, with these variables: `$DURATION` in
-/// whole seconds, `$OPERATIONS` as planned for that time, and `$AS_ROOT`, the option that servers demand of root.
+/// A program under a load. Its lines are for `sh`, in a directory of the program's own, with these variables:
+/// `$DURATION` in whole seconds, `$OPERATIONS` as planned for that time, and `$AS_ROOT`, the option that
+/// servers demand of root.
 pub struct Program {
     pub name: &'static str,
     /// For people.

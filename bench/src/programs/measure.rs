@@ -4,9 +4,9 @@ use super::catalogue::{Loader, Operations, Program, SOCKET};
 use super::memcached;
 use super::pace::Pace;
 use super::process::{Place, Running};
-use miette::{IntoDiagnostic, Report, miette};
-use retrial::Address;
-use retrial_cli::bench::cell::Stopped;
+use crate::command::{self, Instance};
+use miette::IntoDiagnostic;
+use retrial_bench::cell::Stopped;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
@@ -126,7 +126,7 @@ impl Plan<'_> {
     /// A run, and the longest time that we were not heard of in it.
     fn once(&self, program: &Program, place: &Place, scheme: Option<&str>) -> Result<(Run, Duration), Stopped> {
         place.run(program.before)?;
-        let instance = scheme.map(|_| Instance::unused()).transpose()?;
+        let instance = scheme.map(|_| Instance::unused("programs")).transpose()?;
         let under = match (scheme, &instance) {
             (Some(scheme), Some(Instance(address))) => self.under(scheme, &address.to_string()),
             _ => Vec::new(),
@@ -142,7 +142,7 @@ impl Plan<'_> {
                 self.serve(program, place, &mut running, !under.is_empty(), &mut pace)?
             }
         };
-        let report = scheme.map(|_| report(&place.directory.join(REPORT))).transpose()?;
+        let report = scheme.map(|_| command::report(&place.directory.join(REPORT))).transpose()?;
         // Of a program that ends by itself, `retrial run` knows the time without its own.
         let itself = matches!(program.loader, Loader::Itself);
         let figures = report.as_ref().filter(|_| itself);
@@ -168,7 +168,8 @@ impl Plan<'_> {
         Ok((run, pace.stall))
     }
 
-    /// Loads a server and tells it to end: the time and the server's processor time under load, and what the load printed.
+    /// Loads a server and tells it to end: the time and the server's processor time under load, and what the
+    /// load printed.
     fn serve(
         &self,
         program: &Program,
@@ -207,26 +208,6 @@ impl Plan<'_> {
 /// What a row is called.
 pub fn under(scheme: Option<&str>) -> String {
     scheme.map_or_else(|| "plain".to_owned(), |scheme| format!("retrial {scheme}"))
-}
-
-/// The name of an instance; removed at the end, when `retrial run` was killed.
-struct Instance(Address);
-
-impl Instance {
-    fn unused() -> Result<Self, Report> {
-        Address::new(&format!("bench-programs-{}", std::process::id())).map(Self).into_diagnostic()
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(self.0.path());
-    }
-}
-
-fn report(path: &Path) -> Result<Value, Report> {
-    let text = fs::read_to_string(path).into_diagnostic()?;
-    serde_json::from_str(&text).map_err(|error| miette!(code = "bench::programs", "the report of retrial run: {error}"))
 }
 
 /// The number in a text that stands before another: `12.5` of `rate (12.5 per sec.)` before `per sec.`.

@@ -2,7 +2,7 @@
 
 use super::pace::Pace;
 use miette::{Report, miette};
-use retrial_cli::bench::cell::Stopped;
+use retrial_bench::cell::Stopped;
 use std::io::{self, BufRead, BufReader, Error, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -7,16 +7,15 @@ mod pace;
 mod process;
 mod row;
 
-use crate::report::{self, Output};
-use crate::{command, page, row as rows};
+use crate::report::Output;
+use crate::{command, row as rows};
 use catalogue::{PROGRAMS, Program};
 use measure::{Measured, Plan};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial_cli::bench::cell::Stopped;
-use retrial_cli::bench::machine;
-use retrial_cli::output::line;
-use retrial_cli::signals;
-use row::Row;
+use retrial_bench::cell::Stopped;
+use retrial_bench::machine::Machine;
+use retrial_bench::signals;
+use row::{HIDDEN, Row};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -26,9 +25,10 @@ use std::time::Duration;
 
 /// Stock programs, as they are and under `retrial run`
 ///
-/// Databases and runtimes of Debian under a load, each as it is and with its pthread locks replaced by preloading, in rounds that
-/// go through both. Processor time is that of the program, not of what loads it, where these are two. Handled and fallback are
-/// the calls that `retrial run` counted: where nothing was handled, nothing was measured.
+/// Databases and runtimes of Debian under a load, each as it is and with its pthread locks replaced by
+/// preloading, in rounds that go through both. Processor time is that of the program, not of what loads it,
+/// where these are two. Handled and fallback are the calls that `retrial run` counted: where nothing was
+/// handled, nothing was measured.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "NAME", help = format!("Only these of: {}", names()))]
@@ -66,7 +66,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     let mut file = output.csv.as_deref().map(create).transpose()?;
 
     let header = vec![
-        format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), machine::line()),
+        format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), Machine::line()),
         format!("{} rounds of {} s, files in {}", args.rounds, args.seconds, args.directory.display()),
     ];
     output.say(&header.join("\n"));
@@ -100,7 +100,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         let new = Row::of(program, version.as_deref(), args.seconds, &variants, &measured);
         if !new.is_empty() {
             let version = version.map_or_else(String::new, |version| format!(" {version}"));
-            let table = rows::table(&new, &Row::columns(&new));
+            let table = rows::shown(&new, &HIDDEN);
             output.say(&format!("\n{}{version}: {}\n{}", program.name, program.load, table.text()));
         }
         if let Some(file) = &mut file {
@@ -112,13 +112,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
             break;
         }
     }
-    let table = rows::table(&all, &row::ALL);
-    if output.json {
-        line(&serde_json::to_string_pretty(&table.json()).unwrap_or_default());
-    }
-    if let Some(path) = &output.html {
-        report::write(path, page::of_table(&header, &table).as_bytes())?;
-    }
+    output.end(&header, &rows::table(&all))?;
     if !whole {
         eprintln!("interrupted; {} rows", all.len());
     }

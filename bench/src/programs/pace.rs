@@ -1,7 +1,7 @@
 //! Waiting in small steps, of which Ctrl-C, a limit and a machine that was away are seen.
 
-use retrial_cli::bench::cell::Stopped;
-use retrial_cli::signals;
+use retrial_bench::cell::Stopped;
+use retrial_bench::signals;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 
 use super::pace::{Pace, STEP};
 use miette::{Context, IntoDiagnostic, Report, miette};
-use retrial_cli::bench::cell::Stopped;
+use retrial_bench::cell::Stopped;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::mem::MaybeUninit;

@@ -2,12 +2,12 @@
 
 use super::catalogue::Program;
 use super::measure::{Measured, Run, under};
-use crate::command::Rounds;
+use crate::command::{self, Rounds};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Units are in the names; a figure is the median of the rounds, a ratio the median of the rounds' ratios. `None` where nothing
-/// was measured.
+/// Units are in the names; a figure is the median of the rounds, a ratio the median of the rounds' ratios.
+/// `None` where nothing was measured.
 #[derive(Serialize)]
 pub struct Row {
     program: &'static str,
@@ -37,59 +37,11 @@ pub struct Row {
     pub failure: Option<String>,
 }
 
-/// What tables show, of what there is; files have all.
-const COLUMNS: [&str; 16] = [
-    "under",
-    "rounds",
-    "ops_per_s",
-    "ops_min",
-    "ops_max",
-    "ops_to_plain",
-    "cpu_s_per_s",
-    "cpu_us_per_op",
-    "cpu_to_plain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_max_us",
-    "misses_pct",
-    "handled",
-    "fallback",
-    "failure",
-];
-
-pub const ALL: [&str; 23] = [
-    "program",
-    "version",
-    "under",
-    "rounds",
-    "duration_s",
-    "ops_per_s",
-    "ops_min",
-    "ops_max",
-    "ops_to_plain",
-    "cpu_s_per_s",
-    "cpu_us_per_op",
-    "cpu_us_min",
-    "cpu_us_max",
-    "cpu_to_plain",
-    "wait_p50_us",
-    "wait_p99_us",
-    "wait_p999_us",
-    "wait_max_us",
-    "misses_pct",
-    "handled",
-    "fallback",
-    "observer_cpu_pct",
-    "failure",
-];
+/// What tables do not show; files have all.
+pub const HIDDEN: [&str; 7] =
+    ["program", "version", "duration_s", "cpu_us_min", "cpu_us_max", "wait_p999_us", "observer_cpu_pct"];
 
 impl Row {
-    /// The columns that a table of these rows shows: those with anything in them.
-    pub fn columns(rows: &[Self]) -> Vec<&'static str> {
-        let values: Vec<Value> = rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
-        COLUMNS.into_iter().filter(|column| values.iter().any(|row| !row[*column].is_null())).collect()
-    }
-
     /// A row for each variant that was begun.
     pub fn of(
         program: &Program,
@@ -148,7 +100,7 @@ impl Row {
 
 /// Calls of all kinds.
 fn calls(run: &Run, which: &str) -> Option<f64> {
-    Some(run.report.as_ref()?["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
+    command::calls(run.report.as_ref()?, which)
 }
 
 fn misses_pct(run: &Run) -> Option<f64> {

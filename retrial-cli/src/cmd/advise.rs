@@ -22,11 +22,12 @@ use std::time::Duration;
 
 /// Measure a mutex and say what to change, with what it will come to
 ///
-/// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of throughput, k and kappa, do
-/// the findings have numbers. A finding has its evidence, what it will come to, what it costs, what may go wrong, the command that
-/// applies it and the one that takes it back.
+/// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of
+/// throughput, k and kappa, do the findings have numbers. A finding has its evidence, what it will come to,
+/// what it costs, what may go wrong, the command that applies it and the one that takes it back.
 ///
-/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was taken back; 2 failed.
+/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
+/// taken back; 2 failed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial advise -i shop --interval 10s
@@ -41,8 +42,8 @@ pub struct Args {
     /// Measure for so long before the change and after it
     #[arg(long, value_name = "T", requires = "apply", value_parser = duration::parse)]
     canary: Option<Duration>,
-    /// Take the change back when a figure has changed so: throughput, cpu, kappa, k or wait, then < or >, then percent of before; may be
-    /// repeated
+    /// Take the change back when a figure has changed so: throughput, cpu, kappa, k or wait, then < or >,
+    /// then percent of before; may be repeated
     #[arg(long, value_name = "CONDITION", requires = "canary")]
     rollback_if: Vec<Condition>,
     /// Say afterwards what was predicted and what was measured

@@ -1,31 +1,33 @@
 //! `retrial bench`.
 
-use crate::bench::cell::{Cell, Conditions, Ending, Stopped};
-use crate::bench::clock::Clock;
-use crate::bench::figures::{Rounds, table};
-use crate::bench::load::{Distribution, Start};
-use crate::bench::machine;
-use crate::bench::ours::{InMode, Ours};
-use crate::bench::outcome::{Kind, Outcome, median};
-use crate::bench::plot::{Series, plot};
-use crate::bench::work::Work;
 use crate::instances::{address, param_error, schemes};
 use crate::output::Format;
-use crate::{duration, signals};
+use crate::signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
-use retrial::{Address, Mode, P, ParamError, wait};
+use retrial::{Address, Mode, P, wait};
+use retrial_bench::arguments::{Kinds, percent, positive, setting as setting_of, time};
+use retrial_bench::cell::{Cell, Conditions, Ending, Stopped};
+use retrial_bench::clock::Clock;
+use retrial_bench::figures::{Rounds, table};
+use retrial_bench::load::{Distribution, Start};
+use retrial_bench::machine::Machine;
+use retrial_bench::ours::{InMode, Ours};
+use retrial_bench::outcome::{Kind, Outcome, median};
+use retrial_bench::plot::{Series, plot};
+use retrial_bench::work::Work;
 use retrial_model::Measure;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Measure wait schemes: sessions that get one mutex again and again, and what came of it
 ///
-/// Mutual exclusion is checked while it is measured: who is inside signs and counts, and looks at the end whether anybody
-/// else was. Anything wrong is counted under `errors`, said on stderr, and the exit code is 2.
+/// Mutual exclusion is checked while it is measured: who is inside signs and counts, and looks at the end
+/// whether anybody else was. Anything wrong is counted under `errors`, said on stderr, and the exit code is
+/// 2.
 ///
-/// Waits are timed from the request to the grant, every one, those that the end cuts short included. Quantiles are exact to
-/// 3 %. The check and the clock add some 20 ns to a section.
+/// Waits are timed from the request to the grant, every one, those that the end cuts short included.
+/// Quantiles are exact to 3 %. The check and the clock add some 20 ns to a section.
 ///
 /// With copies of the mutex each session has one of them by its number, and each copy is checked by itself.
 #[derive(clap::Args)]
@@ -62,8 +64,8 @@ pub struct Args {
     #[arg(long, default_value = "X")]
     mode: Mode,
     /// Percentage of gets in X instead of `--mode`: gives the readers' check something to find
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
-    writes: f64,
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
+    writes: u64,
     /// Time of a measurement
     #[arg(long, value_name = "T", default_value = "1s", value_parser = positive)]
     duration: Duration,
@@ -111,33 +113,6 @@ impl Case {
             Mode::Examine => self.cell.measure(name, &InMode::<3>(ours), conditions, tick),
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Kinds {
-    /// Threads of one process
-    Threads,
-    /// Processes with one thread
-    Processes,
-    /// First the one, then the other
-    Both,
-}
-
-/// A time that may be 0, which then needs no unit.
-fn time(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { duration::parse(text) }
-}
-
-fn positive(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
-        Duration::ZERO => Err(format!("duration `{text}`, expected more than 0")),
-        time => Ok(time),
-    }
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let value: Option<f64> = text.trim_end_matches('%').parse().ok();
-    value.filter(|v| (0.0..=100.0).contains(v)).ok_or_else(|| format!("`{text}`, expected a percentage from 0 to 100"))
 }
 
 #[allow(clippy::needless_pass_by_value)] // the form of every subcommand
@@ -225,15 +200,10 @@ fn measure(args: &Args, cells: &[Case], common: &Common, outcomes: &mut [Vec<Out
 }
 
 fn cells(args: &Args) -> Result<Vec<Case>, Report> {
-    let (writes, hogs, start) = (writes(args), 0, Start::Together);
+    let (writes, hogs, start) = (args.writes, 0, Start::Together);
     let schemes = schemes(&args.schemes, "retrial bench --schemes")?;
-    let kinds: &[Kind] = match args.kind {
-        Kinds::Threads => &[Kind::Threads],
-        Kinds::Processes => &[Kind::Processes],
-        Kinds::Both => &[Kind::Threads, Kind::Processes],
-    };
     let mut cells = Vec::new();
-    for &kind in kinds {
+    for &kind in args.kind.list() {
         for &cs in &args.cs {
             for &think in &args.think {
                 for &sessions in &args.sessions {
@@ -248,17 +218,10 @@ fn cells(args: &Args) -> Result<Vec<Case>, Report> {
     Ok(cells)
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 100 %
-fn writes(args: &Args) -> u64 {
-    (args.writes * 100.0).round() as u64
-}
-
 fn settings(args: &Args, cells: &[Case]) -> Result<Vec<(P, String)>, Report> {
     let mut settings = Vec::new();
     for setting in &args.settings {
-        let form = || param_error(&ParamError::Form(setting.clone()));
-        let (name, value) = setting.split_once('=').ok_or_else(form)?;
-        let p = P::named(name.trim()).map_err(|e| param_error(&e))?;
+        let (p, value) = setting_of(setting).map_err(|e| param_error(&e))?;
         if p == P::Scheme {
             return Err(miette!(
                 code = "retrial::bench::set",
@@ -268,9 +231,9 @@ fn settings(args: &Args, cells: &[Case]) -> Result<Vec<(P, String)>, Report> {
         }
         // Its unit may depend on the scheme: checked for all before anything is measured.
         for case in cells {
-            p.parse(value.trim(), case.scheme).map_err(|e| param_error(&e))?;
+            p.parse(value, case.scheme).map_err(|e| param_error(&e))?;
         }
-        settings.push((p, value.trim().to_owned()));
+        settings.push((p, value.to_owned()));
     }
     Ok(settings)
 }
@@ -291,9 +254,9 @@ fn conditions(args: &Args) -> Conditions {
 
 fn header(args: &Args, format: Format) {
     let distribution = if args.distribution == Distribution::Fixed { "fixed" } else { "exponential" };
-    let writes = if args.writes > 0.0 { format!(" with {} % X", args.writes) } else { String::new() };
+    let writes = if args.writes > 0 { format!(" with {} % X", args.writes as f64 / 100.0) } else { String::new() };
     let settings = args.settings.join(", ");
-    format.say(&format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), machine::line()));
+    format.say(&format!("retrial {} on {}", env!("CARGO_PKG_VERSION"), Machine::line()));
     format.say(&format!(
         "mode {}{writes}, {distribution} times, {:?} per measurement, rounds: {}{}{settings}\n",
         args.mode,

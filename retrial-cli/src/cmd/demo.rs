@@ -17,7 +17,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Show what retrial does, in about a minute: a killed holder, a real program, each wait scheme's trace, a small benchmark
+/// Show what retrial does, in about a minute: a killed holder, a real program, each wait scheme's trace, a
+/// small benchmark
 #[derive(clap::Args)]
 pub struct Args {}
 

@@ -1,22 +1,24 @@
 //! `retrial experiment`.
 
-use crate::bench::cell::Stopped;
-use crate::bench::machine;
 use crate::experiment::lab::Lab;
 use crate::experiment::render::{Done, PICTURES, figures, page};
 use crate::experiment::{EXPERIMENTS, Experiment, named};
 use crate::output::{Format, Table, column, line};
 use crate::{duration, signals};
 use miette::{Report, miette};
+use retrial_bench::cell::Stopped;
+use retrial_bench::machine::Machine;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Do the experiments of the sources: their figures and tables measured here, simulated for their machines, and predicted
+/// Do the experiments of the sources: their figures and tables measured here, simulated for their machines,
+/// and predicted
 ///
-/// Each prints a table of its figures, and which statements of its source they agree with and which not. With --out it draws a picture
-/// with all lines, and writes a page that has everything. Nothing else should run on the machine while it is measured.
+/// Each prints a table of its figures, and which statements of its source they agree with and which not. With
+/// --out it draws a picture with all lines, and writes a page that has everything. Nothing else should run on
+/// the machine while it is measured.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial experiment --list
@@ -134,7 +136,7 @@ fn title(args: &Args, took: Duration) -> String {
     let measured = if args.no_measure { ", nothing measured" } else { "" };
     let quick = if args.quick { ", --quick" } else { "" };
     let version = env!("CARGO_PKG_VERSION");
-    format!("retrial {version} on {}{measured}{quick}; it took {}.", machine::line(), duration::text(took))
+    format!("retrial {version} on {}{measured}{quick}; it took {}.", Machine::line(), duration::text(took))
 }
 
 /// Writes the picture of an experiment. Whether it has one.

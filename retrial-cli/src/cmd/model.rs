@@ -16,11 +16,13 @@ use std::process::ExitCode;
 /// Calculate what theory says, or simulate: spins, sleeps and waits from a holding time, a spin limit and a rate
 ///
 /// One case on the command line, or with --batch one JSON object per line of the standard input:
-/// {"function":"wait", "dist":"exponential:mean=1us", "limit":2e-6, …}; an `id` comes back with the result. A line that cannot be
-/// answered gives an object with `error`, the others go on, and the command exits with 2 at the end.
+/// {"function":"wait", "dist":"exponential:mean=1us", "limit":2e-6, …}; an `id` comes back with the result. A
+/// line that cannot be answered gives an object with `error`, the others go on, and the command exits with 2
+/// at the end.
 ///
-/// `simulate` takes the costs that `retrial calibrate` has kept for this machine, where it has; machine=default, ideal, calibrated or
-/// a FILE of `retrial calibrate` says otherwise. The result says which it took.
+/// `simulate` takes the costs that `retrial calibrate` has kept for this machine, where it has;
+/// machine=default, ideal, calibrated or a FILE of `retrial calibrate` says otherwise. The result says which
+/// it took.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial model --list
@@ -35,8 +37,8 @@ pub struct Args {
     /// What to calculate; see --list
     #[arg(required_unless_present_any = ["list", "batch", "formfactor"])]
     function: Option<String>,
-    /// NAME=VALUE: times as 1us, rates as 5e5 or 0.5/us, numbers without a unit in s and 1/s; with --batch for every line that
-    /// does not say otherwise
+    /// NAME=VALUE: times as 1us, rates as 5e5 or 0.5/us, numbers without a unit in s and 1/s; with --batch
+    /// for every line that does not say otherwise
     #[arg(value_name = "NAME=VALUE")]
     parameters: Vec<String>,
     /// Print what can be calculated: formula, parameters, domain and source
@@ -45,7 +47,8 @@ pub struct Args {
     /// Read cases from the standard input, one JSON object per line; print their results likewise
     #[arg(long, conflicts_with = "csv")]
     batch: bool,
-    /// Draw k against ρ, by the paper's form factor, by that of requests, and simulated, as SVG into this file; takes some minutes
+    /// Draw k against ρ, by the paper's form factor, by that of requests, and simulated, as SVG into this
+    /// file; takes some minutes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "batch", "function"])]
     formfactor: Option<PathBuf>,
 }
@@ -189,8 +192,8 @@ fn answer(
     Ok(())
 }
 
-/// Puts the costs of the machine into a case that has one: those that are kept for this machine unless it says otherwise. Gives where
-/// they come from.
+/// Puts the costs of the machine into a case that has one: those that are kept for this machine unless it
+/// says otherwise. Gives where they come from.
 pub fn machine(function: &Function, case: &mut Map<String, Value>) -> Result<Option<String>, String> {
     if !function.parameters.iter().any(|known| known.name == "machine") {
         return Ok(None);

@@ -35,7 +35,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         ask(&args, at, before, value)?;
     }
     let instance = args.which.attach()?;
-    // SAFETY: what the user asked for and was asked about; this process has no session and looks at nothing after it but words.
+    // SAFETY: what the user asked for and was asked about; this process has no session and looks at nothing
+    // after it but words.
     if !unsafe { instance.poke(at, value) } {
         return Err(peek::outside(instance.tables(), at, 1));
     }

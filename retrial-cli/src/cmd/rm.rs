@@ -19,7 +19,8 @@ pub struct Args {
     /// Also while living sessions are in it (they go on, nobody new finds it), or when this build cannot tell
     #[arg(short, long, conflicts_with = "dead")]
     force: bool,
-    /// Only what runs have left: no session lives, there is no room for named mutexes, and the creator is gone. Without names, of all
+    /// Only what runs have left: no session lives, there is no room for named mutexes, and the creator is
+    /// gone. Without names, of all
     #[arg(long)]
     dead: bool,
 }

@@ -12,18 +12,19 @@ use std::process::ExitCode;
 
 /// Run a program on retrial mutexes and report what its locks did
 ///
-/// The program runs unchanged, with its pthread locks replaced by preloading. At its end a report goes to standard error
-/// (standard output is the program's): with --json as one object, with --csv as one row for each of the busiest mutexes
-/// and, with --profile, one for each lock and stack. Signals are passed on; the exit code is the program's, and a program
-/// killed by a signal has us die of it too. 127: no such program, 126: it cannot be executed, 2: something else was wrong
-/// and nothing was run.
+/// The program runs unchanged, with its pthread locks replaced by preloading. At its end a report goes to
+/// standard error (standard output is the program's): with --json as one object, with --csv as one row for
+/// each of the busiest mutexes and, with --profile, one for each lock and stack. Signals are passed on; the
+/// exit code is the program's, and a program killed by a signal has us die of it too. 127: no such program,
+/// 126: it cannot be executed, 2: something else was wrong and nothing was run.
 ///
-/// The report's figures: misses = requests that found the lock busy, each of which is got by the first spin or becomes a
-/// wait, and a wait ends with a get or gives up; rho = misses per request, that is per get or wait that gave up; U = share
-/// of samples with a holder; kappa = sleeps (yields, timed sleeps, parks) per miss; k = share of the spins that fail, from
-/// rho and the sleeps (empty where spins and sleeps do not alternate as its formula has it); S = mean holding time, from U
-/// and the gets. The wait time splits into spin, yield, slept as asked for, and oversleep, and adds up to 100 %. Only
-/// misses record where they happened.
+/// The report's figures: misses = requests that found the lock busy, each of which is got by the first spin
+/// or becomes a wait, and a wait ends with a get or gives up; rho = misses per request, that is per get or
+/// wait that gave up; U = share of samples with a holder; kappa = sleeps (yields, timed sleeps, parks) per
+/// miss; k = share of the spins that fail, from rho and the sleeps (empty where spins and sleeps do not
+/// alternate as its formula has it); S = mean holding time, from U and the gets. The wait time splits into
+/// spin, yield, slept as asked for, and oversleep, and adds up to 100 %. Only misses record where they
+/// happened.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment, override_usage = "retrial run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
 pub struct Args {
@@ -38,14 +39,16 @@ pub struct Args {
     /// Keep the instance after the run, for `retrial show`
     #[arg(long)]
     keep: bool,
-    /// Leave programs of this name alone, by `*` and `?` those of a pattern; of a script, the script's name counts as well
+    /// Leave programs of this name alone, by `*` and `?` those of a pattern; of a script, the script's name
+    /// counts as well
     #[arg(long, value_name = "NAME")]
     exclude: Vec<String>,
     /// Name of the instance; `run-PID` otherwise
     #[arg(short, long, value_name = "NAME")]
     instance: Option<String>,
-    /// Sample who gets, waits for and holds which lock from where: in the report by call stack, in DIR (`retrial-profile`
-    /// otherwise) as folded stacks and flame graphs. Threads take up to about 100 samples a second; their cost is reported
+    /// Sample who gets, waits for and holds which lock from where: in the report by call stack, in DIR
+    /// (`retrial-profile` otherwise) as folded stacks and flame graphs. Threads take up to about 100 samples
+    /// a second; their cost is reported
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "retrial-profile")]
     profile: Option<PathBuf>,
     /// Room for this many threads at a time

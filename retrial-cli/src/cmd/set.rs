@@ -4,7 +4,8 @@ use crate::instances::{Which, mutex_type, param_error};
 use crate::output::{Format, Table, column};
 use miette::{Report, miette};
 use retrial::views::TypeId;
-use retrial::{Instance, P, ParamError};
+use retrial::{Instance, P};
+use retrial_bench::arguments::setting;
 use std::process::ExitCode;
 
 /// Set parameters, for the instance or for one mutex type; waits under way follow at their next step
@@ -35,10 +36,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // All are checked before the first is set.
     let mut changes: Vec<(P, Option<&str>)> = Vec::new();
     let unset = args.unset.iter().map(|name| Ok((P::named(name)?, None)));
-    let set = args.settings.iter().map(|text| {
-        let (name, value) = text.split_once('=').ok_or_else(|| ParamError::Form(text.clone()))?;
-        Ok((P::named(name.trim())?, Some(value.trim())))
-    });
+    let set = args.settings.iter().map(|text| setting(text).map(|(p, value)| (p, Some(value))));
     for change in unset.chain(set) {
         let (p, value) = change.map_err(|error| param_error(&error))?;
         if changes.iter().any(|(other, _)| *other == p) {

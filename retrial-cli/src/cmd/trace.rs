@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Follow the waits: each step as it happens, equal steps folded into runs
 ///
-/// A run is printed when the next one begins or the wait ends. Reads the instance only: no session, no cost to the waiters.
+/// A run is printed when the next one begins or the wait ends. Reads the instance only: no session, no cost
+/// to the waiters.
 #[derive(clap::Args)]
 #[command(after_help = "Example, in a second terminal while `retrial hold m --for 50s` runs in the first:
   retrial hold m --mode S --for 0s & retrial trace --until-idle")]
@@ -36,8 +37,8 @@ pub struct Args {
 
 /// Shortest time between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Time between two looks for each session: a look at one that does not wait is a load, so that this is a few percent of a
-/// processor however many there are.
+/// Time between two looks for each session: a look at one that does not wait is a load, so that this is a few
+/// percent of a processor however many there are.
 const PAUSE_PER_SESSION: Duration = Duration::from_nanos(500);
 
 /// What is printed of a session: a run of steps, or that runs were lost, or that it died.
@@ -150,41 +151,41 @@ impl Trace<'_> {
     /// Starts with the waits under way, from their beginning as far as it is still there.
     fn begin(&mut self) {
         for sid in self.sids() {
-            let last = self.observer.tables().last_run(sid);
-            let (mut printed, mut found) = (last, true);
-            let session = self.observer.tables().session_info(sid);
-            if let Some(session) = session.filter(|session| !session.dead && session.wait.is_some()) {
-                found = false;
-                while let Some(event) = self.observer.tables().event(sid, printed) {
-                    // What came before the session is that of another one, which had the slot.
-                    if printed < session.first_run || matches!(event.what, What::Got | What::GaveUp) {
-                        break;
-                    }
-                    printed -= 1;
-                    found = event.what == What::Began;
-                    if found {
-                        break;
-                    }
-                }
-            }
+            let tables = self.observer.tables();
+            let session = tables.session_info(sid).filter(|session| !session.dead && session.wait.is_some());
+            let (first, found) = match session {
+                Some(session) => tables.wait_began(&session),
+                None => (tables.last_run(sid).saturating_add(1), true),
+            };
+            let printed = first.saturating_sub(1);
             self.followed.insert(sid, Followed { printed, beheaded: !found, ..Followed::default() });
         }
     }
 
     fn look(&mut self) {
         for sid in self.sids() {
-            let last = self.observer.tables().last_run(sid);
+            let tables = self.observer.tables();
             let mut followed = self.followed.remove(&sid).unwrap_or_default();
-            self.follow(sid, &mut followed, last);
-            if followed.waits && self.observer.tables().session_info(sid).is_none_or(|session| session.dead) {
-                // It may have got the mutex and left since its runs were read; now that it is gone they are all there.
-                self.follow(sid, &mut followed, self.observer.tables().last_run(sid));
-                if followed.waits {
-                    self.finish(sid, &mut followed);
-                    self.died(sid, &mut followed);
-                }
+            // Another session may have had the slot since the last look.
+            let successor = tables.session_info(sid).filter(|_| followed.waits);
+            if let Some(session) = successor.filter(|session| session.first_run > followed.printed) {
+                self.gone(sid, &mut followed, session.first_run - 1);
+            }
+            self.follow(sid, &mut followed, tables.last_run(sid));
+            if followed.waits && tables.session_info(sid).is_none_or(|session| session.dead) {
+                self.gone(sid, &mut followed, tables.last_run(sid));
             }
             self.followed.insert(sid, followed);
+        }
+    }
+
+    /// Ends what is printed of a session that is gone, whose last run this is.
+    fn gone(&mut self, sid: Sid, followed: &mut Followed, last: u64) {
+        // It may have got the mutex and left since its runs were read; now that it is gone they are all there.
+        self.follow(sid, followed, last);
+        if followed.waits {
+            self.finish(sid, followed, last);
+            self.died(sid, followed);
         }
     }
 
@@ -223,10 +224,10 @@ impl Trace<'_> {
     }
 
     /// Prints the run that was still open.
-    fn finish(&mut self, sid: Sid, followed: &mut Followed) {
-        let last = self.observer.tables().last_run(sid);
+    fn finish(&mut self, sid: Sid, followed: &mut Followed, last: u64) {
         self.follow(sid, followed, last);
-        if let Some(event) = self.observer.tables().event(sid, followed.printed + 1) {
+        let open = (followed.printed < last).then_some(followed.printed + 1);
+        if let Some(event) = open.and_then(|number| self.observer.tables().event(sid, number)) {
             self.print(sid, followed, &event);
             followed.printed += 1;
         }
@@ -235,7 +236,7 @@ impl Trace<'_> {
     fn end(&mut self) {
         for (sid, mut followed) in std::mem::take(&mut self.followed) {
             if followed.waits {
-                self.finish(sid, &mut followed);
+                self.finish(sid, &mut followed, self.observer.tables().last_run(sid));
             }
         }
     }

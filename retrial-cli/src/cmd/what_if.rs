@@ -1,7 +1,6 @@
 //! `retrial what-if`.
 
 use super::model;
-use crate::bench::plot::{self, plot_against};
 use crate::chart::{self, Axis, Chart, Form, Point, Scale};
 use crate::duration;
 use crate::output::{Format, Table, column, line, measure, short, whole};
@@ -9,10 +8,11 @@ use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, words};
-use crate::predict::theory::Theory;
 use miette::{Report, miette};
+use retrial_bench::plot::{self, plot_against};
 use retrial_model::catalogue::simulated;
 use retrial_model::sim::{Arrivals, Measure, SimulationError, Workload};
+use retrial_model::theory::Theory;
 use retrial_model::{CallError, Function};
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -22,9 +22,10 @@ use std::time::Duration;
 
 /// Predict what a workload would come to with another scheme, other parameters, sessions, processors, copies
 ///
-/// The workload is described by NAME=VALUE as for `retrial model simulate`, recorded, or measured at a live instance: how often which
-/// sessions get the mutex, how long they hold it, what their threads do between. Nothing is changed there. Each case is simulated by the
-/// library's own schemes on a virtual clock; beside it is what theory says where it has a formula. The present comes first.
+/// The workload is described by NAME=VALUE as for `retrial model simulate`, recorded, or measured at a live
+/// instance: how often which sessions get the mutex, how long they hold it, what their threads do between.
+/// Nothing is changed there. Each case is simulated by the library's own schemes on a virtual clock; beside
+/// it is what theory says where it has a formula. The present comes first.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial what-if dist=exponential:mean=1us sessions=64
@@ -33,8 +34,8 @@ use std::time::Duration;
   retrial what-if --from now.json --scheme orbit,ydb --sessions 8,64,512 --plot
   retrial run --report report.json -- memcached -t 4; retrial what-if --from report.json sessions=4 --cpus 2,8 --copies 1,4")]
 pub struct Args {
-    /// NAME=VALUE: dist=, sessions=, think=, scheme=, processors=, … of `retrial model --list simulate`; beside -i and --from: sessions=
-    /// and dist= instead of what was found
+    /// NAME=VALUE: dist=, sessions=, think=, scheme=, processors=, … of `retrial model --list simulate`;
+    /// beside -i and --from: sessions= and dist= instead of what was found
     #[arg(value_name = "NAME=VALUE")]
     parameters: Vec<String>,
     #[command(flatten)]

@@ -1,28 +1,29 @@
 //! The simulator, and theory where it has a formula, against this machine: cell by cell, and how far they are off.
 //!
-//! The costs are those of `retrial calibrate`, but for what a busy neighbour changes: it measures on a machine that does nothing else,
-//! while in all that is contended the other processors are busy, and share cores, caches and clock rates. [`Beside`] measures that. Work is
-//! calibrated by its fastest; how long it takes in the mean changes from one second to the next, and is measured beside each cell.
+//! The costs are those of `retrial calibrate`, but for what a busy neighbour changes: it measures on a
+//! machine that does nothing else, while in all that is contended the other processors are busy, and share
+//! cores, caches and clock rates. [`Beside`] measures that. Work is calibrated by its fastest; how long it
+//! takes in the mean changes from one second to the next, and is measured beside each cell.
 
 use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::{HERE, Machine};
 use super::{Experiment, Findings, Run};
-use crate::bench::cell::Stopped;
-use crate::bench::ours::Ours;
-use crate::bench::outcome::median;
-use crate::bench::process::{Crew, children_cpu};
-use crate::bench::work;
 use crate::chart::Scale;
 use crate::output::{Table, column, short, whole};
-use crate::predict::theory::{Theory, theory};
-use crate::run::machine::Ticks;
 use miette::{Report, miette};
 use retrial::sys::{self, Deadline};
 use retrial::views::Counter;
 use retrial::{Mode, P, Patience, location, wait};
+use retrial_bench::cell::Stopped;
+use retrial_bench::machine::Ticks;
+use retrial_bench::ours::Ours;
+use retrial_bench::outcome::median;
+use retrial_bench::process::{Crew, children_cpu};
+use retrial_bench::work;
 use retrial_model::sim::{Arrivals, Workload};
+use retrial_model::theory::{Theory, theory};
 use retrial_model::{Distribution as Times, Measure, Profile};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -295,7 +296,8 @@ fn pace(lab: &Lab) -> f64 {
     start.elapsed().as_secs_f64() / (SAMPLE * SAMPLES).as_secs_f64()
 }
 
-/// Measures, again while others disturb. With the pace before and after, and the processors that others used, of the best of the tries.
+/// Measures, again while others disturb. With the pace before and after, and the processors that others used,
+/// of the best of the tries.
 fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Profile, f64, f64)>, Stopped> {
     let mut best: Option<(Profile, f64, f64)> = None;
     for _ in 0..TRIES {

@@ -6,9 +6,9 @@ use super::lab::Lab;
 use super::load::{Load, Setup, Think, Vary, line};
 use super::machine::{EXADATA, HERE};
 use super::{Experiment, Findings, Run};
-use crate::bench::cell::Stopped;
 use crate::chart::Scale;
 use retrial::views::{Cost, Machine};
+use retrial_bench::cell::Stopped;
 use retrial_model::Measure;
 use std::time::Duration;
 

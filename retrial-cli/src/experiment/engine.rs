@@ -5,8 +5,8 @@ use super::figures::Quantity as Q;
 use super::load::{Line, Load, Think, Vary, line};
 use super::machine::{self, SOCKETS};
 use super::{Experiment, Run, Sweep};
-use crate::bench::outcome::Kind;
 use crate::chart::Scale;
+use retrial_bench::outcome::Kind;
 use std::time::Duration;
 
 pub const COPIES: Experiment = Experiment {

@@ -1,7 +1,7 @@
 //! What an experiment finds: figures of lines at points, each with how it was found and on which machine.
 
 use super::load::Setup;
-use crate::bench::outcome::median;
+use retrial_bench::outcome::median;
 use retrial_model::{Measure, Profile};
 
 macro_rules! quantities {

@@ -5,8 +5,8 @@ use super::figures::Quantity as Q;
 use super::load::{Line, Load, Think, Vary, line};
 use super::machine::{T2000, T5240};
 use super::{Experiment, Run, Sweep};
-use crate::bench::load::Distribution;
 use crate::chart::Scale;
+use retrial_bench::load::Distribution;
 use std::time::Duration;
 
 pub const GRANULARITY: Experiment = Experiment {

@@ -4,21 +4,21 @@ use super::figures::{How, Place, Quantity, Row};
 use super::load::{Setup, Vary};
 use super::machine::{HERE, Machine, here};
 use super::{Curve, Experiment, Findings, Sweep};
-use crate::bench::cell::Stopped;
-use crate::bench::clock::Clock;
-use crate::bench::ours::{InMode, Ours};
-use crate::bench::outcome::Outcome;
-use crate::bench::work::Work;
 use crate::predict::source::bar;
-use crate::predict::theory::theory;
 use crate::signals;
 use indicatif::ProgressBar;
 use miette::{Report, miette};
 use rayon::prelude::*;
 use retrial::wait;
+use retrial_bench::cell::Stopped;
+use retrial_bench::clock::Clock;
+use retrial_bench::ours::{InMode, Ours};
+use retrial_bench::outcome::Outcome;
+use retrial_bench::work::Work;
 use retrial_model::Function;
 use retrial_model::Profile;
 use retrial_model::sim::{self, Workload};
+use retrial_model::theory::theory;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -99,7 +99,8 @@ impl Lab {
         if self.quick { seconds / 4.0 } else { seconds }
     }
 
-    /// Measures a load here. Nothing where sessions got stuck, which is counted under `errors`, as everything is that the bench complains of.
+    /// Measures a load here. Nothing where sessions got stuck, which is counted under `errors`, as everything
+    /// is that the bench complains of.
     ///
     /// # Errors
     ///
@@ -116,7 +117,8 @@ impl Lab {
         Ok(measured)
     }
 
-    /// Simulates each workload with each seed, on all processors. In the order of the workloads; none where one has no steady state.
+    /// Simulates each workload with each seed, on all processors. In the order of the workloads; none where
+    /// one has no steady state.
     ///
     /// # Errors
     ///
@@ -278,7 +280,8 @@ fn places(sweep: &Sweep, machine: &Machine, quick: bool, points: &[f64]) -> Resu
     sweep.lines.iter().flat_map(|line| points.iter().map(move |x| at(line, *x))).collect()
 }
 
-/// The points that are taken: where it is quick and there are many, the first, every second one from the second on, and the last.
+/// The points that are taken: where it is quick and there are many, the first, every second one from the
+/// second on, and the last.
 fn thinned(points: &[f64], quick: bool) -> Vec<f64> {
     let is_taken = |i: usize| !quick || points.len() <= 6 || i == 0 || i % 2 == 1 || i + 1 == points.len();
     points.iter().enumerate().filter(|(i, _)| is_taken(*i)).map(|(_, x)| *x).collect()

@@ -1,15 +1,16 @@
-//! A load, as data: who gets the mutex how often and for how long. One description for the bench, the simulator and theory.
+//! A load, as data: who gets the mutex how often and for how long. One description for the bench, the
+//! simulator and theory.
 
 use super::machine::Machine;
-use crate::bench::cell::{Cell, Conditions, Ending};
-use crate::bench::clock::Clock;
-use crate::bench::load::{Distribution, Start};
-use crate::bench::outcome::Kind;
-use crate::bench::work::Work;
 use crate::instances::{param_error, schemes};
 use miette::Report;
 use retrial::views::Params;
 use retrial::{P, wait};
+use retrial_bench::cell::{Cell, Conditions, Ending};
+use retrial_bench::clock::Clock;
+use retrial_bench::load::{Distribution, Start};
+use retrial_bench::outcome::Kind;
+use retrial_bench::work::Work;
 use retrial_model::Distribution as Times;
 use retrial_model::sim::{Arrivals, Workload};
 use std::time::Duration;
@@ -19,8 +20,9 @@ use std::time::Duration;
 pub enum Think {
     /// For this long: as busy work, from 1 ms on asleep.
     Time(Duration),
-    /// As busy work of so many holding times for each processor of the machine: with 0.4 a mutex is all that many machines of
-    /// different size have in common, saturated by as many sessions as 0.4 of the processors run, and one.
+    /// As busy work of so many holding times for each processor of the machine: with 0.4 a mutex is all that
+    /// many machines of different size have in common, saturated by as many sessions as 0.4 of the processors
+    /// run, and one.
     PerProcessor(f64),
 }
 
@@ -37,7 +39,8 @@ pub struct Load {
     /// Where they are not varied.
     pub sessions: u32,
     pub kind: Kind,
-    /// The spin limit as a time: the spin count is then this by the time of a poll on the machine. 0: as the parameters say.
+    /// The spin limit as a time: the spin count is then this by the time of a poll on the machine. 0: as the
+    /// parameters say.
     pub spin: Duration,
 }
 
@@ -57,7 +60,8 @@ pub enum Vary {
     /// Spin limit over mean holding time.
     SpinTime,
     Copies,
-    /// Utilization that the think time is chosen for, if waits were nothing; the figure's place is the miss ratio found.
+    /// Utilization that the think time is chosen for, if waits were nothing; the figure's place is the miss
+    /// ratio found.
     Utilization,
 }
 
@@ -99,8 +103,8 @@ impl Setup {
         let name = line.scheme.to_owned();
         let scheme = *schemes(&[name], "an experiment of")?.first().unwrap_or(&wait::DEFAULT);
         let setting = |text: &&str| {
-            let (name, value) = text.split_once('=').unwrap_or((text, ""));
-            P::named(name).map(|p| (p, value.to_owned())).map_err(|error| param_error(&error))
+            let (p, value) = retrial_bench::arguments::setting(text).map_err(|error| param_error(&error))?;
+            Ok::<_, Report>((p, value.to_owned()))
         };
         let mut settings = line.set.iter().map(setting).collect::<Result<Vec<_>, _>>()?;
         let (hold_s, mut sessions) = (load.hold.as_secs_f64(), load.sessions);

@@ -1,8 +1,8 @@
 //! The machines that experiments are simulated for: this one as calibrated, and those of the sources.
 //!
-//! The simulator knows one cost of a cache line's way between processors. Where processors are of several sockets, this is that of a
-//! far line: most pairs of processors are of different sockets then. What each further spinning processor adds to it is supposed to be a
-//! sixteenth of it.
+//! The simulator knows one cost of a cache line's way between processors. Where processors are of several
+//! sockets, this is that of a far line: most pairs of processors are of different sockets then. What each
+//! further spinning processor adds to it is supposed to be a sixteenth of it.
 
 use crate::calibration;
 use retrial_model::sim;

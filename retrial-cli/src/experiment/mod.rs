@@ -1,13 +1,16 @@
-//! The experiments of the sources: their figures and tables measured here, simulated for this machine and for theirs, predicted.
+//! The experiments of the sources: their figures and tables measured here, simulated for this machine and for
+//! theirs, predicted.
 //!
-//! An [`Experiment`] is data: a row of [`EXPERIMENTS`]. To add one, write a `pub const` of it, in the file of its source or in one of its
-//! own, and name it there; `--list`, the table, the picture, the page and the claims follow. Most are [`Run::Sweeps`]: lines (wait
-//! schemes with parameters) at points (sessions, spin counts, …) of a [`Load`]. Each point is measured by the engine of `retrial
-//! bench` in rounds that interleave, simulated with several seeds, and predicted where [`theory`](crate::predict::theory) has a formula. What
-//! does not fit there is [`Run::Own`]: a function that is given the [`Lab`] (which measures, simulates, and shows the
-//! progress) and gives rows of figures, and tables of its own if it has any.
+//! An [`Experiment`] is data: a row of [`EXPERIMENTS`]. To add one, write a `pub const` of it, in the file of
+//! its source or in one of its own, and name it there; `--list`, the table, the picture, the page and the
+//! claims follow. Most are [`Run::Sweeps`]: lines (wait schemes with parameters) at points (sessions, spin
+//! counts, …) of a [`Load`]. Each point is measured by the engine of `retrial bench` in rounds that
+//! interleave, simulated with several seeds, and predicted where [`theory`](retrial_model::theory) has a
+//! formula. What does not fit there is [`Run::Own`]: a function that is given the [`Lab`] (which measures,
+//! simulates, and shows the progress) and gives rows of figures, and tables of its own if it has any.
 //!
-//! A new figure is a line in `quantities!` of [`figures`], a new machine a constant in [`machine`]. What a source says of its figure is a
+//! A new figure is a line in `quantities!` of [`figures`], a new machine a constant in [`machine`]. What a
+//! source says of its figure is a
 //! [`Claim`]: a sentence with a check, which is made for each way and machine that has the figures.
 
 mod accuracy;
@@ -24,7 +27,6 @@ pub mod render;
 mod still;
 mod svg;
 
-use crate::bench::cell::Stopped;
 use crate::chart::Scale;
 use crate::output::Table;
 use claims::Claim;
@@ -32,6 +34,7 @@ use figures::{Quantity, Row};
 use lab::Lab;
 use load::{Line, Load, Vary};
 use machine::Machine;
+use retrial_bench::cell::Stopped;
 
 /// All of them, in the order of the sources.
 pub static EXPERIMENTS: &[&Experiment] = &[

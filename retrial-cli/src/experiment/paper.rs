@@ -12,8 +12,8 @@ const SESSIONS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 const THREADS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 32.0, 48.0, 64.0];
 const MANY: &[f64] = &[1.0, 8.0, 32.0, 64.0, 96.0, 128.0, 192.0, 256.0, 384.0];
 
-/// A call of an empty procedure: the library cache mutex is held for some us (table 5), and the rest of the call is so much longer that
-/// less than half of the processors can keep it busy.
+/// A call of an empty procedure: the library cache mutex is held for some us (table 5), and the rest of the
+/// call is so much longer that less than half of the processors can keep it busy.
 const CALLS: Load = Load::new(Duration::from_micros(4), Think::PerProcessor(0.4));
 
 pub const UTILIZATION: Experiment = Experiment {
@@ -164,18 +164,7 @@ and `orbit`. Simulated also for 4 sockets with 192 processors. Elapsed is the ti
         &[Sweep {
             load: CALLS,
             vary: Vary::Sessions,
-            lines: &[
-                line("10g"),
-                line("patch6904068"),
-                line("yield"),
-                line("sleep"),
-                line("backoff"),
-                line("latch"),
-                line("ydb"),
-                line("pthread"),
-                line("adaptive"),
-                line("orbit"),
-            ],
+            lines: &EVERY,
             here: SESSIONS,
             measured_to: [64.0, 64.0],
             there: &[(&EXADATA, THREADS), (&SOCKETS, MANY)],
@@ -264,6 +253,17 @@ and `orbit`. Simulated also for 4 sockets with 192 processors. Elapsed is the ti
 
 /// All schemes, by the names of the lines of [`SCHEMES`].
 const ALL: &[&str] = retrial::wait::NAMES;
+
+/// A line for each of them.
+const EVERY: [Line; ALL.len()] = {
+    let mut lines = [line(ALL[0]); ALL.len()];
+    let mut next = 1;
+    while next < lines.len() {
+        lines[next] = line(ALL[next]);
+        next += 1;
+    }
+    lines
+};
 
 pub const SPIN_COUNT: Experiment = Experiment {
     name: "spin-count",

@@ -219,8 +219,8 @@ impl Done {
         page
     }
 
-    /// The figures of a load on a machine: a table for each, with a row for each line and way and a column for each x; one list where
-    /// the x are too many, or each has a line of its own.
+    /// The figures of a load on a machine: a table for each, with a row for each line and way and a column
+    /// for each x; one list where the x are too many, or each has a line of its own.
     fn tables(&self, load: &str, machine: &str, rows: &[&Row]) -> String {
         let mut xs: Vec<f64> = rows.iter().map(|row| row.x).collect();
         xs.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait is made of.
+//! 001, part II, and the traces of 000: a session waits while another one keeps the mutex, and what its wait
+//! is made of.
 
 use super::claims::{At, Check, Claim, most, of};
 use super::figures::{How, Place, Quantity, Row};
@@ -6,9 +7,6 @@ use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::{HERE, Machine, T2000};
 use super::{Experiment, Findings, Run};
-use crate::bench::cell::Stopped;
-use crate::bench::load::Distribution;
-use crate::bench::ours::Ours;
 use crate::chart::Scale;
 use crate::instances::session_error;
 use crate::signals;
@@ -16,6 +14,9 @@ use miette::{Report, miette};
 use retrial::sys::Deadline;
 use retrial::views::{Counter, Figures};
 use retrial::{Class, Mode, Patience, location};
+use retrial_bench::cell::Stopped;
+use retrial_bench::load::Distribution;
+use retrial_bench::ours::Ours;
 use retrial_model::Profile;
 use retrial_model::sim::{self, Outcome};
 use std::sync::Barrier;
@@ -138,7 +139,8 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
     Ok(Findings { rows, ..Findings::default() })
 }
 
-/// A session waits while this thread keeps the mutex for a time, asleep. Its steps, the parts of its wait, its processor time.
+/// A session waits while this thread keeps the mutex for a time, asleep. Its steps, the parts of its wait,
+/// its processor time.
 fn waited(setup: &Setup, hold: Duration) -> Result<Profile, Stopped> {
     if signals::received().is_some() {
         return Err(Stopped::Interrupted);

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// The same picture: lines of one style become one path, also where only words are between them, which then lie below it; what is the
-/// default is left out.
+/// The same picture: lines of one style become one path, also where only words are between them, which then
+/// lie below it; what is the default is left out.
 pub fn compact(svg: &str) -> String {
     let mut text = String::new();
     let mut path: Option<(String, String)> = None;

@@ -2,7 +2,7 @@
 
 use crate::instances::{param_error, schemes};
 use miette::{Report, miette};
-use retrial::{P, ParamError, wait};
+use retrial::{P, wait};
 use retrial_model::sim::{Arrivals, Workload};
 
 /// Most cases of one comparison.
@@ -38,7 +38,8 @@ impl Vary {
             && self.copies.is_empty()
     }
 
-    /// The present first, then each combination of what is varied that is not the present; every scheme when nothing is.
+    /// The present first, then each combination of what is varied that is not the present; every scheme when
+    /// nothing is.
     pub fn cases(&self, present: &Workload) -> Result<Vec<Workload>, Report> {
         let all = ["all".to_owned()];
         let schemes = schemes(if self.is_empty() { &all } else { &self.scheme }, "--scheme")?;
@@ -96,14 +97,13 @@ fn each<T>(values: &[T], case: &Workload, change: impl Fn(&T, &mut Workload)) ->
 
 /// The case once for each value of `NAME=V,V`; a unit is that of the case's scheme.
 fn set(setting: &str, case: &Workload) -> Result<Vec<Workload>, Report> {
-    let form = || param_error(&ParamError::Form(setting.to_owned()));
-    let (name, values) = setting.split_once('=').ok_or_else(form)?;
-    let p = P::named(name.trim()).map_err(|error| param_error(&error))?;
+    let (p, values) = retrial_bench::arguments::setting(setting).map_err(|error| param_error(&error))?;
     if p == P::Scheme {
         return Err(miette!(
             code = "retrial::predict::set",
             help = format!("--scheme {values}"),
-            "{name} is varied by --scheme"
+            "{} is varied by --scheme",
+            p.row().name
         ));
     }
     let scheme = usize::try_from(case.params.get(P::Scheme)).unwrap_or(wait::DEFAULT);

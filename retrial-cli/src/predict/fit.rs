@@ -4,10 +4,10 @@ use super::holds::Timed;
 use super::live::Seen;
 use super::recording::{Holds, Recording, spans, think};
 use crate::output::short;
-use crate::run::machine::Machine as Here;
 use miette::{Report, miette};
 use retrial::P;
 use retrial::views::{Params, Tables};
+use retrial_bench::machine::Machine as Here;
 use retrial_model::sim::{Arrivals, Machine, Workload};
 use retrial_model::{Distribution, Measure, Profile};
 
@@ -86,8 +86,8 @@ fn holding(timed: &Timed, mean_s: f64, is_full: bool) -> Option<(Distribution, H
     Distribution::exponential(mean_s).ok().map(|distribution| (distribution, Holds::Mean))
 }
 
-/// S in s as far as it is known, also from few samples, and whether it is an upper bound: no sample of n found the mutex held, and the
-/// utilization is below 3/n at 95 %.
+/// S in s as far as it is known, also from few samples, and whether it is an upper bound: no sample of n
+/// found the mutex held, and the utilization is below 3/n at 95 %.
 fn hold_s(measured: &Profile) -> (f64, bool) {
     let (samples, gets) = (measured.samples, measured.gets.unwrap_or(0) as f64);
     match (samples.looks, samples.held) {

@@ -1,7 +1,8 @@
 //! Holding times seen from outside: bursts of looks at one mutex, and the distribution that they give.
 //!
-//! A burst sees some holds from their begin to their end, and loses sight of others. Those tell that they were longer than what was seen
-//! of them: the estimate is that of E. L. Kaplan and P. Meier, *Nonparametric estimation from incomplete observations* (1958).
+//! A burst sees some holds from their begin to their end, and loses sight of others. Those tell that they
+//! were longer than what was seen of them: the estimate is that of E. L. Kaplan and P. Meier, *Nonparametric
+//! estimation from incomplete observations* (1958).
 
 use retrial::views::MutexState;
 use retrial_model::{Distribution, Family};
@@ -82,9 +83,9 @@ impl Timed {
         self.0.iter().filter(|(_, ended)| *ended).count() as u64
     }
 
-    /// The distribution, as values that are all as likely, with this mean in s; on a full machine, where that mean has the time in run
-    /// queues in it, with the mean that was seen. `None`: too few, or they do not fit the mean, which they cannot where holds are longer
-    /// than bursts.
+    /// The distribution, as values that are all as likely, with this mean in s; on a full machine, where that
+    /// mean has the time in run queues in it, with the mean that was seen. `None`: too few, or they do not
+    /// fit the mean, which they cannot where holds are longer than bursts.
     pub fn distribution(&self, mean_s: f64, is_full: bool) -> Option<Distribution> {
         if (self.count() as usize) < ENOUGH {
             return None;
@@ -100,7 +101,8 @@ impl Timed {
         Distribution::new(Family::Sample { values }).ok()
     }
 
-    /// Quantiles in ns of the Kaplan-Meier estimate; what lies beyond the longest that was seen to its end is as long as that.
+    /// Quantiles in ns of the Kaplan-Meier estimate; what lies beyond the longest that was seen to its end is
+    /// as long as that.
     fn quantiles(&self) -> Vec<f64> {
         let mut all = self.0.clone();
         // Of equal ones those that ended come first.

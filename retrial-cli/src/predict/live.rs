@@ -1,21 +1,22 @@
-//! Measures the mutexes of a live instance from outside, without a session in it: counters at the begin and the end, samples of holders
-//! between, and bursts of looks at the mutex that is held most.
+//! Measures the mutexes of a live instance from outside, without a session in it: counters at the begin and
+//! the end, samples of holders between, and bursts of looks at the mutex that is held most.
 
 use super::holds::{Burst, Timed};
 use crate::output::whole;
-use crate::run::machine::Ticks;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
 use retrial::sys::now_ns;
 use retrial::views::{Counter, Figures, MutexInfo, Phase, Place, Record, Sid, Tables};
+use retrial_bench::machine::Ticks;
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// From one sample to the next, in ns: this, and up to twice as much, so that no rhythm is met at always the same point.
+/// From one sample to the next, in ns: this, and up to twice as much, so that no rhythm is met at always the
+/// same point.
 const SAMPLE_NS: u64 = 500_000;
 
 /// Mutexes that are sampled.
@@ -195,8 +196,8 @@ impl Sampler<'_> {
         self.looks += 1;
         for session in self.tables.sids().filter_map(|sid| self.tables.session_info(sid)) {
             for record in session.log.iter().filter(|record| record.phase != Phase::Left) {
-                // The log says *getting* until X is given back: who has it, the word says. Who has got and released it since is
-                // not there any more.
+                // The log says *getting* until X is given back: who has it, the word says. Who has got and
+                // released it since is not there any more.
                 let waits = session.wait.is_some_and(|(key, _, _)| key.mutex == record.mutex);
                 let gets = record.phase == Phase::Getting
                     && self.tables.mutex_state(record.mutex).is_some_and(|state| state.word.sid() != session.sid)

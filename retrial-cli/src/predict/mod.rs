@@ -1,8 +1,9 @@
 //! What a workload would come to under other conditions: by the simulator, and by theory where it has a formula.
 //!
-//! A [`Recording`](recording::Recording) is a workload with how it was found: described, recorded, or [measured](live) at a live instance
-//! and [fitted](fit). [`predict`](prediction::predict) says what it comes to, [`cases`] what to compare it with, [`rules`] what to advise.
-//! docs/PREDICTION.md has the formulas and where they are wrong.
+//! A [`Recording`](recording::Recording) is a workload with how it was found: described, recorded, or
+//! [measured](live) at a live instance and [fitted](fit). [`predict`](prediction::predict) says what it comes
+//! to, [`cases`] what to compare it with, [`rules`] what to advise. docs/PREDICTION.md has the formulas and
+//! where they are wrong.
 
 pub mod cases;
 pub mod check;
@@ -14,4 +15,3 @@ pub mod prediction;
 pub mod recording;
 pub mod rules;
 pub mod source;
-pub mod theory;

@@ -1,9 +1,9 @@
 //! What a workload comes to: simulated with intervals, and by theory where it has a formula.
 
 use super::recording::Holds;
-use super::theory::{Theory, theory};
 use retrial_model::Distribution;
 use retrial_model::sim::{Estimates, Measure, SimulationError, Workload, replicate};
+use retrial_model::theory::{Theory, theory};
 use std::ops::Range;
 
 /// That an interval covers.

@@ -56,8 +56,8 @@ impl Recording {
         }
     }
 
-    /// Reads a recording, a report of `retrial run`, or a workload alone. `sessions`: of a report, which does not say how many there
-    /// were; `mutex`: of a report, the one that is meant.
+    /// Reads a recording, a report of `retrial run`, or a workload alone. `sessions`: of a report, which does
+    /// not say how many there were; `mutex`: of a report, the one that is meant.
     pub fn read(path: &Path, sessions: Option<u32>, mutex: Option<&str>) -> Result<Self, Report> {
         let file = path.display();
         let wrong = |found: String| {
@@ -180,8 +180,8 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
     })
 }
 
-/// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a narrow interval, and many
-/// of the longest sleeps.
+/// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a
+/// narrow interval, and many of the longest sleeps.
 pub fn spans(gets_per_s: f64) -> (f64, f64) {
     const GETS: f64 = 200_000.0;
     let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0);

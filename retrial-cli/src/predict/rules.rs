@@ -7,6 +7,7 @@ use crate::output::{short, whole};
 use retrial::views::{Counter, Params};
 use retrial::{P, wait};
 use retrial_model::sim::{Arrivals, Workload};
+use retrial_model::theory::{self, Spared};
 use retrial_model::{Measure, Profile, tuning};
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ impl Change {
         };
         let time = |seconds: f64| format!("{}ns", whole(seconds * 1e9));
         let (cs, think) = (time(workload.hold.mean()), time(think.mean()));
-        // The nearer of the two: the residual time is half of the mean where all are the same, the mean where exponential.
+        // The nearer of the two: the residual time is half of the mean where all are the same, the mean where
+        // exponential.
         let is_regular = workload.hold.residual_mean().is_some_and(|residual| residual < 0.75 * workload.hold.mean());
         let distribution = if is_regular { "fixed" } else { "exponential" };
         let plain = Workload { params: Params::default(), ..workload.clone() };
@@ -92,16 +94,15 @@ fn best_limit(measured: &Profile, workload: &Workload) -> Option<(P, f64)> {
     let ns = |time: u64| time as f64 / 1e9;
     let machine = &workload.machine;
     let switches_s = 2.0 * ns(machine.yield_switch_ns);
-    let name = scheme(workload);
-    let (p, cost_s) = match name.as_str() {
-        // MODEL.md, Tuning: b of a sleep, of a park, and of a yield to others.
-        "sleep" | "backoff" | "patch6904068" => {
+    let (p, spared) = theory::Scheme::of(workload).limit?;
+    // MODEL.md, Tuning: b of a sleep, of a park, and of a yield to others.
+    let cost_s = match spared {
+        Spared::Sleep => {
             let sleep_s = if measured.count(Counter::Sleeps) > 0.0 { Measure::SleepTime.of(measured)? } else { 1e-3 };
-            (P::SpinCount, (sleep_s + PROCESSOR_PRICE * switches_s) / (1.0 + PROCESSOR_PRICE))
+            (sleep_s + PROCESSOR_PRICE * switches_s) / (1.0 + PROCESSOR_PRICE)
         }
-        "latch" => (P::LatchSpinCount, switches_s + ns(machine.wake_call_ns + machine.wake_far_ns) / PROCESSOR_PRICE),
-        "10g" | "yield" => (P::SpinCount, switches_s),
-        _ => return None,
+        Spared::WakeUp => switches_s + ns(machine.wake_call_ns + machine.wake_far_ns) / PROCESSOR_PRICE,
+        Spared::Yield => switches_s,
     };
     let attempts = (measured.gets? as f64 + measured.failed()) / measured.time_s;
     let longest = LONGEST * workload.hold.mean();

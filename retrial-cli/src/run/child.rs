@@ -160,8 +160,8 @@ impl Drop for Signals {
     }
 }
 
-/// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, the program too while it is
-/// in ours; one that somebody sent to us alone is passed on.
+/// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, the program too
+/// while it is in ours; one that somebody sent to us alone is passed on.
 fn pass_on(signal: i32, pid: i32, from_kernel: bool) {
     // SAFETY: a process is asked for by number, and the error is -1.
     let theirs = unsafe { libc::getpgid(pid) };

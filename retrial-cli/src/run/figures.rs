@@ -1,13 +1,13 @@
 //! What a run came to: everything that a report says, computed once.
 
 use super::child::Finished;
-use super::machine::Machine;
 use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
 use crate::blocking::Deadlock;
 use retrial::views::{Counter, Figures, LocationId, Params, Tables, TypeId};
 use retrial::{MutexId, P};
+use retrial_bench::machine::Machine;
 use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -104,8 +104,8 @@ pub fn split(figures: &Figures) -> [u64; 4] {
 }
 
 impl Outcome {
-    /// Whether the waits were for a processor rather than for a mutex: the machine was full and most of the wait time went
-    /// by in the run queue, be it after a yield or after a sleep had ended.
+    /// Whether the waits were for a processor rather than for a mutex: the machine was full and most of the
+    /// wait time went by in the run queue, be it after a yield or after a sleep had ended.
     pub fn starved(&self) -> bool {
         let total = &self.total.figures;
         let yields = total.get(Counter::Yields);
@@ -150,7 +150,7 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
             .map_or_else(String::new, |t| tables.type_name(t))
     };
     // Waits that the program's end, or a death before it, has cut off count up to then.
-    let end_ns = |sid, since_ns| Some(observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+    let end_ns = |sid, since_ns| Some(observation.waits.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
     let mut awaited: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
     for (_, key, figures) in tables.rows_until(end_ns) {
         if key.event.for_event {
@@ -209,7 +209,7 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     });
     let of_event = |(id, (figures, places)): (MutexId, (Figures, BTreeMap<LocationId, Figures>))| {
         let mut used = used(tables, id, &[], figures, places, elapsed_s);
-        let variable = observation.events.get(&id).cloned().flatten();
+        let variable = observation.waits.events.get(&id).cloned().flatten();
         used.name = variable.and_then(|variable| symbols.variable(&variable)).unwrap_or(used.name);
         used
     };
@@ -221,12 +221,13 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     Summary { mutexes, events, awaited, total, firsts }
 }
 
-/// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the others. The latest of those
-/// that had a number is last, so that it gives the name.
+/// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the
+/// others. The latest of those that had a number is last, so that it gives the name.
 fn by_number(observation: &Observation) -> (HashMap<MutexId, Vec<&Seen>>, HashMap<MutexId, MutexId>) {
     let mut seen: HashMap<MutexId, Vec<&Seen>> = HashMap::new();
     let mut firsts: HashMap<MutexId, MutexId> = HashMap::new();
-    // A process's table of numbers has room for some mutexes only: what is at one address there is one, whatever its numbers.
+    // A process's table of numbers has room for some mutexes only: what is at one address there is one,
+    // whatever its numbers.
     let mut by_address: BTreeMap<(u32, u64, TypeId), BTreeSet<MutexId>> = BTreeMap::new();
     for mutex in observation.mutexes.values() {
         let info = &mutex.info;

@@ -3,7 +3,6 @@
 pub mod calls;
 pub mod child;
 pub mod figures;
-pub mod machine;
 pub mod preload;
 pub mod profile;
 pub mod program;

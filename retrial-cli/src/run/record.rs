@@ -91,7 +91,8 @@ impl Record {
         Self { format, word: word(0), lock: half(0), kind: half(4), number: half(5), gets: word(3), owner, writer }
     }
 
-    /// Its owner. `None` where the record does not say so: of a spin lock, and of a `pthread_rwlock_t` that readers have.
+    /// Its owner. `None` where the record does not say so: of a spin lock, and of a `pthread_rwlock_t` that
+    /// readers have.
     pub const fn owner(&self) -> Option<Owner> {
         let word = Word(self.word);
         let (is_held, thread) = match self.format {
@@ -119,9 +120,10 @@ impl Record {
         if matches!(self.format, Format::Library) { Some(Word(self.word)) } else { None }
     }
 
-    /// Whether a mutex of ours is held, and its gets. `None` when this is not the record of that mutex, but memory that has
-    /// become something else: C++ ends the life of a `std::mutex` without a word. `most` is what a mutex can have been got.
-    /// One that is missed for the first time has no number until its waiter has got it: that is no reason while it is `nameless`.
+    /// Whether a mutex of ours is held, and its gets. `None` when this is not the record of that mutex, but
+    /// memory that has become something else: C++ ends the life of a `std::mutex` without a word. `most` is
+    /// what a mutex can have been got. One that is missed for the first time has no number until its waiter
+    /// has got it: that is no reason while it is `nameless`.
     pub fn ours(&self, id: MutexId, most: u64, nameless: bool) -> Option<(bool, u64)> {
         let is_it = (self.has(id) || nameless && self.number == 0) && self.kind & SHARED == 0 && self.gets <= most;
         is_it.then(|| (self.owner() != Some(Owner::Nobody), self.gets))
@@ -132,8 +134,8 @@ impl Record {
         self.number == id.0
     }
 
-    /// Whether a mutex of libc's format is held, and the count of its gets, where there is one. `None` when it is of no such
-    /// kind.
+    /// Whether a mutex of libc's format is held, and the count of its gets, where there is one. `None` when
+    /// it is of no such kind.
     pub const fn libcs(&self) -> Option<(bool, Option<u32>)> {
         if self.kind & (ROBUST | SHARED) == 0 || self.kind & !(SORT | ROBUST | SHARED) != 0 {
             return None;
@@ -147,7 +149,8 @@ impl Record {
 ///
 /// # Errors
 ///
-/// The kernel's number: `ESRCH` where the process is gone, `EPERM` where it may not be read, `EFAULT` where the first address is none.
+/// The kernel's number: `ESRCH` where the process is gone, `EPERM` where it may not be read, `EFAULT` where
+/// the first address is none.
 pub fn read(pid: u32, addresses: impl Iterator<Item = u64>, into: &mut [[u8; RECORD]]) -> Result<usize, i32> {
     let remote: Vec<libc::iovec> = addresses
         .take(into.len())

@@ -2,7 +2,6 @@
 
 use super::child::Signals;
 use super::figures::{Outcome, Summary, TOP, summarize};
-use super::machine::{Machine, Ticks};
 use super::profile::recording::{self, Recording};
 use super::profile::report::Profile;
 use super::program::{self, Missing};
@@ -15,6 +14,7 @@ use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
 use retrial::wait::DEFAULT;
 use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
+use retrial_bench::machine::{Machine, Ticks};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -139,7 +139,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         alerts: tables.alerts(0).into_iter().map(|(_, _, text)| text).take(TOP).collect(),
         recoveries: tables.recoveries(),
         living: tables.sessions().iter().filter(|session| !session.dead).count(),
-        deadlocks: observation.deadlocks,
+        deadlocks: observation.waits.deadlocks,
         ended_ns,
         cost: observation.cost,
         nothing,
@@ -147,8 +147,8 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     })
 }
 
-/// Leaves in the instance what only this process knows, for those who look later: what mutexes are called, the gets of those whose process was
-/// killed, and the waits that the program's end has cut off.
+/// Leaves in the instance what only this process knows, for those who look later: what mutexes are called,
+/// the gets of those whose process was killed, and the waits that the program's end has cut off.
 fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended_ns: u64) {
     for mutex in summary.mutexes.iter().chain(&summary.awaited).filter(|mutex| mutex.id.0 != 0) {
         interposer::note_found(instance, mutex.id, &mutex.name, mutex.profile.gets);
@@ -156,7 +156,7 @@ fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended
     let waits: HashMap<Sid, u64> = instance.tables().waits().map(|(sid, _, since_ns)| (sid, since_ns)).collect();
     for sid in instance.tables().sids() {
         let since_ns = waits.get(&sid).copied().unwrap_or(0);
-        instance.recover_cut_off(sid, observation.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+        instance.recover_cut_off(sid, observation.waits.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
     }
 }
 
@@ -214,14 +214,13 @@ fn settings(scheme: Option<&str>, settings: &[String]) -> Result<Vec<(P, u64)>, 
     }
     let mut rest = Vec::new();
     for setting in settings {
-        let (name, value) = setting.split_once('=').ok_or_else(|| ParamError::Form(setting.clone()))?;
-        match P::named(name.trim())? {
-            P::Scheme => {
-                let value = P::Scheme.parse(value.trim(), DEFAULT)?;
+        match retrial_bench::arguments::setting(setting)? {
+            (P::Scheme, value) => {
+                let value = P::Scheme.parse(value, DEFAULT)?;
                 position(value);
                 parsed.push((P::Scheme, value));
             }
-            p => rest.push((p, value.trim())),
+            other => rest.push(other),
         }
     }
     for (p, value) in rest {

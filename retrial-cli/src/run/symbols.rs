@@ -79,8 +79,8 @@ impl Symbols {
         self.place(location).map_or_else(|| location.to_owned(), |place| place.text())
     }
 
-    /// The functions at a location, innermost first: several where calls are inlined. Without symbols the offset, and of what is
-    /// no address its own name.
+    /// The functions at a location, innermost first: several where calls are inlined. Without symbols the
+    /// offset, and of what is no address its own name.
     pub fn functions(&mut self, location: &str) -> Vec<String> {
         let Some(place) = self.place(location) else { return vec![location.to_owned()] };
         let module = location.rsplit_once("+0x").and_then(|(path, _)| self.modules.get(Path::new(path))?.as_ref());
@@ -92,8 +92,9 @@ impl Symbols {
         }
     }
 
-    /// The static variable at `MODULE+0xOFFSET`: `lock (memcached)`, `table+0x28 (sort)`; without symbols the offset. `None` beyond the
-    /// module's end: other memory may follow it, which the kernel shows as one with the module's zeroed variables.
+    /// The static variable at `MODULE+0xOFFSET`: `lock (memcached)`, `table+0x28 (sort)`; without symbols the
+    /// offset. `None` beyond the module's end: other memory may follow it, which the kernel shows as one with
+    /// the module's zeroed variables.
     pub fn variable(&mut self, location: &str) -> Option<String> {
         let Place { module, offset, .. } = self.place(location)?;
         let path = location.rsplit_once("+0x")?.0;

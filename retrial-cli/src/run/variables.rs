@@ -1,4 +1,5 @@
-//! What an address of a process is: which static variable, by the module that it lies in; which object of shared memory.
+//! What an address of a process is: which static variable, by the module that it lies in; which object of
+//! shared memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -75,8 +76,8 @@ impl Modules {
         })
     }
 
-    /// `MODULE+0xOFFSET` of an address in a module, `FILE+0xOFFSET` or `shmid NUMBER+0xOFFSET` of one in shared memory; `None`
-    /// for what has no name: the heap, stacks and the like.
+    /// `MODULE+0xOFFSET` of an address in a module, `FILE+0xOFFSET` or `shmid NUMBER+0xOFFSET` of one in
+    /// shared memory; `None` for what has no name: the heap, stacks and the like.
     pub fn locate(&self, address: u64) -> Option<String> {
         let (_, _, name) = self.mappings.iter().find(|(start, end, _)| (*start..*end).contains(&address))?;
         match self.shared(address) {

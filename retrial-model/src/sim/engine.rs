@@ -101,8 +101,8 @@ pub(super) struct Engine<'a> {
     pub(super) processors: Processors,
     /// Slot of the first session.
     first: u32,
-    /// The copies of the mutex. The one that the event is about is in `mutex`, `spinning`, `held_since` and `controller`, and one that
-    /// nobody uses is here in its place.
+    /// The copies of the mutex. The one that the event is about is in `mutex`, `spinning`, `held_since` and
+    /// `controller`, and one that nobody uses is here in its place.
     copies: Vec<Own>,
     copy: u32,
     pub(super) mutex: Mutex,

@@ -25,7 +25,8 @@ impl Estimate {
         Self { mean, deviation: (squares / (n - 1.0)).sqrt(), replications: values.len() }
     }
 
-    /// Half the width of the interval around the mean that covers the true value with this probability (0.95, 0.99): Student's t.
+    /// Half the width of the interval around the mean that covers the true value with this probability (0.95,
+    /// 0.99): Student's t.
     #[must_use]
     pub fn half_width(&self, confidence: f64) -> f64 {
         let n = self.replications;
@@ -55,7 +56,8 @@ impl Estimates {
     }
 }
 
-/// Simulates a workload once for each seed, on the threads of rayon's pool. The estimates do not depend on their number.
+/// Simulates a workload once for each seed, on the threads of rayon's pool. The estimates do not depend on
+/// their number.
 ///
 /// # Errors
 ///

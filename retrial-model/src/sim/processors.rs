@@ -1,10 +1,12 @@
 //! The processors: what runs on each, and who is ready to.
 //!
-//! One run queue a processor, as Linux has: a yield gives way to those of the own queue only, and whether a woken session runs
-//! near or far is known. Whoever becomes ready goes to its last processor if that is idle, else to any idle one, else to a queue; a
-//! processor whose queue is empty takes from the longest one. So no processor idles while somebody is ready.
+//! One run queue a processor, as Linux has: a yield gives way to those of the own queue only, and whether a
+//! woken session runs near or far is known. Whoever becomes ready goes to its last processor if that is idle,
+//! else to any idle one, else to a queue; a processor whose queue is empty takes from the longest one. So no
+//! processor idles while somebody is ready.
 //!
-//! A queue has two parts: those who woke up to preempt, and the others, each of whom is passed over for a quantum at most.
+//! A queue has two parts: those who woke up to preempt, and the others, each of whom is passed over for a
+//! quantum at most.
 
 use super::Time;
 
@@ -118,8 +120,8 @@ impl Processors {
         }
     }
 
-    /// Takes the session that a processor runs next, from its own queue or else from the longest one: of the last part whoever came
-    /// before the first of the other part by so long.
+    /// Takes the session that a processor runs next, from its own queue or else from the longest one: of the
+    /// last part whoever came before the first of the other part by so long.
     pub(super) fn pop(&mut self, processor: u32, patience: Time) -> Option<u32> {
         if self.ready == 0 {
             return None;

@@ -74,7 +74,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether a processor was idle.
+    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether a
+    /// processor was idle.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
         if let Some(idle) = self.processors.idle(last) {

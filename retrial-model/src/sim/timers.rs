@@ -1,5 +1,5 @@
-//! The pending events: a heap of four children a node in which each slot has at most one time, so that an event is moved or
-//! taken back in place and nothing stale is ever popped.
+//! The pending events: a heap of four children a node in which each slot has at most one time, so that an
+//! event is moved or taken back in place and nothing stale is ever popped.
 
 use super::Time;
 
@@ -9,8 +9,9 @@ const SLOT_BITS: u32 = 20;
 /// Slots from 0 to this one.
 pub(super) const SLOTS_MAX: u32 = (1 << SLOT_BITS) - 1;
 
-/// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex, the begin of the time that
-/// is counted, then a quantum for each processor, then the releases of the other copies, then the sessions.
+/// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex,
+/// the begin of the time that is counted, then a quantum for each processor, then the releases of the other
+/// copies, then the sessions.
 pub(super) const ARRIVAL: u32 = 0;
 pub(super) const RELEASE_SEEN: u32 = 1;
 pub(super) const COUNTING: u32 = 2;

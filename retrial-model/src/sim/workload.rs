@@ -53,25 +53,25 @@ pub struct Machine {
     pub processors: Option<u32>,
     /// How long a session runs while others of its processor are ready.
     pub quantum_ns: u64,
-    /// How long it runs at least before one that wakes up preempts it, at most a quantum; without a number nobody is preempted by a
-    /// wake-up.
+    /// How long it runs at least before one that wakes up preempts it, at most a quantum; without a number
+    /// nobody is preempted by a wake-up.
     pub preempt_after_ns: Option<u64>,
     /// One poll of the word with the processor's pause; from 1.
     pub poll_ns: u64,
     /// A get by the processor that had the mutex last.
     pub exchange_ns: u64,
-    /// The mutex's way from one processor to another and back: what a get by another processor costs. A spinning session sees a release
-    /// after half of it.
+    /// The mutex's way from one processor to another and back: what a get by another processor costs. A
+    /// spinning session sees a release after half of it.
     pub line_ns: u64,
-    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves those who ask for it one after the
-    /// other (Boyd-Wickizer et al., *Non-scalable locks are dangerous*, 2012, §3).
+    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves those who
+    /// ask for it one after the other (Boyd-Wickizer et al., *Non-scalable locks are dangerous*, 2012, §3).
     pub line_crowd_ns: u64,
     /// A yield with nobody else ready to run; from 1.
     pub yield_alone_ns: u64,
     /// A switch from one session to another; from 1.
     pub yield_switch_ns: u64,
-    /// What a miss takes before its first poll, and a step beside the yield, sleep or park that it is: reads the clock and the
-    /// parameters, and records.
+    /// What a miss takes before its first poll, and a step beside the yield, sleep or park that it is: reads
+    /// the clock and the parameters, and records.
     pub step_ns: u64,
     /// The waker's own call, for a session whose processor is idle.
     pub wake_call_ns: u64,
@@ -91,9 +91,9 @@ pub struct Machine {
 const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
 
 impl Default for Machine {
-    /// Guesses, all of them: round numbers for a virtual machine with two processors and other work on it. The comments say what
-    /// `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures all but the first three, `line_crowd_ns`,
-    /// `step_ns` and `sleep_call_ns`.
+    /// Guesses, all of them: round numbers for a virtual machine with two processors and other work on it.
+    /// The comments say what `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures
+    /// all but the first three, `line_crowd_ns`, `step_ns` and `sleep_call_ns`.
     fn default() -> Self {
         Self {
             processors: Some(2),
@@ -145,8 +145,8 @@ impl From<&retrial::views::Machine> for Machine {
 }
 
 impl Machine {
-    /// A machine on which nothing costs anything and every session has a processor: the one of queueing theory. A poll, a yield and a
-    /// switch take 1 ns, since what takes no time can be repeated for ever.
+    /// A machine on which nothing costs anything and every session has a processor: the one of queueing
+    /// theory. A poll, a yield and a switch take 1 ns, since what takes no time can be repeated for ever.
     #[must_use]
     pub const fn ideal() -> Self {
         Self {
@@ -306,7 +306,8 @@ fn check(
 }
 
 impl Workload {
-    /// A workload with the parameters at their defaults on the default machine, without a time before anything is counted.
+    /// A workload with the parameters at their defaults on the default machine, without a time before
+    /// anything is counted.
     #[must_use]
     pub fn new(arrivals: Arrivals, hold: Distribution, duration: f64) -> Self {
         Self {

@@ -1,7 +1,8 @@
-//! The grid on which every formula that the simulator can check meets it: points, what is claimed at each, and how far it is off.
+//! The grid on which every formula that the simulator can check meets it: points, what is claimed at each,
+//! and how far it is off.
 //!
-//! All in units of the mean holding time S. Each point is simulated a number of times; a claim compares a number of each
-//! run with what the formula says, for the same parameters or for what that run has measured.
+//! All in units of the mean holding time S. Each point is simulated a number of times; a claim compares a
+//! number of each run with what the formula says, for the same parameters or for what that run has measured.
 
 #![allow(unreachable_pub)] // of a test and of an example
 

@@ -188,7 +188,8 @@ pub(super) fn copied(family: usize, rho: f64, copies: u32, gets: f64) -> Point {
     point
 }
 
-/// The best spin limit for sleeps of 1000 S that cost as much as 2 S of spinning, among attempts at 0.5/S: what a miss costs with it.
+/// The best spin limit for sleeps of 1000 S that cost as much as 2 S of spinning, among attempts at 0.5/S:
+/// what a miss costs with it.
 pub(super) fn best_limit(family: usize, gets: f64) -> Point {
     let (sleep, b, attempts) = (1000.0, 2.0, 0.5);
     let unit = SLEEP / sleep;

@@ -1,5 +1,6 @@
-//! Everything that a program can do with the file of a segment, whatever is in it. Nothing here waits for long: each get is
-//! a try or has a deadline. What is returned is looked at; what is refused is refused by a typed error.
+//! Everything that a program can do with the file of a segment, whatever is in it. Nothing here waits for
+//! long: each get is a try or has a deadline. What is returned is looked at; what is refused is refused by a
+//! typed error.
 
 use super::{Case, Scratch};
 use retrial::sys::Deadline;

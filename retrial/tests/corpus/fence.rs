@@ -1,5 +1,5 @@
-//! Puts every shared mapping of a file between two pages that nobody may touch: a step beyond either end of a segment is a
-//! crash, wherever the kernel would have put the mapping.
+//! Puts every shared mapping of a file between two pages that nobody may touch: a step beyond either end of a
+//! segment is a crash, wherever the kernel would have put the mapping.
 //!
 //! The definitions here take the place of libc's for everything in this program; what is no such mapping is passed on.
 

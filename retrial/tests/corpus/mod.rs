@@ -1,7 +1,7 @@
 //! Segments with some bytes changed: what the tests and the fuzzer have in common.
 //!
-//! A [`Case`] is a valid segment, a few changes and a few operations. It is decoded from a few bytes, so that a fuzzer gets
-//! behind the header and a corpus stays small; any bytes are some case.
+//! A [`Case`] is a valid segment, a few changes and a few operations. It is decoded from a few bytes, so that
+//! a fuzzer gets behind the header and a corpus stays small; any bytes are some case.
 
 pub(crate) mod exercise;
 pub(crate) mod fence;
@@ -23,8 +23,8 @@ pub(crate) const ADMIN: usize = 192;
 /// The kind of a robust process-shared mutex in glibc's format.
 pub(crate) const ROBUST_SHARED: u64 = 16 | 128;
 
-/// What a hostile byte is most likely to have an effect as. Numbers at the ends of ranges, SIDs and flags of a word, marks of
-/// the kernel and of glibc in a lock.
+/// What a hostile byte is most likely to have an effect as. Numbers at the ends of ranges, SIDs and flags of
+/// a word, marks of the kernel and of glibc in a lock.
 pub(crate) const VALUES: [u64; 40] = [
     0,
     1,

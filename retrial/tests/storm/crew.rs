@@ -186,7 +186,8 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// A place whose worker is in a `recover_all` now, or has a mutex in X, LX or E; any place if none is seen there soon.
+    /// A place whose worker is in a `recover_all` now, or has a mutex in X, LX or E; any place if none is
+    /// seen there soon.
     pub(crate) fn aim(&self, at: Aim) -> usize {
         let is_there = |tally: &Tally| match at {
             Aim::Anybody => true,

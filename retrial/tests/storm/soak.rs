@@ -1,5 +1,5 @@
-//! A soak: many processes for a long time, one of them killed every 50 ms, with the gets per second before, meanwhile and
-//! after.
+//! A soak: many processes for a long time, one of them killed every 50 ms, with the gets per second before,
+//! meanwhile and after.
 
 use crate::crew::{Aim, Crew, Plan, Stage, set_alarm};
 use crate::outcome::Count;

@@ -1,9 +1,9 @@
 //! A holder that is killed while its data are half changed, and the next one, which is told.
 
-use crate::bench::process::Crew;
 use crate::output::line;
 use miette::{IntoDiagnostic, Report, miette};
 use retrial::{Capacity, Class, GetError, GetFailure, Instance, Mutex, OwnerDied, location};
+use retrial_bench::process::Crew;
 use std::time::{Duration, Instant};
 
 /// Two accounts; what is moved from one to the other is nowhere in between.

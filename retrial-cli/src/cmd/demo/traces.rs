@@ -3,7 +3,7 @@
 use crate::output::line;
 use miette::{IntoDiagnostic, Report, miette};
 use retrial::views::{Event, Tables};
-use retrial::{Capacity, Class, Instance, Mutex, P, location};
+use retrial::{Capacity, Class, Instance, Mutex, P, location, wait};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ pub const HOLD: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A scheme with parameters, as the sources publish them.
+#[derive(Clone, Copy)]
 struct Row {
     scheme: &'static str,
     settings: &'static [&'static str],
@@ -79,6 +80,12 @@ const ROWS: [Row; 17] = [
     row("orbit", &[], "the default: spins for about as long as a wake-up takes, yields up to 64 times, then parks"),
 ];
 
+/// These, and with their defaults the schemes that none of them is of.
+fn rows() -> impl Iterator<Item = Row> {
+    let others = wait::NAMES.iter().filter(|name| ROWS.iter().all(|row| row.scheme != **name));
+    ROWS.into_iter().chain(others.map(|name| row(name, &[], "with its defaults")))
+}
+
 impl Row {
     fn title(&self) -> String {
         let mut title = self.scheme.to_owned();
@@ -99,9 +106,9 @@ impl Row {
         let value = P::Scheme.parse(self.scheme, 0).map_err(|error| crate::instances::param_error(&error))?;
         instance.set(P::Scheme, None, value);
         for setting in self.settings {
-            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             let scheme = usize::try_from(instance.params(None).get(P::Scheme)).unwrap_or(0);
-            let parsed = P::named(name).and_then(|p| Ok((p, p.parse(value, scheme)?)));
+            let parsed =
+                retrial_bench::arguments::setting(setting).and_then(|(p, text)| Ok((p, p.parse(text, scheme)?)));
             let (p, value) = parsed.map_err(|error| crate::instances::param_error(&error))?;
             instance.set(p, None, value);
         }
@@ -111,16 +118,16 @@ impl Row {
 
 /// How long [`show`] takes, without the waits' ends.
 pub fn time() -> Duration {
-    HOLD * ROWS.len() as u32
+    HOLD * rows().count() as u32
 }
 
 pub fn show() -> Result<(), Report> {
     let instance = Instance::anonymous(Capacity::default()).map_err(crate::instances::create_error)?;
     let mutex = instance.mutex("demo", "demo", || 0_u64).into_diagnostic()?;
-    for row in &ROWS {
+    for row in rows() {
         row.apply(&instance)?;
         line(&format!("\n{}\n  ({})", row.title(), row.meaning));
-        for text in folded(&wait(&instance, &mutex, row.class, HOLD)?) {
+        for text in folded(&waited(&instance, &mutex, row.class, HOLD)?) {
             line(&format!("  {text}"));
         }
     }
@@ -128,7 +135,7 @@ pub fn show() -> Result<(), Report> {
 }
 
 /// The steps of a session that waits while this thread holds the mutex for so long.
-fn wait(instance: &Instance, mutex: &Mutex<'_, u64>, class: Class, hold: Duration) -> Result<Vec<Event>, Report> {
+fn waited(instance: &Instance, mutex: &Mutex<'_, u64>, class: Class, hold: Duration) -> Result<Vec<Event>, Report> {
     let session = instance.session("holder", Class::Normal).into_diagnostic()?;
     let held = mutex
         .exclusive(&session, location!("demo: hold"))
@@ -200,14 +207,14 @@ mod tests {
     fn each_row_is_waited_through_and_explained_in_a_line() {
         let instance = Instance::anonymous(Capacity::default()).unwrap();
         let mutex = instance.mutex("m", "test", || 0).unwrap();
-        for row in &ROWS {
+        for row in rows() {
             row.apply(&instance).unwrap();
-            let events = wait(&instance, &mutex, row.class, Duration::from_millis(20)).unwrap();
+            let events = waited(&instance, &mutex, row.class, Duration::from_millis(20)).unwrap();
             assert_eq!(events.last().map(|event| event.what), Some(What::Got), "{}", row.title());
             assert!(!row.meaning.is_empty() && !row.meaning.contains('\n'), "{}", row.title());
         }
-        for scheme in retrial::wait::NAMES {
-            assert!(ROWS.iter().any(|row| row.scheme == *scheme), "{scheme}");
+        for scheme in wait::NAMES {
+            assert!(rows().any(|row| row.scheme == *scheme), "{scheme}");
         }
     }
 

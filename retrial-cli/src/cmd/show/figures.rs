@@ -94,7 +94,8 @@ fn scheme(observer: &Tables, mutex: &MutexInfo) -> String {
     }
 }
 
-/// System events: each wait once, with the parts that its time adds up from; waits for mutexes, then those for what nobody holds.
+/// System events: each wait once, with the parts that its time adds up from; waits for mutexes, then those
+/// for what nobody holds.
 pub fn events(observer: &Tables) -> Table {
     type Row = ((Option<TypeId>, WaitEvent), Profile);
     let by = |_, key: Key| Some((type_of(observer, key.mutex), key.event));

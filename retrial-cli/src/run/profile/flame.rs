@@ -1,5 +1,5 @@
-//! Stacks as text, one to a line, and as a picture: a flame graph (B. Gregg, *The Flame Graph*, CACM 2016), in SVG that needs no
-//! script. The usual crate for these, inferno, is under the CDDL.
+//! Stacks as text, one to a line, and as a picture: a flame graph (B. Gregg, *The Flame Graph*, CACM 2016),
+//! in SVG that needs no script. The usual crate for these, inferno, is under the CDDL.
 
 use crate::duration;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! `--profile`: who gets which lock from where, how long that waits and holds. The program copies registers and the top of
-//! its stacks into memory that it shares with us (`retrial-preload/src/profile.rs`); here they are unwound, added up and
-//! named.
+//! `--profile`: who gets which lock from where, how long that waits and holds. The program copies registers
+//! and the top of its stacks into memory that it shares with us (`retrial-preload/src/profile.rs`); here they
+//! are unwound, added up and named.
 
 mod flame;
 pub mod recording;

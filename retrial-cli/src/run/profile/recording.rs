@@ -18,7 +18,8 @@ use std::time::Duration;
 /// What a profile leaves: folded stacks and flame graphs, by wait time and by holding time.
 pub const FILES: [&str; 4] = ["wait.folded", "wait.svg", "hold.folded", "hold.svg"];
 
-/// The time between two samples of a thread grows while there are more samples than this, and shrinks while there are fewer than a quarter.
+/// The time between two samples of a thread grows while there are more samples than this, and shrinks while
+/// there are fewer than a quarter.
 const SAMPLES_PER_S: u64 = 4000;
 const ADAPTED_EVERY_NS: u64 = 100_000_000;
 /// From one look to the next: after one that found something, and after one that did not.

@@ -12,7 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// In place of calls that are not known: those below the part of a stack that was copied, and those that cannot be unwound.
+/// In place of calls that are not known: those below the part of a stack that was copied, and those that
+/// cannot be unwound.
 const TRUNCATED: &str = "[truncated]";
 const UNKNOWN: &str = "[unknown]";
 

@@ -1,6 +1,6 @@
 //! What the sessions of a cell do: how long they hold the mutex, and how long they stay away from it.
 
-use super::work::{self, Work};
+use crate::work::{self, Work};
 use retrial::sys;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //!
 //! Results are there at any moment, so that a cell ends in time whatever its sessions still wait for.
 
-use super::clock::Clock;
-use super::histogram::Histogram;
-use super::process::{Shared, Zeroed};
+use crate::clock::Clock;
+use crate::histogram::Histogram;
+use crate::process::{Shared, Zeroed};
 use retrial::sys;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

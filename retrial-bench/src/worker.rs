@@ -1,10 +1,10 @@
 //! What a session of a cell does.
 
-use super::board::{Board, Ledger, Missing, Span};
-use super::clock::ticks;
-use super::load::{Random, Start, Think, Times};
-use super::peer::{Miss, Peer};
-use super::work;
+use crate::board::{Board, Ledger, Missing, Span};
+use crate::clock::ticks;
+use crate::load::{Random, Start, Think, Times};
+use crate::peer::{Miss, Peer};
+use crate::work;
 use retrial::sys;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The columns of the figures of cells.
 
-use super::cell::Cell;
-use super::outcome::{Outcome, median};
+use crate::cell::Cell;
+use crate::outcome::{Outcome, median};
 use crate::output::{Table, column, measure};
 use retrial_model::Measure;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub fn table<'a>(rows: impl IntoIterator<Item = Rounds<'a>>) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::load::Start;
-    use crate::bench::outcome::Kind;
+    use crate::load::Start;
+    use crate::outcome::Kind;
     use serde_json::{Value, json};
 
     #[test]

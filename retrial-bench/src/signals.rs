@@ -1,5 +1,5 @@
-//! Ctrl-C and its like: a command gives back what it holds, says what it has to say, and dies of the signal, as one that has nothing to
-//! give back does at once. A second signal ends the command at once.
+//! Ctrl-C and its like: a command gives back what it holds, says what it has to say, and dies of the signal,
+//! as one that has nothing to give back does at once. A second signal ends the command at once.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

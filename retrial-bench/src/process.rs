@@ -137,8 +137,9 @@ impl Crew {
     }
 }
 
-/// Gives this process, but none that it forks, precedence over all normal ones, so that it is not late beside a thousand that
-/// compute. Where that is not permitted it stays as it is: figures take into account how late it is.
+/// Gives this process, but none that it forks, precedence over all normal ones, so that it is not late beside
+/// a thousand that compute. Where that is not permitted it stays as it is: figures take into account how late
+/// it is.
 pub fn take_precedence() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: `priority` is readable.

@@ -1,6 +1,6 @@
 //! What is measured: a mutex of anybody's, with the data beside it that tell whether it excludes.
 
-use super::check::Protected;
+use crate::check::Protected;
 use retrial::sys::Deadline;
 use retrial::views::Figures;
 

@@ -1,170 +1,15 @@
-//! One table type for everything that prints figures: text, JSON or CSV from the same rows and columns.
+//! Columns and rows: text, JSON and CSV from one list of columns.
 
-use clap::Args;
-use miette::Diagnostic;
+use super::{Format, line, plain, rounded, short};
 use retrial::views::Counter;
 use retrial_model::{Measure, Profile};
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};
-use std::error::Error;
-use std::fmt;
-use std::io::{self, Write};
 
-/// How figures are printed.
-#[derive(Args, Clone, Copy, Default)]
-pub struct Format {
-    /// Print figures as JSON
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Print figures as CSV
-    #[arg(long, global = true)]
-    pub csv: bool,
-}
-
-impl Format {
-    /// Whether a person reads it: notes, hints and `Next:` lines are for them only.
-    pub const fn is_text(self) -> bool {
-        !self.json && !self.csv
-    }
-
-    /// Prints a line for people; nothing in JSON and CSV.
-    pub fn say(self, text: &str) {
-        if self.is_text() {
-            line(text);
-        }
-    }
-}
-
-/// Whether a terminal or a reader would obey the character instead of showing it: C0, DEL and C1 controls, line and paragraph
-/// separators, and what reorders the text beside it.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// A text with `\u001b` in the place of such characters, as JSON has them: names, actions and alerts are other users' texts.
-/// Everything that is printed goes through here. Ends of lines stay.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| is_obeyed(c) && c != '\n')
-}
-
-fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.contains(&is_bad) {
-        return text.into();
-    }
-    let escape = |c: char| if is_bad(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
-    text.chars().map(escape).collect::<String>().into()
-}
-
-/// Has the texts of errors, which quote names, printed as [`printable`] makes them.
-pub struct Handler(pub miette::MietteHandler);
-
-impl miette::ReportHandler for Handler {
-    fn debug(&self, error: &dyn Diagnostic, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut causes: Vec<String> = Vec::new();
-        let mut next = error.source();
-        while let Some(cause) = next {
-            causes.push(printable(&cause.to_string()).into());
-            next = cause.source();
-        }
-        let cause = causes.into_iter().rev().fold(None, |source, text| Some(Box::new(Cause { text, source })));
-        let source = Cause { text: printable(&error.to_string()).into(), source: cause };
-        self.0.debug(&Printable { error, text: source }, f)
-    }
-}
-
-#[derive(Debug)]
-struct Cause {
-    text: String,
-    source: Option<Box<Cause>>,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for Cause {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|cause| -> &(dyn Error + 'static) { cause })
-    }
-}
-
-/// An error with texts that can be printed.
-struct Printable<'a> {
-    error: &'a dyn Diagnostic,
-    text: Cause,
-}
-
-impl fmt::Debug for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.text, f)
-    }
-}
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.text, f)
-    }
-}
-
-impl Error for Printable<'_> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.text.source()
-    }
-}
-
-impl Diagnostic for Printable<'_> {
-    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.error.code()
-    }
-
-    fn severity(&self) -> Option<miette::Severity> {
-        self.error.severity()
-    }
-
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.error.help().map(|help| -> Box<dyn fmt::Display> { Box::new(printable(&help.to_string()).into_owned()) })
-    }
-}
-
-/// Writes a line; see [`write`].
-pub fn line(text: &str) {
-    write(&format!("{}\n", printable(text)));
-}
-
-/// Writes to standard output. A closed pipe ends the command quietly, by SIGPIPE as it ends other commands; whatever else keeps it from
-/// being written is an error: exit code 2.
-pub fn write(text: &str) {
-    let mut out = io::stdout().lock();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            crate::signals::die_of(libc::SIGPIPE);
-        }
-        let help = "df -h; ls -l /proc/self/fd/1";
-        let report = miette::miette!(code = "retrial::output", help = help, "cannot write to standard output: {error}");
-        eprintln!("{report:?}");
-        std::process::exit(2);
-    }
-}
-
-/// A word of a command to type, quoted where a shell would take it for something else.
-pub fn quoted(word: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.into()
-    } else if word.chars().any(char::is_control) {
-        let escaped = word.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n").replace('\t', "\\t");
-        format!("$'{escaped}'").into()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''")).into()
-    }
-}
-
-/// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from one list of them.
+/// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from
+/// one list of them.
 pub struct Column<'a, R> {
-    name: &'static str,
+    name: Cow<'static, str>,
     /// Heading for people, where it differs.
     title: Option<&'static str>,
     /// Appended to the name; empty for a name that says it, or a number without one.
@@ -181,8 +26,17 @@ enum Readers {
 }
 
 /// A column with its name and cell.
-pub fn column<'a, R: 'a, V: Into<Value>>(name: &'static str, value: impl Fn(&R) -> V + 'a) -> Column<'a, R> {
-    Column { name, title: None, unit: "", readers: Readers::All, value: Box::new(move |row| value(row).into()) }
+pub fn column<'a, R: 'a, V: Into<Value>>(
+    name: impl Into<Cow<'static, str>>,
+    value: impl Fn(&R) -> V + 'a,
+) -> Column<'a, R> {
+    Column {
+        name: name.into(),
+        title: None,
+        unit: "",
+        readers: Readers::All,
+        value: Box::new(move |row| value(row).into()),
+    }
 }
 
 /// A measure in a unit; `of` gives it in its own, which is SI.
@@ -224,7 +78,7 @@ impl<'a, R: 'a> Column<'a, R> {
 
     /// Another name, which says the unit.
     pub fn named(self, name: &'static str) -> Self {
-        Self { name, title: None, unit: "", ..self }
+        Self { name: name.into(), title: None, unit: "", ..self }
     }
 
     /// Another heading for people; JSON and CSV keep the name.
@@ -248,7 +102,7 @@ impl<'a, R: 'a> Column<'a, R> {
     }
 
     fn header(&self) -> Cow<'static, str> {
-        if self.unit.is_empty() { self.name.into() } else { format!("{}_{}", self.name, self.unit).into() }
+        if self.unit.is_empty() { self.name.clone() } else { format!("{}_{}", self.name, self.unit).into() }
     }
 }
 
@@ -399,43 +253,6 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A cell as it is, nothing for null. A text that is another user's cannot begin a line of its own.
-pub fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => escaped(text, is_obeyed).into(),
-        other => other.to_string(),
-    }
-}
-
-/// The nearest whole number, 0 for what is below it.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a cast saturates
-pub const fn whole(x: f64) -> u64 {
-    x.round() as u64
-}
-
-/// With so many digits after the point.
-pub fn rounded(value: f64, digits: i32) -> f64 {
-    let scale = 10f64.powi(digits);
-    (value * scale).round() / scale
-}
-
-/// Three significant digits without an exponent: `1234`, `12.3`, `0.0123`.
-pub fn short(x: f64) -> String {
-    let magnitude = x.abs();
-    if magnitude >= 100.0 || magnitude == 0.0 {
-        format!("{x:.0}")
-    } else if magnitude >= 10.0 {
-        format!("{x:.1}")
-    } else if magnitude >= 1.0 {
-        format!("{x:.2}")
-    } else if magnitude >= 0.1 {
-        format!("{x:.3}")
-    } else {
-        format!("{x:.4}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -457,21 +274,5 @@ mod tests {
         assert_eq!(table.json()[1], json);
         assert_eq!(table.text().lines().next().unwrap().split_whitespace().collect::<Vec<_>>(), ["name", "W", "told"]);
         assert_eq!(Table::one([("a", 1.into()), ("b", Value::Null)]).csv(), "a,b\n1,\n");
-    }
-
-    #[test]
-    fn what_a_terminal_would_obey_is_shown() {
-        let controls =
-            (0..0x20).chain(0x7f..0xa0).chain([0x61c, 0x200e, 0x200f]).chain(0x2028..=0x202e).chain(0x2066..=0x2069);
-        for c in controls.filter_map(char::from_u32) {
-            let shown = printable(&format!("a{c}b")).into_owned();
-            assert_eq!(shown == format!("a{c}b"), c == '\n', "{c:?}");
-            assert_eq!(plain(&format!("a{c}b").into()), format!("a\\u{:04x}b", u32::from(c)));
-            // JSON stays what it says.
-            let json = Value::from(format!("a{c}b"));
-            assert_eq!(serde_json::from_str::<Value>(&printable(&json.to_string())).unwrap(), json);
-        }
-        let fine = "Grüße, κ ≤ 1 😀 «x»";
-        assert!(matches!(printable(fine), Cow::Borrowed(text) if text == fine));
     }
 }

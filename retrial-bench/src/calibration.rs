@@ -1,6 +1,6 @@
 //! What `retrial calibrate` found out, kept in the user's cache directory for every instance that is made later.
 
-use crate::run::machine::Machine as Here;
+use crate::machine::Machine as Here;
 use retrial::Instance;
 use retrial::views::Machine;
 use std::io;

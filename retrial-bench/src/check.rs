@@ -18,8 +18,9 @@ impl<L> Guarded<L> {
 
 /// What sessions change and look at in their sections.
 ///
-/// The cells are atomics, so that a broken mutex is a wrong figure and not undefined behaviour; but they are only loaded
-/// and stored, never exchanged, so two sessions inside at a time lose an increment or find the other's stamp.
+/// The cells are atomics, so that a broken mutex is a wrong figure and not undefined behaviour; but they are
+/// only loaded and stored, never exchanged, so two sessions inside at a time lose an increment or find the
+/// other's stamp.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Protected {

@@ -1,9 +1,9 @@
 //! The peers that are ours: a mutex of an instance, or copies of one, under one of the wait schemes.
 
-use super::check::{Guarded, Protected};
-use super::peer::{Miss, Peer};
-use super::process::Shared;
-use crate::instances::{create_error, param_error};
+use crate::check::{Guarded, Protected};
+use crate::errors::{create_error, param_error};
+use crate::peer::{Miss, Peer};
+use crate::process::Shared;
 use miette::{Report, miette};
 use retrial::engine::{Get, RawMutex};
 use retrial::sys::{self, Deadline};

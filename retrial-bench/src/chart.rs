@@ -121,7 +121,8 @@ pub struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<Series>,
-    /// The names of the series, within the chart; without it the number of the colour, counted from 1, at the end of a line.
+    /// The names of the series, within the chart; without it the number of the colour, counted from 1, at the
+    /// end of a line.
     pub legend: bool,
 }
 

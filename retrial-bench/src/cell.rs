@@ -1,17 +1,17 @@
 //! One cell: the parent's side. Forks the sessions, starts and ends them, and adds up.
 
-use super::board::{Board, Ledger, Missing};
-use super::clock::Clock;
-use super::histogram::Total;
-use super::limits;
-use super::load::{Distribution, Start, Think, Times};
-use super::ours::no_memory;
-use super::outcome::{Kind, Outcome};
-use super::peer::Peer;
-use super::process::Crew;
-use super::work::{self, Work};
-use super::worker::Task;
+use crate::board::{Board, Ledger, Missing};
+use crate::clock::Clock;
+use crate::histogram::Total;
+use crate::limits;
+use crate::load::{Distribution, Start, Think, Times};
+use crate::ours::no_memory;
+use crate::outcome::{Kind, Outcome};
+use crate::peer::Peer;
+use crate::process::Crew;
 use crate::signals;
+use crate::work::{self, Work};
+use crate::worker::Task;
 use miette::{Report, miette};
 use retrial::sys;
 use retrial_model::Profile;
@@ -43,7 +43,7 @@ pub struct Conditions {
     pub section: Distribution,
     pub think: Distribution,
     pub duration: Duration,
-    /// Part of the duration that is counted apart; at most [`super::board::WINDOWS`] of them.
+    /// Part of the duration that is counted apart; at most [`crate::board::WINDOWS`] of them.
     pub window: Duration,
     /// How long nothing may happen that should.
     pub stuck_after: Option<Duration>,
@@ -118,7 +118,8 @@ impl Cell {
         }
         let cpu = crew.cpu().saturating_sub(cpu_before);
         let figures = task.peer.figures().unwrap_or_default();
-        // Beside many that compute, we may come late: the time is that of our look, for those that go on until they are told.
+        // Beside many that compute, we may come late: the time is that of our look, for those that go on
+        // until they are told.
         let over = if board.finished() < self.sessions { late(end) } else { Duration::ZERO };
         let cpu_s_per_s = cpu.as_secs_f64() / (conditions.duration + over).as_secs_f64();
         drop(hogs);
@@ -184,8 +185,8 @@ impl Cell {
         }
     }
 
-    /// Waits until a count has come to `target`. Whether it has: not when it stands still, or cannot rise any more, or not
-    /// in the time there is.
+    /// Waits until a count has come to `target`. Whether it has: not when it stands still, or cannot rise any
+    /// more, or not in the time there is.
     fn wait(
         &self,
         conditions: &Conditions,
@@ -281,7 +282,7 @@ impl Cell {
         let windows = conditions.duration.as_nanos().div_ceil(conditions.window.as_nanos().max(1)) as usize;
         Outcome {
             measured: Some(measured),
-            windows: (0..windows.min(super::board::WINDOWS)).map(window_rate).collect(),
+            windows: (0..windows.min(crate::board::WINDOWS)).map(window_rate).collect(),
             waiting,
             errors: violations + lost + failures,
             complaints: complaints.collect(),

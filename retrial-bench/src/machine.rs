@@ -1,8 +1,9 @@
-//! The machine that a program ran on, and how full it was.
+//! The machine that figures were measured on, and how full it was.
 
 use serde_json::{Value, json};
 use std::fs;
 
+/// Its processors and system.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub cpu: String,
@@ -28,6 +29,13 @@ impl Machine {
 
     pub fn text(&self) -> String {
         format!("{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)
+    }
+
+    /// The same with the governor of the processors' clock, where there is one: the header of figures.
+    pub fn line() -> String {
+        let governor = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_default();
+        let governor = if governor.is_empty() { governor } else { format!(", governor {}", governor.trim()) };
+        format!("{}{governor}", Self::here().text())
     }
 
     pub fn json(&self) -> Value {
