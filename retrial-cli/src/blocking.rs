@@ -137,6 +137,11 @@ impl<'t> Look<'t> {
         self.by_mutex.get(&mutex).map_or(&[], Vec::as_slice)
     }
 
+    /// The mutexes that somebody holds.
+    pub fn all_held(&self) -> impl Iterator<Item = MutexId> {
+        self.by_mutex.keys().copied()
+    }
+
     /// The same for people: `1 X`, `2 S, 3 S`, or nothing.
     pub fn holders_text(&self, mutex: MutexId) -> String {
         text(&self.holders(mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect::<Vec<_>>())

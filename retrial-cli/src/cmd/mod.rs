@@ -15,6 +15,7 @@ pub mod model;
 pub mod peek;
 pub mod poke;
 pub mod ps;
+pub mod record;
 pub mod recover;
 pub mod rm;
 pub mod run;

@@ -141,16 +141,19 @@ impl<'t> Taker<'t> {
     }
 }
 
-/// What a session's wait is at: the latest step that it has noted, which is `spin` until there is one.
+/// Steps of a wait, as they are shown.
+pub const STEPS: [&str; 4] = ["spin", "yield", "sleep", "park"];
+
+/// What a session's wait is at: the latest step that it has noted, which is a spin until there is one.
 pub fn step(tables: &Tables, sid: Sid) -> Option<&'static str> {
     let event = tables.event(sid, tables.last_run(sid))?;
-    Some(match event.what {
-        What::Began => "spin",
-        What::Yield => "yield",
-        What::Sleep => "sleep",
-        What::Woken | What::TimedOut => "park",
-        What::Got | What::GaveUp => return None,
-    })
+    match event.what {
+        What::Began => Some(STEPS[0]),
+        What::Yield => Some(STEPS[1]),
+        What::Sleep => Some(STEPS[2]),
+        What::Woken | What::TimedOut => Some(STEPS[3]),
+        What::Got | What::GaveUp => None,
+    }
 }
 
 fn params(tables: &Tables) -> Vec<Parameter> {
