@@ -23,6 +23,7 @@ mod predict;
 pub mod recording;
 mod run;
 pub mod signals;
+mod sql;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Format;
@@ -56,6 +57,7 @@ enum Command {
     Advise(cmd::advise::Args),
     Ps(cmd::ps::Args),
     Record(cmd::record::Args),
+    Sql(cmd::sql::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
     Trace(cmd::trace::Args),
@@ -95,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),
         Command::Record(args) => cmd::record::run(args, format),
+        Command::Sql(args) => cmd::sql::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),
         Command::Trace(args) => cmd::trace::run(args, format),

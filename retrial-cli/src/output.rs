@@ -285,6 +285,12 @@ impl Table {
         }
     }
 
+    /// Rows whose columns are not known before.
+    pub fn new(names: Vec<String>, rows: Vec<Vec<Value>>) -> Self {
+        let head = |name: String| Head { name: name.clone().into(), title: name.into(), readers: Readers::All };
+        Self { heads: names.into_iter().map(head).collect(), rows }
+    }
+
     /// One row: a name with each cell.
     pub fn one<const N: usize>(cells: [(&'static str, Value); N]) -> Self {
         Self::of(&cells.map(|(name, cell)| column(name, move |(): &()| cell.clone())), [()])
@@ -418,6 +424,19 @@ pub const fn whole(x: f64) -> u64 {
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
+}
+
+/// `1,234,567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Three significant digits without an exponent: `1234`, `12.3`, `0.0123`.

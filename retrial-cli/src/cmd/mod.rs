@@ -21,5 +21,6 @@ pub mod rm;
 pub mod run;
 pub mod set;
 pub mod show;
+pub mod sql;
 pub mod trace;
 pub mod what_if;

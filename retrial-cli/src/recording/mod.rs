@@ -7,15 +7,19 @@
 mod period;
 mod recorder;
 mod sampling;
+mod scene;
 mod snapshot;
 mod state;
 pub mod store;
 mod taking;
 #[cfg(test)]
 mod tests;
+pub mod views;
 
 pub use period::Period;
 pub use recorder::{Pace, Progress, Recorder};
+pub use sampling::Sampler;
+pub use scene::{Scene, Span};
 pub use snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State};
 pub use state::Load;
 pub use taking::Taker;
