@@ -17,6 +17,7 @@ pub mod poke;
 pub mod ps;
 pub mod record;
 pub mod recover;
+pub mod report;
 pub mod rm;
 pub mod run;
 pub mod set;

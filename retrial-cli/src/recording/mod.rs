@@ -6,6 +6,7 @@
 
 mod period;
 mod recorder;
+pub mod report;
 mod sampling;
 mod scene;
 mod snapshot;
