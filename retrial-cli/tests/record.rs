@@ -177,3 +177,53 @@ fn a_run_is_recorded_with_the_names_of_its_locks() {
     assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
     assert!(file.number("SELECT max(session_gets) FROM snapshot") > 0);
 }
+
+/// Processor time of a process so far, in s.
+fn cpu_s(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    // User and system time in ticks of 10 ms.
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// `cargo test --release -p retrial-cli --test record -- --ignored --nocapture`
+#[test]
+#[ignore = "measures: for a machine that does nothing else, in release"]
+fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
+    const SESSIONS: usize = 64;
+    const MUTEXES: usize = 1000;
+    let scratch = Scratch::with(&["--sessions", "128", "--mutexes", "2048", "--arena", "1M"]);
+    let file = File::new("cost");
+    let instance = scratch.instance();
+    let mutexes: Vec<retrial::Mutex<u64>> =
+        (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0).unwrap()).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..SESSIONS {
+            let (instance, mutexes, stop) = (&instance, &mutexes, &stop);
+            scope.spawn(move || {
+                let session = instance.session("load", retrial::Class::Normal).unwrap();
+                let mut next = number;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Some of them are contended.
+                    next = (next * 31 + 17) % if number % 2 == 0 { 8 } else { MUTEXES };
+                    let held = mutexes[next].exclusive(&session, retrial::location!("load")).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    drop(held);
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+            });
+        }
+        let recorder = scratch.start(&["record", file.text(), "--json"]);
+        let pid = recorder.pid();
+        std::thread::sleep(std::time::Duration::from_secs(25));
+        let by_kernel = 100.0 * cpu_s(pid) / 25.0;
+        let rest = recorder.die_of(libc::SIGINT);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let last: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+        let own = last["recorder_cpu_pct"].as_f64().unwrap();
+        let samples = file.number("SELECT sum(rounds) FROM snapshot");
+        println!("{own} % by itself, {by_kernel} % by the kernel, {samples} samples, {} bytes", last["size_bytes"]);
+        assert!(own < 1.0 && by_kernel < 1.0);
+    });
+}

@@ -162,8 +162,9 @@ fn sessions_and_samples_say_who_waits_for_whom() {
                      FROM v$session_wait w JOIN v$mutex_holder h USING (mutex)";
     let expected = serde_json::json!({ "event": "cursor: pin S wait on X", "name": "m", "has_step": 1,
         "blocking_session": 1, "mode": "X", "location": "retrial hold" });
-    assert_eq!(scratch.rows(&["sql", statement]), [expected.clone()]);
-    assert_eq!(file.rows(statement), [expected]);
+    for rows in [scratch.rows(&["sql", statement]), file.rows(statement)] {
+        assert_eq!((rows.len(), &rows[0]), (1, &expected));
+    }
     let history = "SELECT session_state, sid, name, mode, blocking_session, sum(time_s) > 0 AS some \
                    FROM v$active_session_history GROUP BY 1, 2 ORDER BY 2";
     let expected = serde_json::json!([
@@ -277,4 +278,43 @@ fn a_recording_that_is_none_is_refused() {
         let said = failed(&command(&["sql", path, "SELECT 1"]).output().unwrap());
         assert!(said.contains(expected), "{said}");
     }
+}
+
+/// `cargo test --release -p retrial-cli --test sql -- --ignored --nocapture`
+#[test]
+#[ignore = "measures: for a machine that does nothing else, in release"]
+fn a_large_instance_is_answered_within_two_seconds_and_512_mb() {
+    const SESSIONS: usize = 16_384;
+    const MUTEXES: usize = 100_000;
+    let scratch = Scratch::with(&["--sessions", "16384", "--mutexes", "100000", "--rows", "8", "--arena", "64M"]);
+    let instance = scratch.instance();
+    let mutexes: Vec<retrial::Mutex<u64>> =
+        (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0).unwrap()).collect();
+    let sessions: Vec<retrial::Session<'_>> =
+        (0..SESSIONS).map(|_| instance.session("many", retrial::Class::Normal).unwrap()).collect();
+    // Each session has a row of counters.
+    let held = mutexes[0].exclusive(&sessions[0], retrial::location!("hold")).unwrap();
+    for session in &sessions[1..] {
+        let patience = retrial::Patience::Until(retrial::sys::Deadline::after(Duration::from_micros(1)));
+        let _ = mutexes[0].get(session, retrial::Mode::Exclusive, retrial::location!("miss"), patience);
+    }
+    for view in scratch.run(&["sql", ".tables"]).lines().filter(|name| name.starts_with("v$")) {
+        let began = std::time::Instant::now();
+        let statement = format!("SELECT count(*) FROM (SELECT * FROM {view})");
+        let output = command(&["sql", "-i", &scratch.name, &statement, "--csv"]).output().unwrap();
+        let (took, rows) = (began.elapsed(), kit::both(&output));
+        // SAFETY: all zero is a valid value of this plain C struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is writable.
+        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+        let peak_kb = usage.ru_maxrss;
+        println!(
+            "{view}: {:.2} s, {} MB at most so far, {}",
+            took.as_secs_f64(),
+            peak_kb / 1024,
+            rows.trim().replace('\n', " ")
+        );
+        assert!(took < Duration::from_secs(2) && peak_kb < 512 * 1024, "{view}");
+    }
+    drop(held);
 }

@@ -48,6 +48,30 @@ impl Time {
     fn share(&self, time_s: f64) -> Option<f64> {
         (self.all_s > 0.0).then(|| 100.0 * time_s / self.all_s)
     }
+
+    fn events(&self) -> Table {
+        let of = |event: &Event, measure: Measure| measure.of(event.profile.as_ref()?);
+        let columns = [
+            column("event", |event: &Event| event.name.clone()).titled("Event"),
+            column("waits", |event: &Event| Some(event.profile.as_ref()?.figures.get(Counter::Waits))).titled("Waits"),
+            column("time_s", |event: &Event| event.time_s).titled("Time (s)"),
+            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms").titled("Avg wait (ms)"),
+            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms").titled("Max (ms)"),
+            column("pct_session_time", |event: &Event| self.share(event.time_s)).titled("% session time"),
+            column("wait_class", |event: &Event| event.class).titled("Wait class"),
+        ];
+        Table::of(&columns, &self.events)
+    }
+
+    fn parts(&self) -> Table {
+        type Part = (&'static str, f64);
+        let columns = [
+            column("part", |part: &Part| part.0).titled(""),
+            column("time_s", |part: &Part| part.1).titled("Time (s)"),
+            column("pct", |part: &Part| self.share(part.1)).titled("%"),
+        ];
+        Table::of(&columns, &self.parts)
+    }
 }
 
 impl Report {
@@ -59,7 +83,7 @@ impl Report {
         if format.json {
             line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
         } else if format.csv {
-            self.events(&self.time()).print(format);
+            self.time().events().print(format);
         } else {
             line(&self.text());
         }
@@ -72,7 +96,7 @@ impl Report {
         json!({
             "of": self.of,
             "instance": to.instance.name,
-            "from": self.from_ns().map(self::time),
+            "from": self.begin_ns().map(self::time),
             "to": self::time(to.at.real_ns),
             "period_s": period.time_s(),
             "processors": to.load.processors,
@@ -82,8 +106,8 @@ impl Report {
             "samples": self.rounds.rounds,
             "recorder_cpu_pct": self.recorder_pct(),
             "load": self.load().json(),
-            "events": self.events(&time).json(),
-            "session_time": self.parts(&time).json(),
+            "events": time.events().json(),
+            "session_time": time.parts().json(),
             "sleeps": self.sleeps().json(),
             "mutexes": self.mutexes().json(),
             "blockers": self.blocked().json(),
@@ -93,7 +117,7 @@ impl Report {
         })
     }
 
-    fn from_ns(&self) -> Option<u64> {
+    fn begin_ns(&self) -> Option<u64> {
         Some(self.period().from()?.at.real_ns)
     }
 
@@ -115,8 +139,8 @@ impl Report {
             parts.push(format!("{title}\n{rows}"));
         };
         section("LOAD", &self.load(), "");
-        section("TOP EVENTS", &self.events(&time), "");
-        section("TIME OF THE SESSIONS", &self.parts(&time), "");
+        section("TOP EVENTS", &time.events(), "");
+        section("TIME OF THE SESSIONS", &time.parts(), "");
         section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
         section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed.");
         section("WHO KEPT OTHERS WAITING", &self.blocked(), "Nobody, as far as samples saw.");
@@ -131,7 +155,7 @@ impl Report {
 
     fn head(&self) -> String {
         let (period, to) = (self.period(), &self.span.to);
-        let from = self.from_ns().map_or_else(|| "its creation".to_owned(), self::time);
+        let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), self::time);
         let pct = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| short(100.0 * share));
         let earlier = period.from().map(|from| &from.load);
         let steal = earlier.and_then(|earlier| to.load.stolen_since(earlier));
@@ -160,6 +184,7 @@ impl Report {
 
     /// Counts, per second and per get, as far as there are measures of them.
     fn load(&self) -> Table {
+        type Row = (&'static str, Option<f64>, Option<f64>, Option<f64>);
         let total = self.period().total();
         let count = |counter: Counter| Some(total.figures.get(counter) as f64);
         let of = |measure: Measure| measure.of(&total);
@@ -171,7 +196,6 @@ impl Report {
             ("wait time (s)", of(Measure::Registered), None, of(Measure::Wait)),
             ("sessions asleep", None, of(Measure::Asleep), None),
         ];
-        type Row = (&'static str, Option<f64>, Option<f64>, Option<f64>);
         let columns = [
             column("figure", |row: &Row| row.0).titled(""),
             column("total", |row: &Row| row.1),
@@ -219,30 +243,6 @@ impl Report {
         events.extend(rest.map(|(name, class, time_s)| Event { name: name.to_owned(), class, profile: None, time_s }));
         events.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         Time { events, all_s, parts }
-    }
-
-    fn events(&self, time: &Time) -> Table {
-        let of = |event: &Event, measure: Measure| measure.of(event.profile.as_ref()?);
-        let columns = [
-            column("event", |event: &Event| event.name.clone()).titled("Event"),
-            column("waits", |event: &Event| Some(event.profile.as_ref()?.figures.get(Counter::Waits))).titled("Waits"),
-            column("time_s", |event: &Event| event.time_s).titled("Time (s)"),
-            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms").titled("Avg wait (ms)"),
-            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms").titled("Max (ms)"),
-            column("pct_session_time", |event: &Event| time.share(event.time_s)).titled("% session time"),
-            column("wait_class", |event: &Event| event.class).titled("Wait class"),
-        ];
-        Table::of(&columns, &time.events)
-    }
-
-    fn parts(&self, time: &Time) -> Table {
-        type Part = (&'static str, f64);
-        let columns = [
-            column("part", |part: &Part| part.0).titled(""),
-            column("time_s", |part: &Part| part.1).titled("Time (s)"),
-            column("pct", |part: &Part| time.share(part.1)).titled("%"),
-        ];
-        Table::of(&columns, &time.parts)
     }
 
     fn sleeps(&self) -> Table {
@@ -320,7 +320,7 @@ impl Report {
     }
 
     fn alerts(&self) -> Table {
-        let from_ns = self.from_ns().unwrap_or(0);
+        let from_ns = self.begin_ns().unwrap_or(0);
         let rows = self.span.to.alerts.iter().rev().filter(|alert| alert.at_ns >= from_ns);
         let columns = [
             column("time", |alert: &&super::Alert| self::time(alert.at_ns)),

@@ -3,6 +3,7 @@
 //! Counters are kept as they stand, and a row only where it has changed since the snapshot before: any two snapshots have a difference,
 //! and what lies between may be thinned out. Now and then a snapshot has all its rows; reading one starts there.
 
+mod cells;
 mod reader;
 mod rows;
 pub mod schema;

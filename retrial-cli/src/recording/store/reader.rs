@@ -1,6 +1,6 @@
 //! Reads a recording.
 
-use super::rows::{self, Cells};
+use super::cells::{self, Cells};
 use super::schema::TABLES;
 use super::{Rounds, check, failed, foreign};
 use crate::output::quoted;
@@ -151,7 +151,7 @@ impl Recording {
             let mut statement = self.connection.prepare_cached(&table.select())?;
             let mut rows = statement.query([instance, whole, id])?;
             while let Some(row) = rows.next()? {
-                rows::put(table, row, &mut snapshot)?;
+                cells::put(table, row, &mut snapshot)?;
             }
         }
         let position = |p| retrial::P::ALL.iter().position(|known| *known == p);

@@ -104,6 +104,7 @@ fn table(name: &'static str, doc: &'static str, keys: usize, columns: &[Column])
 /// Every table.
 pub static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let mut all = Vec::from(of_recording());
+    all.extend(of_time());
     all.extend(of_sessions());
     all.extend(of_mutexes());
     all
@@ -114,7 +115,7 @@ pub fn table_named(name: &str) -> &'static Table {
     TABLES.iter().find(|table| table.name == name).unwrap_or_else(|| panic!("no table `{name}` in the schema"))
 }
 
-fn of_recording() -> [Table; 5] {
+fn of_recording() -> [Table; 2] {
     [
         table(
             "instance",
@@ -165,6 +166,12 @@ fn of_recording() -> [Table; 5] {
                 int("recorder_ns", "ns", "Processor time of the recorder since the snapshot before"),
             ],
         ),
+    ]
+}
+
+/// What happened at some moment.
+fn of_time() -> [Table; 3] {
+    [
         table(
             "sample",
             "Who held and who waited, looked at every few milliseconds; equal samples in a row are one",
