@@ -4,7 +4,8 @@ use miette::{Report, miette};
 use std::time::Duration;
 
 /// Units and their length in ns, shortest first.
-const UNITS: [(&str, f64); 5] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9)];
+const UNITS: [(&str, f64); 7] =
+    [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("d", 86_400e9)];
 /// A year: longer is a slip of the keyboard.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
@@ -12,14 +13,16 @@ const LONGEST: Duration = Duration::from_hours(365 * 24);
 ///
 /// The error says what was found and what was expected.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("duration `{text}`, expected a number and one of the units ns, us, ms, s, min");
+    let wrong = || format!("duration `{text}`, expected a number and one of the units ns, us, ms, s, min, h, d");
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(end);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let unit = unit.trim();
     if unit.is_empty() {
-        return Err(format!("duration `{text}` without a unit, expected one of ns, us, ms, s, min after the number"));
+        return Err(format!(
+            "duration `{text}` without a unit, expected one of ns, us, ms, s, min, h, d after the number"
+        ));
     }
     let (_, ns) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
     let time = Duration::try_from_secs_f64((number * ns).round() / 1e9).map_err(|_| wrong())?;
@@ -56,6 +59,8 @@ mod tests {
             ("1.5 s", 1_500_000_000),
             ("0.1ms", 100_000),
             ("2min", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+            ("8d", 691_200_000_000_000),
             ("0s", 0),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_nanos(ns)), "{text}");

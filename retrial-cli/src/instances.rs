@@ -22,7 +22,7 @@ impl Which {
         self.instance.as_ref().map_or_else(String::new, |name| format!(" -i {}", quoted(name)))
     }
 
-    fn address(&self) -> Result<Address, Report> {
+    pub fn address(&self) -> Result<Address, Report> {
         if let Some(text) = &self.instance {
             return address(text);
         }
@@ -56,6 +56,34 @@ impl Which {
     }
 }
 
+/// The instance of a program under `retrial run`, by the id of one of its processes, or of `retrial run` itself.
+pub fn of_process(pid: u32) -> Result<Address, Report> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let variable = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"RETRIAL_INSTANCE="));
+    if let Some(path) = variable.and_then(|path| std::str::from_utf8(path).ok()) {
+        return address(named(Path::new(path)).as_deref().unwrap_or(path));
+    }
+    let is_of = |name: &String| {
+        let observer = Address::new(name).ok().and_then(|address| Observer::open(&address).ok());
+        observer.is_some_and(|observer| {
+            let tables = observer.tables();
+            tables.creator_pid() == pid || tables.sessions().iter().any(|session| session.pid == pid)
+        })
+    };
+    let found = retrial::list().unwrap_or_default().into_iter().find(is_of);
+    found.map_or_else(|| Err(no_process(pid)), |name| address(&name))
+}
+
+fn no_process(pid: u32) -> Report {
+    let is_there = Path::new(&format!("/proc/{pid}")).exists();
+    let found = if is_there { "has no session in any instance" } else { "is not there" };
+    miette!(
+        code = "retrial::instance::process",
+        help = "retrial ps shows the sessions of an instance; retrial run -- PROGRAM starts one",
+        "process {pid} {found}, expected one under `retrial run`"
+    )
+}
+
 /// Names of all instances of this machine.
 pub fn names() -> Result<Vec<String>, Report> {
     retrial::list().map_err(|error| {
@@ -74,10 +102,13 @@ pub fn address(text: &str) -> Result<Address, Report> {
 
 /// What a user would type for the instance at `path`.
 fn typed(path: &Path) -> String {
-    let name =
-        path.parent().filter(|p| *p == Path::new(retrial::layout::DIRECTORY)).and_then(|_| path.file_name()?.to_str());
-    let name = name.and_then(|name| name.strip_prefix("retrial.")).map(str::to_owned);
-    quoted(&name.unwrap_or_else(|| path.display().to_string())).into_owned()
+    quoted(&named(path).unwrap_or_else(|| path.display().to_string())).into_owned()
+}
+
+/// The name of the instance at a path, where it has one.
+fn named(path: &Path) -> Option<String> {
+    path.parent().filter(|parent| *parent == Path::new(retrial::layout::DIRECTORY))?;
+    path.file_name()?.to_str()?.strip_prefix("retrial.").map(str::to_owned)
 }
 
 pub fn attach_error(error: AttachError) -> Report {

@@ -14,7 +14,9 @@ mod experiment;
 mod instances;
 mod naming;
 mod predict;
+pub mod recording;
 mod run;
+mod sql;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Format;
@@ -48,6 +50,8 @@ enum Command {
     WhatIf(cmd::what_if::Args),
     Advise(cmd::advise::Args),
     Ps(cmd::ps::Args),
+    Record(cmd::record::Args),
+    Sql(cmd::sql::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
     Trace(cmd::trace::Args),
@@ -55,6 +59,7 @@ enum Command {
     Poke(cmd::poke::Args),
     Alerts(cmd::alerts::Args),
     Recover(cmd::recover::Args),
+    Report(cmd::report::Args),
     Rm(cmd::rm::Args),
     Man(cmd::man::Args),
     Completions(cmd::completions::Args),
@@ -86,6 +91,8 @@ pub fn main() -> ExitCode {
         Command::WhatIf(args) => cmd::what_if::run(args, format),
         Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),
+        Command::Record(args) => cmd::record::run(args, format),
+        Command::Sql(args) => cmd::sql::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),
         Command::Trace(args) => cmd::trace::run(args, format),
@@ -93,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Poke(args) => cmd::poke::run(args, format),
         Command::Alerts(args) => cmd::alerts::run(args, format),
         Command::Recover(args) => cmd::recover::run(args, format),
+        Command::Report(args) => cmd::report::run(args, format),
         Command::Rm(args) => cmd::rm::run(args, format),
         Command::Man(args) => cmd::man::run(args, format),
         Command::Completions(args) => cmd::completions::run(args, format),

@@ -139,6 +139,12 @@ impl Table {
         }
     }
 
+    /// Rows whose columns are not known before.
+    pub fn new(names: Vec<String>, rows: Vec<Vec<Value>>) -> Self {
+        let head = |name: String| Head { name: name.clone().into(), title: name.into(), readers: Readers::All };
+        Self { heads: names.into_iter().map(head).collect(), rows }
+    }
+
     /// One row: a name with each cell.
     pub fn one<const N: usize>(cells: [(&'static str, Value); N]) -> Self {
         Self::of(&cells.map(|(name, cell)| column(name, move |(): &()| cell.clone())), [()])

@@ -51,6 +51,9 @@ pub struct Args {
     /// a second; their cost is reported
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "retrial-profile")]
     profile: Option<PathBuf>,
+    /// Record the run into a file as `retrial record` does, for `retrial report` and `retrial sql`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Room for this many threads at a time
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     sessions: u32,
@@ -71,6 +74,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         keep: args.keep,
         exclude: args.exclude,
         profile: args.profile,
+        record: args.record,
         stdin: None,
     };
     let signals = Signals::hold();

@@ -2,7 +2,7 @@
 
 use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
-use crate::output::{Format, Table, column, counter, measure, plain, quoted, record, short, whole};
+use crate::output::{Format, Table, column, counter, grouped, measure, plain, quoted, record, short, whole};
 use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -386,19 +386,6 @@ fn ms(measure: Measure, profile: &Profile) -> Option<f64> {
 fn split_text(figures: &Figures) -> String {
     let parts = PARTS.iter().zip(split(figures));
     parts.map(|((name, _), tenths)| format!("{name} {}.{} %", tenths / 10, tenths % 10)).collect::<Vec<_>>().join(", ")
-}
-
-/// `1,234,567`.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -7,20 +7,24 @@ use super::profile::report::Profile;
 use super::program::{self, Missing};
 use super::sampler::Observation;
 use super::{calls, preload, sampler};
-use crate::instances::{address, create_error, param_error};
+use crate::instances::{address, attach_error, create_error, param_error};
 use crate::output::quoted;
+use crate::recording::store::Writer;
+use crate::recording::{Pace, Recorder};
 use miette::{Report, miette};
 use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
 use retrial::wait::DEFAULT;
-use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
+use retrial::{Address, Capacity, CreateError, Instance, Observer, P, ParamError, interposer};
 use retrial_bench::machine::{Machine, Ticks};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// What to run and how.
@@ -37,6 +41,8 @@ pub struct Options {
     pub exclude: Vec<String>,
     /// Where a profile's files go, if one is wanted.
     pub profile: Option<PathBuf>,
+    /// The recording to write, if one is wanted.
+    pub record: Option<PathBuf>,
     /// Standard input, ours otherwise.
     pub stdin: Option<File>,
 }
@@ -64,6 +70,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     }
     let library = preload::find()?;
     let recording = options.profile.as_deref().map(Recording::create).transpose()?;
+    let writer = options.record.as_deref().map(Writer::open).transpose()?;
     let named = Named::create(&options)?;
     for (p, value) in settings {
         named.instance.set(p, None, value);
@@ -87,6 +94,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         recording.tell(&mut command);
     }
 
+    let recorder = writer.map(|writer| Recorded::start(writer, &named.address)).transpose()?;
     let (ticks, started) = (Ticks::now(), Instant::now());
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let stop = AtomicBool::new(false);
@@ -112,8 +120,12 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         let unwritten = |error| eprintln!("{error:?}");
         Profile::new(tallies, cost, tables, &summary.firsts, &recording.output).map_err(unwritten).ok()
     });
-    if options.keep {
+    if options.keep || recorder.is_some() {
         keep(&named.instance, &summary, &observation, ended_ns);
+    }
+    if let Some(Err(error)) = recorder.map(Recorded::end) {
+        // As above: what was written is in the file.
+        eprintln!("{error:?}");
     }
     let calls = calls::of(tables);
     let nothing = summary.total.gets == Some(0) && summary.mutexes.is_empty() && calls.is_empty();
@@ -145,6 +157,29 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         nothing,
         profile,
     })
+}
+
+/// The recorder of a run, in a thread of its own.
+struct Recorded {
+    recorder: Arc<Recorder>,
+    thread: JoinHandle<()>,
+}
+
+impl Recorded {
+    fn start(writer: Writer, address: &Address) -> Result<Self, Report> {
+        let observer = Observer::open(address).map_err(attach_error)?;
+        let recorder = Arc::new(Recorder::new(writer, Pace::default()));
+        let shared = Arc::clone(&recorder);
+        Ok(Self { recorder, thread: std::thread::spawn(move || shared.record(&observer, &|_, _| {})) })
+    }
+
+    /// Takes the last snapshot.
+    fn end(self) -> Result<(), Report> {
+        self.recorder.stop();
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+        Arc::into_inner(self.recorder).map_or(Ok(()), Recorder::finish)
+    }
 }
 
 /// Leaves in the instance what only this process knows, for those who look later: what mutexes are called,

@@ -1,0 +1,248 @@
+//! `retrial record`.
+
+use crate::instances::{self, of_process};
+use crate::output::{Format, Stream, column, quoted, rounded, short};
+use crate::recording::store::Writer;
+use crate::recording::{Pace, Progress, Recorder, Snapshot};
+use crate::{duration, signals};
+use indicatif::{ProgressBar, ProgressStyle};
+use miette::{Report, miette};
+use retrial::{Address, Observer};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// Record instances into a file: snapshots of all counters, and samples of who holds and who waits
+///
+/// The file is an `SQLite` database, which `retrial report` and `retrial sql` read, also while it is written. What was written stays
+/// whatever happens to the recorder. A recording that is there already goes on. Reads the instances only: no session, no cost to them.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial record -i demo --for 1min
+  retrial record --all --keep 8d /var/lib/retrial.db
+  retrial record -p 4711 run.db")]
+pub struct Args {
+    /// The recording
+    #[arg(default_value = "retrial.db")]
+    file: PathBuf,
+    /// An instance, also one that is not there yet when there are others; may be left out when there is just one
+    #[arg(short, long, value_name = "NAME")]
+    instance: Vec<String>,
+    /// Every instance of this machine, also those to come
+    #[arg(long, conflicts_with = "instance")]
+    all: bool,
+    /// The instance of a program under `retrial run`, until it ends
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["instance", "all"])]
+    pid: Option<u32>,
+    #[command(flatten)]
+    pace: PaceArgs,
+    /// End after this time, with its unit; at Ctrl-C when left out
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<String>,
+}
+
+/// How often what is looked at.
+#[derive(clap::Args)]
+pub struct PaceArgs {
+    /// From one snapshot to the next
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    interval: String,
+    /// From one sample of who holds and who waits to the next; less often where that took more than 1 % of a processor; 0s for none
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    sample: String,
+    /// Remove what is older, and thin out what is older than an eighth of that; everything is kept when left out
+    #[arg(long, value_name = "TIME")]
+    keep: Option<String>,
+}
+
+/// Shortest interval of snapshots.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// Between two looks for instances that have come, and signals.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl PaceArgs {
+    fn pace(&self) -> Result<Pace, Report> {
+        let interval = duration::argument("--interval", &self.interval)?;
+        if interval < INTERVAL_MIN {
+            return Err(miette!(
+                code = "retrial::record::interval",
+                help = "--interval 10s",
+                "--interval {}, expected {} at least",
+                self.interval,
+                duration::text(INTERVAL_MIN)
+            ));
+        }
+        let sample = duration::argument("--sample", &self.sample)?;
+        let keep = self.keep.as_deref().map(|text| duration::argument("--keep", text)).transpose()?;
+        Ok(Pace { interval, sample: Some(sample).filter(|sample| !sample.is_zero()), keep })
+    }
+}
+
+/// A snapshot that was written.
+struct Written {
+    snapshot: i64,
+    at_ns: u64,
+    instance: String,
+    sessions: usize,
+    waiting: usize,
+    mutexes: usize,
+    progress: Progress,
+}
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    let pace = args.pace.pace()?;
+    let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
+    let wanted = Wanted::of(&args)?;
+    let recorder = Recorder::new(Writer::open(&args.file)?, pace);
+    signals::catch();
+    let columns = [
+        column("snapshot", |written: &Written| written.snapshot),
+        column("time", |written: &Written| super::alerts::time(written.at_ns)),
+        column("instance", |written: &Written| written.instance.clone()),
+        column("sessions", |written: &Written| written.sessions),
+        column("waiting", |written: &Written| written.waiting),
+        column("mutexes", |written: &Written| written.mutexes),
+        column("size_bytes", |written: &Written| written.progress.size_bytes),
+        column("recorder_cpu_pct", |written: &Written| rounded(100.0 * written.progress.share(), 3)),
+    ];
+    let stream = Stream::new(&columns, format);
+    let (sender, written) = mpsc::channel();
+    let tell = |snapshot: &Snapshot, id| {
+        // Who would read it has ended with an error.
+        let _ = sender.send(Written {
+            snapshot: id,
+            at_ns: snapshot.at.real_ns,
+            instance: snapshot.instance.name.clone(),
+            sessions: snapshot.sessions.len(),
+            waiting: snapshot.sessions.iter().filter(|session| session.info.wait.is_some()).count(),
+            mutexes: snapshot.mutexes.len(),
+            progress: recorder.progress(),
+        });
+    };
+    format.say(&format!("Recording {} into {}, until Ctrl-C", wanted.text(), args.file.display()));
+    std::thread::scope(|scope| {
+        watch(scope, &wanted, &recorder, &tell, time, |wait| {
+            let first = written.recv_timeout(wait);
+            first.into_iter().chain(written.try_iter()).for_each(|written| stream.row(&written));
+        });
+    });
+    let progress = recorder.progress();
+    recorder.finish()?;
+    format.say(&text(progress, &args.file));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(progress: Progress, file: &Path) -> String {
+    let shown = quoted(&file.to_string_lossy()).into_owned();
+    format!(
+        "{} snapshots and {} samples in {shown}, {} MB. The recorder took {} % of a processor.\n\
+         Next: retrial report {shown}, retrial sql {shown}",
+        progress.snapshots,
+        progress.samples,
+        short(size_mb(file)),
+        short(100.0 * progress.share()),
+    )
+}
+
+fn size_mb(file: &Path) -> f64 {
+    std::fs::metadata(file).map_or(0.0, |metadata| metadata.len() as f64 / 1e6)
+}
+
+/// Records what is wanted, as it comes and goes, until the time is over, a signal comes, or a write fails; `print` prints what
+/// was written, and waits for so long for it.
+fn watch<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    wanted: &Wanted,
+    recorder: &'env Recorder,
+    tell: &'env (dyn Fn(&Snapshot, i64) + Sync),
+    time: Option<Duration>,
+    print: impl Fn(Duration),
+) {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
+    }
+    let began = Instant::now();
+    let mut threads: HashMap<String, ScopedJoinHandle<'scope, ()>> = HashMap::new();
+    loop {
+        threads.retain(|_, thread| !thread.is_finished());
+        for address in wanted.addresses() {
+            let name = address.to_string();
+            if !threads.contains_key(&name)
+                && let Ok(observer) = Observer::open(&address)
+            {
+                threads.insert(name, scope.spawn(move || recorder.record(&observer, tell)));
+            }
+        }
+        let over = time.is_some_and(|time| began.elapsed() >= time);
+        let ended = wanted.is_one_program && threads.is_empty();
+        if over || ended || recorder.is_stopped() || signals::received().is_some() {
+            break;
+        }
+        let progress = recorder.progress();
+        bar.set_message(format!(
+            "{} instances, {} snapshots, {} samples, {} MB; the recorder takes {} % of a processor",
+            threads.len(),
+            progress.snapshots,
+            progress.samples,
+            short(progress.size_bytes as f64 / 1e6),
+            short(100.0 * progress.share()),
+        ));
+        let left = time.map_or(LOOK, |time| time.saturating_sub(began.elapsed()));
+        print(LOOK.min(left));
+    }
+    bar.finish_and_clear();
+    recorder.stop();
+    for thread in threads.into_values() {
+        thread.thread().unpark();
+        let _ = thread.join();
+    }
+    print(Duration::ZERO);
+}
+
+/// What is to be recorded.
+struct Wanted {
+    /// Empty: all.
+    addresses: Vec<Address>,
+    /// Ends with the program.
+    is_one_program: bool,
+}
+
+impl Wanted {
+    /// An instance that is named is to be there at the begin.
+    fn of(args: &Args) -> Result<Self, Report> {
+        if args.all {
+            instances::names()?;
+            return Ok(Self { addresses: Vec::new(), is_one_program: false });
+        }
+        if let Some(pid) = args.pid {
+            return Ok(Self { addresses: vec![of_process(pid)?], is_one_program: true });
+        }
+        let addresses = match args.instance.as_slice() {
+            [] => vec![instances::Which { instance: None }.address()?],
+            names => names.iter().map(|name| instances::address(name)).collect::<Result<_, _>>()?,
+        };
+        for address in &addresses {
+            Observer::open(address).map_err(instances::attach_error)?;
+        }
+        Ok(Self { addresses, is_one_program: false })
+    }
+
+    fn addresses(&self) -> Vec<Address> {
+        if !self.addresses.is_empty() {
+            return self.addresses.clone();
+        }
+        let names = retrial::list().unwrap_or_default();
+        names.iter().filter_map(|name| Address::new(name).ok()).collect()
+    }
+
+    fn text(&self) -> String {
+        if self.addresses.is_empty() {
+            return "all instances".to_owned();
+        }
+        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,248 @@
+//! Records instances: a thread for each, one writer for all.
+
+use super::sampling::Sampler;
+use super::snapshot::{Identity, Snapshot};
+use super::store::Writer;
+use super::taking::Taker;
+use miette::Report;
+use retrial::sys::{Clock, clock_ns, now_ns, thread_cpu_ns};
+use retrial::{Address, Observer};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often what is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From one snapshot to the next.
+    pub interval: Duration,
+    /// From one sample to the next; `None`: no samples.
+    pub sample: Option<Duration>,
+    /// How long what was recorded is kept; `None`: for ever.
+    pub keep: Option<Duration>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(10), sample: Some(Duration::from_millis(10)), keep: None }
+    }
+}
+
+/// The time from one round of samples to the next is at least this many times what it takes: less than 1 % of a processor.
+const TIMES_COST: u64 = 125;
+/// Time between two writes of samples.
+const SAMPLES_NS: u64 = 1_000_000_000;
+/// Time between two looks at whether the instance's name is still its own, and longest sleep.
+const NAME_NS: u64 = 250_000_000;
+/// Time between two passes that thin out.
+const THIN_NS: u64 = 600_000_000_000;
+
+/// Records instances into a file.
+pub struct Recorder {
+    writer: Mutex<Writer>,
+    pace: Pace,
+    stop: AtomicBool,
+    failure: Mutex<Option<Report>>,
+    /// Processor time of the threads that record, and the moment of the beginning.
+    cpu_ns: AtomicU64,
+    began_ns: u64,
+    snapshots: AtomicU64,
+    samples: AtomicU64,
+    thin_at_ns: AtomicU64,
+}
+
+/// What has been recorded so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub snapshots: u64,
+    pub samples: u64,
+    pub size_bytes: u64,
+    /// Processor time of the recorder, and the time since it began.
+    pub cpu_ns: u64,
+    pub wall_ns: u64,
+}
+
+impl Progress {
+    /// Share of one processor that the recorder took.
+    pub fn share(&self) -> f64 {
+        if self.wall_ns == 0 { 0.0 } else { self.cpu_ns as f64 / self.wall_ns as f64 }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recorder {
+    pub fn new(writer: Writer, pace: Pace) -> Self {
+        Self {
+            writer: Mutex::new(writer),
+            pace,
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            cpu_ns: AtomicU64::new(0),
+            began_ns: now_ns(),
+            snapshots: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+            thin_at_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Has every [`Self::record`] take its last snapshot and return. Their threads are to be unparked.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub fn progress(&self) -> Progress {
+        Progress {
+            snapshots: self.snapshots.load(Ordering::Relaxed),
+            samples: self.samples.load(Ordering::Relaxed),
+            size_bytes: lock(&self.writer).size(),
+            cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
+            wall_ns: now_ns().saturating_sub(self.began_ns),
+        }
+    }
+
+    /// Ends the recording: what went wrong, if something did.
+    pub fn finish(self) -> Result<(), Report> {
+        let closed = self.writer.into_inner().unwrap_or_else(PoisonError::into_inner).close();
+        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None => closed,
+        }
+    }
+
+    /// Records an instance until it is gone, or the recorder is stopped; `written` is told each snapshot and its number. A write that fails
+    /// stops the recorder.
+    pub fn record(&self, observer: &Observer, written: &dyn Fn(&Snapshot, i64)) {
+        if let Err(failure) = self.try_record(observer, written) {
+            lock(&self.failure).get_or_insert(failure);
+            self.stop();
+        }
+    }
+
+    fn try_record(&self, observer: &Observer, written: &dyn Fn(&Snapshot, i64)) -> Result<(), Report> {
+        let tables = observer.tables();
+        let mut recording = Recorded {
+            recorder: self,
+            taker: Taker::new(tables),
+            sampler: Sampler::new(tables),
+            cpu_ns: thread_cpu_ns(),
+            unsaid_ns: 0,
+            random: now_ns() | 1,
+        };
+        recording.snapshot(written)?;
+        let interval_ns = nanos(self.pace.interval);
+        let (mut snapshot_at, mut flush_at, mut name_at) = (now_ns() + interval_ns, now_ns() + SAMPLES_NS, 0);
+        loop {
+            let now = now_ns();
+            let is_over =
+                self.is_stopped() || now >= name_at && !is_there(tables.address(), recording.taker.instance());
+            if now >= name_at {
+                name_at = now + NAME_NS;
+            }
+            if is_over || now >= snapshot_at {
+                recording.snapshot(written)?;
+                // Snapshots that were missed, as the machine slept, are not made up for.
+                snapshot_at = (snapshot_at + interval_ns).max(now);
+            }
+            if is_over {
+                return Ok(());
+            }
+            if now >= flush_at {
+                recording.flush()?;
+                flush_at = now + SAMPLES_NS;
+            }
+            let pause_ns = recording.sample();
+            let due = snapshot_at.min(name_at).saturating_sub(now_ns());
+            std::thread::park_timeout(Duration::from_nanos(pause_ns.min(due)));
+        }
+    }
+
+    fn thin(&self, writer: &mut Writer) -> Result<(), Report> {
+        let Some(keep) = self.pace.keep else { return Ok(()) };
+        let now = now_ns();
+        if now < self.thin_at_ns.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.thin_at_ns.store(now + THIN_NS.min(nanos(keep)), Ordering::Relaxed);
+        writer.thin(keep, clock_ns(Clock::Realtime))
+    }
+}
+
+/// Whether an instance still has its name.
+fn is_there(address: Option<&Address>, instance: &Identity) -> bool {
+    let Some(address) = address else { return true };
+    let found = std::fs::symlink_metadata(address.path());
+    found.is_ok_and(|found| (found.dev(), found.ino()) == (instance.device, instance.inode))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+}
+
+/// An instance that is recorded.
+struct Recorded<'r> {
+    recorder: &'r Recorder,
+    taker: Taker<'r>,
+    sampler: Sampler<'r>,
+    /// Processor time of this thread that the recorder knows of, and the part that no snapshot says yet.
+    cpu_ns: u64,
+    unsaid_ns: u64,
+    random: u64,
+}
+
+impl Recorded<'_> {
+    fn snapshot(&mut self, written: &dyn Fn(&Snapshot, i64)) -> Result<(), Report> {
+        let mut snapshot = self.taker.snapshot();
+        let (samples, mut rounds) = self.sampler.complete(&mut snapshot);
+        self.count_cpu();
+        rounds.recorder_ns = std::mem::take(&mut self.unsaid_ns);
+        let mut writer = lock(&self.recorder.writer);
+        let id = writer.store(&snapshot, &samples, rounds)?;
+        self.recorder.thin(&mut writer)?;
+        drop(writer);
+        self.recorder.snapshots.fetch_add(1, Ordering::Relaxed);
+        self.recorder.samples.fetch_add(samples.len() as u64, Ordering::Relaxed);
+        self.count_cpu();
+        written(&snapshot, id);
+        Ok(())
+    }
+
+    /// Writes the samples so far, so that a recorder that is killed loses no more than a second of them.
+    fn flush(&mut self) -> Result<(), Report> {
+        let samples = self.sampler.done();
+        if !samples.is_empty() {
+            lock(&self.recorder.writer).store_samples(self.taker.instance(), &samples)?;
+            self.recorder.samples.fetch_add(samples.len() as u64, Ordering::Relaxed);
+        }
+        self.count_cpu();
+        Ok(())
+    }
+
+    /// One round of samples. Gives the time to the next one, in ns.
+    fn sample(&mut self) -> u64 {
+        let Some(every) = self.recorder.pace.sample else { return NAME_NS };
+        let before = thread_cpu_ns();
+        self.sampler.round();
+        let cost_ns = thread_cpu_ns() - before;
+        let pause_ns = nanos(every).max(cost_ns * TIMES_COST);
+        // Uneven pauses, so that no rhythm of the program's is met at always the same point.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        pause_ns / 2 + self.random % pause_ns
+    }
+
+    fn count_cpu(&mut self) {
+        let now = thread_cpu_ns();
+        let more = now - std::mem::replace(&mut self.cpu_ns, now);
+        self.unsaid_ns += more;
+        self.recorder.cpu_ns.fetch_add(more, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,231 @@
+//! Samples who holds and who waits, again and again.
+
+use super::snapshot::Snapshot;
+use super::store::{Rounds, Sample};
+use super::taking::step;
+use crate::blocking::Look;
+use retrial::sys::{Clock, clock_ns, now_ns};
+use retrial::views::{Counter, LocationId, MutexInfo, Place, SessionInfo, Sid, Tables};
+use retrial::{Mode, MutexId};
+use retrial_model::profile::Samples;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Mutexes in processes' memory whose holders are sampled while nobody waits for them: those missed most. Each is a read of that memory.
+const CHOSEN: usize = 24;
+/// The mutexes are read again after this time, and so many times as long as that takes.
+const KNOWN_NS: u64 = 1_000_000_000;
+const KNOWN_TIMES: u64 = 500;
+/// Samples in a row are one up to this time.
+const LONGEST_NS: u64 = 1_000_000_000;
+
+/// Samples an instance.
+pub struct Sampler<'t> {
+    tables: &'t Tables,
+    known: Vec<MutexInfo>,
+    known_until_ns: u64,
+    last_mutex: MutexId,
+    /// Of mutexes in processes' memory, those that are sampled while nobody waits for them.
+    chosen: HashSet<MutexId>,
+    /// Misses by mutex at the last snapshot.
+    misses: HashMap<MutexId, u64>,
+    /// Mutexes that have been sampled since the last snapshot.
+    tallies: HashMap<MutexId, Tally>,
+    rounds: Rounds,
+    latest_ns: u64,
+    /// Samples that may go on at the next round, by session, whether it waits, and mutex.
+    open: HashMap<(Sid, bool, MutexId), (Sample, u64)>,
+    done: Vec<Sample>,
+}
+
+/// What was seen of a mutex.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    all: Samples,
+    /// Since the last snapshot: rounds that found it held, and their time.
+    held: u64,
+    held_ns: u64,
+    /// Gets at the last snapshot.
+    gets: Option<u64>,
+}
+
+impl<'t> Sampler<'t> {
+    pub fn new(tables: &'t Tables) -> Self {
+        Self {
+            tables,
+            known: Vec::new(),
+            known_until_ns: 0,
+            last_mutex: MutexId(0),
+            chosen: HashSet::new(),
+            misses: HashMap::new(),
+            tallies: HashMap::new(),
+            rounds: Rounds::default(),
+            latest_ns: now_ns(),
+            open: HashMap::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// One look at all sessions, which stands for the time since the last one.
+    pub fn round(&mut self) {
+        self.know_mutexes();
+        let awaited: BTreeSet<MutexId> = self.tables.waits().map(|(_, key, _)| key.mutex).collect();
+        let look =
+            Look::at(self.tables, &self.known, |mutex| awaited.contains(&mutex.id) || self.chosen.contains(&mutex.id));
+        let (real_ns, now) = (clock_ns(Clock::Realtime), now_ns());
+        let length_ns = now.saturating_sub(self.latest_ns);
+        self.latest_ns = now;
+        self.rounds.rounds += 1;
+        self.rounds.length_ns += length_ns;
+        for mutex in look.all_held() {
+            if let Some(tally) = self.tallies.get_mut(&mutex) {
+                tally.held += 1;
+                tally.held_ns += length_ns;
+            }
+        }
+        let mut samples = Vec::new();
+        for session in &look.sessions {
+            let is_living = u64::from(!session.dead);
+            self.rounds.sessions_ns += length_ns * is_living;
+            let holds = !look.held(session.sid).is_empty() && session.wait.is_none();
+            self.rounds.holding_ns += length_ns * is_living * u64::from(holds);
+            for (mutex, mode) in look.held(session.sid) {
+                samples.push(Sample { length_ns, ..held(&look, session, *mutex, *mode, real_ns) });
+            }
+            samples.extend(self.waiting(&look, session, real_ns).map(|sample| Sample { length_ns, ..sample }));
+        }
+        self.take(samples);
+    }
+
+    fn know_mutexes(&mut self) {
+        let (before, last) = (now_ns(), self.tables.last_mutex());
+        if before < self.known_until_ns && last == self.last_mutex {
+            return;
+        }
+        self.known = self.tables.mutexes();
+        self.last_mutex = last;
+        let now = now_ns();
+        self.known_until_ns = now + KNOWN_NS.max(KNOWN_TIMES * (now - before));
+    }
+
+    fn waiting(&self, look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
+        let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
+        Some(Sample {
+            waits: true,
+            mode: Some(key.event.mode),
+            location: Some(key.location),
+            on_x: key.event.on_x,
+            for_event: key.event.for_event,
+            since_ns: Some(since_ns),
+            step: step(self.tables, session.sid),
+            blocker: look.blockers(session).first().map(|(sid, _)| *sid),
+            ..held(look, session, key.mutex, key.event.mode, at_ns)
+        })
+    }
+
+    /// Notes what was seen: what goes on as before makes the sample before longer.
+    fn take(&mut self, samples: Vec<Sample>) {
+        let mut open = HashMap::with_capacity(samples.len());
+        for sample in samples {
+            let key = (sample.sid, sample.waits, sample.mutex);
+            let earlier = self.open.remove(&key);
+            let (sample, end_ns) = match earlier {
+                Some((earlier, end_ns)) if goes_on(&earlier, &sample) => {
+                    let (count, length_ns) = (earlier.count + 1, earlier.length_ns + sample.length_ns);
+                    (Sample { count, length_ns, ..earlier }, end_ns)
+                }
+                earlier => {
+                    self.done.extend(earlier.map(|(earlier, _)| earlier));
+                    let end_ns = sample.at_ns + LONGEST_NS;
+                    (sample, end_ns)
+                }
+            };
+            if sample.at_ns + sample.length_ns >= end_ns {
+                self.done.push(sample);
+            } else {
+                open.insert(key, (sample, end_ns));
+            }
+        }
+        let ended = std::mem::replace(&mut self.open, open);
+        self.done.extend(ended.into_values().map(|(sample, _)| sample));
+    }
+
+    /// The samples that are complete.
+    pub fn done(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Puts what was seen of the mutexes into a snapshot, ends all samples, and says of how many rounds they are.
+    pub fn complete(&mut self, snapshot: &mut Snapshot) -> (Vec<Sample>, Rounds) {
+        let rounds = std::mem::take(&mut self.rounds);
+        let mut misses: HashMap<MutexId, u64> = HashMap::new();
+        for (_, key, figures) in snapshot.rows.iter().filter(|(_, key, _)| !key.event.for_event) {
+            *misses.entry(key.mutex).or_default() += figures.get(Counter::Misses);
+        }
+        let mut tallies = HashMap::with_capacity(snapshot.mutexes.len());
+        for mutex in snapshot.mutexes.iter_mut().filter(|mutex| !mutex.is_event) {
+            let mut tally = self.tallies.remove(&mutex.info.id);
+            if let Some(tally) = &mut tally {
+                tally.end(rounds, mutex.gets);
+                mutex.samples = tally.all;
+            }
+            // What is chosen from now on has been sampled all the time at the next snapshot.
+            let tally = Tally { gets: mutex.gets, held: 0, held_ns: 0, ..tally.unwrap_or_default() };
+            tallies.insert(mutex.info.id, tally);
+        }
+        self.choose(snapshot, &misses);
+        tallies.retain(|id, _| {
+            snapshot.mutex(*id).is_some_and(|mutex| mutex.info.place == Place::Arena || self.chosen.contains(id))
+        });
+        (self.misses, self.tallies) = (misses, tallies);
+        let open = std::mem::take(&mut self.open);
+        self.done.extend(open.into_values().map(|(sample, _)| sample));
+        (self.done(), rounds)
+    }
+
+    fn choose(&mut self, snapshot: &Snapshot, misses: &HashMap<MutexId, u64>) {
+        let growth = |id: &MutexId| misses[id].saturating_sub(self.misses.get(id).copied().unwrap_or(0));
+        let mut missed: Vec<MutexId> = misses.keys().copied().collect();
+        missed.retain(|id| snapshot.mutex(*id).is_some_and(|mutex| mutex.info.place != Place::Arena));
+        missed.sort_by_key(|id| std::cmp::Reverse((growth(id), id.0)));
+        self.chosen = missed.into_iter().take(CHOSEN).collect();
+    }
+}
+
+impl Tally {
+    /// Counts what was seen since the last snapshot.
+    fn end(&mut self, rounds: Rounds, gets: Option<u64>) {
+        let s = |ns: u64| ns as f64 / 1e9;
+        self.all = self.all.and(&Samples {
+            looks: rounds.rounds,
+            held: self.held,
+            time_s: s(rounds.length_ns),
+            held_s: s(self.held_ns),
+            gets: gets.unwrap_or(0).saturating_sub(self.gets.unwrap_or(0)),
+        });
+    }
+}
+
+fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_ns: u64) -> Sample {
+    let location: Option<LocationId> = look.held_at(session.sid, mutex);
+    Sample {
+        at_ns,
+        sid: session.sid,
+        waits: false,
+        mutex,
+        count: 1,
+        length_ns: 0,
+        mode: Some(mode),
+        location,
+        on_x: false,
+        for_event: false,
+        since_ns: None,
+        step: None,
+        blocker: None,
+        action: session.action.clone(),
+    }
+}
+
+/// Whether a sample says the same as the one before.
+fn goes_on(earlier: &Sample, sample: &Sample) -> bool {
+    Sample { at_ns: sample.at_ns, count: sample.count, length_ns: sample.length_ns, ..earlier.clone() } == *sample
+}

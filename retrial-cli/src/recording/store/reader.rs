@@ -1,0 +1,205 @@
+//! Reads a recording.
+
+use super::cells::{self, Cells};
+use super::schema::TABLES;
+use super::{Rounds, check, failed, foreign};
+use crate::output::quoted;
+use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot};
+use crate::recording::state::Load;
+use miette::{Report, miette};
+use retrial::views::Sid;
+use retrial::{Capacity, MutexId};
+use retrial_bench::machine::Ticks;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A recording to be read, also while it is written.
+pub struct Recording {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// A snapshot that is in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub id: i64,
+    /// Number of its instance in the recording.
+    pub instance: i64,
+    /// By the real-time clock, in ns.
+    pub at_ns: u64,
+}
+
+impl Recording {
+    pub fn open(path: &Path) -> Result<Self, Report> {
+        let is_file = std::fs::metadata(path).map(|metadata| metadata.is_file());
+        match is_file {
+            Ok(true) => {}
+            Ok(false) => return Err(foreign(path, "is no file")),
+            Err(error) => {
+                return Err(miette!(
+                    code = "retrial::recording::io",
+                    help = format!("retrial record {}", quoted(&path.to_string_lossy())),
+                    "recording {}: {error}",
+                    path.display()
+                ));
+            }
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
+        connection.busy_timeout(Duration::from_secs(10)).map_err(|error| failed(path, &error))?;
+        check(path, &connection)?;
+        Ok(Self { path: path.to_owned(), connection })
+    }
+
+    /// Of a database that was written by this process.
+    pub fn of(connection: Connection) -> Self {
+        Self { path: PathBuf::from("memory"), connection }
+    }
+
+    pub const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The database, for those who ask it themselves.
+    pub fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Every snapshot, oldest first.
+    pub fn snapshots(&self) -> Result<Vec<Recorded>, Report> {
+        self.try_snapshots().map_err(|error| failed(&self.path, &error))
+    }
+
+    fn try_snapshots(&self) -> rusqlite::Result<Vec<Recorded>> {
+        let mut statement = self.connection.prepare("SELECT id, instance, at_ns FROM snapshot ORDER BY id")?;
+        let recorded = |row: &rusqlite::Row<'_>| {
+            Ok(Recorded { id: row.get(0)?, instance: row.get(1)?, at_ns: row.get::<_, i64>(2)?.cast_unsigned() })
+        };
+        statement.query_map([], recorded)?.collect()
+    }
+
+    /// Names of the instances, by their numbers.
+    pub fn instances(&self) -> Result<Vec<(i64, String)>, Report> {
+        let read = || {
+            let mut statement = self.connection.prepare("SELECT id, name FROM instance ORDER BY id")?;
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(|error| failed(&self.path, &error))
+    }
+
+    /// The rounds of samples after one snapshot of an instance up to another one.
+    pub fn rounds(&self, instance: i64, after: i64, to: i64) -> Result<Rounds, Report> {
+        let sql = "SELECT coalesce(sum(rounds), 0), coalesce(sum(rounds_ns), 0), coalesce(sum(sessions_ns), 0), \
+                   coalesce(sum(holding_ns), 0), coalesce(sum(recorder_ns), 0) FROM snapshot \
+                   WHERE instance = ?1 AND id > ?2 AND id <= ?3";
+        let rounds = |row: &rusqlite::Row<'_>| {
+            let mut cells = Cells::new(row, 0);
+            Ok(Rounds {
+                rounds: cells.whole()?,
+                length_ns: cells.whole()?,
+                sessions_ns: cells.whole()?,
+                holding_ns: cells.whole()?,
+                recorder_ns: cells.whole()?,
+            })
+        };
+        self.connection.query_row(sql, [instance, after, to], rounds).map_err(|error| failed(&self.path, &error))
+    }
+
+    /// Who was waited for longest by samples of an instance between two moments: the session, its mutex, the number of sessions that
+    /// waited, and the time of all of them in ns.
+    pub fn blockers(&self, instance: i64, from_ns: u64, to_ns: u64) -> Result<Vec<(Sid, MutexId, u64, u64)>, Report> {
+        let read = || {
+            let mut statement = self.connection.prepare(
+                "SELECT blocker, mutex, count(DISTINCT sid), sum(length_ns) FROM sample WHERE state = 'waits' AND blocker <> 0 \
+                 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 GROUP BY blocker, mutex ORDER BY 4 DESC LIMIT 10",
+            )?;
+            let blocker = |row: &rusqlite::Row<'_>| {
+                let mut cells = Cells::new(row, 0);
+                Ok((Sid::new(cells.small()?), MutexId(cells.small()?), cells.whole()?, cells.whole()?))
+            };
+            let rows = statement.query_map([instance, from_ns.cast_signed(), to_ns.cast_signed()], blocker)?;
+            rows.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(|error| failed(&self.path, &error))
+    }
+
+    /// A snapshot as it was.
+    pub fn snapshot(&self, id: i64) -> Result<Snapshot, Report> {
+        self.try_snapshot(id).map_err(|error| failed(&self.path, &error))
+    }
+
+    fn try_snapshot(&self, id: i64) -> rusqlite::Result<Snapshot> {
+        let (instance, mut snapshot) = self.connection.query_row(
+            "SELECT instance, at_ns, monotonic_ns, deaths, session_gets, processors, busy_ticks, all_ticks, steal_ticks, \
+             runnable, pressure_us, frequency_khz FROM snapshot WHERE id = ?1",
+            [id],
+            |row| Ok((row.get::<_, i64>(0)?, head(Cells::new(row, 1))?)),
+        )?;
+        (snapshot.instance, snapshot.capacity) = self.connection.query_row(
+            "SELECT name, created_ns, device, inode, sessions_max, mutexes_max, locations_max, rows_max, arena_bytes \
+             FROM instance WHERE id = ?1",
+            [instance],
+            |row| identity(Cells::new(row, 0)),
+        )?;
+        let whole: i64 = self.connection.query_row(
+            "SELECT coalesce(max(id), 0) FROM snapshot WHERE instance = ?1 AND id <= ?2 AND whole = 1",
+            [instance, id],
+            |row| row.get(0),
+        )?;
+        for table in TABLES.iter().filter(|table| table.is_state) {
+            let mut statement = self.connection.prepare_cached(&table.select())?;
+            let mut rows = statement.query([instance, whole, id])?;
+            while let Some(row) = rows.next()? {
+                cells::put(table, row, &mut snapshot)?;
+            }
+        }
+        let position = |p| retrial::P::ALL.iter().position(|known| *known == p);
+        snapshot.params.sort_by_key(|parameter| (position(parameter.parameter), parameter.of));
+        snapshot.alerts = self.alerts(instance, snapshot.at.real_ns)?;
+        Ok(snapshot)
+    }
+
+    fn alerts(&self, instance: i64, until_ns: u64) -> rusqlite::Result<Vec<Alert>> {
+        let mut statement = self
+            .connection
+            .prepare("SELECT number, at_ns, text FROM alert WHERE instance = ?1 AND at_ns <= ?2 ORDER BY number")?;
+        let alert = |row: &rusqlite::Row<'_>| {
+            let mut cells = Cells::new(row, 0);
+            Ok(Alert { number: cells.whole()?, at_ns: cells.whole()?, text: cells.text()? })
+        };
+        statement.query_map([instance, until_ns.cast_signed()], alert)?.collect()
+    }
+}
+
+fn head(mut cells: Cells<'_>) -> rusqlite::Result<Snapshot> {
+    let at = Moment { real_ns: cells.whole()?, monotonic_ns: cells.whole()? };
+    let (recoveries, session_gets) = (cells.whole()?, cells.whole()?);
+    let processors = usize::try_from(cells.whole()?).unwrap_or(0);
+    let ticks = (cells.maybe_whole()?, cells.maybe_whole()?, cells.maybe_whole()?);
+    let ticks = match ticks {
+        (Some(busy), Some(all), Some(steal)) => Some(Ticks { busy, all, steal }),
+        _ => None,
+    };
+    let load = Load {
+        processors,
+        ticks,
+        runnable: cells.maybe_whole()?,
+        pressure_us: cells.maybe_whole()?,
+        frequency_khz: cells.maybe_whole()?,
+    };
+    Ok(Snapshot { at, recoveries, session_gets, load, ..Snapshot::default() })
+}
+
+fn identity(mut cells: Cells<'_>) -> rusqlite::Result<(Identity, Capacity)> {
+    let identity =
+        Identity { name: cells.text()?, created_ns: cells.whole()?, device: cells.whole()?, inode: cells.whole()? };
+    let capacity = Capacity {
+        sessions: cells.small()?,
+        mutexes: cells.small()?,
+        locations: cells.small()?,
+        rows: cells.small()?,
+        arena: cells.whole()?,
+    };
+    Ok((identity, capacity))
+}

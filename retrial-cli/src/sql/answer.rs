@@ -1,0 +1,102 @@
+//! Runs statements and prints what they give.
+
+use super::database::Database;
+use super::mistakes;
+use crate::output::{self, Format, Table};
+use miette::Report;
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::types::ValueRef;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Rows that people are shown; JSON and CSV have all.
+const ROWS: usize = 1000;
+
+/// Runs the statements of a script, and prints the rows of each.
+pub fn print(database: &Database, script: &str, format: Format) -> Result<(), Report> {
+    let mut batch = rusqlite::Batch::new(database.connection(), script);
+    loop {
+        let next = batch.next().map_err(|error| mistakes::report(script, &error))?;
+        let Some(mut statement) = next else { return Ok(()) };
+        if statement.column_count() == 0 {
+            // Refused by SQLite when it runs: nothing can be changed here.
+            statement.raw_execute().map_err(|error| mistakes::report(script, &error))?;
+            continue;
+        }
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        run(&mut statement, columns, format).map_err(|error| mistakes::report(script, &error))?;
+    }
+}
+
+fn run(statement: &mut rusqlite::Statement<'_>, columns: Vec<String>, format: Format) -> rusqlite::Result<()> {
+    let mut rows = statement.raw_query();
+    let mut printer = Printer::new(&columns, format);
+    while let Some(row) = rows.next()? {
+        let cells =
+            (0..columns.len()).map(|column| row.get_ref(column).map(cell)).collect::<rusqlite::Result<Vec<_>>>()?;
+        printer.row(cells);
+    }
+    printer.end();
+    Ok(())
+}
+
+fn cell(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned().into(),
+        ValueRef::Blob(bytes) => hex(bytes).into(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Prints rows as they come, those for people together at the end.
+struct Printer<'a> {
+    columns: &'a [String],
+    format: Format,
+    kept: Vec<Vec<Value>>,
+    count: usize,
+}
+
+impl<'a> Printer<'a> {
+    fn new(columns: &'a [String], format: Format) -> Self {
+        if format.csv {
+            output::line(output::record(columns.iter()).trim_end());
+        }
+        Self { columns, format, kept: Vec::new(), count: 0 }
+    }
+
+    fn row(&mut self, cells: Vec<Value>) {
+        self.count += 1;
+        if self.format.csv {
+            output::line(output::record(cells.iter().map(output::plain)).trim_end());
+        } else if self.format.json {
+            let object: serde_json::Map<_, _> = self.columns.iter().cloned().zip(cells).collect();
+            output::write(&format!("{}{}", if self.count == 1 { "[\n " } else { ",\n " }, Value::Object(object)));
+        } else if self.count <= ROWS {
+            self.kept.push(cells);
+        }
+    }
+
+    fn end(self) {
+        if self.format.json {
+            output::write(if self.count == 0 { "[]\n" } else { "\n]\n" });
+        } else if self.format.is_text() {
+            if self.count == 0 {
+                output::line("No rows.");
+                return;
+            }
+            output::line(&Table::new(self.columns.to_vec(), self.kept).text());
+            if self.count > ROWS {
+                output::line(&format!("… {} more rows; all of them with --csv or --json", self.count - ROWS));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What is said of a statement that cannot be answered: where, and what may have been meant.
+
+use super::tables::names;
+use crate::output::quoted;
+use miette::{Report, miette};
+use rusqlite::{Error, ErrorCode};
+
+/// Letters that may be wrong in a name of so many.
+const LETTERS_PER_SLIP: usize = 3;
+
+pub fn report(sql: &str, error: &Error) -> Report {
+    if error.sqlite_error_code() == Some(ErrorCode::AuthorizationForStatementDenied)
+        || error.sqlite_error_code() == Some(ErrorCode::ReadOnly)
+    {
+        return miette!(
+            code = "retrial::sql::read_only",
+            help = "retrial sql 'SELECT * FROM v$mutex'",
+            "a statement that would change something, expected one that only reads\n{}",
+            shown(sql, None).trim_end()
+        );
+    }
+    let (said, offset) = match error {
+        Error::SqlInputError { msg, offset, .. } => (msg.clone(), usize::try_from(*offset).ok()),
+        other => (other.to_string(), None),
+    };
+    // Of a table `SQLite` does not say where it is.
+    let offset = offset.or_else(|| sql.find(unknown(&said)?.1));
+    let help = unknown(&said).map_or_else(|| "retrial sql .views".to_owned(), |(what, name)| help(what, name, sql));
+    miette!(code = "retrial::sql::statement", help = help, "{said}\n{}", shown(sql, offset).trim_end())
+}
+
+/// The line that the error is in, with a caret below where it is.
+fn shown(sql: &str, offset: Option<usize>) -> String {
+    let offset = offset.filter(|offset| sql.is_char_boundary(*offset));
+    let start = sql[..offset.unwrap_or(0)].rfind('\n').map_or(0, |end| end + 1);
+    let line = sql[start..].lines().next().unwrap_or_default();
+    let caret = offset.map(|offset| format!("  {}^\n", " ".repeat(sql[start..offset].chars().count())));
+    format!("  {line}\n{}", caret.unwrap_or_default())
+}
+
+/// Which kind of name is not known, and the name.
+fn unknown(said: &str) -> Option<(&'static str, &str)> {
+    let of = |prefix| said.strip_prefix(prefix).map(|name: &str| name.rsplit_once('.').map_or(name, |(_, name)| name));
+    of("no such table: ").map(|name| ("table", name)).or_else(|| of("no such column: ").map(|name| ("column", name)))
+}
+
+fn help(what: &str, name: &str, sql: &str) -> String {
+    let name = name.trim_matches('"').to_lowercase();
+    let all = names();
+    let lower = sql.to_lowercase();
+    let candidates: Vec<&str> = if what == "table" {
+        all.iter().map(|(table, _)| *table).collect()
+    } else {
+        // Those of the tables that the statement is about.
+        let meant = all.iter().filter(|(table, _)| mentions(&lower, table));
+        meant.flat_map(|(_, columns)| columns.iter().copied()).collect()
+    };
+    let nearest = candidates.iter().min_by_key(|candidate| {
+        (!candidate.contains(&name) && !name.contains(**candidate), strsim::damerau_levenshtein(candidate, &name))
+    });
+    let is_near = |candidate: &&&str| {
+        candidate.contains(&name) || strsim::damerau_levenshtein(candidate, &name) <= name.len() / LETTERS_PER_SLIP
+    };
+    match nearest.filter(is_near) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None if what == "table" => "retrial sql .views".to_owned(),
+        None => {
+            let table = all.iter().find(|(table, _)| mentions(&lower, table)).map_or("", |(table, _)| *table);
+            format!("retrial sql {}", quoted(format!(".views {table}").trim_end()))
+        }
+    }
+}
+
+/// Whether a statement has this word in it.
+fn mentions(sql: &str, word: &str) -> bool {
+    sql.split(|c: char| !c.is_alphanumeric() && !"$_".contains(c)).any(|found| found == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_is_below_the_place() {
+        assert_eq!(shown("SELECT gest\nFROM t", Some(7)), "  SELECT gest\n         ^\n");
+        assert_eq!(shown("SELECT 'ä',\n  x\nFROM t", Some(15)), "    x\n    ^\n");
+        assert_eq!(shown("SELECT 1", None), "  SELECT 1\n");
+    }
+
+    #[test]
+    fn what_may_have_been_meant_is_said() {
+        assert_eq!(help("table", "v$mutexes", "SELECT * FROM v$mutexes"), "did you mean v$mutex?");
+        assert_eq!(help("table", "mutex_sleep_history", ""), "did you mean v$mutex_sleep_history?");
+        let (what, name) = unknown("no such column: m.gest").unwrap();
+        assert_eq!(help(what, name, "SELECT m.gest FROM v$mutex m"), "did you mean gets?");
+        assert_eq!(help("column", "qqqqqq", "SELECT qqqqqq FROM v$mutex"), "retrial sql '.views v$mutex'");
+        assert_eq!(help("table", "zzzzzz", ""), "retrial sql .views");
+    }
+}

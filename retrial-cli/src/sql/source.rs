@@ -1,0 +1,121 @@
+//! What is asked: a recording, or a live instance, which is the same in memory.
+
+use super::database::Database;
+use crate::duration;
+use crate::recording::store::{Recording, Rounds, Sample, Writer};
+use crate::recording::{Sampler, Scene, Snapshot, Span, Taker};
+use crate::signals;
+use miette::{Report, miette};
+use retrial::{Address, Observer};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Samples are so far apart while a live instance is looked at.
+const SAMPLE: Duration = Duration::from_millis(10);
+
+/// What is asked.
+pub enum Source {
+    Recording(PathBuf),
+    Live(Address),
+}
+
+impl Source {
+    /// A database with the state at one moment; of what has happened in the last `over`, or since each instance was created.
+    pub fn open(&self, over: Option<Duration>) -> Result<Database, Report> {
+        match self {
+            Self::Recording(path) => recorded(path, over),
+            Self::Live(address) => live(address, over),
+        }
+    }
+}
+
+fn recorded(path: &Path, over: Option<Duration>) -> Result<Database, Report> {
+    let recording = Recording::open(path)?;
+    let scene = scene(&recording, over)?;
+    let database = Database::new(recording.into_connection(), None)?;
+    database.show(scene);
+    Ok(database)
+}
+
+/// The latest snapshot of each name in a recording, and the one before it that is so much older.
+fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report> {
+    let snapshots = recording.snapshots()?;
+    let names: BTreeMap<i64, String> = recording.instances()?.into_iter().collect();
+    // The latest instance of each name.
+    let latest: BTreeMap<&String, i64> = names.iter().map(|(id, name)| (name, *id)).collect();
+    let mut scene = Scene::default();
+    for instance in latest.into_values() {
+        let of: Vec<_> = snapshots.iter().filter(|recorded| recorded.instance == instance).collect();
+        let Some(to) = of.last() else { continue };
+        let from = over.map(|over| {
+            let until_ns = to.at_ns.saturating_sub(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
+            of.iter().rev().find(|recorded| recorded.at_ns <= until_ns).ok_or_else(|| {
+                let length = Duration::from_nanos(to.at_ns.saturating_sub(of[0].at_ns));
+                miette!(
+                    code = "retrial::sql::over",
+                    help = format!("--over {}ms", length.as_millis()),
+                    "--over {}, expected {} at most, which is what was recorded of {}",
+                    duration::text(over),
+                    duration::text(length),
+                    names[&instance]
+                )
+            })
+        });
+        let from = from.transpose()?.map(|from| recording.snapshot(from.id)).transpose()?;
+        scene.spans.push((instance, Span { from, to: recording.snapshot(to.id)? }));
+    }
+    Ok(scene)
+}
+
+fn live(address: &Address, over: Option<Duration>) -> Result<Database, Report> {
+    let observer = Arc::new(Observer::open(address).map_err(crate::instances::attach_error)?);
+    let (writer, span) = watched(&observer, over)?;
+    let database = Database::new(writer.into_connection(), Some(Arc::clone(&observer)))?;
+    database.show(Scene { spans: vec![(1, span)] });
+    Ok(database)
+}
+
+/// A recording in memory of an instance as it is, or of what it does in the time to come.
+pub fn watched(observer: &Observer, over: Option<Duration>) -> Result<(Writer, Span), Report> {
+    let mut writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
+    let mut taker = Taker::new(observer.tables());
+    let mut sampler = Sampler::new(observer.tables());
+    let from = over.map(|over| {
+        let mut from = taker.snapshot();
+        sampler.complete(&mut from);
+        watch(&mut sampler, over);
+        from
+    });
+    sampler.round();
+    let mut to = taker.snapshot();
+    let (samples, rounds) = sampler.complete(&mut to);
+    if let Some(from) = &from {
+        writer.store(from, &[], Rounds::default())?;
+    }
+    let samples = up_to(samples, &to);
+    writer.store(&to, &samples, rounds)?;
+    Ok((writer, Span { from, to }))
+}
+
+/// Samples were taken before the snapshot that they belong to.
+fn up_to(mut samples: Vec<Sample>, to: &Snapshot) -> Vec<Sample> {
+    for sample in &mut samples {
+        sample.at_ns = sample.at_ns.min(to.at.real_ns);
+    }
+    samples
+}
+
+/// Samples for so long, or until a signal.
+fn watch(sampler: &mut Sampler<'_>, time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time && signals::received().is_none() {
+        sampler.round();
+        retrial::sys::sleep(SAMPLE.min(time.saturating_sub(began.elapsed())));
+    }
+}
+
+fn unwritten(error: &rusqlite::Error) -> Report {
+    miette!(code = "retrial::sql::database", help = "free -m", "no database in memory: {error}")
+}

@@ -1,0 +1,229 @@
+//! Recordings: of instances that come and go, by recorders that are killed, stopped or refused.
+
+mod kit;
+
+use kit::{Running, Scratch, command, failed, until};
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+
+/// A recording that is removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("retrial-record-{}-{name}.db", std::process::id())))
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn connection(&self) -> Connection {
+        Connection::open_with_flags(&self.0, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        self.connection().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(Path::new(&format!("{}{end}", self.text())));
+        }
+    }
+}
+
+/// The number of the snapshot that a line of JSON tells of.
+fn snapshot(line: &str) -> i64 {
+    serde_json::from_str::<serde_json::Value>(line).unwrap()["snapshot"].as_i64().unwrap()
+}
+
+#[test]
+fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
+    const ROUNDS: u64 = 100;
+    let (scratch, file) = (Scratch::new(), File::new("killed"));
+    let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
+    let _waits = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut told = 0;
+    for round in 0..ROUNDS {
+        let mut recorder = scratch.start(&["record", file.text(), "--interval", "10ms", "--sample", "1ms", "--json"]);
+        // At once, or after some of its snapshots, and somewhere on the way to the next one.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        for _ in 0..random % 4 {
+            told = snapshot(&recorder.line());
+        }
+        std::thread::sleep(std::time::Duration::from_micros(random % 20_000));
+        let (code, rest) = recorder.signal(libc::SIGKILL);
+        assert_eq!(code, None, "killed");
+        // Lines that it had written, whole.
+        told = rest.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(snapshot).next_back().unwrap_or(told);
+        if told == 0 {
+            continue;
+        }
+        let connection = file.connection();
+        let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(check, "ok", "round {round}");
+        let (count, last): (i64, i64) = connection
+            .query_row("SELECT count(*), max(id) FROM snapshot", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap();
+        assert!(count == last && last >= told, "round {round}: {count} snapshots up to {last}, told of {told}");
+    }
+    assert!(told > 10, "{told}");
+    // Each snapshot has its sessions, and the last one can be read.
+    assert_eq!(
+        file.number("SELECT count(*) FROM snapshot WHERE whole AND id NOT IN (SELECT snapshot FROM session)"),
+        0
+    );
+    scratch.run(&["record", file.text(), "--interval", "10ms", "--for", "50ms"]);
+}
+
+#[test]
+fn a_second_recorder_is_refused() {
+    let (scratch, file) = (Scratch::new(), File::new("second"));
+    let mut first = scratch.start(&["record", file.text(), "--json"]);
+    first.line();
+    let refused = scratch.fail(&["record", file.text(), "--for", "1s"]);
+    assert!(refused.contains("another process records into"), "{refused}");
+    // Dead, it is in nobody's way.
+    first.signal(libc::SIGKILL);
+    scratch.run(&["record", file.text(), "--for", "10ms"]);
+}
+
+#[test]
+fn a_signal_ends_a_recording_with_a_last_snapshot_in_one_file() {
+    let (scratch, file) = (Scratch::new(), File::new("signal"));
+    let mut recorder = scratch.start(&["record", file.text(), "--json"]);
+    recorder.line();
+    let rest = recorder.die_of(libc::SIGINT);
+    assert_eq!(snapshot(&rest), 2, "{rest}");
+    assert_eq!(file.number("SELECT max(id) FROM snapshot"), 2);
+    assert!(!Path::new(&format!("{}-wal", file.text())).exists());
+}
+
+#[test]
+fn an_instance_that_comes_back_is_another_one() {
+    let (scratch, file) = (Scratch::new(), File::new("back"));
+    let mut recorder = scratch.start(&["record", file.text(), "--json", "--interval", "20ms"]);
+    recorder.line();
+    assert!(command(&["rm", &scratch.name]).output().unwrap().status.success());
+    until("the last snapshot of the first", || file.number("SELECT count(*) FROM snapshot") > 1);
+    assert!(command(&["create", &scratch.name]).output().unwrap().status.success());
+    until("snapshots of the second", || file.number("SELECT max(instance) FROM snapshot") == 2);
+    recorder.die_of(libc::SIGTERM);
+    let names = file.number("SELECT count(DISTINCT name) FROM instance");
+    assert_eq!((names, file.number("SELECT count(*) FROM instance")), (1, 2));
+}
+
+#[test]
+fn all_instances_are_recorded_also_those_to_come() {
+    let (first, file) = (Scratch::new(), File::new("all"));
+    let mut recorder = Running::new(&mut command(&["record", file.text(), "--all", "--json", "--interval", "50ms"]));
+    recorder.until(&first.name);
+    let second = Scratch::new();
+    recorder.until(&second.name);
+    recorder.die_of(libc::SIGTERM);
+}
+
+#[test]
+fn what_is_sampled_is_who_holds_and_who_waits() {
+    let (scratch, file) = (Scratch::new(), File::new("samples"));
+    let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
+    let _waits = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
+    until("a wait", || scratch.observer().tables().waits().next().is_some());
+    scratch.run(&["record", file.text(), "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    let held = "SELECT count(*) FROM sample WHERE state = 'holds' AND sid = 1 AND mode = 'X'";
+    let waited = "SELECT count(*) FROM sample WHERE state = 'waits' AND sid = 2 AND blocker = 1 AND step IS NOT NULL";
+    assert!(file.number(held) > 0 && file.number(waited) > 0);
+    // Held at every look: what the samples stand for is the time in which they were taken.
+    let off =
+        "SELECT abs((SELECT sum(length_ns) FROM sample WHERE state = 'holds') - (SELECT sum(rounds_ns) FROM snapshot))";
+    assert_eq!(file.number(off), 0);
+    assert_eq!(file.number("SELECT count(*) FROM mutex_state WHERE looks <> held"), 0);
+}
+
+#[test]
+fn bad_input_is_answered_and_changes_nothing() {
+    let scratch = Scratch::new();
+    let file = File::new("bad");
+    for (arguments, expected) in [
+        (&["--interval", "1us"][..], "expected 10.0 ms at least"),
+        (&["--interval", "5"], "without a unit"),
+        (&["--keep", "soon"], "expected a number and one of the units"),
+    ] {
+        let said = scratch.fail(&[&["record", file.text()], arguments].concat());
+        assert!(said.contains(expected), "{said}");
+    }
+    let said = failed(&command(&["record", file.text(), "-i", "no-such-instance"]).output().unwrap());
+    assert!(said.contains("no instance"), "{said}");
+    let said = failed(&command(&["record", file.text(), "-p", "4000000"]).output().unwrap());
+    assert!(said.contains("process 4000000 is not there"), "{said}");
+    assert!(!file.0.exists());
+    let said = scratch.fail(&["record", "/nonexistent/x.db"]);
+    assert!(said.contains("ls -ld /nonexistent"), "{said}");
+}
+
+#[test]
+fn a_run_is_recorded_with_the_names_of_its_locks() {
+    let file = File::new("run");
+    let output = command(&["run", "--record", file.text(), "--", "sort", "--parallel=4", "-S", "1M", "/etc/services"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", kit::both(&output));
+    assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
+    assert!(file.number("SELECT max(session_gets) FROM snapshot") > 0);
+}
+
+/// Processor time of a process so far, in s.
+fn cpu_s(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    // User and system time in ticks of 10 ms.
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// `cargo test --release -p retrial-cli --test record -- --ignored --nocapture`
+#[test]
+#[ignore = "measures: for a machine that does nothing else, in release"]
+fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
+    const SESSIONS: usize = 64;
+    const MUTEXES: usize = 1000;
+    let scratch = Scratch::with(&["--sessions", "128", "--mutexes", "2048", "--arena", "1M"]);
+    let file = File::new("cost");
+    let instance = scratch.instance();
+    let mutexes: Vec<retrial::Mutex<u64>> =
+        (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0).unwrap()).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..SESSIONS {
+            let (instance, mutexes, stop) = (&instance, &mutexes, &stop);
+            scope.spawn(move || {
+                let session = instance.session("load", retrial::Class::Normal).unwrap();
+                let mut next = number;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Some of them are contended.
+                    next = (next * 31 + 17) % if number % 2 == 0 { 8 } else { MUTEXES };
+                    let held = mutexes[next].exclusive(&session, retrial::location!("load")).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    drop(held);
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+            });
+        }
+        let recorder = scratch.start(&["record", file.text(), "--json"]);
+        let pid = recorder.pid();
+        std::thread::sleep(std::time::Duration::from_secs(25));
+        let by_kernel = 100.0 * cpu_s(pid) / 25.0;
+        let rest = recorder.die_of(libc::SIGINT);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let last: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+        let own = last["recorder_cpu_pct"].as_f64().unwrap();
+        let samples = file.number("SELECT sum(rounds) FROM snapshot");
+        println!("{own} % by itself, {by_kernel} % by the kernel, {samples} samples, {} bytes", last["size_bytes"]);
+        assert!(own < 1.0 && by_kernel < 1.0);
+    });
+}

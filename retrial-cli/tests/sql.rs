@@ -1,0 +1,320 @@
+//! SQL on instances and recordings: what it says is what other commands say, and it changes nothing.
+
+mod kit;
+
+use kit::load::{Load, Pass};
+use kit::{Scratch, command, failed, until};
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A recording of an instance that has been waited in, removed at the end.
+struct File(String);
+
+impl File {
+    fn of(scratch: &Scratch, name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("retrial-sql-{}-{name}.db", std::process::id()));
+        let file = Self(path.to_str().unwrap().to_owned());
+        scratch.run(&["record", &file.0, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+        file
+    }
+
+    fn rows(&self, statement: &str) -> Vec<Value> {
+        let output = command(&["sql", &self.0, statement, "--json"]).output().unwrap();
+        assert!(output.status.success(), "{statement}: {}", kit::both(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(Path::new(&format!("{}{end}", self.0)));
+        }
+    }
+}
+
+/// An instance in which one session has waited in vain for another one, and nothing happens any more.
+fn waited() -> Scratch {
+    let scratch = Scratch::new();
+    let hold = scratch.hold(&["m", "--create", "--type", "Cursor Pin", "--mode", "X", "--for", "300s"]);
+    let waits = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
+    until("sleeps", || scratch.rows(&["show", "sleeps"]).first().is_some_and(|row| row["sleeps"].as_u64() > Some(3)));
+    drop(hold);
+    waits.end();
+    scratch.output(&["recover"]);
+    scratch
+}
+
+const LOAD: Load =
+    Load { sessions: 2, hold: Pass::Busy(Duration::from_micros(200)), think: Pass::Asleep(Duration::from_micros(100)) };
+
+/// The same figures of a row, under the names of a command and of a view.
+fn same(what: &str, told: &Value, asked: &Value, names: &[(&str, &str)]) {
+    for (told_name, asked_name) in names {
+        let (told, asked) = (&told[told_name], &asked[asked_name]);
+        assert!(!told.is_null() || asked.is_null(), "{what}: {told_name}");
+        assert_eq!(told.to_string(), asked.to_string(), "{what}: {told_name} and {asked_name}");
+    }
+}
+
+#[test]
+fn live_and_recorded_and_show_have_the_same_digits() {
+    let scratch = waited();
+    let file = File::of(&scratch, "digits");
+    let live = |statement| scratch.rows(&["sql", statement]);
+    for (view, asked, names) in [
+        (
+            "mutexes",
+            "SELECT * FROM v$mutex",
+            &[
+                ("id", "mutex"),
+                ("name", "name"),
+                ("type", "mutex_type"),
+                ("scheme", "scheme"),
+                ("word", "value"),
+                ("gets", "gets"),
+                ("misses", "misses"),
+                ("sleeps", "sleeps"),
+                ("waits", "waits"),
+                ("wait_ms", "wait_time_ms"),
+                ("miss_ratio", "miss_ratio"),
+                ("sleep_ratio", "sleep_ratio"),
+                ("spin_inefficiency", "spin_inefficiency"),
+            ][..],
+        ),
+        (
+            "sleeps",
+            "SELECT * FROM v$mutex_sleep",
+            &[
+                ("mutex_type", "mutex_type"),
+                ("location", "location"),
+                ("sleeps", "sleeps"),
+                ("wait_time_ms", "wait_time_ms"),
+            ],
+        ),
+        (
+            "events",
+            "SELECT * FROM v$system_event",
+            &[
+                ("event", "event"),
+                ("waits", "total_waits"),
+                ("avg_ms", "average_wait_ms"),
+                ("spin_pct", "spin_pct"),
+                ("yield_pct", "yield_pct"),
+                ("slept_pct", "slept_pct"),
+                ("over_pct", "over_pct"),
+                ("max_ms", "max_wait_ms"),
+            ],
+        ),
+        (
+            "history",
+            "SELECT * FROM v$mutex_sleep_history ORDER BY sleep_timestamp DESC",
+            &[
+                ("mutex", "mutex"),
+                ("gets", "gets"),
+                ("sleeps", "sleeps"),
+                ("requesting_session", "requesting_session"),
+                ("blocking_session", "blocking_session"),
+                ("location", "location"),
+            ],
+        ),
+    ] {
+        let (told, live, recorded) = (scratch.rows(&["show", view]), live(asked), file.rows(asked));
+        assert!(!told.is_empty() && told.len() == live.len() && told.len() == recorded.len(), "{view}");
+        for (told, (live, recorded)) in told.iter().zip(live.iter().zip(&recorded)) {
+            same(view, told, live, names);
+            same(view, told, recorded, names);
+        }
+    }
+    let params = "SELECT name, value FROM v$parameter WHERE mutex_type IS NULL";
+    let told: Vec<_> = scratch.rows(&["show", "params"]);
+    for (told, (live, recorded)) in told.iter().zip(live(params).iter().zip(file.rows(params))) {
+        same("params", told, live, &[("name", "name"), ("value", "value")]);
+        assert_eq!(*live, recorded);
+    }
+}
+
+#[test]
+fn what_is_shown_over_a_time_is_what_happened_in_it() {
+    let scratch = Scratch::new();
+    let rows = LOAD.during(&scratch, || {
+        let statement = "SELECT gets, misses, gets_per_s, utilization, samples, holding_time_us, period_s \
+                         FROM v$mutex m JOIN (SELECT period_s FROM v$instance)";
+        scratch.rows(&["sql", "--over", "500ms", statement])
+    });
+    let of = |name: &str| rows[0][name].as_f64().unwrap_or_else(|| panic!("{name} of {}", rows[0]));
+    assert!(of("gets") > 0.0 && of("period_s") >= 0.5);
+    assert!((of("gets_per_s") - of("gets") / of("period_s")).abs() < 1e-6 * of("gets_per_s"));
+    assert!(of("samples") > 0.0 && (0.0..=1.0).contains(&of("utilization")));
+}
+
+#[test]
+fn sessions_and_samples_say_who_waits_for_whom() {
+    let scratch = Scratch::new();
+    let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
+    let _waits = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
+    until("a wait", || scratch.observer().tables().waits().next().is_some());
+    let file = File::of(&scratch, "sessions");
+    let statement = "SELECT w.event, w.name, w.step IS NOT NULL AS has_step, w.blocking_session, h.mode, h.location \
+                     FROM v$session_wait w JOIN v$mutex_holder h USING (mutex)";
+    let expected = serde_json::json!({ "event": "cursor: pin S wait on X", "name": "m", "has_step": 1,
+        "blocking_session": 1, "mode": "X", "location": "retrial hold" });
+    for rows in [scratch.rows(&["sql", statement]), file.rows(statement)] {
+        assert_eq!((rows.len(), &rows[0]), (1, &expected));
+    }
+    let history = "SELECT session_state, sid, name, mode, blocking_session, sum(time_s) > 0 AS some \
+                   FROM v$active_session_history GROUP BY 1, 2 ORDER BY 2";
+    let expected = serde_json::json!([
+        { "session_state": "holds", "sid": 1, "name": "m", "mode": "X", "blocking_session": null, "some": 1 },
+        { "session_state": "waits", "sid": 2, "name": "m", "mode": "S", "blocking_session": 1, "some": 1 },
+    ]);
+    assert_eq!(Value::from(file.rows(history)), expected);
+    assert_eq!(Value::from(scratch.rows(&["sql", history])), expected);
+    // The first word of the segment: its magic number.
+    let magic = format!("{:016x}", u64::from_le_bytes(*b"RETRIAL\0"));
+    let word = scratch.rows(&["sql", "SELECT ksmmmval FROM x$ksmmem WHERE indx = 0"]);
+    assert_eq!(word[0]["ksmmmval"], magic.as_str());
+}
+
+#[test]
+fn nothing_can_be_changed() {
+    let scratch = waited();
+    let file = File::of(&scratch, "read-only");
+    let before = std::fs::read(&file.0).unwrap();
+    for statement in [
+        "DELETE FROM wait",
+        "INSERT INTO alert VALUES (1, 2, 3, 'x')",
+        "UPDATE snapshot SET at_ns = 0",
+        "DROP TABLE sample",
+        "CREATE TABLE t (x)",
+        "CREATE TEMP TABLE t (x)",
+        "PRAGMA query_only = OFF",
+        "PRAGMA user_version = 7",
+        "PRAGMA journal_mode = DELETE",
+        "ATTACH '/tmp/other.db' AS other",
+        "VACUUM",
+        "VACUUM INTO '/tmp/other.db'",
+        "BEGIN",
+        "UPDATE v$mutex SET gets = 0",
+    ] {
+        for source in [&[&file.0][..], &[&"-i".to_owned(), &scratch.name]] {
+            let source: Vec<&str> = source.iter().map(|word| word.as_str()).collect();
+            let said = failed(&command(&[&["sql"], &source[..], &[statement]].concat()).output().unwrap());
+            assert!(said.contains("retrial::sql::"), "{statement}: {said}");
+        }
+    }
+    assert_eq!(std::fs::read(&file.0).unwrap(), before);
+    assert!(!Path::new("/tmp/other.db").exists());
+}
+
+#[test]
+fn a_mistake_is_shown_with_its_place_and_what_may_have_been_meant() {
+    let scratch = Scratch::new();
+    for (statement, expected) in [
+        ("SELECT * FROM v$mutexs", "no such table: v$mutexs SELECT * FROM v$mutexs ^ help: did you mean v$mutex?"),
+        ("SELECT gest FROM v$mutex", "no such column: gest SELECT gest FROM v$mutex ^ help: did you mean gets?"),
+        ("SELEC 1", "near \"SELEC\": syntax error SELEC 1 ^"),
+        ("SELECT (1", "incomplete input"),
+        (".vews", "command `.vews`, expected one of .views"),
+        (".views v$mutexs", "no view `v$mutexs`"),
+    ] {
+        let said = scratch.fail(&["sql", statement]);
+        assert!(said.contains(expected), "{statement}: {said}");
+    }
+    // The caret is below the word.
+    let output = scratch.output(&["sql", "SELECT gest FROM v$mutex"]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    let column = |what: &str| text.lines().find_map(|line| line.find(what)).unwrap();
+    let line = text.lines().find(|line| line.contains("SELECT gest")).unwrap();
+    assert_eq!(column("^"), line.find("gest").unwrap(), "{text}");
+}
+
+#[test]
+fn a_script_is_read_from_standard_input() {
+    let scratch = Scratch::new();
+    let mut child =
+        command(&["sql", "-i", &scratch.name, "--csv"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"SELECT 1 AS one;\n-- and\nSELECT 'a,b' AS two, NULL AS three;\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "one\n1\ntwo,three\n\"a,b\",\n");
+}
+
+#[test]
+fn the_views_are_described_with_their_units() {
+    // No instance is needed for it.
+    let output = command(&["sql", ".views"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", kit::both(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/views.txt");
+    if std::env::var_os("RETRIAL_BLESS").is_some() {
+        std::fs::write(&golden, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&golden).unwrap();
+    assert_eq!(text, expected, "RETRIAL_BLESS=1 writes it anew");
+}
+
+#[test]
+fn every_view_that_is_described_can_be_asked() {
+    let scratch = waited();
+    let names = scratch.run(&["sql", ".tables"]);
+    assert!(names.lines().count() > 20, "{names}");
+    for name in names.lines().filter(|name| *name != "x$ksmmem") {
+        let statement = format!("SELECT * FROM {name}");
+        scratch.run(&["sql", &statement, "--csv"]);
+        let described = scratch.run(&["sql", &format!(".views {name}")]);
+        let columns: Vec<&str> = described.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+        scratch.run(&["sql", &format!("SELECT {} FROM {name}", columns.join(", "))]);
+    }
+}
+
+#[test]
+fn a_recording_that_is_none_is_refused() {
+    for (path, expected) in
+        [("/nonexistent.db", "No such file"), ("/etc/services", "is no SQLite file"), ("/", "is no file")]
+    {
+        let said = failed(&command(&["sql", path, "SELECT 1"]).output().unwrap());
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// `cargo test --release -p retrial-cli --test sql -- --ignored --nocapture`
+#[test]
+#[ignore = "measures: for a machine that does nothing else, in release"]
+fn a_large_instance_is_answered_within_two_seconds_and_512_mb() {
+    const SESSIONS: usize = 16_384;
+    const MUTEXES: usize = 100_000;
+    let scratch = Scratch::with(&["--sessions", "16384", "--mutexes", "100000", "--rows", "8", "--arena", "64M"]);
+    let instance = scratch.instance();
+    let mutexes: Vec<retrial::Mutex<u64>> =
+        (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0).unwrap()).collect();
+    let sessions: Vec<retrial::Session<'_>> =
+        (0..SESSIONS).map(|_| instance.session("many", retrial::Class::Normal).unwrap()).collect();
+    // Each session has a row of counters.
+    let held = mutexes[0].exclusive(&sessions[0], retrial::location!("hold")).unwrap();
+    for session in &sessions[1..] {
+        let patience = retrial::Patience::Until(retrial::sys::Deadline::after(Duration::from_micros(1)));
+        let _ = mutexes[0].get(session, retrial::Mode::Exclusive, retrial::location!("miss"), patience);
+    }
+    for view in scratch.run(&["sql", ".tables"]).lines().filter(|name| name.starts_with("v$")) {
+        let began = std::time::Instant::now();
+        let statement = format!("SELECT count(*) FROM (SELECT * FROM {view})");
+        let output = command(&["sql", "-i", &scratch.name, &statement, "--csv"]).output().unwrap();
+        let (took, rows) = (began.elapsed(), kit::both(&output));
+        // SAFETY: all zero is a valid value of this plain C struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `usage` is writable.
+        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+        let peak_kb = usage.ru_maxrss;
+        println!(
+            "{view}: {:.2} s, {} MB at most so far, {}",
+            took.as_secs_f64(),
+            peak_kb / 1024,
+            rows.trim().replace('\n', " ")
+        );
+        assert!(took < Duration::from_secs(2) && peak_kb < 512 * 1024, "{view}");
+    }
+    drop(held);
+}
