@@ -58,6 +58,47 @@ impl Which {
     }
 }
 
+/// The instance that a command is about, by its name or by a process that takes part in it.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    #[command(flatten)]
+    which: Which,
+    /// The instance that this process takes part in, or created: a program under `retrial run`, or `retrial run` itself
+    #[arg(short, long, value_name = "PID", conflicts_with = "instance")]
+    pid: Option<u32>,
+}
+
+impl Target {
+    /// By name.
+    pub fn find(&self) -> Result<Which, Report> {
+        let Some(pid) = self.pid else { return Ok(self.which.clone()) };
+        let takes_part = |name: &String| {
+            let Ok(observer) = address(name).and_then(|at| Observer::open(&at).map_err(attach_error)) else {
+                return false;
+            };
+            let tables = observer.tables();
+            tables.creator_pid() == pid || tables.sessions().iter().any(|session| session.pid == pid)
+        };
+        let mut found: Vec<String> = names()?.into_iter().filter(takes_part).collect();
+        match (found.pop(), found.as_slice()) {
+            (Some(name), []) => Ok(Which { instance: Some(name) }),
+            (Some(last), others) => Err(miette!(
+                code = "retrial::instance::which",
+                help = format!("retrial … --instance {}", quoted(&last)),
+                "process {pid} takes part in {} instances ({}, {last}), expected one to be named",
+                others.len() + 1,
+                others.join(", ")
+            )),
+            (None, _) => Err(miette!(
+                code = "retrial::instance::process",
+                help = "retrial list; retrial run -- PROGRAM",
+                "process {pid} takes part in no instance under {}, expected one that does",
+                retrial::layout::DIRECTORY
+            )),
+        }
+    }
+}
+
 /// Names of all instances of this machine.
 pub fn names() -> Result<Vec<String>, Report> {
     retrial::list().map_err(|error| {

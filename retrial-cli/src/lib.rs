@@ -22,6 +22,7 @@ pub mod output;
 mod predict;
 mod run;
 pub mod signals;
+mod who;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Format;
@@ -54,6 +55,7 @@ enum Command {
     WhatIf(cmd::what_if::Args),
     Advise(cmd::advise::Args),
     Ps(cmd::ps::Args),
+    Who(cmd::who::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
     Trace(cmd::trace::Args),
@@ -92,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::WhatIf(args) => cmd::what_if::run(args, format),
         Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),
+        Command::Who(args) => cmd::who::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),
         Command::Trace(args) => cmd::trace::run(args, format),

@@ -22,3 +22,4 @@ pub mod set;
 pub mod show;
 pub mod trace;
 pub mod what_if;
+pub mod who;
