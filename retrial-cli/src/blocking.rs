@@ -35,7 +35,7 @@ pub struct Read {
     /// Of a mutex of the library.
     pub word: Option<Word>,
     /// Its gets so far, where they are counted in it.
-    pub gets: Option<u64>,
+    gets: Option<u64>,
 }
 
 /// A session that waits for a session that waits.
@@ -55,29 +55,30 @@ pub struct Link {
 impl<'t> Look<'t> {
     /// With every mutex in the memory of a process.
     pub fn at_all(tables: &'t Tables) -> Self {
-        Self::new(tables, |_| true)
+        Self::at(tables, &tables.mutexes(), |_| true)
     }
 
     /// With those in the memory of processes that are waited for.
     pub fn at_awaited(tables: &'t Tables) -> Self {
         let awaited: BTreeSet<MutexId> = tables.waits().map(|(_, key, _)| key.mutex).collect();
-        Self::new(tables, |mutex| awaited.contains(&mutex.id))
+        Self::at(tables, &tables.mutexes(), |mutex| awaited.contains(&mutex.id))
     }
 
-    fn new(tables: &'t Tables, is_wanted: impl Fn(&MutexInfo) -> bool) -> Self {
+    /// At these mutexes, which those who look again and again have read before. Of those in the memory of processes only the ones that
+    /// `is_read` says: each is a read of that memory.
+    pub fn at(tables: &'t Tables, mutexes: &[MutexInfo], is_read: impl Fn(&MutexInfo) -> bool) -> Self {
         // The sessions first: one that waits from before the mutexes are read until after that holds all the time what was read.
         let mut sessions = tables.sessions();
         sessions.sort_by_key(|session| session.sid);
-        let wanted = tables.mutexes().into_iter().filter(|mutex| mutex.place != Place::Arena && is_wanted(mutex));
-        let read = read(tables, wanted);
+        let read = read(tables, mutexes.iter().filter(|mutex| mutex.place != Place::Arena && is_read(mutex)));
         let threads = sessions.iter().filter(|s| !s.dead).map(|session| (session.tid, session.sid)).collect();
         let mut look = Self { tables, sessions, read, threads, by_session: HashMap::new(), by_mutex: HashMap::new() };
-        look.match_up();
+        look.match_up(mutexes);
         look
     }
 
     /// Notes what each session holds.
-    fn match_up(&mut self) {
+    fn match_up(&mut self, mutexes: &[MutexInfo]) {
         let by_log = |session: &SessionInfo| -> Vec<(Sid, MutexId, Mode)> {
             let held = session.log.iter().filter(|record| self.is_held(session, record));
             held.map(|record| (session.sid, record.mutex, record.mode)).collect()
@@ -85,7 +86,7 @@ impl<'t> Look<'t> {
         let mut held: Vec<(Sid, MutexId, Mode)> = self.sessions.iter().flat_map(by_log).collect();
         let logged: HashSet<(Sid, MutexId)> = held.iter().map(|(sid, mutex, _)| (*sid, *mutex)).collect();
         // In the word, but in no log: a thread under `retrial run`, or somebody has poked.
-        let in_arena = self.tables.mutexes().into_iter().filter_map(|mutex| {
+        let in_arena = mutexes.iter().filter_map(|mutex| {
             let word = self.tables.mutex_state(mutex.id)?.word;
             Some((word.sid(), mutex.id, word.kind().and_then(Kind::mode)?))
         });
@@ -116,6 +117,13 @@ impl<'t> Look<'t> {
     /// What a session holds.
     pub fn held(&self, sid: Sid) -> &[(MutexId, Mode)] {
         self.by_session.get(&sid).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where a session got what it holds, by its log.
+    pub fn held_at(&self, sid: Sid, mutex: MutexId) -> Option<LocationId> {
+        let session = &self.sessions[self.sessions.binary_search_by_key(&sid, |session| session.sid).ok()?];
+        let record = session.log.iter().find(|record| record.mutex == mutex && record.phase != Phase::Left)?;
+        Some(record.location)
     }
 
     /// What a session holds, for people: `m X, n S`.
@@ -172,6 +180,22 @@ impl<'t> Look<'t> {
         rings(&links)
     }
 
+    /// Gets of a mutex so far: of its record in the arena, as noted when it went, or of its record in the memory of its process, which was
+    /// another mutex's before where they are fewer than the `least` that are known of.
+    pub fn gets(&self, mutex: &MutexInfo, least: u64) -> Option<u64> {
+        let counted = self.tables.mutex_state(mutex.id).map_or(mutex.gets, |state| Some(state.gets));
+        counted.or_else(|| self.read.get(&mutex.id)?.gets.filter(|gets| *gets >= least))
+    }
+
+    /// What a mutex is, for people; empty where it cannot be read.
+    pub fn word_text(&self, mutex: MutexId) -> String {
+        match (self.tables.mutex_state(mutex), self.read.get(&mutex)) {
+            (Some(state), _) => state.word.to_string(),
+            (None, Some(read)) => read.text(self),
+            (None, None) => String::new(),
+        }
+    }
+
     /// The word of a mutex of the library.
     fn word(&self, mutex: MutexId) -> Option<Word> {
         self.tables.mutex_state(mutex).map(|state| state.word).or_else(|| self.read.get(&mutex)?.word)
@@ -207,7 +231,7 @@ impl Read {
     }
 
     /// What it is, for people.
-    pub fn text(&self, look: &Look<'_>) -> String {
+    fn text(&self, look: &Look<'_>) -> String {
         match (self.word, self.owner) {
             (Some(word), _) => word.to_string(),
             (None, None) => String::new(),
@@ -218,13 +242,16 @@ impl Read {
 }
 
 /// Reads mutexes in processes' memory: those that can be read and are the mutexes they are taken for.
-fn read(tables: &Tables, mutexes: impl Iterator<Item = MutexInfo>) -> BTreeMap<MutexId, Read> {
-    let formats = Formats::of(tables);
-    let mut by_process: HashMap<u32, Vec<MutexInfo>> = HashMap::new();
+fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BTreeMap<MutexId, Read> {
+    let mut by_process: HashMap<u32, Vec<&MutexInfo>> = HashMap::new();
     for mutex in mutexes.filter(|mutex| mutex.address != 0 && mutex.gets.is_none()) {
         by_process.entry(mutex.pid).or_default().push(mutex);
     }
-    let (mut all, mut buffer) = (BTreeMap::new(), vec![[0; RECORD]; 512]);
+    let mut all = BTreeMap::new();
+    if by_process.is_empty() {
+        return all;
+    }
+    let (formats, mut buffer) = (Formats::of(tables), vec![[0; RECORD]; 512]);
     for (pid, mutexes) in by_process {
         let mut left = &mutexes[..];
         while !left.is_empty() {

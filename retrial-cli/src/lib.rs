@@ -20,6 +20,7 @@ pub mod instances;
 mod naming;
 pub mod output;
 mod predict;
+pub mod recording;
 mod run;
 pub mod signals;
 mod who;

@@ -31,12 +31,7 @@ impl<'t> Names<'t> {
     /// `accounts`, `#7 lock (memcached)`, `#7`: what commands take it by, and what it is.
     pub fn mutex(&mut self, id: MutexId) -> String {
         let known = self.tables.mutex_info(id).map(|info| (self.name(&info), info.place));
-        match known {
-            None => format!("#{}", id.0),
-            Some((name, _)) if name.is_empty() => format!("#{}", id.0),
-            Some((name, Place::Process)) => format!("#{} {name}", id.0),
-            Some((name, _)) => name,
-        }
+        known.map_or_else(|| format!("#{}", id.0), |(name, place)| label(id, &name, place))
     }
 
     /// Function and line, where the location is a place in a program.
@@ -47,5 +42,14 @@ impl<'t> Names<'t> {
     /// The same of `MODULE+0xOFFSET`.
     pub fn address(&mut self, location: &str) -> String {
         self.symbols.text(location)
+    }
+}
+
+/// What commands take a mutex of this name by, and what it is.
+pub fn label(id: MutexId, name: &str, place: Place) -> String {
+    match place {
+        _ if name.is_empty() => format!("#{}", id.0),
+        Place::Process => format!("#{} {name}", id.0),
+        _ => name.to_owned(),
     }
 }

@@ -84,23 +84,24 @@ impl Profile {
     /// mutex and the location, the session, or nothing for the whole instance. Gets are not in the rows: see [`Self::of_mutex`] and
     /// `Tables::session_gets`.
     pub fn of<K: Ord>(tables: &Tables, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Self> {
-        Self::sums(tables, tables.figures(), by)
+        Self::of_rows(&tables.figures(), age_s(tables), by)
     }
 
     /// The same of waits for events: semaphores, barriers and conditions, which nobody holds. They have waits and their time only.
     pub fn of_events<K: Ord>(tables: &Tables, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Self> {
-        Self::sums(tables, tables.event_figures(), by)
+        Self::of_rows(&tables.event_figures(), age_s(tables), by)
     }
 
-    fn sums<K: Ord>(
-        tables: &Tables,
-        rows: Vec<(Sid, Key, Figures)>,
+    /// The same of rows that were read before, which have counted for `time_s`.
+    pub fn of_rows<K: Ord>(
+        rows: &[(Sid, Key, Figures)],
+        time_s: f64,
         by: impl Fn(Sid, Key) -> Option<K>,
     ) -> BTreeMap<K, Self> {
         let mut profiles: BTreeMap<K, Self> = BTreeMap::new();
         for (sid, key, figures) in rows {
-            if let Some(key) = by(sid, key) {
-                profiles.entry(key).or_insert_with(|| Self::since_creation(tables)).figures.add(&figures);
+            if let Some(key) = by(*sid, *key) {
+                profiles.entry(key).or_insert_with(|| Self { time_s, ..Self::default() }).figures.add(figures);
             }
         }
         profiles
@@ -110,12 +111,7 @@ impl Profile {
     #[must_use]
     pub fn of_mutex(tables: &Tables, mutex: &MutexInfo, rows: Option<&Self>) -> Self {
         let gets = tables.mutex_state(mutex.id).map_or(mutex.gets, |state| Some(state.gets));
-        Self { gets, ..rows.cloned().unwrap_or_else(|| Self::since_creation(tables)) }
-    }
-
-    fn since_creation(tables: &Tables) -> Self {
-        let age_ns = clock_ns(Clock::Realtime).saturating_sub(tables.created_ns());
-        Self { time_s: age_ns as f64 / 1e9, ..Self::default() }
+        Self { gets, ..rows.cloned().unwrap_or_else(|| Self { time_s: age_s(tables), ..Self::default() }) }
     }
 
     /// Growth since an earlier snapshot of the same. The longest waits are those of the later one; quantiles have no difference.
@@ -268,6 +264,11 @@ impl Samples {
             gets: self.gets + other.gets,
         }
     }
+}
+
+/// Time in s since an instance was created.
+fn age_s(tables: &Tables) -> f64 {
+    clock_ns(Clock::Realtime).saturating_sub(tables.created_ns()) as f64 / 1e9
 }
 
 /// Counters as a map from their names.

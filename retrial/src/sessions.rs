@@ -161,10 +161,14 @@ impl Tables {
     /// Gets counted by sessions rather than by mutexes, as interposers do.
     #[must_use]
     pub fn session_gets(&self) -> u64 {
+        self.gets_by_session().fold(0, |sum, (_, gets)| sum.wrapping_add(gets))
+    }
+
+    /// The same by session, with those of departed sessions under [`Sid::NONE`].
+    pub fn gets_by_session(&self) -> impl Iterator<Item = (Sid, u64)> + use<'_> {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
-        let slots = all.filter_map(|sid| self.segment.slot(sid.number() as usize));
-        let gets = slots.map(|slot| slot.gets.load(Ordering::Relaxed));
-        gets.fold(0, u64::wrapping_add)
+        let slots = all.filter_map(|sid| Some((sid, self.segment.slot(sid.number() as usize)?)));
+        slots.map(|(sid, slot)| (sid, slot.gets.load(Ordering::Relaxed)))
     }
 
     /// Calls of interposers' functions so far, by [`CALLS`].

@@ -22,6 +22,8 @@ macro_rules! counters {
             pub const ALL: &'static [Counter] = &[ $( Counter::$id ),* ];
             /// Column names, units last.
             pub const NAMES: &'static [&'static str] = &[ $( $name ),* ];
+            /// What each of them counts.
+            pub const DESCRIPTIONS: &'static [&'static str] = &[ $( $doc ),* ];
         }
     };
 }

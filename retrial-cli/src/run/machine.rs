@@ -35,11 +35,13 @@ impl Machine {
     }
 }
 
-/// Ticks of all processors so far: busy ones and all.
-#[derive(Clone, Copy, Debug)]
+/// Ticks of all processors so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
-    busy: u64,
-    all: u64,
+    pub busy: u64,
+    pub all: u64,
+    /// Those that a hypervisor gave to other machines while a processor of this one had work to do; they are busy ones, too.
+    pub steal: u64,
 }
 
 impl Ticks {
@@ -49,7 +51,7 @@ impl Ticks {
         // user nice system idle iowait irq softirq steal; guests are counted in user already.
         let counted = ticks.get(..8)?;
         let all: u64 = counted.iter().sum();
-        Some(Self { busy: all - counted[3] - counted[4], all })
+        Some(Self { busy: all - counted[3] - counted[4], all, steal: counted[7] })
     }
 
     /// Share of the machine's processors that were busy since then, with anybody's work.

@@ -30,14 +30,8 @@ pub fn mutexes(observer: &Tables, only: &Only) -> Table {
     let of_one = |info: MutexInfo| {
         let mut profile = Profile::of_mutex(observer, &info, rows.get(&info.id));
         let (state, read) = (observer.mutex_state(info.id), look.read.get(&info.id));
-        // Fewer than the misses that led to one: the record was another mutex's before.
-        let least = profile.figures.get(Counter::SpinGets);
-        profile.gets = profile.gets.or_else(|| read?.gets.filter(|gets| *gets >= least));
-        let word = match (state, read) {
-            (Some(state), _) => state.word.to_string(),
-            (None, Some(read)) => read.text(&look),
-            (None, None) => String::new(),
-        };
+        profile.gets = look.gets(&info, profile.figures.get(Counter::SpinGets));
+        let word = look.word_text(info.id);
         let flags = state.map(|state| state.word).or_else(|| read?.word);
         Mutex {
             name: names.name(&info),

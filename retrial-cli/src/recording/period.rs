@@ -1,0 +1,131 @@
+//! What happened to an instance between two snapshots, or since it was created.
+
+use super::snapshot::{Mutex, Snapshot};
+use retrial::views::{Key, Sid, TypeId};
+use retrial_model::Profile;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// From one snapshot of an instance to a later one.
+#[derive(Clone, Copy, Debug)]
+pub struct Period<'s> {
+    /// Nothing: since the instance was created.
+    from: Option<&'s Snapshot>,
+    pub to: &'s Snapshot,
+}
+
+impl<'s> Period<'s> {
+    pub const fn since_creation(to: &'s Snapshot) -> Self {
+        Self { from: None, to }
+    }
+
+    /// Between two snapshots. When the earlier one is of another instance, which had the name before, since the creation of this one.
+    pub fn between(from: &'s Snapshot, to: &'s Snapshot) -> Self {
+        Self { from: Some(from).filter(|from| from.instance == to.instance), to }
+    }
+
+    pub const fn from(&self) -> Option<&'s Snapshot> {
+        self.from
+    }
+
+    /// Its length in s.
+    pub fn time_s(&self) -> f64 {
+        self.from.map_or_else(
+            || self.to.age_s(),
+            |from| self.to.at.monotonic_ns.saturating_sub(from.at.monotonic_ns) as f64 / 1e9,
+        )
+    }
+
+    /// What sessions counted of mutexes, added up by whatever `by` makes of a row: the mutex, the mutex and the location, the session, or
+    /// nothing for the whole instance. Without gets, which are not in the rows.
+    ///
+    /// Sessions that have departed meanwhile are under [`Sid::NONE`] with all that they did in the period.
+    pub fn of<K: Ord>(&self, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Profile> {
+        self.sums(|sid, key| (!key.event.for_event).then(|| by(sid, key)).flatten())
+    }
+
+    /// The same of waits for events: semaphores, barriers and conditions, which nobody holds.
+    pub fn of_events<K: Ord>(&self, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Profile> {
+        self.sums(|sid, key| key.event.for_event.then(|| by(sid, key)).flatten())
+    }
+
+    fn sums<K: Ord>(&self, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Profile> {
+        let Some(from) = self.from else { return Profile::of_rows(&self.to.rows, self.time_s(), by) };
+        let length_s = self.time_s();
+        let mut sums = Profile::of_rows(&self.to.rows, length_s, &by);
+        let departed = self.departed(from);
+        let earlier = Profile::of_rows(&from.rows, 0.0, |sid, key| {
+            by(if departed.contains(&sid) { Sid::NONE } else { sid }, key)
+        });
+        for (key, profile) in &mut sums {
+            if let Some(earlier) = earlier.get(key) {
+                *profile = profile.since(earlier);
+            }
+        }
+        sums
+    }
+
+    /// The sessions of the earlier snapshot that are there no more. Another one may have their SID.
+    fn departed(&self, from: &Snapshot) -> HashSet<Sid> {
+        let claimed: HashMap<Sid, u64> =
+            self.to.sessions.iter().map(|session| (session.info.sid, session.info.claimed_ns)).collect();
+        let earlier = from.sessions.iter().map(|session| &session.info);
+        let is_gone = |sid: Sid, claimed_ns| claimed.get(&sid) != Some(&claimed_ns);
+        earlier.filter(|info| is_gone(info.sid, info.claimed_ns)).map(|info| info.sid).collect()
+    }
+
+    /// Every mutex that is there at the end, with what was counted, got and sampled of it. Not what is waited for without being held.
+    pub fn mutexes(&self) -> Vec<(&'s Mutex, Profile)> {
+        let mut counted = self.of(|_, key| Some(key.mutex));
+        let held = self.to.mutexes.iter().filter(|mutex| !mutex.is_event);
+        held.map(|mutex| (mutex, self.with_gets(mutex, counted.remove(&mutex.info.id)))).collect()
+    }
+
+    /// One mutex.
+    pub fn mutex(&self, mutex: &Mutex) -> Profile {
+        let counted = self.of(|_, key| (key.mutex == mutex.info.id).then_some(()));
+        self.with_gets(mutex, counted.into_values().next())
+    }
+
+    fn with_gets(&self, mutex: &Mutex, counted: Option<Profile>) -> Profile {
+        let profile = counted.unwrap_or_else(|| Profile { time_s: self.time_s(), ..Profile::default() });
+        let earlier = self.from.and_then(|from| from.mutex(mutex.info.id));
+        let then = earlier.map_or_else(Profile::default, |earlier| Profile {
+            gets: earlier.gets,
+            samples: earlier.samples,
+            ..Profile::default()
+        });
+        let now = Profile { gets: mutex.gets, samples: mutex.samples, ..Profile::default() };
+        let growth = now.since(&then);
+        Profile { gets: growth.gets, samples: growth.samples, ..profile }
+    }
+
+    /// All mutexes together, waits for events left out.
+    pub fn total(&self) -> Profile {
+        let counted = self.of(|_, _| Some(()));
+        let mut total = counted.into_values().next().unwrap_or_else(|| self.empty());
+        let then = self.from.and_then(Snapshot::gets).unwrap_or(0);
+        total.gets = self.to.gets().map(|gets| gets.saturating_sub(then));
+        let running = self.to.sessions.iter().filter(|session| !session.info.dead).count();
+        total.sessions = u32::try_from(running).ok();
+        total.busy = self.busy();
+        total
+    }
+
+    /// The mutexes of each type together.
+    pub fn types(&self) -> BTreeMap<TypeId, Profile> {
+        let mut types: BTreeMap<TypeId, Profile> = BTreeMap::new();
+        for (mutex, profile) in self.mutexes() {
+            types.entry(mutex.info.mutex_type).and_modify(|sum| sum.add(&profile)).or_insert(profile);
+        }
+        types
+    }
+
+    fn empty(&self) -> Profile {
+        Profile { time_s: self.time_s(), ..Profile::default() }
+    }
+
+    /// Share of the machine's processors that were busy, with anybody's work. Not known since the creation.
+    pub fn busy(&self) -> Option<f64> {
+        self.to.load.busy_since(&self.from?.load)
+    }
+}

@@ -1,0 +1,114 @@
+//! Snapshots of an instance of this process.
+
+use super::{Period, Snapshot, State};
+use retrial::sys::Deadline;
+use retrial::views::{Counter, Sid};
+use retrial::{Capacity, Class, GetError, Instance, Mode, Mutex, Patience, Session, location};
+use retrial_model::{Measure, Profile};
+use std::time::Duration;
+
+fn instance() -> Instance {
+    Instance::anonymous(Capacity { sessions: 8, mutexes: 16, locations: 16, rows: 16, arena: 1 << 16 }).unwrap()
+}
+
+/// Waits in vain for a mutex that another session holds.
+fn miss(mutex: &Mutex<u64>, session: &Session<'_>) {
+    let patience = Patience::Until(Deadline::after(Duration::from_millis(1)));
+    let got = mutex.get(session, Mode::Exclusive, location!("miss"), patience);
+    assert!(matches!(got, Err(GetError::TimedOut)));
+}
+
+/// Waits of a session by a period.
+fn waits(period: Period<'_>, sid: Sid) -> u64 {
+    let of = period.of(|of, _| (of == sid).then_some(()));
+    of.get(&()).map_or(0, |profile| profile.figures.get(Counter::Waits))
+}
+
+#[test]
+fn a_snapshot_has_what_the_tables_say() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "Cursor Pin", || 0).unwrap();
+    let (holder, waiter) =
+        (instance.session("holder", Class::Normal).unwrap(), instance.session("waiter", Class::Normal).unwrap());
+    let held = mutex.exclusive(&holder, location!("hold")).unwrap();
+    miss(&mutex, &waiter);
+    let (tables, snapshot) = (instance.tables(), Snapshot::of(instance.tables()));
+    let period = Period::since_creation(&snapshot);
+    let (of, expected) = (period.of(|_, key| Some(key)), Profile::of(tables, |_, key| Some(key)));
+    let figures = |(key, profile): (&_, &Profile)| (*key, profile.figures);
+    assert_eq!(of.iter().map(figures).collect::<Vec<_>>(), expected.iter().map(figures).collect::<Vec<_>>());
+    let (seen, profile) = &period.mutexes()[0];
+    assert_eq!((seen.label().as_str(), seen.gets, profile.gets), ("m", Some(2), Some(2)));
+    assert_eq!(seen.holders, [(holder.sid(), Mode::Exclusive)]);
+    let requests = 3.0; // of the mutex's creation, of the holder, and the one that gave up after its miss
+    assert_eq!(Measure::MissRatio.of(profile), Some(1.0 / requests));
+    let session = snapshot.session(holder.sid()).unwrap();
+    assert_eq!((session.state, session.holds.len()), (State::Running, 1));
+    assert_eq!(snapshot.place(session.holds[0].location.unwrap()), "hold");
+    assert_eq!(snapshot.type_name_of(seen.info.id), "Cursor Pin");
+    drop(held);
+}
+
+#[test]
+fn a_waiting_session_is_seen_with_what_keeps_it() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 0).unwrap();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let held = mutex.exclusive(&holder, location!("hold")).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let waiter = instance.session("waiter", Class::Normal).unwrap();
+            drop(mutex.exclusive(&waiter, location!("wait")).unwrap());
+        });
+        while instance.tables().waits().next().is_none() {
+            std::thread::yield_now();
+        }
+        let snapshot = Snapshot::of(instance.tables());
+        let waiter = snapshot.sessions.iter().find(|session| session.info.name == "waiter").unwrap();
+        assert_eq!(waiter.state, State::Waiting);
+        assert_eq!(waiter.blockers, [(holder.sid(), Some(Mode::Exclusive))]);
+        let (key, since_ns, _) = waiter.info.wait.unwrap();
+        assert_eq!((snapshot.place(key.location), snapshot.event_name(key).as_str()), ("wait", "test: mutex X"));
+        assert!(since_ns <= snapshot.at.monotonic_ns);
+        drop(held);
+    });
+}
+
+#[test]
+fn a_period_has_what_was_done_in_it_also_by_sessions_that_are_gone() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 0).unwrap();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let held = mutex.exclusive(&holder, location!("hold")).unwrap();
+    let (staying, leaving) =
+        (instance.session("staying", Class::Normal).unwrap(), instance.session("leaving", Class::Normal).unwrap());
+    miss(&mutex, &staying);
+    miss(&mutex, &leaving);
+    let from = Snapshot::of(instance.tables());
+    miss(&mutex, &staying);
+    miss(&mutex, &leaving);
+    miss(&mutex, &leaving);
+    let sid = leaving.sid();
+    drop(leaving);
+    let next = instance.session("next", Class::Normal).unwrap();
+    miss(&mutex, &next);
+    let to = Snapshot::of(instance.tables());
+    let period = Period::between(&from, &to);
+    assert_eq!(waits(period, staying.sid()), 1);
+    assert_eq!(waits(period, Sid::NONE), 2, "those of the departed session, without what it did before");
+    assert_eq!(waits(period, next.sid()), 1, "not less what another session did with this SID ({sid})");
+    let total = period.total();
+    assert_eq!((total.figures.get(Counter::Waits), total.gets), (4, Some(0)));
+    assert!((total.time_s - period.time_s()).abs() < 1e-12 && period.time_s() > 0.0);
+    drop(held);
+}
+
+#[test]
+fn an_instance_that_came_back_under_the_name_is_another_one() {
+    let instance = instance();
+    let mut from = Snapshot::of(instance.tables());
+    let to = Snapshot::of(instance.tables());
+    assert!(Period::between(&from, &to).from().is_some());
+    from.instance.inode += 1;
+    assert!(Period::between(&from, &to).from().is_none(), "since its creation");
+}
