@@ -214,11 +214,6 @@ impl<'t> Look<'t> {
         self.sessions.binary_search_by_key(&sid, |session| session.sid).ok().map(|at| &self.sessions[at])
     }
 
-    /// Gets of a mutex so far, where its record can be read.
-    pub fn gets(&self, mutex: MutexId) -> Option<u64> {
-        self.tables.mutex_state(mutex).map(|state| state.gets).or_else(|| self.read.get(&mutex)?.gets)
-    }
-
     /// The session of a thread that is named by its id, where it has one.
     pub fn session_behind(&self, sid: Sid) -> Sid {
         sid.guest_tid().and_then(|tid| self.threads.get(&tid).copied()).unwrap_or(sid)

@@ -14,6 +14,7 @@ pub mod chart;
 mod cmd;
 #[cfg(test)]
 mod consumers;
+mod doctor;
 pub mod duration;
 mod experiment;
 pub mod instances;
@@ -51,6 +52,7 @@ enum Command {
     List(cmd::list::Args),
     Show(cmd::show::Args),
     Calibrate(cmd::calibrate::Args),
+    Doctor(cmd::doctor::Args),
     Model(cmd::model::Args),
     Experiment(cmd::experiment::Args),
     WhatIf(cmd::what_if::Args),
@@ -89,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Create(args) => cmd::create::run(args, format),
         Command::List(args) => cmd::list::run(args, format),
         Command::Show(args) => cmd::show::run(args, format),
+        Command::Doctor(args) => Ok(cmd::doctor::run(args, format)),
         Command::Calibrate(args) => cmd::calibrate::run(args, format),
         Command::Model(args) => cmd::model::run(args, format),
         Command::Experiment(args) => cmd::experiment::run(args, format),

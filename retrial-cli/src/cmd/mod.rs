@@ -7,6 +7,7 @@ pub mod calibrate;
 pub mod completions;
 pub mod create;
 pub mod demo;
+pub mod doctor;
 pub mod experiment;
 pub mod hold;
 pub mod list;

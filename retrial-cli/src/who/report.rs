@@ -126,7 +126,7 @@ impl<'t> Report<'t> {
 
     /// When a waiter last found a session have the mutex, if nobody has got it since.
     fn held_since(&self, sid: Sid, mutex: MutexId) -> Option<u64> {
-        let gets = self.look.gets(mutex)?;
+        let gets = self.look.gets(&self.tables.mutex_info(mutex)?, 0)?;
         let is_it = |past: &&PastSleep| {
             past.mutex == mutex && past.gets == gets && self.look.session_behind(past.blocker) == sid
         };
