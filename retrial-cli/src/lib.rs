@@ -24,6 +24,7 @@ mod predict;
 pub mod recording;
 mod run;
 pub mod signals;
+mod watch;
 mod who;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -59,6 +60,7 @@ enum Command {
     Advise(cmd::advise::Args),
     Ps(cmd::ps::Args),
     Who(cmd::who::Args),
+    Watch(cmd::watch::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
     Trace(cmd::trace::Args),
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::WhatIf(args) => cmd::what_if::run(args, format),
         Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),
+        Command::Watch(args) => cmd::watch::run(args, format),
         Command::Who(args) => cmd::who::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),

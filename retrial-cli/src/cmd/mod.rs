@@ -22,5 +22,6 @@ pub mod run;
 pub mod set;
 pub mod show;
 pub mod trace;
+pub mod watch;
 pub mod what_if;
 pub mod who;
