@@ -17,6 +17,7 @@ mod consumers;
 mod doctor;
 pub mod duration;
 mod experiment;
+mod export;
 pub mod instances;
 mod naming;
 pub mod output;
@@ -61,6 +62,7 @@ enum Command {
     Ps(cmd::ps::Args),
     Who(cmd::who::Args),
     Watch(cmd::watch::Args),
+    Export(cmd::export::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
     Trace(cmd::trace::Args),
@@ -100,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::WhatIf(args) => cmd::what_if::run(args, format),
         Command::Advise(args) => cmd::advise::run(args, format),
         Command::Ps(args) => cmd::ps::run(args, format),
+        Command::Export(args) => cmd::export::run(args, format),
         Command::Watch(args) => cmd::watch::run(args, format),
         Command::Who(args) => cmd::who::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),

@@ -9,6 +9,7 @@ pub mod create;
 pub mod demo;
 pub mod doctor;
 pub mod experiment;
+pub mod export;
 pub mod hold;
 pub mod list;
 pub mod man;
