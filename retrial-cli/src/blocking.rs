@@ -214,8 +214,13 @@ impl<'t> Look<'t> {
         }
     }
 
+    /// A session of this look.
+    pub fn session(&self, sid: Sid) -> Option<&SessionInfo> {
+        self.sessions.binary_search_by_key(&sid, |session| session.sid).ok().map(|at| &self.sessions[at])
+    }
+
     /// The session of a thread that is named by its id, where it has one.
-    fn session_behind(&self, sid: Sid) -> Sid {
+    pub fn session_behind(&self, sid: Sid) -> Sid {
         sid.guest_tid().and_then(|tid| self.threads.get(&tid).copied()).unwrap_or(sid)
     }
 }

@@ -56,31 +56,61 @@ impl Which {
     }
 }
 
-/// The instance of a program under `retrial run`, by the id of one of its processes, or of `retrial run` itself.
-pub fn of_process(pid: u32) -> Result<Address, Report> {
+/// The instance that a command is about, by its name or by a process that takes part in it.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    #[command(flatten)]
+    which: Which,
+    /// The instance that this process takes part in, or created: a program under `retrial run`, or `retrial run` itself
+    #[arg(short, long, value_name = "PID", conflicts_with = "instance")]
+    pid: Option<u32>,
+}
+
+impl Target {
+    /// By name.
+    pub fn find(&self) -> Result<Which, Report> {
+        match self.pid {
+            None => Ok(self.which.clone()),
+            Some(pid) => Ok(Which { instance: Some(of_process(pid)?) }),
+        }
+    }
+}
+
+/// The instance that a process takes part in, or created: a program under `retrial run`, or `retrial run` itself.
+pub fn of_process(pid: u32) -> Result<String, Report> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"RETRIAL_INSTANCE="));
     if let Some(path) = variable.and_then(|path| std::str::from_utf8(path).ok()) {
-        return address(named(Path::new(path)).as_deref().unwrap_or(path));
+        return Ok(named(Path::new(path)).unwrap_or_else(|| path.to_owned()));
     }
-    let is_of = |name: &String| {
+    let takes_part = |name: &String| {
         let observer = Address::new(name).ok().and_then(|address| Observer::open(&address).ok());
         observer.is_some_and(|observer| {
             let tables = observer.tables();
             tables.creator_pid() == pid || tables.sessions().iter().any(|session| session.pid == pid)
         })
     };
-    let found = retrial::list().unwrap_or_default().into_iter().find(is_of);
-    found.map_or_else(|| Err(no_process(pid)), |name| address(&name))
+    let mut found: Vec<String> = names()?.into_iter().filter(takes_part).collect();
+    match (found.pop(), found.as_slice()) {
+        (Some(name), []) => Ok(name),
+        (Some(last), others) => Err(miette!(
+            code = "retrial::instance::which",
+            help = format!("retrial … --instance {}", quoted(&last)),
+            "process {pid} takes part in {} instances ({}, {last}), expected one to be named",
+            others.len() + 1,
+            others.join(", ")
+        )),
+        (None, _) => Err(no_process(pid)),
+    }
 }
 
 fn no_process(pid: u32) -> Report {
     let is_there = Path::new(&format!("/proc/{pid}")).exists();
-    let found = if is_there { "has no session in any instance" } else { "is not there" };
+    let found = if is_there { "takes part in no instance" } else { "is not there" };
     miette!(
         code = "retrial::instance::process",
-        help = "retrial ps shows the sessions of an instance; retrial run -- PROGRAM starts one",
-        "process {pid} {found}, expected one under `retrial run`"
+        help = "retrial list; retrial run -- PROGRAM",
+        "process {pid} {found}, expected one that takes part in an instance"
     )
 }
 

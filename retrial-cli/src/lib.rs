@@ -9,14 +9,18 @@ mod blocking;
 mod cmd;
 #[cfg(test)]
 mod consumers;
+mod doctor;
 mod errors;
 mod experiment;
+mod export;
 mod instances;
 mod naming;
 mod predict;
 pub mod recording;
 mod run;
 mod sql;
+mod watch;
+mod who;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Format;
@@ -45,6 +49,7 @@ enum Command {
     List(cmd::list::Args),
     Show(cmd::show::Args),
     Calibrate(cmd::calibrate::Args),
+    Doctor(cmd::doctor::Args),
     Model(cmd::model::Args),
     Experiment(cmd::experiment::Args),
     WhatIf(cmd::what_if::Args),
@@ -52,6 +57,9 @@ enum Command {
     Ps(cmd::ps::Args),
     Record(cmd::record::Args),
     Sql(cmd::sql::Args),
+    Who(cmd::who::Args),
+    Watch(cmd::watch::Args),
+    Export(cmd::export::Args),
     Set(cmd::set::Args),
     Hold(cmd::hold::Args),
     Trace(cmd::trace::Args),
@@ -85,6 +93,7 @@ pub fn main() -> ExitCode {
         Command::Create(args) => cmd::create::run(args, format),
         Command::List(args) => cmd::list::run(args, format),
         Command::Show(args) => cmd::show::run(args, format),
+        Command::Doctor(args) => Ok(cmd::doctor::run(args, format)),
         Command::Calibrate(args) => cmd::calibrate::run(args, format),
         Command::Model(args) => cmd::model::run(args, format),
         Command::Experiment(args) => cmd::experiment::run(args, format),
@@ -93,6 +102,9 @@ pub fn main() -> ExitCode {
         Command::Ps(args) => cmd::ps::run(args, format),
         Command::Record(args) => cmd::record::run(args, format),
         Command::Sql(args) => cmd::sql::run(args, format),
+        Command::Export(args) => cmd::export::run(args, format),
+        Command::Watch(args) => cmd::watch::run(args, format),
+        Command::Who(args) => cmd::who::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),
         Command::Trace(args) => cmd::trace::run(args, format),

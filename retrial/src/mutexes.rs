@@ -191,6 +191,14 @@ impl Tables {
         Some(unsafe { &*record })
     }
 
+    /// Where an object in the arena is: its mutex, then what that protects, as offsets in the segment.
+    #[must_use]
+    pub fn object_of(&self, id: MutexId) -> Option<std::ops::Range<u64>> {
+        let start = self.offset_of(id)?;
+        let len = self.mutex_entry(id)?.len.load(Ordering::Relaxed);
+        Some(start..start.checked_add(len)?)
+    }
+
     /// Offset in the segment of a mutex in the arena.
     #[must_use]
     pub fn offset_of(&self, id: MutexId) -> Option<u64> {

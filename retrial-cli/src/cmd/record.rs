@@ -219,7 +219,7 @@ impl Wanted {
             return Ok(Self { addresses: Vec::new(), is_one_program: false });
         }
         if let Some(pid) = args.pid {
-            return Ok(Self { addresses: vec![of_process(pid)?], is_one_program: true });
+            return Ok(Self { addresses: vec![instances::address(&of_process(pid)?)?], is_one_program: true });
         }
         let addresses = match args.instance.as_slice() {
             [] => vec![instances::Which { instance: None }.address()?],

@@ -1,6 +1,6 @@
 //! `retrial report`.
 
-use crate::instances::{Which, attach_error, of_process};
+use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
 use crate::recording::Span;
 use crate::recording::report::Report;
@@ -53,7 +53,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
 
 fn live(args: &Args) -> Result<Report, Failure> {
     let time = duration::argument("--for", &args.time)?;
-    let address = args.pid.map_or_else(|| args.which.address(), of_process)?;
+    let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
     let (writer, span) = sql::watched(&observer, Some(time))?;

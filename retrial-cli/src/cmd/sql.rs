@@ -1,7 +1,7 @@
 //! `retrial sql`.
 
 use crate::duration;
-use crate::instances::{Which, of_process};
+use crate::instances::{self, Which, of_process};
 use crate::output::{Format, line};
 use crate::signals;
 use crate::sql::{self, Source};
@@ -52,7 +52,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     let source = match (file, args.pid) {
         (Some(file), _) => Source::Recording(file),
-        (None, Some(pid)) => Source::Live(of_process(pid)?),
+        (None, Some(pid)) => Source::Live(instances::address(&of_process(pid)?)?),
         (None, None) => Source::Live(args.which.address()?),
     };
     if over.is_some() {

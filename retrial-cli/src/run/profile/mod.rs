@@ -8,5 +8,5 @@ pub mod report;
 #[path = "../../../../retrial-preload/src/samples.rs"]
 #[allow(dead_code)] // the writer's half of it is the interposer's
 mod samples;
-mod stacks;
+pub mod stacks;
 pub mod tallies;

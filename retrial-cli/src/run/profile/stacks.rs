@@ -50,19 +50,19 @@ impl Locations {
     }
 }
 
-type Bytes = Arc<[u8]>;
-type Native = UnwinderNative<Bytes, MayAllocateDuringUnwind>;
+pub type Bytes = Arc<[u8]>;
+pub type Native = UnwinderNative<Bytes, MayAllocateDuringUnwind>;
 
 /// What a file has for unwinding.
 #[derive(Clone)]
-struct Tables {
+pub struct Tables {
     /// The file's own address of what is mapped first.
     base: u64,
     sections: ExplicitModuleSectionInfo<Bytes>,
 }
 
 impl Tables {
-    fn read(path: &Path) -> Option<Self> {
+    pub fn read(path: &Path) -> Option<Self> {
         let data = fs::read(path).ok()?;
         let elf = object::File::parse(&*data).ok()?;
         let section = |name| elf.section_by_name(name);
@@ -80,6 +80,11 @@ impl Tables {
                 ..ExplicitModuleSectionInfo::default()
             },
         })
+    }
+
+    /// The same as a module that is mapped there.
+    pub fn module(self, path: &str, start: u64, end: u64) -> Module<Bytes> {
+        Module::new(path.to_owned(), start..end, start.wrapping_sub(self.base), self.sections)
     }
 }
 
@@ -105,8 +110,7 @@ impl Image {
             let tables = files.entry(PathBuf::from(path)).or_insert_with(|| Tables::read(Path::new(path)));
             if let Some(tables) = tables.clone().filter(|_| !is_known) {
                 self.unwinder.remove_module(start);
-                let base = start.wrapping_sub(tables.base);
-                self.unwinder.add_module(Module::new(path.to_owned(), start..end, base, tables.sections));
+                self.unwinder.add_module(tables.module(path, start, end));
             }
         }
         self.lists.push(modules);

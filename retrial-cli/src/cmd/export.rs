@@ -1,0 +1,61 @@
+//! `retrial export`.
+
+use crate::export::families::Exported;
+use crate::export::serve::{listen, serve};
+use crate::export::text::{Format as Metrics, render};
+use crate::instances::Target;
+use crate::output::{self, Format};
+use crate::recording::Taker;
+use crate::signals;
+use miette::{Report, miette};
+use std::process::ExitCode;
+
+/// Give the figures of an instance to Prometheus and what speaks its formats
+///
+/// Counters of gets, misses, waits and their time by mutex, by place in the code and by event, over HTTP at `/metrics`, in `OpenMetrics`
+/// where the client takes it. The number of series is bounded: those that are waited for most have names, the rest is `other`. Only this
+/// machine is answered unless --listen says otherwise.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial export -i bank
+  retrial export -i bank --listen 0.0.0.0:9750         answers other machines, too
+  retrial export -i bank --once > bank.prom            for node exporter's directory of text files")]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Address and port; port 0 is any that is free
+    #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
+    listen: String,
+    /// So many mutexes, places and events have names of their own
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    most: usize,
+    /// Print the metrics and end, in the older text format
+    #[arg(long)]
+    once: bool,
+}
+
+/// More series than this are no help to anybody.
+const MOST: usize = 10_000;
+
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    if args.most > MOST {
+        return Err(miette!(
+            code = "retrial::export::most",
+            help = "retrial export --most 50",
+            "--most {}, expected at most {MOST}: each name has 10 series",
+            args.most
+        ));
+    }
+    let which = args.target.find()?;
+    let observer = which.observe()?;
+    if args.once {
+        let families = Exported::new(args.most).families(&Taker::new(observer.tables()).snapshot());
+        output::write(&render(&families, Metrics::Text));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let server = listen(&args.listen)?;
+    signals::catch();
+    format.say(&format!("Metrics are at http://{}/metrics", server.server_addr()));
+    serve(&server, &which, observer, args.most);
+    Ok(ExitCode::SUCCESS)
+}

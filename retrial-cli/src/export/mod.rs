@@ -1,0 +1,6 @@
+//! Figures for Prometheus and what speaks its formats.
+
+pub mod families;
+pub mod ledger;
+pub mod serve;
+pub mod text;

@@ -1,0 +1,140 @@
+//! The text formats of Prometheus: `OpenMetrics` 1.0, and the older one, which `promtool` and node exporter's text files have.
+//!
+//! Written here because crates have the one or the other: prometheus-client has no older one, and a family in both is some lines.
+
+use std::fmt::Write;
+
+/// Of a family: what its numbers are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    /// A gauge that is 1 and has its news in the labels.
+    Info,
+}
+
+/// Metrics of one name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Family {
+    /// Without the suffix of its kind; with its unit at the end.
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Empty for a number without one.
+    pub unit: &'static str,
+    pub help: &'static str,
+    pub samples: Vec<Sample>,
+}
+
+/// One metric.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    pub labels: Vec<(&'static str, String)>,
+    pub value: f64,
+}
+
+/// Which of the formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    OpenMetrics,
+    Text,
+}
+
+impl Format {
+    /// What a client takes, by its `Accept`.
+    pub fn accepted(accept: &str) -> Self {
+        if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
+    }
+
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Families as text. Those without samples are left out.
+pub fn render(families: &[Family], format: Format) -> String {
+    let mut text = String::new();
+    for family in families.iter().filter(|family| !family.samples.is_empty()) {
+        let suffix = match family.kind {
+            Kind::Counter => "_total",
+            Kind::Gauge => "",
+            Kind::Info => "_info",
+        };
+        // The older format knows samples' names only.
+        let head = if format == Format::Text { format!("{}{suffix}", family.name) } else { family.name.to_owned() };
+        let kind = match (family.kind, format) {
+            (Kind::Counter, _) => "counter",
+            (Kind::Info, Format::OpenMetrics) => "info",
+            (Kind::Gauge | Kind::Info, _) => "gauge",
+        };
+        let _ = writeln!(text, "# TYPE {head} {kind}");
+        if !family.unit.is_empty() && format == Format::OpenMetrics {
+            let _ = writeln!(text, "# UNIT {head} {}", family.unit);
+        }
+        let _ = writeln!(text, "# HELP {head} {}", escaped(family.help, format == Format::OpenMetrics));
+        for sample in &family.samples {
+            let _ = writeln!(text, "{}{suffix}{} {}", family.name, labels(&sample.labels), sample.value);
+        }
+    }
+    if format == Format::OpenMetrics {
+        text.push_str("# EOF\n");
+    }
+    text
+}
+
+fn labels(labels: &[(&'static str, String)]) -> String {
+    let each = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value, true)));
+    let all = each.collect::<Vec<_>>().join(",");
+    if all.is_empty() { all } else { format!("{{{all}}}") }
+}
+
+fn escaped(text: &str, quotes: bool) -> String {
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    if quotes { text.replace('"', "\\\"") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn families() -> Vec<Family> {
+        let sample = |name: &str, value| Sample { labels: vec![("mutex", name.to_owned())], value };
+        let samples = vec![sample("a \"b\"\\\n", 1.5), sample("other", 3e-9)];
+        vec![
+            Family { name: "x_wait_seconds", kind: Kind::Counter, unit: "seconds", help: "Time.", samples },
+            Family { name: "x_none", kind: Kind::Gauge, unit: "", help: "Nothing.", samples: Vec::new() },
+            Family {
+                name: "x",
+                kind: Kind::Info,
+                unit: "",
+                help: "A \"name\".",
+                samples: vec![Sample { labels: Vec::new(), value: 1.0 }],
+            },
+        ]
+    }
+
+    #[test]
+    fn open_metrics_has_type_unit_help_and_an_end() {
+        let expected = "# TYPE x_wait_seconds counter\n# UNIT x_wait_seconds seconds\n# HELP x_wait_seconds Time.\n\
+            x_wait_seconds_total{mutex=\"a \\\"b\\\"\\\\\\n\"} 1.5\nx_wait_seconds_total{mutex=\"other\"} 0.000000003\n\
+            # TYPE x info\n# HELP x A \\\"name\\\".\nx_info 1\n# EOF\n";
+        assert_eq!(render(&families(), Format::OpenMetrics), expected);
+    }
+
+    #[test]
+    fn the_older_format_has_the_names_of_the_samples_and_no_units() {
+        let text = render(&families(), Format::Text);
+        assert!(text.starts_with("# TYPE x_wait_seconds_total counter\n# HELP x_wait_seconds_total Time.\n"), "{text}");
+        assert!(text.contains("# TYPE x_info gauge\n# HELP x_info A \"name\".\nx_info 1\n"), "{text}");
+        assert!(!text.contains("EOF") && !text.contains("UNIT"), "{text}");
+    }
+
+    #[test]
+    fn a_client_that_takes_open_metrics_has_it() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
+        assert_eq!(Format::accepted("*/*"), Format::Text);
+    }
+}

@@ -1,0 +1,79 @@
+use super::*;
+
+/// Whether it holds where every figure has this value.
+fn holds(text: &str, x: Option<f64>) -> Option<bool> {
+    Expression::parse(text).unwrap_or_else(|wrong| panic!("{wrong}")).holds(&mut |_| x)
+}
+
+fn wrong(text: &str) -> String {
+    Expression::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn operators_bind_as_in_arithmetic() {
+    for (text, expected) in [
+        ("1 + 2 * 3 == 7", true),
+        ("(1 + 2) * 3 == 9", true),
+        ("10 - 2 - 3 == 5", true),
+        ("-2 * -3 == 6", true),
+        ("8 / 2 / 2 == 2", true),
+        ("1 > 2 or 3 > 2 and 5 > 4", true),
+        ("(1 > 2 or 3 > 2) and 5 < 4", false),
+        ("not 1 > 2 and 1 > 0", true),
+        ("!(1 < 2) || 2 >= 2 && 3 != 4", true),
+        ("1min == 60 and 5ms == 0.005 and 20% == 0.2 and 1.5s > 1", true),
+    ] {
+        assert_eq!(holds(text, None), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_figure_has_a_name_and_what_it_is_of() {
+    let parsed = Expression::parse("holder_age('my m') > 5s and miss_ratio>20%").unwrap();
+    let values = parsed.values();
+    assert_eq!((values[0].text.as_str(), values[0].of.as_deref()), ("holder_age('my m')", Some("my m")));
+    assert_eq!((values[1].text.as_str(), values[1].of.as_deref(), values[1].at), ("miss_ratio", None, 28));
+    assert_eq!(holds("holder_age(\"m\") > 5s", Some(5.1)), Some(true));
+    assert_eq!(holds("holder_age(\"m\") > 5s", Some(5.0)), Some(false));
+}
+
+#[test]
+fn what_is_not_known_is_not_true_and_decides_nothing() {
+    assert_eq!(holds("deaths > 0", None), None);
+    assert_eq!(holds("not deaths > 0", None), None);
+    assert_eq!(holds("deaths > 0 or 1 > 0", None), Some(true));
+    assert_eq!(holds("1 > 0 or deaths > 0", None), Some(true));
+    assert_eq!(holds("deaths > 0 and 1 < 0", None), Some(false));
+    assert_eq!(holds("deaths > 0 and 1 > 0", None), None);
+}
+
+#[test]
+fn errors_point_at_what_is_wrong() {
+    for (text, column, says) in [
+        ("deaths >", 8, "the end, expected a number, a figure"),
+        ("deaths > 0 deaths", 11, "`deaths`, expected an operator"),
+        ("miss_ration(\"m\") > 1", 0, "did you mean `miss_ratio`"),
+        ("wait_ms_per_s(m) > 1", 14, "`m)`, expected the name of a mutex"),
+        ("wait_ms_per_s(\"m) > 1", 14, "a quote that does not end"),
+        ("wait_ms_per_s(\"m\" > 1", 18, "expected `)`"),
+        ("(deaths > 0", 11, "the end, expected `)`"),
+        ("5 parsecs > 1", 2, "expected an operator"),
+        ("deaths > 5parsecs", 9, "`5parsecs`, expected a number"),
+        ("deaths > 1.2.3", 9, "expected a number"),
+        ("deaths", 6, "a number, expected a condition"),
+        ("deaths and 1 > 0", 0, "a number beside `and`"),
+        ("1 > 0 and deaths", 10, "a number beside `and`"),
+        ("(1 > 0) + 1 > 0", 0, "a condition, expected a number"),
+        ("1 < 2 < 3", 2, "two comparisons in a row"),
+        ("", 0, "the end, expected a number"),
+        ("deaths > 0 and ünter > 1", 15, "expected a number, a figure"),
+        ("not 5", 4, "a number beside"),
+    ] {
+        let said = wrong(text);
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].contains(says), "{text}: {said}");
+        assert_eq!(lines[1], format!("  {text}"));
+        assert_eq!(lines[2], format!("  {:column$}^", ""), "{said}");
+    }
+    assert!(wrong(&"(".repeat(1000)).contains("nested too deep"));
+}

@@ -1,0 +1,109 @@
+//! From a mutex to the object that it protects, and back.
+
+use crate::instances;
+use crate::naming::Names;
+use miette::{Report, miette};
+use retrial::MutexId;
+use retrial::engine::RawMutex;
+use retrial::views::{MutexInfo, Place, Tables};
+use serde_json::{Value, json};
+
+/// Bytes of a record in the arena before the data: the mutex and a word that says whether the data were written.
+const HEAD: u64 = size_of::<RawMutex>() as u64 + 8;
+
+/// The object that a mutex protects, as far as the instance and the program's files know it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object {
+    pub id: MutexId,
+    pub name: String,
+    pub mutex_type: String,
+    pub place: At,
+}
+
+/// Where an object is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum At {
+    /// In the instance's arena: offset of the mutex in the segment, bytes of data behind it.
+    Arena { offset: u64, bytes: u64 },
+    /// In a process, at a static variable or anywhere else.
+    Process { pid: u32, address: u64 },
+    /// In memory that the instance does not know.
+    Unknown,
+}
+
+impl Object {
+    pub fn of(tables: &Tables, info: &MutexInfo, names: &mut Names<'_>) -> Self {
+        let place = match tables.object_of(info.id) {
+            Some(range) => At::Arena { offset: range.start, bytes: (range.end - range.start).saturating_sub(HEAD) },
+            None if info.address != 0 => At::Process { pid: info.pid, address: info.address },
+            None => At::Unknown,
+        };
+        let mutex_type = tables.type_name(info.mutex_type);
+        Self { id: info.id, name: names.name(info), mutex_type, place }
+    }
+
+    pub fn text(&self, flag: &str) -> String {
+        let name = if self.name.is_empty() { String::new() } else { format!(" {}", self.name) };
+        let is = format!("mutex #{}{name}, type {}", self.id.0, self.mutex_type);
+        match self.place {
+            At::Arena { offset, bytes: 0 } => format!("{is}: at {offset:#x} of the instance, without data of its own"),
+            At::Arena { offset, bytes } => {
+                let (data, words) = (offset + HEAD, bytes.div_ceil(8));
+                format!(
+                    "{is}: at {offset:#x} of the instance, before the {bytes} bytes that it protects: \
+                     retrial peek{flag} {data:#x} {words}"
+                )
+            }
+            At::Process { pid, address } if self.name.is_empty() => {
+                format!("{is}: at {address:#x} of process {pid}, in memory without a name: heap or stack")
+            }
+            At::Process { pid, address } => format!("{is}: at {address:#x} of process {pid}"),
+            At::Unknown => format!("{is}: in memory of its users' own"),
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        let (pid, address, bytes) = match self.place {
+            At::Arena { offset, bytes } => (None, Some(offset), Some(bytes)),
+            At::Process { pid, address } => (Some(pid), Some(address), None),
+            At::Unknown => (None, None, None),
+        };
+        json!({
+            "id": self.id.0,
+            "name": self.name,
+            "type": self.mutex_type,
+            "pid": pid,
+            "address": address.map(|address| format!("{address:#x}")),
+            "data_bytes": bytes,
+        })
+    }
+}
+
+/// The mutex of a name or a number; of a static variable of a program; of the object at an address: an offset in the instance, or
+/// in a process.
+pub fn find(tables: &Tables, text: &str, names: &mut Names<'_>) -> Result<MutexId, Report> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        let address = u64::from_str_radix(digits, 16).ok();
+        let found = address.and_then(|at| tables.mutexes().into_iter().find(|info| covers(tables, info, at)));
+        return found.map(|info| info.id).ok_or_else(|| {
+            miette!(
+                code = "retrial::who::address",
+                help = "retrial who --mutex NAME, which says where its object is",
+                "no mutex at {text}, expected an offset in the instance's arena, or the address of a mutex in a process"
+            )
+        });
+    }
+    instances::mutex(tables, text).or_else(|error| {
+        let is_it = |name: &str| name == text || name.split_once(" (").is_some_and(|(variable, _)| variable == text);
+        let found = tables.mutexes().into_iter().find(|info| is_it(&names.name(info)));
+        found.map(|info| info.id).ok_or(error)
+    })
+}
+
+fn covers(tables: &Tables, info: &MutexInfo, address: u64) -> bool {
+    match tables.object_of(info.id) {
+        Some(range) => range.contains(&address),
+        None if info.place == Place::Arena || info.address == 0 => false,
+        None => (info.address..info.address + size_of::<RawMutex>() as u64).contains(&address),
+    }
+}

@@ -1,0 +1,274 @@
+//! The tree as lines, and as rows.
+
+use super::report::{Holding, Report};
+use super::thread::{State, Thread};
+use super::tree::Root;
+use crate::duration;
+use crate::output::grouped;
+use retrial::MutexId;
+use retrial::views::Sid;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// People are shown so many waiters of a mutex, and so many lines; JSON and CSV have all.
+const WAITERS: usize = 10;
+const LINES: usize = 200;
+/// Levels that are indented.
+const LEVELS: usize = 32;
+/// Calls of a stack that a line has.
+const CALLS: usize = 5;
+
+/// What a line of the tree is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// A session, with the mutex that it waits for.
+    Session { sid: Sid, waits: Option<MutexId> },
+    /// A mutex that the session above has, or nobody.
+    Mutex { holder: Sid, mutex: MutexId },
+    /// One of the waiters: it stands at the top, as one of those who wait for each other.
+    Top(Sid),
+    /// So many more waiters.
+    More(usize),
+}
+
+/// An item where it stands.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub item: Item,
+    /// Number of its tree, from 1.
+    pub root: usize,
+    /// Sessions above it.
+    pub depth: usize,
+    lead: String,
+    last: bool,
+}
+
+impl Report<'_> {
+    /// Every line of the trees, from the top down; of the waiters of a mutex at most this many.
+    pub fn lines(&self, waiters: usize) -> Lines<'_> {
+        let mut open: Vec<Line> = Vec::new();
+        for (number, root) in self.tree.roots.iter().enumerate().rev() {
+            let item = match *root {
+                Root::Holder(sid) | Root::Ring(sid) => Item::Session { sid, waits: None },
+                Root::Unheld(mutex) => Item::Mutex { holder: Sid::NONE, mutex },
+            };
+            open.push(Line { item, root: number + 1, depth: 0, lead: String::new(), last: true });
+        }
+        Lines { report: self, open, waiters }
+    }
+
+    /// The trees for people, and how many lines are not shown.
+    pub fn text(&mut self, all: bool) -> (Vec<String>, usize) {
+        let (waiters, limit) = if all { (usize::MAX, usize::MAX) } else { (WAITERS, LINES) };
+        let mut shown: Vec<Line> = self.lines(waiters).take(limit.saturating_add(1)).collect();
+        let is_cut = shown.len() > limit;
+        shown.truncate(limit);
+        let left_out = if is_cut { self.lines(waiters).count() - limit } else { 0 };
+        let mut lines = Vec::new();
+        for line in &shown {
+            let branch = if line.depth == 0 && line.lead.is_empty() && line.root_item() {
+                ""
+            } else if line.last {
+                "└─ "
+            } else {
+                "├─ "
+            };
+            lines.push(format!("{}{branch}{}", line.lead, self.words(line)));
+            if let Item::Session { sid, waits: None } = line.item
+                && self.tree.above(sid).is_none()
+                && let Some(stack) = self.threads.get(&sid).and_then(calls)
+            {
+                lines.push(format!("{}   calls: {stack}", line.lead));
+            }
+        }
+        (lines, left_out)
+    }
+
+    fn words(&mut self, line: &Line) -> String {
+        match line.item {
+            Item::Session { sid, waits } => self.session(sid, waits),
+            Item::Mutex { holder, mutex } if holder.is_none() => {
+                let waiters = self.tree.waiters(holder, mutex).len();
+                format!("{}: nobody is seen to hold it; {waiters} wait", self.names.mutex(mutex))
+            }
+            Item::Mutex { holder, mutex } => self.holding(holder, mutex).text(),
+            Item::Top(sid) => format!("session {sid}: the one above"),
+            Item::More(count) => format!("… and {} more", grouped(count as u64)),
+        }
+    }
+
+    fn session(&mut self, sid: Sid, waits: Option<MutexId>) -> String {
+        let mut text = self.label(sid);
+        let session = self.look.session(sid).cloned();
+        if session.as_ref().is_some_and(|session| session.dead) {
+            text += ": DEAD";
+        }
+        if self.tree.is_deadlocked(sid) {
+            text += ": DEADLOCK";
+        }
+        if let Some((key, since_ns, _)) = session.as_ref().and_then(|session| session.wait) {
+            let waited = Duration::from_nanos(self.now_ns.saturating_sub(since_ns));
+            let (place, mode) = (self.names.place(key.location), key.event.mode);
+            // At the top of a ring the mutex is not above it.
+            let of = if waits.is_none() { format!(" of {}", self.names.mutex(key.mutex)) } else { String::new() };
+            let _ = write!(text, ", waits for {mode}{of} for {} at {place}", duration::text(waited));
+            if let Some(above) = self.tree.above(sid).filter(|_| waits.is_none()) {
+                let _ = write!(text, ", behind session {above}");
+            }
+        }
+        let thread = self.threads.get(&sid);
+        // That one that waits is asleep goes without saying.
+        let waits = self.tree.above(sid).is_some();
+        let told = thread.filter(|thread| !waits || !matches!(thread.state, State::Asleep | State::Running));
+        if let Some(thread) = told {
+            let _ = write!(text, ": {}", thread.text());
+        }
+        text
+    }
+
+    fn label(&self, sid: Sid) -> String {
+        let Some(session) = self.look.session(sid) else {
+            return match sid.guest_tid() {
+                Some(tid) => format!("thread {tid} without a session"),
+                None => format!("session {sid}, which has ended"),
+            };
+        };
+        let mut text = format!("session {sid} (pid {}", session.pid);
+        if session.tid != session.pid {
+            let _ = write!(text, ", tid {}", session.tid);
+        }
+        for (what, word) in [("", &session.name), ("action ", &session.action)] {
+            if !word.is_empty() {
+                let _ = write!(text, ", {what}{word}");
+            }
+        }
+        text + ")"
+    }
+
+    /// What to type next, about the holder that most sessions wait behind.
+    pub fn next(&self, flag: &str) -> String {
+        let top = self.tree.roots.iter().find_map(|root| match root {
+            Root::Holder(sid) | Root::Ring(sid) => Some(*sid),
+            Root::Unheld(_) => None,
+        });
+        let Some(sid) = top else { return format!("retrial show mutexes{flag}") };
+        if self.tree.is_deadlocked(sid) {
+            return format!("retrial ps{flag}");
+        }
+        let Some(session) = self.look.session(sid) else { return format!("retrial ps{flag}") };
+        if session.dead {
+            return format!("retrial recover{flag}");
+        }
+        let (pid, tid) = (session.pid, session.tid);
+        match self.threads.get(&sid).map_or(State::Unseen, |thread| thread.state) {
+            State::Stopped => format!("kill -CONT {pid}"),
+            State::Traced => format!("grep TracerPid /proc/{pid}/task/{tid}/status"),
+            State::Running => format!("top -H -p {pid}, perf top -t {tid}"),
+            State::Uninterruptible => format!("cat /proc/{pid}/task/{tid}/stack (as root)"),
+            State::Asleep | State::Ending | State::Unseen => {
+                format!("retrial trace{flag}, gdb -p {pid} -batch -ex 'thread apply all bt'")
+            }
+        }
+    }
+}
+
+impl Line {
+    const fn root_item(&self) -> bool {
+        match self.item {
+            Item::Session { waits, .. } => waits.is_none(),
+            Item::Mutex { holder, .. } => holder.is_none(),
+            Item::Top(_) | Item::More(_) => false,
+        }
+    }
+}
+
+impl Holding {
+    fn text(&self) -> String {
+        let mut text = self.name.clone();
+        text +=
+            &self.mode.map_or_else(|| ", held at its waiters' last step".into(), |mode| format!(", held in {mode}"));
+        if let Some(place) = &self.got_at {
+            let _ = write!(text, ", got at {place}");
+        }
+        if let Some(place) = &self.waited_at {
+            let _ = write!(text, ", waited for last at {place}");
+        }
+        let time = |s: f64| duration::text(Duration::try_from_secs_f64(s).unwrap_or_default());
+        if let Some(s) = self.seen_s.into_iter().chain(self.held_s).reduce(f64::max) {
+            let _ = write!(text, ", had it {} ago", time(s));
+        }
+        let others = match self.others.as_slice() {
+            [] => String::new(),
+            [(sid, mode)] => format!(", also by session {sid} in {mode}"),
+            many => format!(", also by {} other sessions", many.len()),
+        };
+        text += &others;
+        text + &match self.waiters {
+            0 => ": nobody waits".to_owned(),
+            1 => ": 1 waits".to_owned(),
+            many => format!(": {} wait", grouped(many as u64)),
+        }
+    }
+}
+
+fn calls(thread: &Thread) -> Option<String> {
+    let shown: Vec<&str> = thread.stack.iter().take(CALLS).map(String::as_str).collect();
+    let more = if thread.stack.len() > CALLS { " < …" } else { "" };
+    (!shown.is_empty()).then(|| format!("{}{more}", shown.join(" < ")))
+}
+
+/// The lines of [`Report::lines`].
+pub struct Lines<'r> {
+    report: &'r Report<'r>,
+    open: Vec<Line>,
+    waiters: usize,
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Line;
+
+    fn next(&mut self) -> Option<Line> {
+        let line = self.open.pop()?;
+        let tree = &self.report.tree;
+        let mut below: Vec<Item> = Vec::new();
+        match line.item {
+            Item::Session { sid, .. } => {
+                below.extend(tree.awaited(sid).iter().map(|mutex| Item::Mutex { holder: sid, mutex: *mutex }));
+            }
+            Item::Mutex { holder, mutex } => {
+                let item = |sid: &Sid| {
+                    if tree.is_top(*sid) { Item::Top(*sid) } else { Item::Session { sid: *sid, waits: Some(mutex) } }
+                };
+                let waiters = tree.waiters(holder, mutex);
+                below.extend(waiters.iter().take(self.waiters).map(item));
+                let left_out = waiters.len().saturating_sub(self.waiters);
+                below.extend((left_out > 0).then_some(Item::More(left_out)));
+            }
+            Item::Top(_) | Item::More(_) => {}
+        }
+        let depth = line.depth + usize::from(matches!(line.item, Item::Session { .. }));
+        let lead = if line.root_item() {
+            String::new()
+        } else if line.lead.chars().count() >= 3 * LEVELS {
+            line.lead.clone()
+        } else {
+            format!("{}{}", line.lead, if line.last { "   " } else { "│  " })
+        };
+        let count = below.len();
+        let made = below.into_iter().enumerate().map(|(i, item)| Line {
+            item,
+            root: line.root,
+            depth,
+            lead: lead.clone(),
+            last: i + 1 == count,
+        });
+        let made: Vec<Line> = made.collect();
+        self.open.extend(made.into_iter().rev());
+        Some(line)
+    }
+}
+
+/// `1 mutex`, `3 mutexes`.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count as u64), if count == 1 { one } else { many })
+}
