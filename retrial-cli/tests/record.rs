@@ -83,6 +83,20 @@ fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
 }
 
 #[test]
+fn a_recorder_that_was_killed_before_it_had_made_the_tables_is_in_nobodys_way() {
+    let (scratch, file) = (Scratch::new(), File::new("unborn"));
+    let connection = Connection::open(&file.0).unwrap();
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").unwrap();
+    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+    drop(connection);
+    let said = failed(&command(&["report", file.text()]).output().unwrap());
+    assert!(said.contains("is empty, expected a recording"), "{said}");
+    scratch.run(&["record", file.text(), "--for", "10ms"]);
+    assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
+    assert_eq!(file.number("PRAGMA auto_vacuum"), 2, "incremental");
+}
+
+#[test]
 fn a_second_recorder_is_refused() {
     let (scratch, file) = (Scratch::new(), File::new("second"));
     let mut first = scratch.start(&["record", file.text(), "--json"]);

@@ -2,7 +2,7 @@
 
 use super::rows::{self, Row, whole};
 use super::schema::{self, TABLES, Table, table_named};
-use super::{check, failed, thinning};
+use super::{check, failed, is_unborn, thinning};
 use crate::output::quoted;
 use crate::recording::snapshot::{Identity, Snapshot};
 use miette::{Report, miette};
@@ -100,12 +100,13 @@ impl Writer {
             }
             Err(TryLockError::Error(error)) => return Err(unopened(error)),
         }
-        let is_new = lock.metadata().map_err(unopened)?.len() == 0;
+        let is_empty = lock.metadata().map_err(unopened)?.len() == 0;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
         let mut writer = Self { path: path.to_owned(), connection, written: HashMap::new(), _lock: Some(lock) };
         if !is_new {
             check(path, &writer.connection)?;
+        let is_new = is_empty || is_unborn(&connection).map_err(|error| failed(path, &error))?;
         }
         writer.prepare(is_new).map_err(|error| failed(path, &error))?;
         Ok(writer)
