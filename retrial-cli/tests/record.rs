@@ -177,6 +177,21 @@ fn bad_input_is_answered_and_changes_nothing() {
     let said = failed(&command(&["record", file.text(), "-p", "4000000"]).output().unwrap());
     assert!(said.contains("process 4000000 is not there"), "{said}");
     assert!(!file.0.exists());
+    // Where there is no room for a recording, no empty file is left either; nobody's own file goes.
+    let full = |path: &str| {
+        let limited = format!("ulimit -f 4; exec {} record {path} -i {}", kit::RETRIAL, scratch.name);
+        failed(&std::process::Command::new("sh").args(["-c", &limited]).output().unwrap())
+    };
+    let said = full(file.text());
+    assert!(said.contains("no room for what comes next") && !file.0.exists(), "{said}");
+    std::fs::write(&file.0, "").unwrap();
+    full(file.text());
+    assert!(file.0.exists());
+    for empty in [&["report", file.text()][..], &["sql", file.text(), "SELECT 1"]] {
+        std::fs::write(&file.0, "").unwrap();
+        let said = failed(&command(empty).output().unwrap());
+        assert!(said.contains("is empty, expected a recording"), "{said}");
+    }
     let said = scratch.fail(&["record", "/nonexistent/x.db"]);
     assert!(said.contains("ls -ld /nonexistent"), "{said}");
 }

@@ -30,7 +30,7 @@ pub fn failed(path: &Path, error: &rusqlite::Error) -> Report {
         return miette!(
             code = "retrial::recording::full",
             help = format!("df -h {directory}"),
-            "recording {}: no room for what comes next ({error}); what was written before is in it",
+            "recording {}: no room for what comes next ({error}); what was written before stays",
             path.display()
         );
     }
