@@ -1,5 +1,6 @@
 //! What an instance did in a period, for people: load, waits, the mutexes behind them, who kept whom.
 
+use super::deadlocks::deadlocks;
 use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
@@ -102,6 +103,7 @@ impl Report {
             "processors": to.load.processors,
             "busy_pct": period.busy().map(|busy| 100.0 * busy),
             "sessions": to.sessions.len(),
+            "deadlocks": deadlocks(to).iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,
             "samples": self.rounds.rounds,
             "recorder_cpu_pct": self.recorder_pct(),
@@ -143,6 +145,7 @@ impl Report {
         section("TIME OF THE SESSIONS", &time.parts(), "");
         section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
         section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed.");
+        parts.extend(deadlocks(to).iter().map(|found| found.text(to.at.monotonic_ns)));
         section("WHO KEPT OTHERS WAITING", &self.blocked(), "Nobody, as far as samples saw.");
         section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
         section("ALERTS", &shortened(self.alerts()), "None.");
