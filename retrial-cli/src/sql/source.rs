@@ -6,6 +6,7 @@ use crate::recording::store::{Recording, Rounds, Sample, Writer};
 use crate::recording::{Sampler, Scene, Snapshot, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
+use retrial::sys::thread_cpu_ns;
 use retrial::{Address, Observer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -87,10 +88,12 @@ pub fn watched(observer: &Observer, over: Option<Duration>) -> Result<(Writer, S
         sampler.complete(&mut from);
         watch(&mut sampler, over);
         from
+    let before_ns = thread_cpu_ns();
     });
     sampler.round();
     let mut to = taker.snapshot();
-    let (samples, rounds) = sampler.complete(&mut to);
+    let (samples, mut rounds) = sampler.complete(&mut to);
+    rounds.recorder_ns = thread_cpu_ns() - before_ns;
     if let Some(from) = &from {
         writer.store(from, &[], Rounds::default())?;
     }
