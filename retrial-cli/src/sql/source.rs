@@ -2,7 +2,7 @@
 
 use super::database::Database;
 use crate::duration;
-use crate::recording::store::{Recording, Rounds, Sample, Writer};
+use crate::recording::store::{Recorded, Recording, Rounds, Sample, Writer};
 use crate::recording::{Sampler, Scene, Snapshot, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
@@ -52,7 +52,12 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
         let Some(to) = of.last() else { continue };
         let from = over.map(|over| {
             let until_ns = to.at_ns.saturating_sub(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
-            of.iter().rev().find(|recorded| recorded.at_ns <= until_ns).ok_or_else(|| {
+            let earlier = of.iter().rev().find(|recorded| recorded.at_ns <= until_ns);
+            // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in time.
+            let nearly =
+                |first: &&&Recorded| first.at_ns < to.at_ns && (first.at_ns - until_ns) <= (to.at_ns - until_ns) / 20;
+            let whole = of.first().filter(nearly);
+            earlier.or(whole).ok_or_else(|| {
                 let length = Duration::from_nanos(to.at_ns.saturating_sub(of[0].at_ns));
                 miette!(
                     code = "retrial::sql::over",
@@ -83,12 +88,12 @@ pub fn watched(observer: &Observer, over: Option<Duration>) -> Result<(Writer, S
     let mut writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
     let mut taker = Taker::new(observer.tables());
     let mut sampler = Sampler::new(observer.tables());
+    let before_ns = thread_cpu_ns();
     let from = over.map(|over| {
         let mut from = taker.snapshot();
         sampler.complete(&mut from);
         watch(&mut sampler, over);
         from
-    let before_ns = thread_cpu_ns();
     });
     sampler.round();
     let mut to = taker.snapshot();
