@@ -207,6 +207,28 @@ fn a_run_is_recorded_with_the_names_of_its_locks() {
     assert!(file.number("SELECT max(session_gets) FROM snapshot") > 0);
 }
 
+#[test]
+fn what_is_waited_for_without_being_held_is_reported_with_its_place() {
+    let (file, python) = (
+        File::new("semaphore"),
+        "import threading, time
+lock = threading.Lock()
+def work():
+    for _ in range(20):
+        with lock: time.sleep(0.001)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]",
+    );
+    let output = command(&["run", "--record", file.text(), "--", "python3", "-c", python]).output().unwrap();
+    assert!(output.status.success(), "{}", kit::both(&output));
+    let report = command(&["report", file.text(), "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let busiest = &report["awaited"][0];
+    assert_eq!(busiest["type"], "pthread semaphore", "{report}");
+    assert!(busiest["wait_ms"].as_f64() > Some(10.0) && busiest["location"] != "unknown", "{busiest}");
+}
+
 /// Processor time of a process so far, in s.
 fn cpu_s(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -112,6 +112,7 @@ impl Report {
             "session_time": time.parts().json(),
             "sleeps": self.sleeps().json(),
             "mutexes": self.mutexes().json(),
+            "awaited": self.awaited().json(),
             "blockers": self.blocked().json(),
             "parameters": self.parameters().json(),
             "alerts": self.alerts().json(),
@@ -155,6 +156,10 @@ impl Report {
         section("TIME OF THE SESSIONS", &time.parts(), "");
         section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
         section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed or waited for.");
+        let awaited = shortened(self.awaited());
+        if !awaited.is_empty() {
+            section("WAITS FOR EVENTS, WHICH NOBODY HOLDS", &awaited, "");
+        }
         section("WHO KEPT OTHERS WAITING", &self.blocked(), "Nobody, as far as samples saw.");
         section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
         section("ALERTS", &shortened(self.alerts()), "None.");
@@ -320,6 +325,24 @@ impl Report {
             measure(Measure::HoldingTime, "us", of).titled("S (us)"),
             measure(Measure::SpinInefficiency, "", of),
             measure(Measure::Utilization, "", of),
+        ];
+        Table::of(&columns, rows)
+    }
+
+    /// What was waited for without being held, and where.
+    fn awaited(&self) -> Table {
+        type Row = ((MutexId, LocationId), Profile);
+        let to = &self.span.to;
+        let mut rows: Vec<Row> =
+            self.period().of_events(|_, key| Some((key.mutex, key.location))).into_iter().collect();
+        rows.retain(|(_, profile)| profile.registered_s() > 0.0);
+        rows.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
+        let columns = [
+            column("object", |row: &Row| to.mutex_label(row.0.0)),
+            column("type", |row: &Row| to.type_name_of(row.0.0).to_owned()),
+            column("location", |row: &Row| to.place(row.0.1).to_owned()).titled("waited for at"),
+            counter(Counter::Waits, |row: &Row| &row.1),
+            measure(Measure::Registered, "ms", |row: &Row, measure| measure.of(&row.1)).named("wait_ms"),
         ];
         Table::of(&columns, rows)
     }
