@@ -65,7 +65,14 @@ fn live(args: &Args) -> Result<Report, Failure> {
 
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
-    let of: Vec<Recorded> = of_instance(&recording, file, args.which.instance.as_deref())?;
+    let instances = of_instance(&recording, file, args.which.instance.as_deref())?;
+    let latest = &instances[0];
+    // A moment may be one of an earlier instance of the name.
+    let ends_before = |of: &[Recorded]| {
+        let to = args.to.as_deref().filter(|text| duration::parse(text).is_err())?;
+        Some(!Bound::parse("--to", to, 0).ok()?.is_at_or_after(of[0].at_ns))
+    };
+    let of = instances.iter().find(|of| ends_before(of) != Some(true)).unwrap_or(latest);
     let (first, last) = (of[0], of[of.len() - 1]);
     let from = args.from.as_deref().map(|text| Bound::parse("--from", text, last.at_ns)).transpose()?;
     let to = args.to.as_deref().map(|text| Bound::parse("--to", text, last.at_ns)).transpose()?;
@@ -91,7 +98,14 @@ fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let span = Span { from: begin_at, to: recording.snapshot(end.id)? };
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    report(&recording, *begin, *end, span, shown, next)
+    let which = match instances.len() {
+        1 => String::new(),
+        count if of[0] == latest[0] => {
+            format!(" (the latest of {count} instances of this name; --to TIME for one before)")
+        }
+        count => format!(" (one of {count} instances of this name, not the latest)"),
+    };
+    report(&recording, *begin, *end, span, format!("{shown}{which}"), next)
 }
 
 fn report(
@@ -107,8 +121,8 @@ fn report(
     Ok(Report { span, rounds, blockers, of, next })
 }
 
-/// The snapshots of one instance: of the latest of this name, or the only name that there is.
-fn of_instance(recording: &Recording, file: &Path, name: Option<&str>) -> Result<Vec<Recorded>, Failure> {
+/// The snapshots of each instance of this name, or of the only name that there is: the latest instance first, and one at least.
+fn of_instance(recording: &Recording, file: &Path, name: Option<&str>) -> Result<Vec<Vec<Recorded>>, Failure> {
     let all = recording.instances()?;
     let mut names: Vec<&str> = all.iter().map(|(_, name)| name.as_str()).collect();
     names.sort_unstable();
@@ -133,10 +147,16 @@ fn of_instance(recording: &Recording, file: &Path, name: Option<&str>) -> Result
     };
     let snapshots = recording.snapshots()?;
     let of = |id: i64| snapshots.iter().filter(|recorded| recorded.instance == id).copied().collect::<Vec<_>>();
-    let latest = all.iter().rev().filter(|(_, of)| of == name).map(|(id, _)| of(*id)).find(|of| !of.is_empty());
-    latest.ok_or_else(|| {
-        miette!(code = "retrial::report::empty", help = "retrial record", "no snapshot of {name} is left in {shown}")
-    })
+    let mut found: Vec<_> = all.iter().rev().filter(|(_, of)| of == name).map(|(id, _)| of(*id)).collect();
+    found.retain(|of| !of.is_empty());
+    if found.is_empty() {
+        return Err(miette!(
+            code = "retrial::report::empty",
+            help = "retrial record",
+            "no snapshot of {name} is left in {shown}"
+        ));
+    }
+    Ok(found)
 }
 
 /// A moment as people give it.
