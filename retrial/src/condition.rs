@@ -33,13 +33,17 @@
 use crate::sys::protocol::AtomicU32;
 use crate::sys::{self, Futex, Ordering};
 
+mod wake;
+
+pub use wake::Wake;
+
 /// Bits that groups have in turn. As many as the kernel has for the waiters of a futex.
 const BITS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 32 };
 /// Number of groups after which all released waiters are woken. Twice before a bit is used again: the group that is
 /// signalled then is released by the next time.
 const EVERYBODY_EVERY: u32 = BITS / 2;
 
-/// As many waiters as the kernel may be asked to wake.
+/// Maximum number of waiters that the kernel can be asked to wake.
 pub const EVERYBODY: u32 = i32::MAX as u32;
 
 /// In `lock`, below the number of the process: whether it is held, and whether threads may sleep on it.
@@ -106,45 +110,6 @@ pub enum Look {
     Left,
     /// It goes on waiting.
     Waits,
-}
-
-/// A wake-up that is owed: by address, since the condition may be gone when it comes. All zeros is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wake {
-    sequence: *const Futex,
-    count: u32,
-    bits: u32,
-}
-
-impl Default for Wake {
-    fn default() -> Self {
-        Self { sequence: std::ptr::null(), count: 0, bits: 0 }
-    }
-}
-
-impl Wake {
-    /// Whether it wakes anybody.
-    #[inline]
-    #[must_use]
-    pub const fn is_owed(self) -> bool {
-        self.count != 0
-    }
-
-    /// Wakes.
-    #[cold]
-    #[inline(never)]
-    pub fn now(self) {
-        sys::futex_wake_private(self.sequence, self.count, self.bits);
-    }
-
-    /// This one and a later one of the same thread in one, if they are for the same waiters.
-    #[must_use]
-    pub fn and(self, later: Self) -> Option<Self> {
-        // Signals for two groups stay two wake-ups: one for both might find two waiters of the older group, for whom
-        // wake-ups of other threads are under way.
-        let is_same = self.sequence == later.sequence && self.bits == later.bits;
-        is_same.then(|| Self { count: self.count.saturating_add(later.count).min(EVERYBODY), ..self })
-    }
 }
 
 /// The lock, held until dropped.
