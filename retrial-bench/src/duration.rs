@@ -38,6 +38,11 @@ pub fn argument(option: &str, text: &str) -> Result<Duration, Report> {
         .map_err(|error| miette!(code = "retrial::duration", help = format!("{option} 50s"), "{option}: {error}"))
 }
 
+/// A time in ns, as clocks count; `u64::MAX` for one that is longer.
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A time for people: `49.3 s`, `1.09 ms`, `640 us`.
 pub fn text(time: Duration) -> String {
     let ns = time.as_nanos() as f64;

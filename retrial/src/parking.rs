@@ -143,8 +143,8 @@ impl Parking {
     }
 
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
-    /// of it after one that found the mutex busy, and so on down to one. Who finds it busy was not needed, and
-    /// takes a processor and the cache lines from those that keep it busy; one that finds it open came late.
+    /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it takes a
+    /// processor and the cache lines from the sessions that keep the mutex busy. One that finds it open came late.
     #[must_use]
     pub const fn enough(self) -> u64 {
         let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);

@@ -10,7 +10,6 @@ use miette::{Report as Failure, miette};
 use retrial::Observer;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Report what an instance did in a period: load, top events, the mutexes behind them, who kept whom waiting
 ///
@@ -169,7 +168,7 @@ enum Bound {
 impl Bound {
     fn parse(option: &str, text: &str, last_ns: u64) -> Result<Self, Failure> {
         if let Ok(ago) = duration::parse(text) {
-            return Ok(Self::At(last_ns.saturating_sub(nanos(ago))));
+            return Ok(Self::At(last_ns.saturating_sub(duration::nanos(ago))));
         }
         let shape = "0000-00-00T00:00:00.000Z";
         let fits = text.len() >= 10
@@ -204,10 +203,6 @@ impl Bound {
             Self::Text(text) => text[..] >= super::alerts::time(at_ns)[..text.len()],
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
