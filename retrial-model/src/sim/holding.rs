@@ -1,7 +1,7 @@
 //! From spins to gets and releases: who gets the mutex, for how long, and what happens when it is given back.
 
 use super::Time;
-use super::engine::{Engine, draw};
+use super::engine::Engine;
 use super::processors::NONE;
 use super::session::{Doing, Session};
 use super::workload::Arrivals;
@@ -46,7 +46,7 @@ impl Engine<'_> {
         let processor = session.processor;
         let is_near = std::mem::replace(&mut self.mutex.line, processor) == processor;
         let transfer = if is_near { self.costs.exchange } else { self.line() };
-        let hold = draw(&self.workload.hold, &mut self.streams.holds);
+        let hold = self.streams.hold(&self.workload.hold);
         self.run_as(s, Doing::Holding, hold.saturating_add(transfer));
     }
 

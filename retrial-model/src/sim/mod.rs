@@ -43,13 +43,16 @@
 //!   modes other than X, deadlines, deaths, changes of parameters during a run.
 
 mod engine;
+mod error;
 mod estimates;
 mod holding;
+mod machine;
 mod mutex;
 mod outcome;
 mod processors;
 mod scheduling;
 mod session;
+mod streams;
 mod tally;
 mod timers;
 mod trace;
@@ -58,9 +61,11 @@ mod workload;
 
 pub use crate::measure::Measure;
 pub use engine::run;
+pub use error::SimulationError;
 pub use estimates::{Estimate, Estimates, replicate};
+pub use machine::Machine;
 pub use outcome::{Outcome, ProcessorTime};
-pub use workload::{Arrivals, Machine, SimulationError, Sleeps, Workload};
+pub use workload::{Arrivals, Sleeps, Workload};
 
 /// A time of the virtual clock, in ps: fine enough for holding times of a few ns, and without rounding that adds up.
 type Time = u64;

@@ -5,7 +5,6 @@ use super::processors::NONE;
 use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
-use rand::Rng;
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
@@ -60,7 +59,7 @@ impl<'a> Engine<'a> {
             gets: self.mutex.gets,
             on_x: self.mutex.holder != NONE,
             pthread_in_use: self.controller.state.pthread_in_use,
-            random: self.streams.waits.next_u64(),
+            random: self.streams.wait(),
         }
     }
 
@@ -138,10 +137,7 @@ impl<'a> Engine<'a> {
         let takes = match self.workload.sleeps {
             // What a sleep takes was measured with its call.
             Sleeps::Timed => self.lasts(asked).saturating_sub(self.costs.sleep_call),
-            Sleeps::Exponential => {
-                let uniform = ((self.streams.waits.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
-                (-uniform.ln() * asked as f64) as Time
-            }
+            Sleeps::Exponential => self.streams.sleep(asked),
         };
         let session = &mut self.sessions[s as usize];
         session.asked = asked;
