@@ -2,10 +2,11 @@
 //! and libc's rules for destroying stay right; ours is the waiting, whose timed looks also heal the wake-ups that libc
 //! loses when owners are killed.
 
+use crate::errno::Errno;
+use crate::instance::Type;
 use crate::limit::Limit;
-use crate::process::Type;
 use crate::profile::{self, Lock};
-use crate::real::{self, Errno};
+use crate::real;
 use crate::registry;
 use crate::thread::Thread;
 use crate::waiting;

@@ -17,13 +17,15 @@
 //! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that
 //! releases the word is the last touch.
 
+mod condition;
 mod getting;
 
+use crate::errno::Errno;
 use crate::foreign::{self, Sort};
+use crate::instance::{Type, instance};
 use crate::limit::Limit;
-use crate::process::{self, Type};
+use crate::process;
 use crate::profile::{self, Lock};
-use crate::real::Errno;
 use crate::registry;
 use crate::spots;
 use crate::thread::Thread;
@@ -43,7 +45,7 @@ pub(crate) struct PrivateMutex {
     /// The holder's thread id, of sorts that know their owner and after a lock by libc's call; otherwise 0. A
     /// SID would not do: it may be that of a thread that died with the mutex, and be used again.
     owner: AtomicU32,
-    /// [`WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us count one up
+    /// [`condition::WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us count one up
     /// and one down.
     users: AtomicU32,
     kind: AtomicU32,
@@ -62,10 +64,6 @@ const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND)
 
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
-
-/// A thread will come back to it from a condition, and it may not be destroyed. Above what a lock by libc's
-/// call and an unlock by ours, or the other way round, leave in the count.
-const WAITER: u32 = 1 << 16;
 
 /// Gets from one to the next that sees to what the figures need, and to threads that may have been missed at libc's.
 const SEEN_TO: u64 = 1024;
@@ -232,7 +230,7 @@ impl PrivateMutex {
         }
         let is_own = self.epoch.load(Ordering::Relaxed) == process::epoch();
         let gets = if is_own { self.gets.load(Ordering::Relaxed) } else { 0 };
-        let noted = process::instance().map_or(0, |instance| interposer::noted_gets(instance, number));
+        let noted = instance().map_or(0, |instance| interposer::noted_gets(instance, number));
         self.gets.store(gets.wrapping_add(noted), Ordering::Relaxed);
         self.epoch.store(process::epoch(), Ordering::Relaxed);
         self.id.store(number.0, Ordering::Relaxed);
@@ -272,7 +270,7 @@ impl PrivateMutex {
     fn get_open(&self, thread: &Thread, getting: &Getting<'_>, handed: bool) -> bool {
         let Some(granted) = getting.try_get(handed) else { return false };
         if granted.has(Word::ATTENTION)
-            && let (Some(instance), Some(_inside)) = (process::instance(), thread.enter())
+            && let (Some(instance), Some(_inside)) = (instance(), thread.enter())
         {
             thread.waiter(instance).adapt(getting, self.number(), Type::Mutex.id());
         }
@@ -363,38 +361,6 @@ impl PrivateMutex {
         thread.gave_back();
     }
 
-    /// Gives all locks back, for a wait on a condition: how many there were beyond the first.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` when it is not the caller's, and it would be noticed.
-    pub(crate) fn release_all(&self, sort: Sort, thread: &Thread) -> Result<u32, c_int> {
-        if sort.knows_owner() && !self.is_own(thread) {
-            return Err(EPERM);
-        }
-        let depth = if sort == Sort::Recursive { self.depth.load(Ordering::Relaxed) } else { 0 };
-        if depth != 0 {
-            self.depth.store(0, Ordering::Relaxed);
-        }
-        self.owner.store(0, Ordering::Relaxed);
-        self.users.store(self.users.load(Ordering::Relaxed).wrapping_add(WAITER), Ordering::Relaxed);
-        self.release(thread);
-        Ok(depth)
-    }
-
-    /// After the get that followed `release_all`.
-    pub(crate) fn come_back(&self, depth: u32) {
-        self.users.store(self.users.load(Ordering::Relaxed).wrapping_sub(WAITER), Ordering::Relaxed);
-        if depth != 0 {
-            self.depth.store(depth, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a thread will come back to it from a condition.
-    fn has_users(&self) -> bool {
-        self.users.load(Ordering::Relaxed).wrapping_add(WAITER / 2) >= WAITER
-    }
-
     /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
     pub(crate) fn destroy(&self) -> c_int {
         if self.word.load(Ordering::Relaxed) & LOCK != 0 || self.has_users() {
@@ -402,7 +368,7 @@ impl PrivateMutex {
         }
         let number = self.number();
         if number != MutexId(0)
-            && let Some(instance) = process::instance()
+            && let Some(instance) = instance()
         {
             // SAFETY: its memory is given up; sessions of the interposer write no log.
             unsafe { interposer::retire_mutex(instance, number, Some(self.gets.load(Ordering::Relaxed))) };

@@ -3,6 +3,7 @@
 //! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock
 //! can deadlock, for the loader may allocate and the allocator may lock.
 
+use crate::errno::Errno;
 use libc::{
     c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
     pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec,
@@ -133,7 +134,6 @@ pub(crate) fn resolve() {
         found.store(look_up(name), Ordering::Release);
     }
     DLOPEN.store(look_up(c"dlopen"), Ordering::Release);
-    crate::filter::resolve(look_up);
     tell_shim();
     RESOLVED.store(true, Ordering::Release);
 }
@@ -262,7 +262,8 @@ pub(crate) fn has_dl_find_object() -> bool {
     !find(At::dl_find_object).is_null()
 }
 
-fn look_up(name: &CStr) -> *mut c_void {
+/// The next function of this name behind ours; null when there is none.
+pub(crate) fn look_up(name: &CStr) -> *mut c_void {
     let symbol: *const c_char = name.as_ptr();
     if name.to_bytes().starts_with(b"pthread_cond_") && name != c"pthread_cond_clockwait" {
         // SAFETY: both are strings with their 0.
@@ -316,26 +317,4 @@ within! {
     mutex_within pthread_mutex_t, mutex_clocklock, mutex_timedlock;
     rwlock_read_within pthread_rwlock_t, rwlock_clockrdlock, rwlock_timedrdlock;
     rwlock_write_within pthread_rwlock_t, rwlock_clockwrlock, rwlock_timedwrlock;
-}
-
-pub(crate) fn errno() -> *mut c_int {
-    // SAFETY: has no preconditions.
-    unsafe { libc::__errno_location() }
-}
-
-/// Keeps `errno` as it was: lock calls report by what they return.
-pub(crate) struct Errno(c_int);
-
-impl Errno {
-    pub(crate) fn keep() -> Self {
-        // SAFETY: this thread's own, always valid.
-        Self(unsafe { *errno() })
-    }
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: as in `keep`.
-        unsafe { *errno() = self.0 };
-    }
 }

@@ -6,7 +6,8 @@
 //! gives its entry in the instance back. What comes to an address after an object that had a number has the
 //! same number, as long as both tables remember it.
 
-use crate::process::{self, Type};
+use crate::instance::{Type, instance};
+use crate::process;
 use retrial::{Instance, MutexId, interposer, sys};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -84,7 +85,7 @@ fn find(instance: &Instance, object: Type, address: usize) -> MutexId {
 
 /// The number of the object at an address of this process, after a get that has missed it; 0 when it has none.
 pub(crate) fn number_of(object: Type, address: usize) -> MutexId {
-    process::instance().map_or(MutexId(0), |instance| find(instance, object, address))
+    instance().map_or(MutexId(0), |instance| find(instance, object, address))
 }
 
 /// Counts a get that missed a foreign object.

@@ -2,9 +2,11 @@
 //! process does not, and may be what is waited for: so all that wait look by themselves, together as often as
 //! one that naps.
 
-use crate::process::{self, Type};
+use crate::errno::Errno;
+use crate::instance::Type;
+use crate::process;
 use crate::profile::{self, Lock};
-use crate::real::{self, Errno};
+use crate::real;
 use crate::registry;
 use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;

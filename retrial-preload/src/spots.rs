@@ -9,7 +9,7 @@
 //! every processor, and only then lets the kernel compare the word. Either the releaser sees the thread, or the kernel
 //! sees the release. Counts are never set to 0 here, because addresses share spots.
 
-use crate::process::{self, Type};
+use crate::instance::{Type, instance};
 use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
 use retrial::parking::{self, Announced, Circumstances, Found, Parking};
@@ -97,7 +97,7 @@ impl Spot {
     pub(crate) fn hands_over(&self, address: usize, gets: u64) -> bool {
         let (parking, futex) = (self.parking(), self.futex.load(Ordering::Relaxed));
         let found = || {
-            let params = process::instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
+            let params = instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
             (params, Circumstances { now_ns: sys::now_ns(), is_real_time: sys::is_real_time })
         };
         // Those that wait at other addresses could not take it.

@@ -3,9 +3,10 @@
 //! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock tells the
 //! instance that the thread is gone. All zeros is a thread that has not come by yet.
 
+use crate::errno::Errno;
+use crate::instance::instance;
 use crate::process;
-use crate::profile::Sampling;
-use crate::real::Errno;
+use crate::sampling::Sampling;
 use retrial::condition::Wake;
 use retrial::interposer::{self, Waiter};
 use retrial::views::Sid;
@@ -171,7 +172,7 @@ impl Thread {
         let Some(_inside) = self.enter() else { return };
         let cookie = process::enter();
         self.has_session.set(false);
-        let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
+        let instance = instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
         // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what
         // they protect.
@@ -205,7 +206,7 @@ impl Thread {
 #[cold]
 #[inline(never)]
 fn count_of_guest(call: usize, is_get: bool) {
-    if let Some(instance) = process::instance() {
+    if let Some(instance) = instance() {
         interposer::count_call_of_guest(instance, call, is_get);
     }
 }

@@ -1,14 +1,16 @@
 //! A wait on a condition, step by step, for the shim in condition.c that makes its system calls.
 
 use super::{CALLS, CALLS_PASSED, CALLS_POLLED, Condition, MONOTONIC, SHARED};
+use crate::errno::Errno;
 use crate::event;
 use crate::foreign::{Class, Foreign, class, kind_of};
+use crate::instance::Type;
 use crate::limit::Limit;
 use crate::mutex;
 use crate::private::PrivateMutex;
-use crate::process::{self, Type};
+use crate::process;
 use crate::profile;
-use crate::real::{self, Errno};
+use crate::real;
 use crate::thread::Thread;
 use libc::{EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use retrial::condition::{Look, Place};
