@@ -1,6 +1,6 @@
 //! What the tables of a segment are made of, as it is in memory: atomics, and text of fixed length.
 
-use crate::departed::Addition;
+use crate::addition::Addition;
 use crate::machine::COSTS;
 use crate::params::PARAM_COUNT;
 #[cfg(not(any(loom, shuttle)))]

@@ -55,6 +55,7 @@ mod pages {
     mod using {}
 }
 
+mod addition;
 mod address;
 pub mod condition;
 mod departed;
@@ -89,6 +90,7 @@ mod raw_mutex;
 mod recorder;
 mod recovery;
 mod registration;
+mod schemes;
 mod segment;
 mod session;
 mod sessions;

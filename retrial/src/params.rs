@@ -1,6 +1,7 @@
 //! The parameter table: what can be set, its range, unit and default. Everything that shows or sets a parameter reads
 //! this table.
 
+use crate::schemes;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -86,7 +87,7 @@ use Domain::{Names, Number};
 const YIELD_MODES: &[&str] = &["yield", "sleep"];
 
 params! {
-    Scheme "mutex_wait_scheme" = crate::wait::DEFAULT as u64, Names(crate::wait::NAMES), "",
+    Scheme "mutex_wait_scheme" = schemes::DEFAULT as u64, Names(schemes::NAMES), "",
         "How a session waits for a busy mutex.";
     SpinCount "mutex_spin_count" = 255, Number(0, 10_000_000), "polls",
         "Polls of the word before each step of schemes 10g, patch6904068, 0, 1 and 2.";
@@ -262,11 +263,8 @@ impl P {
     /// The unit of its values while `scheme` is in use: `mutex_wait_time` is ms in scheme 1 and cs in scheme 2.
     #[must_use]
     pub fn unit(self, scheme: usize) -> &'static str {
-        match (self, scheme) {
-            (P::WaitTime, crate::wait::SLEEP) => "ms",
-            (P::WaitTime, crate::wait::BACKOFF) => "cs",
-            _ => self.row().unit,
-        }
+        let of_scheme = if self == P::WaitTime { schemes::wait_time_unit(scheme) } else { None };
+        of_scheme.unwrap_or(self.row().unit)
     }
 
     /// The value that `text` means.
@@ -284,7 +282,7 @@ impl P {
         match row.domain {
             Names(names) => {
                 let lower = text.to_ascii_lowercase();
-                let position = if self == P::Scheme { crate::wait::named(&lower) } else { None };
+                let position = if self == P::Scheme { schemes::named(&lower) } else { None };
                 position
                     .or_else(|| names.iter().position(|name| *name == lower))
                     .map(|position| position as u64)
@@ -358,9 +356,9 @@ mod tests {
 
     #[test]
     fn the_unit_of_mutex_wait_time_follows_the_scheme() {
-        assert_eq!(P::WaitTime.parse("30cs", crate::wait::BACKOFF), Ok(30));
-        assert_eq!(P::WaitTime.parse("30ms", crate::wait::SLEEP), Ok(30));
-        assert!(matches!(P::WaitTime.parse("30ms", crate::wait::BACKOFF), Err(ParamError::Unit { .. })));
+        assert_eq!(P::WaitTime.parse("30cs", schemes::BACKOFF), Ok(30));
+        assert_eq!(P::WaitTime.parse("30ms", schemes::SLEEP), Ok(30));
+        assert!(matches!(P::WaitTime.parse("30ms", schemes::BACKOFF), Err(ParamError::Unit { .. })));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
 use crate::params::{P, Params};
+use crate::schemes;
 
 pub(super) struct Adaptive;
 
@@ -29,7 +30,7 @@ impl Params {
     /// Whether `adaptive` is the scheme.
     #[must_use]
     pub const fn is_adaptive(&self) -> bool {
-        self.get(P::Scheme) == super::ADAPTIVE as u64
+        self.get(P::Scheme) == schemes::ADAPTIVE as u64
     }
 }
 
