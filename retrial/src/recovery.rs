@@ -76,6 +76,16 @@ enum Creditor<'a> {
     Nobody,
 }
 
+/// What is left of a dead session's debts, by the records of its log.
+struct Debts {
+    /// Mutexes that it gave back.
+    mutexes: u32,
+    /// Whether something stays owed.
+    owed: [bool; LOG_RECORDS],
+    /// Whether that is only because the mutex is busy.
+    busy: [bool; LOG_RECORDS],
+}
+
 impl Instance {
     /// Recovers a session if it is dead, as far as that can be done without waiting.
     pub fn recover(&self, sid: Sid) -> Recovery {
@@ -117,8 +127,31 @@ impl Instance {
         }
         fail::point();
         self.forget_park(sid, slot, here);
+        let Debts { mutexes, owed, busy } = self.pay(sid, slot, here);
+        if !owed.contains(&true) {
+            let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
+            slot.free();
+            fail::point();
+            slot.alive.give_up();
+            if mutexes > 0 {
+                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
+            }
+            return Recovery::Done { mutexes };
+        }
+        slot.alive.give_up();
+        // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
+        for index in (0..LOG_RECORDS).filter(|index| owed[*index]) {
+            // Another recoverer may have paid by now. A note too many makes one waiter look in vain.
+            if let Some(record) = Record::unpack(slot.log[index].load(Ordering::Relaxed)) {
+                self.note_debt(record.mutex, busy[index]);
+            }
+        }
+        Recovery::Owing
+    }
+
+    /// Gives back what the session's log says that it has, as far as it can be given back now.
+    fn pay(&self, sid: Sid, slot: &Slot, here: Option<&RawMutex>) -> Debts {
         let mut mutexes = 0;
-        // By the record: whether something stays owed, and whether its mutex is only busy.
         let (mut owed, mut busy) = ([false; LOG_RECORDS], [false; LOG_RECORDS]);
         // Settled references last: one cannot leave before the field of the same mutex is given back. Before
         // them those that are about to leave: a recoverer that died may have left one beside another that has
@@ -148,25 +181,7 @@ impl Instance {
                 Creditor::Nobody => cell.store(0, Ordering::Relaxed),
             }
         }
-        if !owed.contains(&true) {
-            let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
-            slot.free();
-            fail::point();
-            slot.alive.give_up();
-            if mutexes > 0 {
-                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
-            }
-            return Recovery::Done { mutexes };
-        }
-        slot.alive.give_up();
-        // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
-        for index in (0..LOG_RECORDS).filter(|index| owed[*index]) {
-            // Another recoverer may have paid by now. A note too many makes one waiter look in vain.
-            if let Some(record) = Record::unpack(slot.log[index].load(Ordering::Relaxed)) {
-                self.note_debt(record.mutex, busy[index]);
-            }
-        }
-        Recovery::Owing
+        Debts { mutexes, owed, busy }
     }
 
     /// Writes an alert, once, about a thread that has ended with a leaked guard.
