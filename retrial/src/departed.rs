@@ -8,7 +8,7 @@
 use crate::fail;
 use crate::instance::Instance;
 use crate::segment::Segment;
-use crate::stats::{Row, place_of};
+use crate::stats::{FiguresRow, place_of};
 use crate::sys::{self, Ordering};
 
 /// The next step is stored after all that was stored before it, also for somebody who comes after a kill.
@@ -53,7 +53,7 @@ impl Instance {
 fn finish(segment: &Segment) {
     let addition = &segment.header().addition;
     let Some((session, position)) = addition.from() else { return };
-    let row = |session: u64, position: u64| -> Option<&Row> {
+    let row = |session: u64, position: u64| -> Option<&FiguresRow> {
         segment.rows(usize::try_from(session).ok()?).get(usize::try_from(position).ok()?)
     };
     let (to, sums) = addition.to();

@@ -1,7 +1,7 @@
 //! What the tables of a segment are made of, as it is in memory: atomics, and text of fixed length.
 
 use crate::addition::Addition;
-use crate::machine::COSTS;
+use crate::costs::COSTS;
 use crate::params::PARAM_COUNT;
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;

@@ -1,10 +1,10 @@
 //! The file of a segment: created whole or not at all, opened without trust.
 
 use crate::address::{Address, PREFIX};
+use crate::costs::{self, Cost};
 use crate::entries::SOURCE_TYPES;
 use crate::error::{AttachError, CreateError};
 use crate::fail;
-use crate::machine::{self, Cost};
 use crate::segment::{Capacity, Layout, Segment};
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;
@@ -132,7 +132,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     header.creator.store(u64::from(sys::pid()), Ordering::Relaxed);
     let barrier = sys::register_for_barriers() && sys::barrier_everywhere();
     header.fence.store(if barrier { 1 } else { 2 }, Ordering::Relaxed);
-    header.costs[Cost::Poll as usize].store(machine::measure_poll_ns(), Ordering::Relaxed);
+    header.costs[Cost::Poll as usize].store(costs::measure_poll_ns(), Ordering::Relaxed);
     segment.admin().init();
     for (entry, name) in segment.types().iter().zip(SOURCE_TYPES) {
         entry.hash.store(hash(name), Ordering::Relaxed);

@@ -1,11 +1,11 @@
 //! Instances: a segment with a name, in which processes take part.
 
 use crate::address::Address;
+use crate::costs::Costs;
 use crate::entries::{ParamRow, TypeId};
 use crate::error::{AttachError, CreateError, SessionError};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
-use crate::machine::Machine;
 use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
 use crate::raw_mutex::RawMutex;
@@ -199,10 +199,10 @@ impl Instance {
         self.param_row(mutex_type).0[p as usize].store(0, Ordering::Release);
     }
 
-    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not
+    /// Says what the steps of a wait cost on this machine, as [`Costs::measure`] finds it; what was not
     /// measured stays as it was. `orbit` takes its defaults from it, at the next step of every wait.
-    pub fn set_machine(&self, machine: &Machine) {
-        for (cell, ns) in self.tables.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
+    pub fn set_costs(&self, costs: &Costs) {
+        for (cell, ns) in self.tables.segment.header().costs.iter().zip(costs.0).filter(|(_, ns)| *ns != 0) {
             cell.store(ns, Ordering::Relaxed);
         }
     }

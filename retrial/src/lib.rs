@@ -58,6 +58,7 @@ mod pages {
 mod addition;
 mod address;
 pub mod condition;
+mod costs;
 mod departed;
 mod entries;
 mod error;
@@ -78,7 +79,6 @@ mod keeper;
 mod location;
 #[cfg(feature = "lock_api")]
 pub mod lock_api;
-mod machine;
 mod mode;
 mod mutex;
 mod mutexes;
@@ -128,8 +128,8 @@ pub use zerocopy;
 
 /// For programs that look at an instance: what its tables say, and the terms in which they say it.
 pub mod views {
+    pub use crate::costs::{COSTS, Cost, CostError, Costs};
     pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
-    pub use crate::machine::{COSTS, Cost, Machine, MachineError};
     pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};

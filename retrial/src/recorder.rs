@@ -3,7 +3,7 @@
 use crate::instance::Instance;
 use crate::operation_log::{Phase, Record};
 use crate::session::Session;
-use crate::stats::{Counter, Key, Row};
+use crate::stats::{Counter, FiguresRow, Key};
 use crate::sys::{self, Ordering};
 use crate::trace::{self, Note, What};
 use crate::word::Sid;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Where a wait is recorded.
 pub(crate) struct Recorder<'a> {
     pub(crate) session: Option<&'a Session<'a>>,
-    row: Option<&'a Row>,
+    row: Option<&'a FiguresRow>,
     pub(crate) key: Key,
     pub(crate) blocker: Sid,
 }

@@ -17,7 +17,7 @@ mod layout;
 
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
-use crate::stats::Row;
+use crate::stats::FiguresRow;
 use crate::sys::{self, AtomicU64, Ordering, RobustLock};
 use crate::trace::Run;
 use std::io;
@@ -230,7 +230,7 @@ impl Segment {
         self.slot(0).expect("the first session records are mapped")
     }
 
-    pub(crate) fn rows(&self, sid: usize) -> &[Row] {
+    pub(crate) fn rows(&self, sid: usize) -> &[FiguresRow] {
         let rows = self.layout.capacity.rows as usize;
         // SAFETY: as laid out, and mapped.
         self.session(sid).map_or(&[], |start| unsafe { self.table(start + Layout::ROWS, rows) })

@@ -140,12 +140,12 @@ impl Key {
 
 /// A row of a session's cube.
 #[repr(C, align(64))]
-pub(crate) struct Row {
+pub(crate) struct FiguresRow {
     key: AtomicU64,
     counters: [AtomicU64; COUNTERS],
 }
 
-impl Row {
+impl FiguresRow {
     /// Adds to a counter. Only by the session that owns the row.
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let cell = &self.counters[counter as usize];
@@ -196,12 +196,12 @@ impl Row {
 }
 
 /// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds no place.
-pub(crate) fn find<'a>(rows: &'a [Row], used: &AtomicU32, key: Key) -> &'a Row {
+pub(crate) fn find<'a>(rows: &'a [FiguresRow], used: &AtomicU32, key: Key) -> &'a FiguresRow {
     &rows[place_of(rows, used, key)]
 }
 
 /// The position of that row.
-pub(crate) fn place_of(rows: &[Row], used: &AtomicU32, key: Key) -> usize {
+pub(crate) fn place_of(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> usize {
     let packed = key.pack();
     let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
     if let Some(place) = rows[..in_use].iter().position(|row| row.key.load(Ordering::Relaxed) == packed) {
@@ -301,14 +301,15 @@ mod tests {
 
     #[test]
     fn a_full_cube_counts_the_rest_in_its_last_row() {
-        let rows: Vec<Row> = (0..4).map(|_| Row { key: AtomicU64::new(0), counters: Default::default() }).collect();
+        let rows: Vec<FiguresRow> =
+            (0..4).map(|_| FiguresRow { key: AtomicU64::new(0), counters: Default::default() }).collect();
         let used = AtomicU32::new(0);
         for mutex in 1..=6 {
             let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
             let key = Key { mutex: MutexId(mutex), location: LocationId(0), event };
             find(&rows, &used, key).add(Counter::Misses, 1);
         }
-        let misses: Vec<u64> = rows.iter().filter_map(Row::read).map(|(_, f)| f.get(Counter::Misses)).collect();
+        let misses: Vec<u64> = rows.iter().filter_map(FiguresRow::read).map(|(_, f)| f.get(Counter::Misses)).collect();
         assert_eq!(misses, [1, 1, 1, 3]);
     }
 }

@@ -1,8 +1,8 @@
 //! The tables of an instance, as they are read.
 
 use crate::address::Address;
+use crate::costs::{Cost, Costs};
 use crate::entries::{ParamRow, TypeId};
-use crate::machine::{Cost, Machine};
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
@@ -80,10 +80,10 @@ impl Tables {
     }
 
     /// What the steps of a wait cost on this machine: a poll as the creator measured it, the others once
-    /// somebody has said so by [`Instance::set_machine`](crate::Instance::set_machine).
+    /// somebody has said so by [`Instance::set_costs`](crate::Instance::set_costs).
     #[must_use]
-    pub fn machine(&self) -> Machine {
-        Machine(std::array::from_fn(|i| self.segment.header().costs[i].load(Ordering::Relaxed)))
+    pub fn costs(&self) -> Costs {
+        Costs(std::array::from_fn(|i| self.segment.header().costs[i].load(Ordering::Relaxed)))
     }
 
     /// A cost in ns, 0 when it is not known.

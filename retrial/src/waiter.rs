@@ -1,8 +1,8 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
+use crate::costs::Cost;
 use crate::entries::{AdaptionCells, TypeId};
 use crate::instance::Instance;
-use crate::machine::Cost;
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
 use crate::params::{P, Params};

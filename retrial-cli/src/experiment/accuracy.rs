@@ -5,10 +5,10 @@
 //! cores, caches and clock rates. [`Beside`] measures that. Work is calibrated by its fastest; how long it
 //! takes in the mean changes from one second to the next, and is measured beside each cell.
 
-use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::{HERE, Machine};
+use super::quantities::{How, Place, Quantity, Row};
 use super::{Experiment, Findings, Run};
 use crate::chart::Scale;
 use crate::output::{Table, short};

@@ -1,8 +1,8 @@
 //! What a source says of its figure, as data with a check, and whether the figures found say so.
 
-use super::figures::{How, Quantity, Row};
 use super::lab::ANY;
 use super::machine::Machine;
+use super::quantities::{How, Quantity, Row};
 use crate::output::short;
 
 /// A statement of the source.

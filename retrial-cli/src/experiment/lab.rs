@@ -1,8 +1,8 @@
 //! Where experiments are done: measures by the engine of `retrial bench`, simulates, asks theory, shows the progress.
 
-use super::figures::{How, Place, Quantity, Row};
 use super::load::{Setup, Vary};
 use super::machine::{HERE, Machine, here};
+use super::quantities::{How, Place, Quantity, Row};
 use super::{Curve, Experiment, Findings, Sweep};
 use crate::predict::source::bar;
 use crate::signals;

@@ -9,7 +9,7 @@
 //! formula. What does not fit there is [`Run::Own`]: a function that is given the [`Lab`] (which measures,
 //! simulates, and shows the progress) and gives rows of figures, and tables of its own if it has any.
 //!
-//! A new figure is a line in `quantities!` of [`figures`], a new machine a constant in [`machine`]. What a
+//! A new figure is a line in `quantities!` of [`quantities`], a new machine a constant in [`machine`]. What a
 //! source says of its figure is a
 //! [`Claim`]: a sentence with a check, which is made for each way and machine that has the figures.
 
@@ -17,12 +17,12 @@ mod accuracy;
 pub mod claims;
 mod costs;
 mod engine;
-pub mod figures;
 mod holder;
 pub mod lab;
 pub mod load;
 pub mod machine;
 mod paper;
+pub mod quantities;
 pub mod render;
 mod still;
 mod svg;
@@ -30,10 +30,10 @@ mod svg;
 use crate::chart::Scale;
 use crate::output::Table;
 use claims::Claim;
-use figures::{Quantity, Row};
 use lab::Lab;
 use load::{Line, Load, Vary};
 use machine::Machine;
+use quantities::{Quantity, Row};
 use retrial_bench::cell::Stopped;
 
 /// All of them, in the order of the sources.

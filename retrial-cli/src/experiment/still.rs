@@ -2,10 +2,10 @@
 //! is made of.
 
 use super::claims::{At, Check, Claim, most, of};
-use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::{HERE, Machine, T2000};
+use super::quantities::{How, Place, Quantity, Row};
 use super::{Experiment, Findings, Run};
 use crate::chart::Scale;
 use crate::instances::session_error;

@@ -35,7 +35,7 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             measured.sessions.unwrap_or(0)
         ));
     }
-    let mut machine = Machine::from(&tables.machine());
+    let mut machine = Machine::from(&tables.costs());
     machine.processors = u32::try_from(Here::here().cpus).ok();
     let mut notes = Vec::new();
     if measured.samples.looks == 0 {

@@ -1,7 +1,7 @@
 //! One run: instance, program, observer, and what it came to.
 
 use super::child::{Finished, Signals};
-use super::figures::{Outcome, Summary, TOP, summarize};
+use super::outcome::{Outcome, Summary, TOP, summarize};
 use super::profile::recording::{self, Cost, Recording};
 use super::profile::report::Profile;
 use super::profile::tallies::Tallies;

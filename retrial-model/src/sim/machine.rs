@@ -80,9 +80,9 @@ impl Default for Machine {
     }
 }
 
-impl From<&retrial::views::Machine> for Machine {
+impl From<&retrial::views::Costs> for Machine {
     /// As measured by `retrial calibrate`; what was not measured is as in [`Machine::default`].
-    fn from(measured: &retrial::views::Machine) -> Self {
+    fn from(measured: &retrial::views::Costs) -> Self {
         let or = |cost: Cost, default: u64| measured.get(cost).unwrap_or(default);
         let default = Self::default();
         let [us, us100, ms, ms10] = default.sleep_ns;

@@ -1,7 +1,7 @@
 //! How far the simulator and theory are off, and how that compares with what is aimed at.
 
-use super::super::figures::{How, Place, Quantity, Row};
 use super::super::load::Line;
+use super::super::quantities::{How, Place, Quantity, Row};
 use super::{Cell, LINES, OTHERS, QUANTITIES, rows};
 use crate::output::{Table, column, short};
 use retrial_bench::outcome::median;
