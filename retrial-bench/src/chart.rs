@@ -1,4 +1,5 @@
-//! Charts as SVG: lines, dashes for what theory says, points with their intervals for what was measured or simulated.
+//! Charts as SVG: lines, dashes for what theory says, points with their intervals for what was measured or
+//! simulated.
 
 use crate::output::short;
 use miette::{IntoDiagnostic, Report};

@@ -1,6 +1,7 @@
-//! Discipline A exactly: at a release one of the spinners gets the mutex, the others sleep (MODEL.md, Exact chain).
+//! Discipline A exactly: at a release one of the spinners gets the mutex, the others sleep (MODEL.md, Exact
+//! chain).
 //!
-//! At an acquisition nobody spins, so with exponential sleeps the number of sleepers at acquisitions is a
+//! At an acquisition no session spins, so with exponential sleeps the number of sleepers at acquisitions is a
 //! Markov chain for any holding time. It goes down by one at most, and so its stationary probabilities follow
 //! from the flow over each level: sums of positive terms only.
 
@@ -46,7 +47,8 @@ pub struct Steady {
     pub throughput: f64,
 }
 
-/// The open system: fresh requests at `rate` (1/s, Poisson), spin limit and mean exponential sleep in seconds.
+/// The open system: fresh requests at `rate` (1/s, Poisson), spin limit and mean exponential sleep in
+/// seconds.
 ///
 /// Exact for any holding time with a finite second moment. A limit of 0 is the classical M/G/1 retrial queue.
 ///
@@ -60,7 +62,7 @@ pub fn open(holding: &Distribution, limit: f64, rate: f64, sleep: f64) -> Result
     steady(rate * holding.mean())?;
     holding.residual_mean().ok_or(ModelError::InfiniteMoment)?;
     let points = points(holding, limit, 1.0 / sleep);
-    // Nobody counts requests in holding times that never are.
+    // Holding times that have no probability need no count of their requests.
     let longest = points.iter().filter(|point| point.weight > 1e-17).fold(0.0, |max, point| point.x.max(max));
     let arrivals = rate * longest + 12.0 * (rate * longest + 1.0).sqrt() + 20.0;
     if arrivals > ARRIVALS as f64 {
@@ -108,7 +110,8 @@ pub fn open(holding: &Distribution, limit: f64, rate: f64, sleep: f64) -> Result
     })
 }
 
-/// The closed system: `sessions` that think for an exponential time of mean `think`, each with a processor of its own.
+/// The closed system: `sessions` that think for an exponential time of mean `think`, each with a processor of
+/// its own.
 ///
 /// Exact for any holding time; times in seconds.
 ///

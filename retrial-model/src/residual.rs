@@ -281,7 +281,8 @@ impl Distribution {
         self.weighted(from, limit.min(from + NOTHING / rate), rate, |x| (-rate * x).exp())
     }
 
-    /// `∫₀^limit (1 - e^(-rate x)) Q(x) dx` in seconds: what competition adds to the failures; `limit` may be infinite.
+    /// `∫₀^limit (1 - e^(-rate x)) Q(x) dx` in seconds: what competition adds to the failures; `limit` may be
+    /// infinite.
     pub(crate) fn contended(&self, rate: f64, limit: f64) -> f64 {
         if limit <= 0.0 || rate == 0.0 {
             return 0.0;
@@ -305,7 +306,8 @@ impl Distribution {
         }
     }
 
-    /// `∫ Q(x) g(x) dx` over `from..to` (seconds) for a g that is not negative and changes on the scale of 1/rate.
+    /// `∫ Q(x) g(x) dx` over `from..to` (seconds) for a g that is not negative and changes on the scale of
+    /// 1/rate.
     pub(crate) fn weighted(&self, from: f64, to: f64, rate: f64, g: impl Fn(f64) -> f64) -> f64 {
         if let Form::Bins(bins) = &self.form {
             let one = |bin: &Bin| {

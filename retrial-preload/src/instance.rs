@@ -48,7 +48,7 @@ impl Type {
         TypeId(TYPES[self as usize].load(Ordering::Relaxed))
     }
 
-    /// Registers all; those that find no place go as the first one.
+    /// Registers all; a type that finds no place goes as the first one.
     pub(crate) fn register_all(instance: &Instance) {
         for (name, id) in TYPE_NAMES.iter().zip(&TYPES) {
             if let Ok(found) = instance.register_type(name) {

@@ -20,7 +20,7 @@ const PROFILED: u8 = 3;
 
 static MODE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
-/// Whether calls are ours; otherwise all of them go to libc.
+/// Whether this library handles calls; otherwise all of them go to libc.
 #[inline]
 pub(crate) fn is_on() -> bool {
     match MODE.load(Ordering::Relaxed) {
@@ -42,12 +42,12 @@ pub(crate) fn is_profiled() -> bool {
     MODE.load(Ordering::Relaxed) == PROFILED
 }
 
-/// Has calls sampled from now on. They are ours already.
+/// Has calls sampled from now on. This library handles them already.
 pub(crate) fn set_profiled() {
     MODE.store(PROFILED, Ordering::Relaxed);
 }
 
-/// Looks at the environment, without allocating: the first calls come before anybody's constructors.
+/// Looks at the environment, without allocating: the first calls come before any constructor has run.
 #[cold]
 fn decide() -> bool {
     unsafe extern "C" {
@@ -100,7 +100,7 @@ pub(crate) fn turn_off() -> bool {
 pub(crate) fn publish(instance: &'static Instance) {
     instance::set(instance);
     // SeqCst: a thread that enters the process at this moment either finds the instance or has its cookie
-    // changed here. A page that nobody has entered by stays such.
+    // changed here. A page by which no thread has entered stays 0.
     let _ = page().try_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
 }
 
@@ -165,14 +165,15 @@ pub(crate) fn enter() -> u64 {
     cookie | READY
 }
 
-/// The cookie, once the thread that enters the process is done: until then the epoch and the spots are its parent's.
+/// The cookie, once the thread that enters the process is done: until then the epoch and the spots are its
+/// parent's.
 fn entered() -> u64 {
     loop {
         let cookie = page().load(Ordering::Acquire);
         if cookie & ENTERING == 0 {
             return cookie;
         }
-        // No yield: the other one may have a lower priority.
+        // No yield: the other thread may have a lower priority.
         sys::sleep(Duration::from_micros(10));
     }
 }
@@ -201,7 +202,7 @@ fn set_page() {
     let (unset, none) = (from_ref(&UNSET).cast_mut(), from_ref(&NONE).cast_mut());
     let page = wiped_page().unwrap_or(none);
     if page == none {
-        // Nobody registers for barriers then.
+        // No process registers for barriers then.
         spots::fence_all();
     }
     // AcqRel: of two threads that come first together one has its page used.

@@ -1,5 +1,5 @@
-//! What a profile samples: gets, the time that they hold, and waits, each with the thread's registers and a copy of its
-//! stack, which `retrial run --profile` unwinds. Nothing is unwound or named here.
+//! What a profile samples: gets, the time that they hold, and waits, each with the thread's registers and a
+//! copy of its stack, which `retrial run --profile` unwinds. Nothing is unwound or named here.
 //!
 //! Which get and which wait is sampled: [`crate::sampling`].
 //!
@@ -54,7 +54,7 @@ pub(crate) fn join() -> Result<(), Option<String>> {
         (error.kind() != ErrorKind::NotFound).then(|| format!("no profile: {}: {error}", directory.display()))
     })?;
     let image = ring.images.fetch_add(1, Ordering::Relaxed) + 1;
-    // Here, since a program that runs for a moment is gone when somebody else looks.
+    // Written here, since a program that runs for a moment is gone before another process could look.
     let maps = fs::read("/proc/self/maps").unwrap_or_default();
     let _ = fs::write(directory.join(format!("{MAPS}{image}")), maps);
     IMAGE.store(image, Ordering::Relaxed);
@@ -74,7 +74,8 @@ fn map(path: &Path) -> io::Result<&'static Ring> {
     if ring == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: mapped in this length, never unmapped; what others write is atomics and slots that they have claimed.
+    // SAFETY: mapped in this length, never unmapped; what others write is atomics and slots that they have
+    // claimed.
     let ring = unsafe { &*ring.cast::<Ring>() };
     if ring.magic.load(Ordering::Acquire) != MAGIC {
         return Err(io::Error::other("made by another version of retrial"));
@@ -109,7 +110,7 @@ fn got_profiled(thread: &Thread, lock: Lock) {
     sampling.gets.adapt(ring.gap_ns.load(Ordering::Relaxed), GET_SHIFT_MAX);
     let (weight, key) = (1 << shift, sampling.random() | 1);
     record(ring, Sample { key, ..sample(GET, lock, weight) });
-    // One that was released by another thread is still there.
+    // A hold that another thread released is still there.
     let is_old = |hold: &&Cell<(usize, u64, u64)>| hold.get().0 == lock.address;
     let free = sampling.holds.iter().find(is_old).or_else(|| sampling.holds.iter().find(|hold| hold.get().0 == 0));
     if let Some(hold) = free {
@@ -210,8 +211,8 @@ fn claim(ring: &Ring) -> Option<usize> {
     })
 }
 
-/// Copies the stack from here on, to where libc has the thread's own data above it, or as far as it can be read: by the
-/// kernel, which knows that of any stack.
+/// Copies the stack from here on, to where libc has the thread's own data above it, or as far as it can be
+/// read: by the kernel, which knows that of any stack.
 #[inline(never)]
 fn copy_stack(sample: &mut Sample, into: *mut u8) {
     sample.registers = registers();

@@ -1,7 +1,7 @@
 //! Which program this process runs, by name: some are to be left alone in a tree of processes.
 //!
-//! Asked once, perhaps before libc has started: nothing is allocated, and the auxiliary vector is there from the first
-//! instruction on.
+//! Asked once, perhaps before libc has started: nothing is allocated, and the auxiliary vector is there from
+//! the first instruction on.
 
 use crate::errno::Errno;
 use std::ffi::{CStr, c_char};

@@ -108,7 +108,7 @@ unsafe extern "C" {
     static retrial_real_sem_clockwait: AtomicPtr<c_void>;
 }
 
-/// Never null: a caller that finds us has found the loader's functions, where this is.
+/// Never null once looked up: a program that finds this library has the loader's functions.
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Whether what is not found now is not there.
@@ -130,7 +130,7 @@ fn find_all(at: At) -> *mut c_void {
 pub(crate) fn resolve() {
     let _errno = Errno::keep();
     for (name, found) in NAMES.iter().zip(&FOUND) {
-        // Stored one by one: should the loader come back to us, what it needs may be there already.
+        // Stored one by one: should the loader call this library, what it needs may be there already.
         found.store(look_up(name), Ordering::Release);
     }
     DLOPEN.store(look_up(c"dlopen"), Ordering::Release);
@@ -217,9 +217,10 @@ pub(crate) fn finds_checker() -> Option<CString> {
     found
 }
 
-/// The library before us that takes the calls, if there is one: what comes to us then are some of its own.
+/// The library before this one that takes the calls, if there is one: then only some of its own calls come
+/// here.
 pub(crate) fn finds_taker() -> Option<&'static CStr> {
-    // One that libtsan passes on to libc's by version, past us.
+    // A call that libtsan passes on to libc by version, past this library.
     // SAFETY: a string with its 0.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_cond_wait".as_ptr()) };
     let (taker, symbol) = origin(first)?;
@@ -227,7 +228,8 @@ pub(crate) fn finds_taker() -> Option<&'static CStr> {
     let (own, _) = origin(look_up as *const c_void)?;
     // SAFETY: the loader's table of symbols.
     let is_jump = !symbol.is_null() && unsafe { (*symbol).st_shndx } == SHN_UNDEF;
-    // A program at a fixed address, which takes the address of the function, has a jump to us of that name.
+    // A program at a fixed address, which takes the address of the function, has a jump of that name to this
+    // library.
     if taker.dli_fbase == own.dli_fbase || is_jump || taker.dli_fname.is_null() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Read-write locks, in libc's format, so that all kinds stay what they are: its tries, our waiting, and its own timed
-//! wait as the park.
+//! Read-write locks, in libc's format, so that all kinds stay what they are: its tries, our waiting, and its
+//! own timed wait as the park.
 
 use crate::errno::Errno;
 use crate::instance::Type;

@@ -17,14 +17,15 @@ use std::sync::atomic::Ordering;
 const HOLDS: usize = 4;
 /// Samples after which a thread's rate may fall.
 const SAMPLES: u32 = 8;
-/// At most one of 2^24 gets is sampled, and all waits from 2^32 ns on are. Where threads begin, all from 2^12 ns on.
+/// At most one of 2^24 gets is sampled, and all waits from 2^32 ns on are. Where threads begin, all from 2^12
+/// ns on.
 pub(crate) const GET_SHIFT_MAX: u32 = 24;
 const WAIT_SHIFT_MIN: u32 = 12;
 pub(crate) const WAIT_SHIFT_MAX: u32 = 32;
 
 /// What a thread knows of its samples; all zeros is a thread that has taken none.
 pub(crate) struct Sampling {
-    /// The process whose thread this was written by.
+    /// The process whose thread wrote this.
     pub(crate) epoch: Cell<u32>,
     random: Cell<u64>,
     pub(crate) gets: Rate,

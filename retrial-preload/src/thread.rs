@@ -1,7 +1,7 @@
 //! A thread's own record: who it is, under which cookie it is that, and its session.
 //!
-//! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock tells the
-//! instance that the thread is gone. All zeros is a thread that has not come by yet.
+//! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock
+//! tells the instance that the thread is gone. All zeros is a thread that has not come by yet.
 
 use crate::errno::Errno;
 use crate::instance::instance;
@@ -135,7 +135,7 @@ impl Thread {
         self.put_off.set(both);
     }
 
-    /// Wakes those whose waking was put off.
+    /// Wakes the waiters whose wake-up was put off.
     #[inline]
     pub(crate) fn wake_put_off(&self) {
         if self.put_off.get().is_owed() {
@@ -167,7 +167,7 @@ impl Thread {
             }
             return;
         }
-        // Before anything that could come back to us: a guest is somebody.
+        // Before anything that could call this library again: it then finds this thread a guest.
         self.be_guest();
         let Some(_inside) = self.enter() else { return };
         let cookie = process::enter();
@@ -179,8 +179,8 @@ impl Thread {
         let session = instance.and_then(|instance| unsafe { instance.thread_session("", Class::Detect) }.ok());
         if let Some(session) = session {
             self.me.set(u64::from(session.sid().number()) << 32);
-            // SAFETY: only this thread writes here, and nobody has a reference while there is no session. What was
-            // there was a session of the parent's, which is not ours to end.
+            // SAFETY: only this thread writes here, and there is no reference while there is no session. The
+            // bytes may be a session of the parent's, which this process must not end.
             unsafe { self.session.get().write(MaybeUninit::new(session)) };
             self.has_session.set(true);
         }

@@ -53,7 +53,8 @@ pub(crate) fn wait<T: Target>(
     got
 }
 
-/// Waits for an object of libc's format, whose number and missed gets are kept by address: what its call returns.
+/// Waits for an object of libc's format, whose number and missed gets are kept by address: what its call
+/// returns.
 pub(crate) fn wait_for_foreign<T: Target<Got = c_int>>(
     thread: &Thread,
     target: &T,

@@ -6,11 +6,12 @@ use crate::sys::{AtomicU64, Observed as _, Ordering};
 /// See the module.
 #[repr(C)]
 pub(crate) struct Addition {
-    /// Which one: the session's number above 32 bits, and the position of its row. 0: the note is not in force.
+    /// Which one: the session's number above 32 bits, and the position of its row. 0: the note is not in
+    /// force.
     pub(crate) from: AtomicU64,
     /// Position of the row of slot 0 that it is added to.
     pub(crate) to: AtomicU64,
-    /// What that one has afterwards.
+    /// What the row of slot 0 has afterwards.
     pub(crate) sums: [AtomicU64; COUNTERS],
 }
 
@@ -22,7 +23,7 @@ impl Addition {
         (from != 0).then_some((from >> 32, from & 0xffff_ffff))
     }
 
-    /// The position of the row that it is added to, and what that one has afterwards.
+    /// The position of the row of slot 0 that it is added to, and what this row has afterwards.
     pub(crate) fn to(&self) -> (u64, Figures) {
         (self.to.load(Ordering::Relaxed), Figures(std::array::from_fn(|i| self.sums[i].load(Ordering::Relaxed))))
     }

@@ -1,4 +1,5 @@
-//! What the steps of a wait cost on a machine: measured by [`Costs::measure`], kept in an instance, read by `orbit`.
+//! What the steps of a wait cost on a machine: measured by [`Costs::measure`], kept in an instance, read by
+//! `orbit`.
 
 #[cfg(not(any(loom, shuttle)))]
 mod measuring;
@@ -114,7 +115,7 @@ pub(crate) fn measure_poll_ns() -> u64 {
         }
         (sys::now_ns() - start) / POLLS
     };
-    // The least of several: the others were interrupted.
+    // The least of several rounds: the longer ones were interrupted.
     (0..5).map(|_| round()).min().unwrap_or(1).max(1)
 }
 

@@ -1,8 +1,8 @@
-//! What departed sessions have counted: before another session gets a slot, the rows of the last one are added to
-//! those of slot 0.
+//! What departed sessions have counted: before another session gets a slot, the rows of the last one are
+//! added to those of slot 0.
 //!
-//! Each row is added exactly once, whenever the claimer is killed. The sums are noted first; the note is then in
-//! force; then the sums are stored and the row is cleared; then the note is taken back. A claimer that
+//! Each row is added exactly once, whenever the claimer is killed. The sums are noted first; the note is then
+//! in force; then the sums are stored and the row is cleared; then the note is taken back. A claimer that
 //! finds a note in force repeats what follows it, which comes to the same however often.
 
 use crate::fail;
@@ -11,15 +11,15 @@ use crate::segment::Segment;
 use crate::stats::{FiguresRow, place_of};
 use crate::sys::{self, Ordering};
 
-/// The next step is stored after all that was stored before it, also for somebody who comes after a kill.
+/// The next step is stored after all that was stored before it, also for a claimer that comes after a kill.
 fn step() {
     sys::fence(Ordering::Release);
     fail::point();
 }
 
 impl Instance {
-    /// Adds what the last session of a slot has counted to the sums of the departed, and leaves its rows empty. By
-    /// the thread that has the lock of the tables and that of the slot.
+    /// Adds what the last session of a slot has counted to the sums of the departed, and leaves its rows
+    /// empty. By the thread that has the lock of the tables and that of the slot.
     pub(crate) fn add_departed(&self, number: u32) {
         let segment = &self.tables.segment;
         let Some(slot) = segment.slot(number as usize) else { return };
@@ -43,7 +43,8 @@ impl Instance {
         slot.rows_used.store(0, Ordering::Relaxed);
     }
 
-    /// Ends the addition in whose midst an earlier claimer was killed. By the thread that has the lock of the tables.
+    /// Ends the addition in whose midst an earlier claimer was killed. By the thread that has the lock of the
+    /// tables.
     pub(crate) fn finish_addition(&self) {
         finish(&self.tables.segment);
     }

@@ -183,8 +183,8 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
         return Err(AttachError::FileKind { path, found });
     }
     let user = sys::euid();
-    // A process that takes part lets the others write where it writes: for root too that is none but its own
-    // and root's. To look is safe.
+    // A process that takes part lets the others write where it writes. So it takes part only in an instance
+    // of its own user or of root, and root only in root's. To look is safe.
     if writable && metadata.uid() != user && metadata.uid() != 0 {
         return Err(AttachError::Owner { path, found: metadata.uid(), expected: user });
     }
@@ -192,7 +192,8 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
     let mapping = Segment::map(file.as_fd(), &layout, writable).map_err(failed)?;
     // SAFETY: just mapped, for us alone.
     let segment = unsafe { Segment::new(mapping, layout) };
-    // A process that takes part takes this lock at every claim, and bytes that are no lock would keep it waiting.
+    // A process that takes part takes this lock at every claim, and bytes that are no lock would keep it
+    // waiting.
     #[cfg(not(any(loom, shuttle)))]
     if writable && segment.admin().kind() != RobustLock::KIND {
         let (found, expected) = (u64::from(segment.admin().kind()), u64::from(RobustLock::KIND));

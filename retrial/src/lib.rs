@@ -1,9 +1,9 @@
-//! Mutexes in shared memory for many processes: every published wait scheme, exact recovery when a process is killed,
-//! figures that can be read from outside.
+//! Mutexes in shared memory for many processes: every published wait scheme, exact recovery when a process is
+//! killed, figures that can be read from outside.
 //!
-//! A *session* (a thread's membership of an *instance*) gets a *mutex* in a *mode* at a *location*; it misses, spins,
-//! sleeps; the *holder* releases. How a session waits is a [scheme](wait), a pure function that can be switched while
-//! sessions wait by it.
+//! A *session* (a thread's membership of an *instance*) gets a *mutex* in a *mode* at a *location*; it
+//! misses, spins, sleeps; the *holder* releases. How a session waits is a [scheme](wait), a pure function
+//! that can be switched while sessions wait by it.
 //!
 //! ```
 //! use retrial::{Capacity, Class, Instance, Mutex, location};
@@ -141,7 +141,8 @@ pub mod views {
     pub use crate::word::{Kind, Sid, Word};
 }
 
-/// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their own.
+/// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their
+/// own.
 pub mod engine {
     pub use crate::mutex::Get;
     pub use crate::raw_mutex::RawMutex;

@@ -1,5 +1,5 @@
-//! The parameter table: what can be set, its range, unit and default. Everything that shows or sets a parameter reads
-//! this table.
+//! The parameter table: what can be set, its range, unit and default. Everything that shows or sets a
+//! parameter reads this table.
 
 use crate::schemes;
 use std::time::Duration;
@@ -49,7 +49,8 @@ pub struct Param {
 }
 
 impl Param {
-    /// The value if it is in the domain; what lies outside, because somebody else wrote it, as near as can be.
+    /// The value if it is in the domain; otherwise, since another program may have written it, the nearest
+    /// that is.
     pub(crate) const fn clamped(&self, value: u64) -> u64 {
         match self.domain {
             Domain::Number(low, _) if value < low => low,
@@ -193,9 +194,9 @@ impl Params {
 pub enum Fairness {
     /// To none.
     Throughput,
-    /// To one that was woken in vain, now and then.
+    /// To a session that was woken in vain, now and then.
     Balanced,
-    /// To the one that parked first, at every release.
+    /// To the session that parked first, at every release.
     Fifo,
 }
 
@@ -260,7 +261,8 @@ impl P {
         })
     }
 
-    /// The unit of its values while `scheme` is in use: `mutex_wait_time` is ms in scheme 1 and cs in scheme 2.
+    /// The unit of its values while `scheme` is in use: `mutex_wait_time` is ms in scheme 1 and cs in scheme
+    /// 2.
     #[must_use]
     pub fn unit(self, scheme: usize) -> &'static str {
         let of_scheme = if self == P::WaitTime { schemes::wait_time_unit(scheme) } else { None };
@@ -269,9 +271,9 @@ impl P {
 
     /// The value that `text` means.
     ///
-    /// A number may carry the parameter's own unit (`30cs` while `mutex_wait_time` is in cs); any other unit is an
-    /// error, since the sources differ in units where the names are the same. Of `mutex_wait_scheme` the sources'
-    /// numbers 0, 1 and 2 are names too.
+    /// A number may carry the parameter's own unit (`30cs` while `mutex_wait_time` is in cs); any other unit
+    /// is an error, since the sources differ in units where the names are the same. Of `mutex_wait_scheme`
+    /// the sources' numbers 0, 1 and 2 are names too.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ pub use parks::{Announced, Parks};
 /// short section.
 const LOOK_EVERY: u64 = 16;
 
-/// How long a handover binds others.
+/// Time for which a handover keeps other sessions out.
 pub const HANDOVER_LASTS: Duration = Duration::from_micros(250);
 
 /// How a park ended.
@@ -136,15 +136,16 @@ impl Parking {
         self.0 & Self::WATCHED != 0
     }
 
-    /// Whether a session asks for a handover, and one that wants X or LX does.
+    /// Whether a session asks for a handover, and whether one that wants X or LX does.
     #[must_use]
     pub const fn starving(self) -> (bool, bool) {
         (self.0 & Self::STARVING != 0, self.0 & Self::STARVING_FOR_X != 0)
     }
 
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
-    /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it takes a
-    /// processor and the cache lines from the sessions that keep the mutex busy. One that finds it open came late.
+    /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it
+    /// takes a processor and the cache lines from the sessions that keep the mutex busy. One that finds it
+    /// open came late.
     #[must_use]
     pub const fn enough(self) -> u64 {
         let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);
@@ -273,7 +274,7 @@ impl Parking {
         }
     }
 
-    /// Whether a release after so many gets looks whether a handover is due that nobody has asked for.
+    /// Whether a release after so many gets looks whether a handover is due that no session has asked for.
     #[must_use]
     pub const fn may_be_due(self, gets: u64) -> bool {
         self.throttles() && !self.starving().0 && gets.is_multiple_of(LOOK_EVERY)

@@ -75,7 +75,8 @@ impl<'a> Recorder<'a> {
         if let Some(session) = self.session {
             session.slot.wait.store(0, Ordering::Relaxed);
         }
-        // Release: a reader that still finds the wait under way does not find its time in the row (pairs with the
+        // Release: a reader that still finds the wait under way does not find its time in the row (pairs with
+        // the
         // Acquire fence in `Tables::rows_until`).
         sys::fence(Ordering::Release);
         self.add(Counter::WaitNs, took);

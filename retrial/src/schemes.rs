@@ -1,4 +1,5 @@
-//! The table of the wait schemes: their numbers, names and units. What each does is in its file in [`crate::wait`].
+//! The table of the wait schemes: their numbers, names and units. What each does is in its file in
+//! [`crate::wait`].
 
 /// Calls a macro with the table: the number, the scheme's file and type, its name, and the unit that
 /// `mutex_wait_time` has while it is in force, which is empty where it does not use it.

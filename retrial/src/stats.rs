@@ -1,8 +1,8 @@
 //! Figures: one cube per session with one writer, of which every view is a projection.
 //!
-//! A row counts what a session did at one mutex, at one location, in one wait event. Totals by mutex, by type and
-//! location, by event or by session are sums over rows. Nothing is recorded on the path of a get that does not miss,
-//! but the mutex's own count of gets.
+//! A row counts what a session did at one mutex, at one location, in one wait event. Totals by mutex, by type
+//! and location, by event or by session are sums over rows. Nothing is recorded on the path of a get that
+//! does not miss, but the mutex's own count of gets.
 //!
 //! Sums wrap: what another process wrote into a counter is some number, and no reason to panic.
 
@@ -50,7 +50,7 @@ counters! {
 /// Number of counters.
 pub const COUNTERS: usize = Counter::ALL.len();
 
-/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc.
+/// Kinds of pthread objects, and whether an interposer handles them itself; it passes the rest on to libc.
 /// The position is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
 pub const CALLS: [(&str, bool); 16] = [
     ("normal mutex", true),
@@ -82,11 +82,11 @@ pub struct Key {
     pub event: WaitEvent,
 }
 
-/// What a session waits for: the mode it asked for, and whether nobody could pass the holder.
+/// What a session waits for: the mode it asked for, and whether the holder kept out every mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct WaitEvent {
-    /// Whether it is no mutex, but something that happens: a semaphore's post, the last one at a barrier, a
-    /// condition's signal. Nobody holds it.
+    /// Whether it is an event and no mutex: a semaphore's post, the last thread at a barrier, a condition's
+    /// signal. An event has no holder.
     pub for_event: bool,
     /// The mode asked for.
     pub mode: Mode,
@@ -195,7 +195,8 @@ impl FiguresRow {
     }
 }
 
-/// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds no place.
+/// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds
+/// no place.
 pub(crate) fn find<'a>(rows: &'a [FiguresRow], used: &AtomicU32, key: Key) -> &'a FiguresRow {
     &rows[place_of(rows, used, key)]
 }

@@ -66,8 +66,8 @@ const A_POLL_NS: u64 = 30;
 /// and goes back twice.
 const BACKS_OFF_TO: u32 = 32;
 
-/// Looks without atomics, and tries the exchange when a look finds the target open. One that backs off pauses
-/// twice as long after each look.
+/// Looks without atomics, and tries the exchange when a look finds the target open. A spin that backs off
+/// pauses twice as long after each look.
 fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
     let (mut left, mut pauses) = (how.polls, 1);
     loop {

@@ -1,4 +1,5 @@
-//! GT.M, a stock database whose processes share a robust pthread mutex for each database file, under our waiting.
+//! GT.M, a stock database whose processes share a robust pthread mutex for each database file, under our
+//! waiting.
 
 mod database;
 mod row;

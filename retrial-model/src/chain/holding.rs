@@ -1,4 +1,4 @@
-//! What happens in one holding time: who asks, who sleeps at its end, and for how long.
+//! What happens in one holding time: which sessions ask, which sleep at its end, and for how long.
 
 use super::NOTHING;
 use crate::distribution::Distribution;
@@ -26,7 +26,8 @@ pub(super) fn points(holding: &Distribution, limit: f64, wake: f64) -> Vec<Point
     holding.nodes(&breaks).into_iter().map(point).collect()
 }
 
-/// b(x) and its integral from 0: the share of time asleep of a session that sleeps at 0 while the mutex stays busy.
+/// b(x) and its integral from 0: the share of time asleep of a session that sleeps at 0 while the mutex stays
+/// busy.
 ///
 /// After j spins that failed: `b(x) = Σ_j [ν(x - j∆)]^j/j! e^(-ν(x - j∆))`.
 fn asleep(x: f64, limit: f64, wake: f64) -> (f64, f64) {

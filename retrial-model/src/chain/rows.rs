@@ -23,7 +23,8 @@ pub(super) struct OpenRows {
     wake: f64,
     /// By requests in a holding time: their probability.
     requests: Vec<f64>,
-    /// By holding time: b, its power so far, and by requests the weight with which all of them sleep at its end.
+    /// By holding time: b, its power so far, and by requests the weight with which all of them sleep at its
+    /// end.
     points: Vec<(f64, f64, Vec<f64>)>,
     sleepers: usize,
 }
@@ -72,7 +73,7 @@ impl OpenRows {
             down = rest;
         }
         let row = Row {
-            // With no sleeper and no request nobody but the next request can come.
+            // With no sleeper and no request only the next request can come.
             down: if self.sleepers == 0 { 0.0 } else { down },
             above,
             idle,
@@ -132,8 +133,8 @@ impl ClosedRows {
         Row { down, above: above.split_off(1), idle, unattended: alone.iter().sum(), orbit_first }
     }
 
-    /// By the number of `thinkers` that still think at the release: the probability, in all cases and in those
-    /// without a spinner.
+    /// By the number of `thinkers` that still think at the release: the probability, in all cases and in
+    /// those without a spinner.
     fn still_thinking(&self, sleepers: usize, thinkers: usize) -> (Vec<f64>, Vec<f64>) {
         let (mut all, mut alone) = (vec![0.0; thinkers + 1], vec![0.0; thinkers + 1]);
         for (point, thinker) in &self.points {

@@ -53,8 +53,8 @@ pub(super) struct Engine<'a> {
     pub(super) processors: Processors,
     /// Slot of the first session.
     first: u32,
-    /// The copies of the mutex. The one that the event is about is in `mutex`, `spinning`, `held_since` and
-    /// `controller`, and one that nobody uses is here in its place.
+    /// The copies of the mutex. The copy that the event is about is in `mutex`, `spinning`, `held_since` and
+    /// `controller`; an unused one is here in its place.
     copies: Vec<Own>,
     copy: u32,
     pub(super) mutex: Mutex,
@@ -167,7 +167,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// The slot for when those who spin see a release.
+    /// The slot of the moment at which the spinning sessions see a release.
     pub(super) fn release_seen(&self) -> u32 {
         if self.copy == 0 { RELEASE_SEEN } else { self.first - self.workload.copies + self.copy }
     }

@@ -16,8 +16,8 @@ pub struct Machine {
     pub processors: Option<u32>,
     /// How long a session runs while others of its processor are ready.
     pub quantum_ns: u64,
-    /// How long it runs at least before one that wakes up preempts it, at most a quantum; without a number
-    /// nobody is preempted by a wake-up.
+    /// How long it runs at least before a session that wakes up preempts it, at most a quantum; without a
+    /// number no wake-up preempts.
     pub preempt_after_ns: Option<u64>,
     /// One poll of the word with the processor's pause; from 1.
     pub poll_ns: u64,
@@ -26,10 +26,11 @@ pub struct Machine {
     /// The mutex's way from one processor to another and back: what a get by another processor costs. A
     /// spinning session sees a release after half of it.
     pub line_ns: u64,
-    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves those who
-    /// ask for it one after the other (Boyd-Wickizer et al., *Non-scalable locks are dangerous*, 2012, §3).
+    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves the
+    /// processors that ask for it one after the other (Boyd-Wickizer et al., *Non-scalable locks are
+    /// dangerous*, 2012, §3).
     pub line_crowd_ns: u64,
-    /// A yield with nobody else ready to run; from 1.
+    /// A yield with no other session ready to run; from 1.
     pub yield_alone_ns: u64,
     /// A switch from one session to another; from 1.
     pub yield_switch_ns: u64,

@@ -1,4 +1,4 @@
-//! What is simulated, as data: who comes, how long they hold, how they wait, on which machine.
+//! What is simulated, as data: which sessions come, how long they hold, how they wait, on which machine.
 
 use super::error::{SimulationError, check};
 use super::machine::{Machine, PROCESSORS_MAX};

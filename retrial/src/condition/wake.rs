@@ -18,7 +18,7 @@ impl Default for Wake {
 }
 
 impl Wake {
-    /// Whether it wakes anybody.
+    /// Whether it wakes a waiter.
     #[inline]
     #[must_use]
     pub const fn is_owed(self) -> bool {
@@ -35,8 +35,8 @@ impl Wake {
     /// This one and a later one of the same thread in one, if they are for the same waiters.
     #[must_use]
     pub fn and(self, later: Self) -> Option<Self> {
-        // Signals for two groups stay two wake-ups: one for both might find two waiters of the older group, for whom
-        // wake-ups of other threads are under way.
+        // Signals for two groups stay two wake-ups: one for both might find two waiters of the older group,
+        // for whom wake-ups of other threads are under way.
         let is_same = self.sequence == later.sequence && self.bits == later.bits;
         is_same.then(|| Self { count: self.count.saturating_add(later.count).min(EVERYBODY), ..self })
     }

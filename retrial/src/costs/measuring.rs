@@ -140,7 +140,8 @@ fn yield_switch(pair: (usize, usize)) -> u64 {
         let round = |_| {
             let (start, before) = (sys::now_ns(), others.load(Ordering::Relaxed));
             (0..calls).for_each(|_| sys::yield_now());
-            // A yield that nobody else was ready for switched nowhere: what counts is who has run.
+            // A yield while the other thread is not ready switches nowhere: the time is for the turns that
+            // both had.
             (sys::now_ns() - start) / (calls + others.load(Ordering::Relaxed) - before)
         };
         median((0..9).map(round).collect())
@@ -220,7 +221,8 @@ fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(has).collect()
 }
 
-/// Binds the calling thread to a processor. A refusal leaves it free: the costs are then those of wherever it runs.
+/// Binds the calling thread to a processor. A refusal leaves it free: the costs are then those of wherever it
+/// runs.
 fn run_on(cpu: usize) {
     let set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: all 0 is an empty set.

@@ -20,9 +20,10 @@ pub struct Announced {
     before: Parking,
     /// Whether the session is the watcher.
     pub watches: bool,
-    /// Whether it answers for releases that woke nobody: it passes a barrier between this and its last look,
-    /// and passes on what it finds free for others only. The first session that parks does, so that releases
-    /// on every processor see it. And a woken one: releases may have woken nobody because it was on its way.
+    /// Whether it answers for releases that woke no session: it passes a barrier between this and its last
+    /// look, and passes on a mutex that it finds free for other modes only. The first session that parks
+    /// answers, so that releases on every processor see it. So does a woken session: releases may have woken
+    /// no other because it was on its way.
     pub answers: bool,
 }
 
@@ -30,7 +31,7 @@ impl Parks {
     /// Announces a park, by one `change` that gives what was known before.
     pub fn announce(&self, throttles: bool, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {
         let was_woken = self.on_its_way.take();
-        // Not the same session twice in a row if there are others: a look costs it its place in the queue.
+        // Not the same session twice in a row if others are parked: a look costs it its place in the queue.
         let may_watch = !self.watched.take();
         let may = |all: Parking| may_watch || all.parked() == 0;
         let before = change(&|all| all.announce(throttles, was_woken, may(all)));
@@ -60,8 +61,8 @@ impl Parks {
         };
     }
 
-    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it, so that one
-    /// that gives up passes it on.
+    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it: a session that
+    /// gives up then passes it on.
     pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> bool {
         let on_its_way = self.on_its_way.take();
         if on_its_way {

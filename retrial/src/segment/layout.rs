@@ -36,7 +36,8 @@ pub(crate) const HISTORY: usize = 1024;
 pub(crate) const ALERTS: usize = 256;
 
 impl Capacity {
-    /// The same with as many sessions as the limits of this process for the size of a file have room for, at least one.
+    /// The same with as many sessions as the limits of this process for the size of a file have room for, at
+    /// least one.
     #[must_use]
     pub fn within_limits(self) -> Self {
         let one = Layout::of(Self { sessions: 1, ..self }).len as u64;

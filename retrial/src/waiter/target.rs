@@ -19,7 +19,8 @@ pub trait Target {
     /// Queues for a wake-up.
     fn park(&self, how: Park) -> Parked<Self::Got>;
 
-    /// Called when a wait of at least one step has ended, if `got` with the target. Others may need waking.
+    /// Called when a wait of at least one step has ended, if `got` with the target. Parked sessions may need
+    /// waking.
     fn ended(&self, got: bool) {
         let _ = got;
     }
