@@ -160,7 +160,7 @@ fn print(
     }
 }
 
-/// Simulates the present and, where it fits, what each finding advises; those that gain nothing are apart.
+/// Simulates the present and, where it fits, what each finding advises; findings that gain nothing are apart.
 fn weigh(
     recording: &Recording,
     measured: &Profile,

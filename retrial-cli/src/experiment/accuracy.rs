@@ -1,4 +1,5 @@
-//! The simulator, and theory where it has a formula, against this machine: cell by cell, and how far they are off.
+//! The simulator, and theory where it has a formula, against this machine: cell by cell, and how far they are
+//! off.
 //!
 //! The costs are those of `retrial calibrate`, but for what a busy neighbour changes: it measures on a
 //! machine that does nothing else, while in all that is contended the other processors are busy, and share

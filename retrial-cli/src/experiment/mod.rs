@@ -68,7 +68,8 @@ pub struct Experiment {
     pub quantities: &'static [Quantity],
     /// Those that are drawn, each in a chart of its own for each machine.
     pub charts: &'static [(Quantity, Scale)],
-    /// Whether all machines and ways are in one chart, each in its colour; the lines are numbered on the x axis then.
+    /// Whether all machines and ways are in one chart, each in its colour; the lines are numbered on the x
+    /// axis then.
     pub together: bool,
     pub run: Run,
     pub claims: &'static [Claim],
@@ -88,7 +89,7 @@ pub struct Findings {
     pub rows: Vec<Row>,
     /// Tables beside that of the rows, with their titles.
     pub tables: Vec<(String, Table)>,
-    /// Sentences for whoever reads the figures.
+    /// Sentences for the reader of the figures.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +98,8 @@ pub struct Sweep {
     pub load: Load,
     pub vary: Vary,
     pub lines: &'static [Line],
-    /// Points here; those up to the second number are measured, too, and with `--quick` those up to the third.
+    /// Points here; those up to the second number are measured, too, and with `--quick` those up to the
+    /// third.
     pub here: &'static [f64],
     pub measured_to: [f64; 2],
     /// Points on other machines.

@@ -120,7 +120,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
             lab.show(share, format!("simulated for {}: {}", machine.name, line.name));
             let at = place(machine)?;
             let outcome = sim::run(&at.setup.workload(machine, 2.0)?, lab.seed);
-            // Without the holder's, who is on a processor all the time.
+            // Without the holder's: it is on a processor all the time.
             let samples: Vec<Profile> = outcome
                 .into_iter()
                 .map(|Outcome { profile, .. }| Profile {

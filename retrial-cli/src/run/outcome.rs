@@ -29,7 +29,8 @@ pub struct Outcome {
     /// All mutexes together.
     pub total: Profile,
     pub events: Vec<Event>,
-    /// Semaphores, barriers and conditions, most waited for first: waits for something to happen, not for a holder.
+    /// Semaphores, barriers and conditions, most waited for first: waits for something to happen, not for a
+    /// holder.
     pub awaited: Vec<Used>,
     pub calls: Vec<Calls>,
     pub alerts: Vec<String>,
@@ -42,7 +43,7 @@ pub struct Outcome {
     pub cost: Cost,
     /// Why no lock was handled, when none was.
     pub nothing: Option<String>,
-    /// Who took the locks from where, when that was asked for.
+    /// The calls that took the locks, when that was asked for.
     pub profile: Option<Calling>,
 }
 
@@ -110,7 +111,7 @@ impl Outcome {
         let total = &self.total.figures;
         let yields = total.get(Counter::Yields);
         let yield_ns = total.get(Counter::YieldNs);
-        // A yield to nobody takes below a microsecond.
+        // A yield while no other thread is ready takes below a microsecond.
         let yielded = if yields > 0 && yield_ns / yields > 5_000 { yield_ns } else { 0 };
         let queued = yielded + total.get(Counter::OverNs);
         let waited: u64 = PARTS.iter().map(|(_, counter)| total.get(*counter)).sum();

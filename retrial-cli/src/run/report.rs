@@ -291,7 +291,8 @@ impl Outcome {
     }
 }
 
-/// Columns of the CSV beyond those of the busiest mutexes: of which group a row is, and what only those of a profile have.
+/// Columns of the CSV beyond those of the busiest mutexes: of which group a row is, and what only those of a
+/// profile have.
 const PROFILE: [&str; 4] = ["group", "mode", "hold_ms", "calls"];
 
 impl Used {

@@ -213,8 +213,8 @@ impl Recorded {
     }
 }
 
-/// Leaves in the instance what only this process knows, for those who look later: what mutexes are called,
-/// the gets of those whose process was killed, and the waits that the program's end has cut off.
+/// Leaves in the instance what only this process knows, for a later look: the names of mutexes, the gets of
+/// mutexes whose process was killed, and the waits that the program's end has cut off.
 fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended_ns: u64) {
     for mutex in summary.mutexes.iter().chain(&summary.awaited).filter(|mutex| mutex.id.0 != 0) {
         interposer::note_found(instance, mutex.id, &mutex.name, mutex.profile.gets);

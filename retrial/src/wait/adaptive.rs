@@ -24,6 +24,10 @@ impl Scheme for Adaptive {
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         Self::in_use(attempt).step(attempt)
     }
+
+    fn type_in_use(&self, pthread: bool) -> Option<&'static str> {
+        Some(if pthread { "PTHREAD" } else { "YDB" })
+    }
 }
 
 impl Params {

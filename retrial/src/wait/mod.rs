@@ -91,6 +91,12 @@ pub trait Scheme: Sync {
     fn takes_jitter(&self) -> bool {
         true
     }
+
+    /// Of a scheme that changes between two types: the one in use.
+    fn type_in_use(&self, pthread: bool) -> Option<&'static str> {
+        let _ = pthread;
+        None
+    }
 }
 
 mod course;
@@ -114,6 +120,16 @@ pub use adaptive::{Adaption, Counts};
 #[must_use]
 pub fn scheme(position: u64) -> &'static dyn Scheme {
     usize::try_from(position).ok().and_then(|i| SCHEMES.get(i)).copied().unwrap_or(SCHEMES[DEFAULT])
+}
+
+/// What views show for the scheme at this position: its name, and the type in use of one that has two.
+#[must_use]
+pub fn shown(position: u64, pthread_in_use: bool) -> String {
+    let name = P::Scheme.format(position);
+    match scheme(position).type_in_use(pthread_in_use) {
+        Some(in_use) => format!("{} ({in_use})", name.to_uppercase()),
+        None => name,
+    }
 }
 
 /// A step of `duration`; a sleep of 0 is a yield.
@@ -192,6 +208,15 @@ mod tests {
         assert_eq!(runs(&trace("ydb", p, 130, false)), [(128, Yield), (2, Park(Duration::from_millis(100)))]);
         let yields = p.get(P::OrbitYields) as u32;
         assert!(matches!(trace("orbit", p, yields + 1, false)[yields as usize], Park(_)));
+    }
+
+    #[test]
+    fn a_scheme_is_shown_by_its_name_and_with_the_type_that_is_in_use() {
+        assert_eq!(
+            [false, true].map(|pthread| shown(ADAPTIVE as u64, pthread)),
+            ["ADAPTIVE (YDB)", "ADAPTIVE (PTHREAD)"]
+        );
+        assert_eq!(shown(DEFAULT as u64, true), "orbit");
     }
 
     #[test]

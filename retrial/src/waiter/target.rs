@@ -52,8 +52,11 @@ pub trait Target {
         false
     }
 
-    /// Called before each step: looks whether the blocker is dead.
-    fn look_after_blocker(&self) {}
+    /// Called before each step: looks whether a blocker is dead; `asks`: the kernel is asked for threads that are
+    /// gone without a mark.
+    fn look_after_blocker(&self, asks: bool) {
+        let _ = asks;
+    }
 
     /// Gets so far.
     fn gets(&self) -> u64;

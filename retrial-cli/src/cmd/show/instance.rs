@@ -66,7 +66,7 @@ pub fn instance(observer: &Observer) -> Table {
     rows.table()
 }
 
-/// How a release finds out whether somebody is parked.
+/// How a release finds out whether a session is parked.
 fn release(tables: &Tables) -> &'static str {
     if tables.has_barrier() { "one store; parking sessions do a barrier" } else { "store and fence" }
 }
