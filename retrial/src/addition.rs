@@ -9,6 +9,8 @@ pub(crate) struct Addition {
     /// Which one: the session's number above 32 bits, and the position of its row. 0: the note is not in
     /// force.
     pub(crate) from: AtomicU64,
+    /// Notes that were taken back.
+    pub(crate) done: AtomicU64,
     /// Position of the row of slot 0 that it is added to.
     pub(crate) to: AtomicU64,
     /// What the row of slot 0 has afterwards.
@@ -21,6 +23,12 @@ impl Addition {
         // Acquire: pairs with the fence of the step before the note was in force; the rest is of this row.
         let from = self.from.acquire();
         (from != 0).then_some((from >> 32, from & 0xffff_ffff))
+    }
+
+    /// How many notes were taken back, and which one is in force: a reader that finds the same before and after
+    /// has read each row once. The caller has a fence between the rows and the second look.
+    pub(crate) fn state(&self) -> (u64, Option<(u64, u64)>) {
+        (self.done.acquire(), self.from())
     }
 
     /// The position of the row of slot 0 that it is added to, and what this row has afterwards.

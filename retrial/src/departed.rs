@@ -8,7 +8,7 @@
 use crate::fail;
 use crate::instance::Instance;
 use crate::segment::Segment;
-use crate::stats::{FiguresRow, place_of};
+use crate::stats::{FiguresRow, known_place, place_of};
 use crate::sys::{self, Ordering};
 
 /// The next step is stored after all that was stored before it, also for a claimer that comes after a kill.
@@ -19,16 +19,23 @@ fn step() {
 
 impl Instance {
     /// Adds what the last session of a slot has counted to the sums of the departed, and leaves its rows
-    /// empty. By the thread that has the lock of the tables and that of the slot.
-    pub(crate) fn add_departed(&self, number: u32) {
+    /// empty. By the thread that has the lock of the tables and that of the slot. Whether there was memory for
+    /// them.
+    pub(crate) fn add_departed(&self, number: u32) -> bool {
         let segment = &self.tables.segment;
-        let Some(slot) = segment.slot(number as usize) else { return };
+        let Some(slot) = segment.slot(number as usize) else { return false };
         let (rows, sums) = (segment.rows(number as usize), segment.rows(0));
         let used = (slot.rows_used.load(Ordering::Relaxed) as usize).min(rows.len());
         let addition = &segment.header().addition;
         for (position, (key, figures)) in rows[..used].iter().enumerate().filter_map(|(i, row)| Some((i, row.read()?)))
         {
-            let to = place_of(sums, &segment.departed().rows_used, key);
+            let used = &segment.departed().rows_used;
+            if let Err(fresh) = known_place(sums, used, key)
+                && !segment.populate_entry(&sums[fresh])
+            {
+                return false;
+            }
+            let to = place_of(sums, used, key);
             let mut sum = sums[to].figures();
             sum.add(&figures);
             for (cell, value) in addition.sums.iter().zip(sum.0) {
@@ -41,6 +48,7 @@ impl Instance {
             finish(segment);
         }
         slot.rows_used.store(0, Ordering::Relaxed);
+        true
     }
 
     /// Ends the addition in whose midst an earlier claimer was killed. By the thread that has the lock of the
@@ -65,6 +73,9 @@ fn finish(segment: &Segment) {
         from.clear();
         step();
     }
+    // Before the note goes: a reader that misses the one sees the other.
+    addition.done.fetch_add(1, Ordering::Relaxed);
+    step();
     addition.from.store(0, Ordering::Relaxed);
     step();
 }

@@ -8,7 +8,7 @@ use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
-use crate::raw_mutex::RawMutex;
+use crate::searching::{ASK_EVERY, is_due};
 use crate::segment::{Capacity, TYPES};
 use crate::slot::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
@@ -34,18 +34,6 @@ pub struct Instance {
     /// Whether barriers reach this process, or are not relied on.
     pub(crate) in_reach: bool,
 }
-
-/// Whether so much time has passed since the last time that the answer was yes.
-fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
-    let (now, last) = (sys::now_ns(), last_ns.load(Ordering::Relaxed));
-    // A monotonic clock that went back means another boot, or a container's clock.
-    let due = u128::from(now.abs_diff(last)) > interval.as_nanos();
-    due && last_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-}
-
-/// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a
-/// debt to one mutex that was busy.
-pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
 /// Number of used slots that a claim looks at before it takes one that was never used, and number of mutex
 /// entries that a miss looks at.
@@ -241,41 +229,6 @@ impl Instance {
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));
     }
 
-    /// Looks for dead sessions, at most once in 10 ms in the whole instance: the caller waits for references,
-    /// and the word does not say whose they are. What the dead owe to other mutexes is noted for the waiters
-    /// of those.
-    pub(crate) fn sweep(&self, here: Option<&RawMutex>) {
-        if is_due(&self.tables.segment.header().swept_ns, SWEEP_EVERY) {
-            self.recover_all_with(here);
-        }
-    }
-
-    /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next
-    /// recovery. The kernel does not mark a thread that replaced its process by `execve` without being its
-    /// first thread, nor more than 2,048 sessions of one thread.
-    ///
-    /// Asks the kernel for each session of this PID namespace. So does a session that finds all slots taken; one
-    /// that waits asks for its blockers, once a second. Stops while another thread has the lock of the tables.
-    pub fn look_for_threads(&self) {
-        self.look_for_threads_of(self.tables.sids().filter_map(|sid| self.tables.slot(sid)));
-    }
-
-    /// The same for some sessions.
-    pub(crate) fn look_for_threads_of<'a>(&self, slots: impl IntoIterator<Item = &'a Slot>) {
-        let pid_namespace = sys::pid_namespace();
-        for slot in slots.into_iter().filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
-            // With the lock no thread claims the slot while the kernel is asked again and the slot is marked:
-            // a new thread with the id of the dead one would be taken for it. The lock is not kept from slot
-            // to slot: a process that is stopped in here would stop every claim.
-            let admin = self.tables.segment.admin();
-            if admin.try_take() == Taken::No {
-                return;
-            }
-            let _admin = Admin(admin);
-            slot.look_for_thread(pid_namespace);
-        }
-    }
-
     /// Holds the lock of the tables until dropped.
     pub(crate) fn lock_tables(&self) -> Result<Admin<'_>, SessionError> {
         let admin = self.tables.segment.admin();
@@ -294,8 +247,9 @@ impl Instance {
     /// Claims a free slot; where the search comes to a dead session, recovers it. The caller is the new
     /// session's thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
+        let searched_ns = &self.tables.segment.header().searched_ns;
         match self.claim_slot_of_the_known() {
-            Err(SessionError::Full { .. }) => {
+            Err(SessionError::Full { .. }) if is_due(searched_ns, sys::now_ns(), ASK_EVERY) => {
                 self.look_for_threads();
                 self.claim_slot_of_the_known()
             }
@@ -332,7 +286,10 @@ impl Instance {
             if !slot.is_live() && slot.alive.try_take() != Taken::No {
                 fail::point();
                 header.slot_hint.store(u64::from(number), Ordering::Relaxed);
-                self.add_departed(number);
+                if !self.add_departed(number) {
+                    slot.alive.give_up();
+                    return Err(SessionError::NoSpace);
+                }
                 drop(admin);
                 return Ok((sid, slot));
             }
@@ -355,7 +312,7 @@ impl Instance {
 }
 
 /// The lock of the tables, held.
-pub(crate) struct Admin<'a>(&'a RobustLock);
+pub(crate) struct Admin<'a>(pub(crate) &'a RobustLock);
 
 impl Drop for Admin<'_> {
     fn drop(&mut self) {

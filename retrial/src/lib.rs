@@ -91,6 +91,7 @@ mod recorder;
 mod recovery;
 mod registration;
 mod schemes;
+mod searching;
 mod segment;
 mod session;
 mod sessions;

@@ -7,10 +7,11 @@
 
 use crate::entries::Place;
 use crate::fail;
-use crate::instance::{Instance, SWEEP_EVERY};
+use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::operation_log::{MutexId, Phase, Record};
 use crate::raw_mutex::RawMutex;
+use crate::searching::SWEEP_EVERY;
 use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::protocol::AtomicU64;
 use crate::sys::{self, Ordering, Taken};
@@ -112,7 +113,14 @@ impl Instance {
             self.tell_of_kept(sid, slot);
             return Recovery::NotDead;
         }
-        if !slot.is_dead() || slot.alive.try_take() == Taken::No {
+        let claimed_ns = slot.claimed_ns.load(Ordering::Acquire);
+        if !slot.is_dead() {
+            return Recovery::NotDead;
+        }
+        // Before the lock is taken: `gone_thread` finds this one or the dead session's lock. Release: the time is
+        // that of the session found dead. A late store names a session that has ended, and harms nobody.
+        slot.recovering_ns.store(claimed_ns, Ordering::Release);
+        if slot.alive.try_take() == Taken::No {
             return Recovery::NotDead;
         }
         // Asked again: meanwhile another session may have been claimed here, and its thread have ended with
@@ -124,6 +132,8 @@ impl Instance {
         slot.pid_namespace.store(0, Ordering::Release);
         if let (Some(died_ns), Some((key, since_ns))) = (died_ns, slot.wait_under_way()) {
             slot.wait.store(0, Ordering::Relaxed);
+            // As in `Recorder::end`: who sees the figures sees that the wait is over.
+            sys::fence(Ordering::Release);
             let rows = self.tables.segment.rows(sid.number() as usize);
             crate::stats::find(rows, &slot.rows_used, key).end_cut_off(died_ns.saturating_sub(since_ns));
         }

@@ -8,6 +8,11 @@ use crate::tables::Tables;
 use crate::trace::{Event, What};
 use crate::word::Sid;
 use std::fmt;
+use std::time::Duration;
+
+/// Looks at all rows while claims move some of them meanwhile. The last look counts whatever it finds: a row
+/// that has moved may be in it twice, or not at all, until the next reading.
+const LOOKS: u32 = 8;
 
 /// A session, as the views show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,10 +145,32 @@ impl Tables {
     /// Both together, where `end_ns` is told a session and the begin of its wait under way, and says up to
     /// when that counts.
     pub fn rows_until(&self, end_ns: impl Fn(Sid, u64) -> Option<u64>) -> Vec<(Sid, Key, Figures)> {
-        let mut all = Vec::new();
         let addition = &self.segment.header().addition;
-        let adding = addition.from();
-        let sums = adding.map(|_| addition.to());
+        let mut all = Vec::new();
+        for look in 0..LOOKS {
+            if look > 0 {
+                // A claim moves all rows of a session one after the other.
+                sys::sleep(Duration::from_micros(10 << look));
+            }
+            let state = addition.state();
+            all = self.rows_beside(state.1, &end_ns);
+            // Acquire: pairs with the Release fences of a claimer that moves a row.
+            sys::fence(Ordering::Acquire);
+            if addition.state() == state {
+                break;
+            }
+        }
+        all
+    }
+
+    /// The same, while this addition is under way or was cut off.
+    fn rows_beside(
+        &self,
+        adding: Option<(u64, u64)>,
+        end_ns: impl Fn(Sid, u64) -> Option<u64>,
+    ) -> Vec<(Sid, Key, Figures)> {
+        let mut all = Vec::new();
+        let sums = adding.map(|_| self.segment.header().addition.to());
         for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
             let Some(slot) = self.segment.slot(sid.number() as usize) else { continue };
             let wait = slot.wait_under_way();

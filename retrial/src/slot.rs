@@ -49,6 +49,10 @@ pub(crate) struct Slot {
     pub(crate) kept: RobustLock,
     /// Whether an alert has said so.
     pub(crate) told: AtomicU32,
+    /// Last time that the kernel was asked for its thread on behalf of a waiter.
+    pub(crate) asked_ns: AtomicU64,
+    /// `claimed_ns` of the session that is being recovered: the lock is the recoverer's then.
+    pub(crate) recovering_ns: protocol::AtomicU64,
 }
 
 impl Slot {
@@ -121,14 +125,12 @@ impl Slot {
     /// is unknown.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn is_of_same_thread(&self, other: &Self) -> bool {
-        let thread = |slot: &Self| {
-            [
-                slot.pid_namespace.load(Ordering::Relaxed),
-                slot.pid.load(Ordering::Relaxed).into(),
-                slot.tid.load(Ordering::Relaxed).into(),
-            ]
-        };
-        thread(self)[0] != 0 && thread(self) == thread(other) && self.alive.is_held()
+        // Acquire, all of them, and the time again at the end: the ids of two sessions are never mixed, see
+        // `gone_thread`.
+        let thread = |slot: &Self| [slot.pid_namespace.acquire(), slot.pid.acquire().into(), slot.tid.acquire().into()];
+        let claimed_ns = self.claimed_ns.acquire();
+        let is_same = self.is_live() && thread(self)[0] != 0 && thread(self) == thread(other) && self.alive.is_held();
+        is_same && self.is_live() && self.claimed_ns.acquire() == claimed_ns
     }
 
     /// All threads of a model have one id.
@@ -144,11 +146,12 @@ impl Slot {
         // later session finds afterwards that the first one's state or time is over: the ids of two sessions
         // are never mixed.
         let claimed_ns = self.claimed_ns.acquire();
-        // 0 while it is being recovered: the recoverer has the lock then, and its thread id may be the same
-        // in another namespace.
+        // While it is being recovered the recoverer has the lock, and its thread id may be the same, taken again
+        // or in another namespace.
         let is_same = || {
             pid_namespace != 0
                 && self.pid_namespace.acquire() == pid_namespace
+                && self.recovering_ns.acquire() != claimed_ns
                 && self.is_live()
                 && self.claimed_ns.acquire() == claimed_ns
         };
@@ -168,11 +171,6 @@ impl Slot {
         self.claimed_ns.store(now_ns, Ordering::Release);
         // Release: a reader that finds it live finds the rest.
         self.state.store(LIVE, Ordering::Release);
-    }
-
-    /// Whether its log names the mutex, in any phase.
-    pub(crate) fn names(&self, mutex: MutexId) -> bool {
-        self.log.iter().filter_map(|cell| Record::unpack(cell.acquire())).any(|record| record.mutex == mutex)
     }
 
     /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.

@@ -203,23 +203,27 @@ pub(crate) fn find<'a>(rows: &'a [FiguresRow], used: &AtomicU32, key: Key) -> &'
 
 /// The position of that row.
 pub(crate) fn place_of(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> usize {
-    let packed = key.pack();
-    let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
-    if let Some(place) = rows[..in_use].iter().position(|row| row.key.load(Ordering::Relaxed) == packed) {
-        return place;
-    }
-    let last = rows.len() - 1;
-    let (place, key) = if in_use < last {
-        (in_use, packed)
-    } else {
-        (last, Key { mutex: MutexId(0), location: LocationId(0), event: key.event }.pack())
+    let place = match known_place(rows, used, key) {
+        Ok(place) => return place,
+        Err(fresh) => fresh,
     };
+    let last = rows.len() - 1;
+    let key =
+        if place < last { key } else { Key { mutex: MutexId(0), location: LocationId(0), event: key.event } }.pack();
     if place < last || rows[last].key.load(Ordering::Relaxed) == 0 {
         // Release: the counters of a fresh row are 0 for a reader that sees the key.
         rows[place].key.store(key, Ordering::Release);
         used.store(u32::try_from(place + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
     place
+}
+
+/// The position of that row, or of the one that it is going to have.
+pub(crate) fn known_place(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> Result<usize, usize> {
+    let packed = key.pack();
+    let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
+    let known = rows[..in_use].iter().position(|row| row.key.load(Ordering::Relaxed) == packed);
+    known.ok_or(in_use.min(rows.len() - 1))
 }
 
 /// A value for every counter.

@@ -2,6 +2,7 @@
 
 use retrial::views::{Counter, Figures, Sid, What};
 use retrial::{Capacity, Class, GetError, Instance, Mode, P, Patience, location, wait};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Waits 20 ms in vain for a mutex that is held, under a scheme, and gives what was counted of it.
@@ -60,6 +61,39 @@ fn figures_of_a_session_that_has_left_stay_in_the_totals() {
     }
     assert_eq!(total(&instance), before);
     assert!(instance.tables().figures().iter().any(|(sid, ..)| *sid == Sid::NONE), "under nobody's SID now");
+}
+
+#[test]
+fn figures_that_a_claim_moves_are_read_once() {
+    let instance = Instance::anonymous(Capacity { sessions: 3, ..Capacity::default() }).unwrap();
+    let mutexes: Vec<_> = (0..8).map(|i| instance.mutex(&format!("m{i}"), "test", || ()).unwrap()).collect();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let _held: Vec<_> = mutexes.iter().map(|mutex| mutex.exclusive(&holder, location!("holder")).unwrap()).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3000 {
+                let waiter = instance.session("waiter", Class::Normal).unwrap();
+                for mutex in &mutexes {
+                    let patience = Patience::within(Duration::from_micros(20));
+                    assert!(mutex.get(&waiter, Mode::Shared, location!("waiter"), patience).is_err());
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let (mut last, mut readings, mut wrong) = (0, 0u32, 0u32);
+        while !is_over.load(Ordering::Relaxed) {
+            let misses: u64 = instance.tables().figures().iter().map(|row| row.2.get(Counter::Misses)).sum();
+            readings += 1;
+            wrong += u32::from(misses < last);
+            last = misses;
+        }
+        println!("{wrong} of {readings} readings wrong");
+        // A reader may be put off at each of its looks.
+        assert!(wrong * 200 <= readings, "{wrong} of {readings}");
+    });
+    let misses: u64 = instance.tables().figures().iter().map(|row| row.2.get(Counter::Misses)).sum();
+    assert_eq!(misses, 3000 * 8);
 }
 
 #[test]

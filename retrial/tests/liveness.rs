@@ -1139,7 +1139,7 @@ fn a_child_that_no_fork_handler_is_told_of_has_nothing_of_its_parents() {
 #[test]
 fn an_exec_by_another_thread_than_the_first_is_a_death_too() {
     // The kernel gives this thread the id of the first one, and then marks the locks that the id of the first
-    // one has: not this one's. So a waiter asks for the threads of its blockers after a second.
+    // one has: not this one's. So a waiter asks the kernel for its blocker's thread.
     for mode in Mode::ALL {
         let scene = Scene::new("exec-thread");
         let (mut holder, mut elsewhere) = (scene.actor(HERE), scene.actor(HERE));
@@ -1150,13 +1150,36 @@ fn an_exec_by_another_thread_than_the_first_is_a_death_too() {
         } else {
             assert_eq!(scene.get_from_the_dead("exec thread").mode, mode);
         }
-        // Nobody asks for a session that is in nobody's way.
+        // Nobody asks for a session that is in nobody's way; a word with references does not say who is.
         let threads = || scene.instance.tables().sessions().into_iter().filter(|session| session.name == "thread");
         scene.instance.recover_all();
-        assert_eq!(threads().map(|session| session.dead).collect::<Vec<_>>(), [false], "{mode}");
+        let left = if mode == Mode::Shared { vec![] } else { vec![false] };
+        assert_eq!(threads().map(|session| session.dead).collect::<Vec<_>>(), left, "{mode}");
         let reply = holder.ask("get X other");
         assert!(reply.starts_with("died"), "{mode}: {reply}, by a participant like any other");
     }
+}
+
+#[test]
+fn tries_find_out_that_an_exec_has_ended_the_holder() {
+    let scene = Scene::new("exec-try");
+    let mut holder = scene.actor(HERE);
+    assert_eq!(holder.ask("exec thread X m"), "hello");
+    let found = (0..30_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        matches!(scene.mutex.try_exclusive(scene.session, location!("test")), Err(GetError::OwnerDied(_)))
+    });
+    assert!(found);
+}
+
+#[test]
+fn a_reader_can_leave_although_an_exec_has_ended_the_examiner() {
+    let scene = Scene::new("exec-examiner");
+    let (mut reader, mut holder) = (scene.actor(HERE), scene.actor(HERE));
+    assert_eq!(reader.ask("get S m"), "got");
+    assert_eq!(holder.ask("exec thread E m"), "hello");
+    // Hangs where nobody asks.
+    assert_eq!(reader.ask("release"), "done");
 }
 
 #[test]

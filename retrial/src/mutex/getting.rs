@@ -7,7 +7,6 @@ use crate::operation_log::LocationId;
 use crate::parking::{Announced, Circumstances, Found, HANDOVER_LASTS, Parked, Parking, Parks};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
-use crate::slot::Slot;
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
 use crate::wait::Park;
@@ -108,7 +107,7 @@ impl<'a> Getting<'a> {
         let deadline = match patience {
             Patience::None => {
                 // One look at the blocker, or the first try after a death would never succeed.
-                self.look_after_blocker(false);
+                self.look_after_blocker(sys::now_ns());
                 return self.try_briefly().ok_or(Why::Busy);
             }
             Patience::Until(deadline) => Some(deadline),
@@ -274,25 +273,21 @@ impl Target for Getting<'_> {
         (word.sid(), word.is_exclusive())
     }
 
-    fn look_after_blocker(&self, asks: bool) {
+    fn look_after_blocker(&self, now_ns: u64) {
         let instance = self.session.instance();
         instance.collect_debts(self.mutex);
         let word = self.mutex.load();
-        if asks && !word.sid().is_none() {
-            instance.look_for_threads_of(instance.tables.slot(word.sid()));
-        } else if asks {
-            // The word does not say whose the references are, the logs do.
-            let slots = instance.tables.sids().filter_map(|sid| instance.tables.slot(sid));
-            instance.look_for_threads_of(slots.filter(|slot| slot.names(self.mutex.id())));
-        }
-        if word.sid().is_none() {
-            let kept_out = word.has(Word::DRAINING) || word.has(Word::HANDOVER);
-            let blocked = word.references() > 0 && (self.mode != Mode::Shared || kept_out) || word.has(Word::DRAINING);
-            if blocked {
-                instance.sweep(Some(self.mutex));
+        if let Some(slot) = instance.tables.slot(word.sid()) {
+            instance.ask_for_thread(slot, now_ns);
+            if slot.is_unattended() {
+                instance.recover_with(word.sid(), Some(self.mutex));
             }
-        } else if instance.tables.slot(word.sid()).is_some_and(Slot::is_unattended) {
-            instance.recover_with(word.sid(), Some(self.mutex));
+        }
+        // The word does not say whose the references are.
+        let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
+        let kept_out = word.has(Word::DRAINING) || word.has(Word::HANDOVER);
+        if word.references() > 0 && (for_x || kept_out) || word.has(Word::DRAINING) {
+            instance.sweep(Some(self.mutex), now_ns);
         }
     }
 

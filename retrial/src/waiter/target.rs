@@ -52,10 +52,9 @@ pub trait Target {
         false
     }
 
-    /// Called before each step: looks whether a blocker is dead; `asks`: the kernel is asked for threads that are
-    /// gone without a mark.
-    fn look_after_blocker(&self, asks: bool) {
-        let _ = asks;
+    /// Called before each step, at `now_ns`: looks whether a blocker is dead.
+    fn look_after_blocker(&self, now_ns: u64) {
+        let _ = now_ns;
     }
 
     /// Gets so far.
