@@ -21,6 +21,8 @@ pub struct Look<'t> {
     pub sessions: Vec<SessionInfo>,
     /// What was read of mutexes in processes' memory.
     pub read: BTreeMap<MutexId, Read>,
+    /// The words of mutexes in the arena, by number. Each is read once: two reads could name two holders of X.
+    words: Vec<(MutexId, Word)>,
     /// Living sessions by their threads.
     threads: HashMap<u32, Sid>,
     by_session: HashMap<Sid, Vec<(MutexId, Mode)>>,
@@ -72,13 +74,17 @@ impl<'t> Look<'t> {
         sessions.sort_by_key(|session| session.sid);
         let read = read(tables, mutexes.iter().filter(|mutex| mutex.place != Place::Arena && is_read(mutex)));
         let threads = sessions.iter().filter(|s| !s.dead).map(|session| (session.tid, session.sid)).collect();
-        let mut look = Self { tables, sessions, read, threads, by_session: HashMap::new(), by_mutex: HashMap::new() };
-        look.match_up(mutexes);
+        let word = |mutex: &MutexInfo| Some((mutex.id, tables.mutex_state(mutex.id)?.word));
+        let mut words: Vec<(MutexId, Word)> = mutexes.iter().filter_map(word).collect();
+        words.sort_unstable_by_key(|(mutex, _)| *mutex);
+        let (by_session, by_mutex) = (HashMap::new(), HashMap::new());
+        let mut look = Self { tables, sessions, read, words, threads, by_session, by_mutex };
+        look.match_up();
         look
     }
 
     /// Notes what each session holds.
-    fn match_up(&mut self, mutexes: &[MutexInfo]) {
+    fn match_up(&mut self) {
         let by_log = |session: &SessionInfo| -> Vec<(Sid, MutexId, Mode)> {
             let held = session.log.iter().filter(|record| self.is_held(session, record));
             held.map(|record| (session.sid, record.mutex, record.mode)).collect()
@@ -86,10 +92,9 @@ impl<'t> Look<'t> {
         let mut held: Vec<(Sid, MutexId, Mode)> = self.sessions.iter().flat_map(by_log).collect();
         let logged: HashSet<(Sid, MutexId)> = held.iter().map(|(sid, mutex, _)| (*sid, *mutex)).collect();
         // In the word, but in no log: a thread under `retrial run`, or somebody has poked.
-        let in_arena = mutexes.iter().filter_map(|mutex| {
-            let word = self.tables.mutex_state(mutex.id)?.word;
-            Some((word.sid(), mutex.id, word.kind().and_then(Kind::mode)?))
-        });
+        let in_arena = self.words.iter();
+        let in_arena =
+            in_arena.filter_map(|(mutex, word)| Some((word.sid(), *mutex, word.kind().and_then(Kind::mode)?)));
         let in_processes = self.read.iter().filter_map(|(id, read)| Some((self.owner(*read)?, *id, read.mode())));
         held.extend(in_arena.chain(in_processes).filter(|(sid, mutex, _)| !logged.contains(&(*sid, *mutex))));
         for (sid, mutex, mode) in held {
@@ -203,7 +208,10 @@ impl<'t> Look<'t> {
 
     /// The word of a mutex of the library.
     fn word(&self, mutex: MutexId) -> Option<Word> {
-        self.tables.mutex_state(mutex).map(|state| state.word).or_else(|| self.read.get(&mutex)?.word)
+        let known = self.words.binary_search_by_key(&mutex, |(mutex, _)| *mutex).ok().map(|at| self.words[at].1);
+        // One that has come since then is in no list.
+        let known = known.or_else(|| self.tables.mutex_state(mutex).map(|state| state.word));
+        known.or_else(|| self.read.get(&mutex)?.word)
     }
 
     fn owner(&self, read: Read) -> Option<Sid> {
