@@ -80,6 +80,8 @@ measures! {
         |p| Some(p.waits.map_or_else(|| p.count(Counter::MaxNs) / 1e9, |waits| waits.max_s));
     Waiting "waiting" "L" "" "Mean number of sessions between request and get, L."
         |p| ratio(p.waiting_s?, p.time_s);
+    Active "active" "L + U" "" "Mean number of sessions that have it or want it: between request and release."
+        |p| Some(Measure::Waiting.of(p)? + Measure::Utilization.of(p)?);
     Registered "registered" "W_o" "s" "Time of all waits together, each from its first failed spin on; waits under way are in it."
         |p| Some(p.registered_s());
     RegisteredMean "registered_mean" "w_o" "s" "Mean time of a wait from its first failed spin on."

@@ -1,16 +1,16 @@
 //! `retrial report`.
 
+use super::period::{Part, PeriodArgs};
 use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
 use crate::recording::Span;
 use crate::recording::report::Report;
 use crate::recording::store::{Recorded, Recording};
 use crate::{duration, signals, sql};
-use miette::{Report as Failure, miette};
+use miette::Report as Failure;
 use retrial::Observer;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Report what an instance did in a period: load, top events, the mutexes behind them, who kept whom waiting
 ///
@@ -31,12 +31,8 @@ pub struct Args {
     /// The instance of a program under `retrial run`
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["instance", "file"])]
     pid: Option<u32>,
-    /// Of a recording: from the first snapshot at or after this moment in UTC, or so long before the last one
-    #[arg(long, value_name = "TIME", requires = "file")]
-    from: Option<String>,
-    /// Of a recording: to the last snapshot at or before this moment
-    #[arg(long, value_name = "TIME", requires = "file")]
-    to: Option<String>,
+    #[command(flatten)]
+    period: PeriodArgs,
     /// Of a live instance: watch it for so long
     #[arg(long = "for", value_name = "TIME", default_value = "30s", conflicts_with = "file")]
     time: String,
@@ -56,7 +52,7 @@ fn live(args: &Args) -> Result<Report, Failure> {
     let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
-    let (writer, span) = sql::watched(&observer, Some(time))?;
+    let (writer, span) = sql::watched(&observer, Some(time), sql::SAMPLE)?;
     let recording = Recording::of(writer.into_connection());
     let (of, next) = ("the live instance".to_owned(), format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'"));
     let snapshots = recording.snapshots()?;
@@ -65,33 +61,10 @@ fn live(args: &Args) -> Result<Report, Failure> {
 
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
-    let of: Vec<Recorded> = of_instance(&recording, file, args.which.instance.as_deref())?;
-    let (first, last) = (of[0], of[of.len() - 1]);
-    let from = args.from.as_deref().map(|text| Bound::parse("--from", text, last.at_ns)).transpose()?;
-    let to = args.to.as_deref().map(|text| Bound::parse("--to", text, last.at_ns)).transpose()?;
-    let nothing = || {
-        miette!(
-            code = "retrial::report::period",
-            help = format!("retrial report {}", quoted(&file.to_string_lossy())),
-            "no two snapshots in this period, expected one between {} and {}",
-            super::alerts::time(first.at_ns),
-            super::alerts::time(last.at_ns)
-        )
-    };
-    let end =
-        of.iter().rev().find(|at| to.as_ref().is_none_or(|to| to.is_at_or_after(at.at_ns))).ok_or_else(nothing)?;
-    let begin =
-        of.iter().find(|at| from.as_ref().is_none_or(|from| from.is_at_or_before(at.at_ns))).ok_or_else(nothing)?;
-    // Of a recording with one snapshot, since the instance was created.
-    let is_one = of.len() == 1 && from.is_none() && to.is_none();
-    if begin.id >= end.id && !is_one {
-        return Err(nothing());
-    }
-    let begin_at = (!is_one).then(|| recording.snapshot(begin.id)).transpose()?;
-    let span = Span { from: begin_at, to: recording.snapshot(end.id)? };
+    let Part { from, to, span } = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    report(&recording, *begin, *end, span, shown, next)
+    report(&recording, from, to, span, shown, next)
 }
 
 fn report(
@@ -105,105 +78,4 @@ fn report(
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let blockers = recording.blockers(to.instance, from.at_ns, to.at_ns)?;
     Ok(Report { span, rounds, blockers, of, next })
-}
-
-/// The snapshots of one instance: of the latest of this name, or the only name that there is.
-fn of_instance(recording: &Recording, file: &Path, name: Option<&str>) -> Result<Vec<Recorded>, Failure> {
-    let all = recording.instances()?;
-    let mut names: Vec<&str> = all.iter().map(|(_, name)| name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let shown = quoted(&file.to_string_lossy()).into_owned();
-    let name = match (name, names.as_slice()) {
-        (Some(name), names) if names.contains(&name) => name,
-        (None, [name]) => name,
-        (_, []) => {
-            let help = format!("retrial record {shown}");
-            return Err(miette!(code = "retrial::report::empty", help = help, "nothing has been recorded in {shown}"));
-        }
-        (wanted, names) => {
-            return Err(miette!(
-                code = "retrial::report::which",
-                help = format!("retrial report {shown} -i {}", quoted(names[0])),
-                "{}, expected one of: {}",
-                wanted.map_or("several instances in it".to_owned(), |name| format!("no instance `{name}` in it")),
-                names.join(", ")
-            ));
-        }
-    };
-    let snapshots = recording.snapshots()?;
-    let of = |id: i64| snapshots.iter().filter(|recorded| recorded.instance == id).copied().collect::<Vec<_>>();
-    let latest = all.iter().rev().filter(|(_, of)| of == name).map(|(id, _)| of(*id)).find(|of| !of.is_empty());
-    latest.ok_or_else(|| {
-        miette!(code = "retrial::report::empty", help = "retrial record", "no snapshot of {name} is left in {shown}")
-    })
-}
-
-/// A moment as people give it.
-enum Bound {
-    /// The beginning of a time as it is shown: `2026-11-22T14:10`.
-    Text(String),
-    At(u64),
-}
-
-impl Bound {
-    fn parse(option: &str, text: &str, last_ns: u64) -> Result<Self, Failure> {
-        if let Ok(ago) = duration::parse(text) {
-            return Ok(Self::At(last_ns.saturating_sub(nanos(ago))));
-        }
-        let shape = "0000-00-00T00:00:00.000Z";
-        let fits = text.len() >= 10
-            && text.len() <= shape.len()
-            && text
-                .chars()
-                .zip(shape.chars())
-                .all(|(c, like)| if like == '0' { c.is_ascii_digit() } else { c == like });
-        if !fits {
-            return Err(miette!(
-                code = "retrial::report::time",
-                help = format!("{option} {}", super::alerts::time(last_ns)),
-                "{option} `{text}`, expected a moment in UTC as {}, or a time before the last snapshot as 10min",
-                &super::alerts::time(last_ns)[..16]
-            ));
-        }
-        Ok(Self::Text(text.to_owned()))
-    }
-
-    /// Whether this moment is not after another one.
-    fn is_at_or_before(&self, at_ns: u64) -> bool {
-        match self {
-            Self::At(bound_ns) => *bound_ns <= at_ns,
-            Self::Text(text) => *text <= super::alerts::time(at_ns),
-        }
-    }
-
-    /// Whether it is not before another one: all of the minute or second that it names is it.
-    fn is_at_or_after(&self, at_ns: u64) -> bool {
-        match self {
-            Self::At(bound_ns) => *bound_ns >= at_ns,
-            Self::Text(text) => text[..] >= super::alerts::time(at_ns)[..text.len()],
-        }
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_moment_is_a_time_or_an_age() {
-        let noon_ns = 1_709_208_000_000_000_000; // 2024-02-29T12:00:00Z
-        let minute = Bound::parse("--to", "2024-02-29T12:00", 0).unwrap();
-        assert!(minute.is_at_or_before(noon_ns) && !minute.is_at_or_before(noon_ns - 1_000_000));
-        assert!(minute.is_at_or_after(noon_ns + 59_000_000_000) && !minute.is_at_or_after(noon_ns + 60_000_000_000));
-        let ago = Bound::parse("--from", "1min", noon_ns).unwrap();
-        assert!(ago.is_at_or_before(noon_ns - 60_000_000_000) && !ago.is_at_or_before(noon_ns - 60_000_000_001));
-        for wrong in ["yesterday", "2024-02-29 12:00", "12:00", "2024-02-29T12:00:00.000ZZ"] {
-            assert!(Bound::parse("--from", wrong, noon_ns).is_err(), "{wrong}");
-        }
-    }
 }

@@ -4,6 +4,8 @@
 //! whatever key, from which every figure follows by `Measure`. [`Recorder`] takes them again and again, and samples between them, into
 //! the file that [`store`] writes and reads.
 
+pub mod history;
+mod pauses;
 mod period;
 mod recorder;
 pub mod report;
@@ -17,6 +19,7 @@ mod taking;
 mod tests;
 pub mod views;
 
+pub use pauses::Pauses;
 pub use period::Period;
 pub use recorder::{Pace, Progress, Recorder};
 pub use sampling::Sampler;

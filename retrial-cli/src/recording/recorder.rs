@@ -1,5 +1,6 @@
 //! Records instances: a thread for each, one writer for all.
 
+use super::pauses::Pauses;
 use super::sampling::Sampler;
 use super::snapshot::{Identity, Snapshot};
 use super::store::Writer;
@@ -135,7 +136,7 @@ impl Recorder {
             sampler: Sampler::new(tables),
             cpu_ns: thread_cpu_ns(),
             unsaid_ns: 0,
-            random: now_ns() | 1,
+            pauses: Pauses::default(),
         };
         recording.snapshot(written)?;
         let interval_ns = nanos(self.pace.interval);
@@ -195,7 +196,7 @@ struct Recorded<'r> {
     /// Processor time of this thread that the recorder knows of, and the part that no snapshot says yet.
     cpu_ns: u64,
     unsaid_ns: u64,
-    random: u64,
+    pauses: Pauses,
 }
 
 impl Recorded<'_> {
@@ -233,11 +234,7 @@ impl Recorded<'_> {
         self.sampler.round();
         let cost_ns = thread_cpu_ns() - before;
         let pause_ns = nanos(every).max(cost_ns * TIMES_COST);
-        // Uneven pauses, so that no rhythm of the program's is met at always the same point.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        pause_ns / 2 + self.random % pause_ns
+        self.pauses.next(pause_ns)
     }
 
     fn count_cpu(&mut self) {

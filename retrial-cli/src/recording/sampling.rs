@@ -109,6 +109,7 @@ impl<'t> Sampler<'t> {
 
     fn waiting(&self, look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
         let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
+        let blocker = look.blockers(session).first().map(|(sid, _)| *sid);
         Some(Sample {
             waits: true,
             mode: Some(key.event.mode),
@@ -117,7 +118,8 @@ impl<'t> Sampler<'t> {
             for_event: key.event.for_event,
             since_ns: Some(since_ns),
             step: step(self.tables, session.sid),
-            blocker: look.blockers(session).first().map(|(sid, _)| *sid),
+            blocker,
+            blocker_location: blocker.and_then(|sid| look.held_at(sid, key.mutex)),
             ..held(look, session, key.mutex, key.event.mode, at_ns)
         })
     }
@@ -147,6 +149,11 @@ impl<'t> Sampler<'t> {
         }
         let ended = std::mem::replace(&mut self.open, open);
         self.done.extend(ended.into_values().map(|(sample, _)| sample));
+    }
+
+    /// How many samples there are that have not been taken.
+    pub fn count(&self) -> usize {
+        self.done.len() + self.open.len()
     }
 
     /// The samples that are complete.
@@ -222,6 +229,7 @@ fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_n
         step: None,
         blocker: None,
         action: session.action.clone(),
+        blocker_location: None,
     }
 }
 

@@ -88,6 +88,12 @@ impl Recording {
         read().map_err(|error| failed(&self.path, &error))
     }
 
+    /// How many rows of samples there are.
+    pub fn samples(&self) -> Result<usize, Report> {
+        let count = self.connection.query_row("SELECT count(*) FROM sample", [], |row| row.get::<_, i64>(0));
+        count.map(|count| usize::try_from(count).unwrap_or(0)).map_err(|error| failed(&self.path, &error))
+    }
+
     /// The rounds of samples after one snapshot of an instance up to another one.
     pub fn rounds(&self, instance: i64, after: i64, to: i64) -> Result<Rounds, Report> {
         let sql = "SELECT coalesce(sum(rounds), 0), coalesce(sum(rounds_ns), 0), coalesce(sum(sessions_ns), 0), \

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// `PRAGMA application_id` of a recording: `rtrl`.
 pub const APPLICATION: i32 = i32::from_be_bytes(*b"rtrl");
 /// `PRAGMA user_version`: changes with the tables.
-pub const FORMAT: i32 = 1;
+pub const FORMAT: i32 = 2;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +192,11 @@ fn of_time() -> [Table; 3] {
                 text("step", "Of a wait: spin, yield, sleep or park"),
                 int("blocker", "", "Of a wait: the session that held it, or one of several"),
                 text("action", "What the session said it was at"),
+                int(
+                    "blocker_location",
+                    "",
+                    "Of a wait: where in the code the blocker had got it; null where that is not known",
+                ),
             ],
         ),
         table(

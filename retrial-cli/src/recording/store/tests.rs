@@ -208,6 +208,7 @@ fn sample(at_ns: u64) -> Sample {
         step: Some("sleep"),
         blocker: Some(Sid::new(2)),
         action: String::new(),
+        blocker_location: None,
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Sample {
     pub step: Option<&'static str>,
     pub blocker: Option<Sid>,
     pub action: String,
+    /// Of a wait: where the blocker had got the mutex.
+    pub blocker_location: Option<LocationId>,
 }
 
 /// The samples between two snapshots, and what the recorder took.
@@ -387,6 +389,7 @@ fn store_samples(connection: &Connection, instance: i64, samples: &[Sample]) -> 
             sample.step.map_or(Value::Null, |step| step.to_owned().into()),
             sample.blocker.map_or(Value::Null, |blocker| blocker.number().into()),
             sample.action.clone().into(),
+            sample.blocker_location.map_or(Value::Null, |location| location.0.into()),
         ];
         insert(connection, table, &row)?;
     }

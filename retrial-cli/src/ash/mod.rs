@@ -1,0 +1,10 @@
+//! Groups of samples: which sessions held and waited, by any of the samples' columns.
+
+mod answer;
+mod question;
+
+pub use answer::{Answer, Looked};
+pub use question::{Question, columns};
+
+/// The view that is asked.
+pub const VIEW: &str = "ash";
