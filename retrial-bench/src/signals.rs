@@ -23,6 +23,17 @@ pub fn catch() {
     }
 }
 
+/// From now on a write beyond the limit of a file's size fails, as one to a full disk does, and does not end this process.
+pub fn outlive_file_limit() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: all zero is a valid value of this plain C struct.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // A handler, which programs that this process starts do not inherit; to ignore it they would.
+    action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+    // SAFETY: `action` is readable, and the handler does nothing.
+    unsafe { libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut()) };
+}
+
 /// The signal that was noted.
 pub fn received() -> Option<i32> {
     match RECEIVED.load(Ordering::Relaxed) {

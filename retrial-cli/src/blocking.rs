@@ -293,7 +293,7 @@ fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BT
 }
 
 /// The rings among the links from session to session.
-fn rings(links: &BTreeMap<Sid, Vec<Link>>) -> Vec<Vec<Link>> {
+pub fn rings(links: &BTreeMap<Sid, Vec<Link>>) -> Vec<Vec<Link>> {
     let (mut found, mut done) = (Vec::new(), BTreeSet::new());
     for first in links.keys() {
         // The sessions from the first one to where we are, and how many links of each have been followed.
@@ -335,7 +335,12 @@ pub struct Deadlock {
 
 impl Deadlock {
     pub fn new(links: Vec<Link>, names: &mut Names<'_>) -> Self {
-        let names = links.iter().map(|link| (names.mutex(link.mutex), names.place(link.location))).collect();
+        Self::named(links, |link| (names.mutex(link.mutex), names.place(link.location)))
+    }
+
+    /// With the names of the mutex and the place of each link.
+    pub fn named(links: Vec<Link>, of: impl FnMut(&Link) -> (String, String)) -> Self {
+        let names = links.iter().map(of).collect();
         Self { links, names, ended_ns: None }
     }
 

@@ -74,7 +74,7 @@ fn what_is_typed_wrong_is_answered_and_changes_nothing() {
         (&["show", "mutexes", "nope"], &["`nope`", "one of: m"]),
         (&["hold", "m", "--mode", "Z"], &["mode `Z`", "S, X, LX or E"]),
         (&["hold", "m", "--for", "50"], &["`50` without a unit", "ms, s, min", "--for 50s"]),
-        (&["hold", "m", "--for", "5h"], &["`5h`"]),
+        (&["hold", "m", "--for", "5w"], &["`5w`"]),
         (&["hold", "m", "--wait", "soon"], &["--wait: duration `soon`"]),
         (&["hold", "nope"], &["no mutex `nope`", "retrial hold nope --create"]),
         (&["hold", "#7"], &["no mutex `#7`"]),

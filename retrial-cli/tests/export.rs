@@ -62,7 +62,7 @@ fn metrics_are_there_in_both_formats_and_say_what_show_says() {
     assert_eq!(value(&text, "retrial_place_waits_total{place=\"read \\\"it\\\"\"}"), Some(1.0), "{text}");
     assert_eq!(value(&text, "retrial_event_waits_total{event=\"cursor: pin S wait on X\"}"), Some(1.0), "{text}");
     assert_eq!(value(&text, "retrial_sessions{state=\"waiting\"}"), Some(1.0));
-    // The wait is over: its time is what `show` has, to the digit.
+    // The wait is over: its time is what `show` has.
     drop(both.0.die_of(libc::SIGTERM));
     assert_eq!(both.1.end().0, Some(0));
     let mut wait_ms = 0.0;
@@ -79,7 +79,8 @@ fn metrics_are_there_in_both_formats_and_say_what_show_says() {
         value(&text, "retrial_mutex_held{mutex=\"m\",type=\"Cursor Pin\"}") == Some(0.0)
     });
     let shown = scratch.rows(&["show", "mutexes", "m"])[0]["wait_ms"].as_f64().unwrap();
-    assert!(shown > 0.0 && (shown - wait_ms).abs() < 1e-6, "{shown} and {wait_ms}");
+    // More by the time from the wait's end to its record, where a look fell between: totals do not fall again.
+    assert!(shown > 0.0 && (-1e-6..1e3).contains(&(wait_ms - shown)), "{shown} and {wait_ms}");
     export.die_of(libc::SIGTERM);
 }
 

@@ -83,6 +83,20 @@ fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
 }
 
 #[test]
+fn a_recorder_that_was_killed_before_it_had_made_the_tables_is_in_nobodys_way() {
+    let (scratch, file) = (Scratch::new(), File::new("unborn"));
+    let connection = Connection::open(&file.0).unwrap();
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").unwrap();
+    connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+    drop(connection);
+    let said = failed(&command(&["report", file.text()]).output().unwrap());
+    assert!(said.contains("is empty, expected a recording"), "{said}");
+    scratch.run(&["record", file.text(), "--for", "10ms"]);
+    assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
+    assert_eq!(file.number("PRAGMA auto_vacuum"), 2, "incremental");
+}
+
+#[test]
 fn a_second_recorder_is_refused() {
     let (scratch, file) = (Scratch::new(), File::new("second"));
     let mut first = scratch.start(&["record", file.text(), "--json"]);
@@ -163,6 +177,21 @@ fn bad_input_is_answered_and_changes_nothing() {
     let said = failed(&command(&["record", file.text(), "-p", "4000000"]).output().unwrap());
     assert!(said.contains("process 4000000 is not there"), "{said}");
     assert!(!file.0.exists());
+    // Where there is no room for a recording, no empty file is left either; nobody's own file goes.
+    let full = |path: &str| {
+        let limited = format!("ulimit -f 4; exec {} record {path} -i {}", kit::RETRIAL, scratch.name);
+        failed(&std::process::Command::new("sh").args(["-c", &limited]).output().unwrap())
+    };
+    let said = full(file.text());
+    assert!(said.contains("no room for what comes next") && !file.0.exists(), "{said}");
+    std::fs::write(&file.0, "").unwrap();
+    full(file.text());
+    assert!(file.0.exists());
+    for empty in [&["report", file.text()][..], &["sql", file.text(), "SELECT 1"]] {
+        std::fs::write(&file.0, "").unwrap();
+        let said = failed(&command(empty).output().unwrap());
+        assert!(said.contains("is empty, expected a recording"), "{said}");
+    }
     let said = scratch.fail(&["record", "/nonexistent/x.db"]);
     assert!(said.contains("ls -ld /nonexistent"), "{said}");
 }
@@ -176,6 +205,28 @@ fn a_run_is_recorded_with_the_names_of_its_locks() {
     assert!(output.status.success(), "{}", kit::both(&output));
     assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
     assert!(file.number("SELECT max(session_gets) FROM snapshot") > 0);
+}
+
+#[test]
+fn what_is_waited_for_without_being_held_is_reported_with_its_place() {
+    let (file, python) = (
+        File::new("semaphore"),
+        "import threading, time
+lock = threading.Lock()
+def work():
+    for _ in range(20):
+        with lock: time.sleep(0.001)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]",
+    );
+    let output = command(&["run", "--record", file.text(), "--", "python3", "-c", python]).output().unwrap();
+    assert!(output.status.success(), "{}", kit::both(&output));
+    let report = command(&["report", file.text(), "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let busiest = &report["awaited"][0];
+    assert_eq!(busiest["type"], "pthread semaphore", "{report}");
+    assert!(busiest["wait_ms"].as_f64() > Some(10.0) && busiest["location"] != "unknown", "{busiest}");
 }
 
 /// Processor time of a process so far, in s.

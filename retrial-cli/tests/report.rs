@@ -3,9 +3,42 @@
 mod kit;
 
 use kit::load::{Load, Pass};
-use kit::{Scratch, command, failed, until};
+use kit::{Scratch, both, command, failed, until};
+use retrial::sys::Deadline;
+use retrial::{Class, Mutex, location};
 use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Barrier;
 use std::time::Duration;
+
+/// A recording that is removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("retrial-report-{}-{name}.db", std::process::id())))
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn text_report(&self, arguments: &[&str]) -> String {
+        let output = command(&[&["report", self.text()], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", both(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn report(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.text_report(&[arguments, &["--json"]].concat())).unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
 
 const LOAD: Load =
     Load { sessions: 3, hold: Pass::Busy(Duration::from_micros(300)), think: Pass::Asleep(Duration::from_micros(200)) };
@@ -25,7 +58,9 @@ fn the_parts_of_the_time_of_the_sessions_add_up() {
     }
     let (all_s, of_events) = (report["session_time_s"].as_f64().unwrap(), sum(&report["events"], "time_s"));
     assert!((all_s - of_events).abs() < 1e-6 * all_s);
-    assert!(report["samples"].as_u64() > Some(0));
+    assert!(report["samples"].as_u64() > Some(0) && report["recorder_cpu_pct"].as_f64() > Some(0.0), "{report}");
+    let is_negative = |row: &Value| row["time_s"].as_f64().unwrap().is_sign_negative();
+    assert!(!report["session_time"].as_array().unwrap().iter().any(is_negative), "{report}");
     let m = &report["mutexes"][0];
     assert_eq!(m["mutex"], "m");
     assert!(m["gets"].as_u64() > Some(0) && m["throughput"].as_f64() > Some(0.0), "{m}");
@@ -53,6 +88,13 @@ fn a_report_of_a_recording_says_what_kept_whom() {
     assert!(said.contains("no instance `other` in it, expected one of"), "{said}");
     let _ = std::fs::remove_file(&path);
     assert_eq!(report["blockers"][0]["blocker"], 1, "{report}");
+    // One long wait, which had missed before: this is the mutex that matters.
+    assert_eq!(report["mutexes"][0]["mutex"], "m", "{report}");
+    // Both sessions were there all the time, also while nobody sampled.
+    let session_s = report["session_time_s"].as_f64().unwrap() / report["period_s"].as_f64().unwrap();
+    assert!((session_s - 2.0).abs() < 0.02, "{report}");
+    let holding = &report["session_time"][0];
+    assert!((holding["pct"].as_f64().unwrap() - 50.0).abs() < 1.0, "{report}");
     assert_eq!(report["blockers"][0]["sessions_waiting"], 1);
     assert_eq!(report["parameters"][0]["changed_from"], "255", "{}", report["parameters"]);
     assert!((sum(&report["events"], "pct_session_time") - 100.0).abs() < 0.1);
@@ -61,4 +103,59 @@ fn a_report_of_a_recording_says_what_kept_whom() {
     {
         assert!(text.contains(expected), "no `{expected}` in\n{text}");
     }
+}
+
+#[test]
+fn without_samples_nothing_is_said_of_holding() {
+    let (scratch, file) = (Scratch::new(), File::new("unsampled"));
+    let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
+    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms", "--sample", "0s"]);
+    let report = file.report(&[]);
+    let parts: Vec<&str> =
+        report["session_time"].as_array().unwrap().iter().map(|row| row["part"].as_str().unwrap()).collect();
+    assert!(!parts.contains(&"holding a mutex") && parts.contains(&"holding a mutex, or elsewhere"), "{parts:?}");
+    assert!((sum(&report["events"], "pct_session_time") - 100.0).abs() < 0.1, "{report}");
+}
+
+#[test]
+fn a_deadlock_is_what_a_report_says_first() {
+    let (scratch, file) = (Scratch::new(), File::new("deadlock"));
+    let instance = scratch.instance();
+    let [a, b]: [Mutex<u64>; 2] = ["a", "b"].map(|name| instance.mutex(name, "test", || 0).unwrap());
+    let met = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for (first, second) in [(&a, &b), (&b, &a)] {
+            let (instance, met) = (&instance, &met);
+            scope.spawn(move || {
+                let session = instance.session("one of two", Class::Normal).unwrap();
+                let held = first.exclusive(&session, location!("first")).unwrap();
+                met.wait();
+                let deadline = Deadline::after(Duration::from_secs(5));
+                let _ = second.exclusive_until(&session, location!("second"), deadline);
+                drop(held);
+            });
+        }
+        until("the waits", || scratch.observer().tables().waits().count() == 2);
+        scratch.run(&["record", file.text(), "--for", "50ms", "--interval", "20ms"]);
+    });
+    let text = file.text_report(&[]);
+    let (deadlock, load) = (text.find("DEADLOCK: 2 sessions wait for each other"), text.find("LOAD"));
+    assert!(deadlock.is_some() && deadlock < load, "{text}");
+    assert!(text.contains("waits for X of a at second, held by session "), "{text}");
+    assert_eq!(file.report(&[])["deadlocks"][0]["sessions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_earlier_instance_of_the_name_is_told_of_and_can_be_reported() {
+    let (scratch, file) = (Scratch::new(), File::new("again"));
+    let _hold = scratch.hold(&["first", "--create", "--for", "300s"]);
+    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms"]);
+    let first_to = file.report(&[])["to"].as_str().unwrap().to_owned();
+    assert!(!file.text_report(&[]).contains("instances of this name"));
+    assert!(command(&["rm", &scratch.name, "--force"]).output().unwrap().status.success());
+    assert!(command(&["create", &scratch.name]).output().unwrap().status.success());
+    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms"]);
+    let text = file.text_report(&[]);
+    assert!(text.contains("the latest of 2 instances of this name"), "{text}");
+    assert_eq!(file.report(&["--to", &first_to])["to"], first_to.as_str());
 }

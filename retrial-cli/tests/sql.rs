@@ -152,6 +152,21 @@ fn what_is_shown_over_a_time_is_what_happened_in_it() {
 }
 
 #[test]
+fn a_recording_can_be_asked_over_the_time_that_it_was_told_to_take() {
+    let scratch = Scratch::new();
+    let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
+    let file = File::of(&scratch, "whole");
+    let ask =
+        |over: &str| command(&["sql", &file.0, "--over", over, "SELECT period_s FROM v$instance"]).output().unwrap();
+    // It was to be 300 ms, and is a little less or more, as its snapshots came.
+    let length_ms =
+        1e3 * file.rows("SELECT (max(at_ns) - min(at_ns)) / 1e9 AS s FROM snapshot")[0]["s"].as_f64().unwrap();
+    let output = ask(&format!("{:.0}ms", length_ms * 1.02));
+    assert!(output.status.success(), "{}", kit::both(&output));
+    assert!(failed(&ask(&format!("{:.0}ms", length_ms * 1.2))).contains("which is what was recorded"));
+}
+
+#[test]
 fn sessions_and_samples_say_who_waits_for_whom() {
     let scratch = Scratch::new();
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);

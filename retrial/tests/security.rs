@@ -643,6 +643,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
             mutex_state(mutex);
             death(mutex);
             offset_of(mutex);
+            object_of(mutex);
             session_info(sid);
             last_run(sid);
             is_dead(sid);
@@ -667,6 +668,12 @@ fn an_observer_leaves_every_byte_as_it_was() {
     assert_eq!(observer.tables().sids().count(), 2);
     called.insert("waits".to_owned());
     assert_eq!(observer.tables().waits().count(), 0);
+    called.insert("gets_by_session".to_owned());
+    assert_eq!(observer.tables().gets_by_session().count(), 3);
+    called.insert("wait_began".to_owned());
+    for session in observer.tables().sessions() {
+        let _ = std::hint::black_box(observer.tables().wait_began(&session));
+    }
     assert_eq!(called, functions_of_tables(), "every one there is");
     assert!(observer.tables().sessions().iter().any(|session| session.dead), "the dead are seen");
     assert!(

@@ -63,6 +63,8 @@ pub struct Answer {
     pub question: Question,
     pub groups: Groups,
     pub span: Span,
+    /// Which of several instances of the name; nothing of one alone.
+    pub note: String,
     pub looked: Looked,
     /// Groups that are shown.
     pub top: usize,
@@ -124,8 +126,9 @@ impl Answer {
         let (total, span) = (self.groups.total(), &self.span);
         let from = span.from.as_ref().map_or_else(String::new, |from| format!("from {} ", time(from.at.real_ns)));
         let mut text = format!(
-            "retrial ash of {}\n{from}to {}: {} s sampled\n{}\n",
+            "retrial ash of {}{}\n{from}to {}: {} s sampled\n{}\n",
             span.to.instance.name,
+            self.note,
             time(span.to.at.real_ns),
             short(self.looked.time_s()),
             self.looked.text(span)
@@ -166,6 +169,7 @@ mod tests {
             question: Question { by: columns(by).unwrap(), state, condition: None },
             groups: Groups::new(groups, 4.0),
             span: Span { from: Some(snapshot(1_709_208_000)), to: snapshot(1_709_208_010) },
+            note: String::new(),
             looked: Looked { rounds, every, is_full: every.is_some() },
             top: 3,
         }

@@ -64,12 +64,14 @@ struct Taken {
     recording: Recording,
     instance: i64,
     span: Span,
+    /// Which of several instances of the name.
+    note: String,
     looked: Looked,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let question = question(&args)?;
-    let Taken { recording, instance, span, looked } = match &args.file {
+    let Taken { recording, instance, span, note, looked } = match &args.file {
         Some(file) => recorded(file, &args)?,
         None => live(&args)?,
     };
@@ -77,7 +79,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     database.show(Scene { spans: vec![(instance, span.clone())] });
     let groups = question.ask(&database, looked.time_s())?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
-    Answer { question, groups, span, looked, top }.print(format);
+    Answer { question, groups, span, note, looked, top }.print(format);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,12 +110,13 @@ fn live(args: &Args) -> Result<Taken, Report> {
     let (from, to) = (snapshots[0], snapshots[snapshots.len() - 1]);
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let is_full = recording.samples()? >= SAMPLES_MAX;
-    Ok(Taken { recording, instance: to.instance, span, looked: Looked { rounds, every: Some(every), is_full } })
+    let looked = Looked { rounds, every: Some(every), is_full };
+    Ok(Taken { recording, instance: to.instance, span, note: String::new(), looked })
 }
 
 fn recorded(file: &Path, args: &Args) -> Result<Taken, Report> {
     let recording = Recording::open(file)?;
-    let Part { from, to, span } = args.period.of(&recording, file, args.which.instance.as_deref(), "ash")?;
+    let Part { from, to, span, note } = args.period.of(&recording, file, args.which.instance.as_deref(), "ash")?;
     let after = if span.from.is_some() { from.id } else { 0 };
     let rounds = recording.rounds(to.instance, after, to.id)?;
     if rounds.rounds == 0 {
@@ -124,5 +127,6 @@ fn recorded(file: &Path, args: &Args) -> Result<Taken, Report> {
             "no samples in this period of {shown}, expected what was recorded with them"
         ));
     }
-    Ok(Taken { recording, instance: to.instance, span, looked: Looked { rounds, every: None, is_full: false } })
+    let looked = Looked { rounds, every: None, is_full: false };
+    Ok(Taken { recording, instance: to.instance, span, note, looked })
 }

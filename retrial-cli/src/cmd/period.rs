@@ -19,18 +19,26 @@ pub struct PeriodArgs {
     pub to: Option<String>,
 }
 
-/// A part of a recording: its first and its last snapshot.
+/// A part of a recording: its first and its last snapshot, and which instance it is of where several have the name.
 pub struct Part {
     pub from: Recorded,
     pub to: Recorded,
     pub span: Span,
+    pub note: String,
 }
 
 impl PeriodArgs {
     /// This part of what was recorded of the instance of this name, or of the only one. `command` is the subcommand
     /// that errors suggest.
     pub fn of(&self, recording: &Recording, file: &Path, name: Option<&str>, command: &str) -> Result<Part, Failure> {
-        let of = of_instance(recording, file, name, command)?;
+        let instances = of_instance(recording, file, name, command)?;
+        let latest = &instances[0];
+        // A moment may be one of an earlier instance of the name.
+        let ends_before = |of: &[Recorded]| {
+            let to = self.to.as_deref().filter(|text| duration::parse(text).is_err())?;
+            Some(!Bound::parse("--to", to, 0).ok()?.is_at_or_after(of[0].at_ns))
+        };
+        let of = instances.iter().find(|of| ends_before(of) != Some(true)).unwrap_or(latest);
         let (first, last) = (of[0], of[of.len() - 1]);
         let from = self.from.as_deref().map(|text| Bound::parse("--from", text, last.at_ns)).transpose()?;
         let to = self.to.as_deref().map(|text| Bound::parse("--to", text, last.at_ns)).transpose()?;
@@ -54,17 +62,25 @@ impl PeriodArgs {
         }
         let begin_at = (!is_one).then(|| recording.snapshot(begin.id)).transpose()?;
         let span = Span { from: begin_at, to: recording.snapshot(end.id)? };
-        Ok(Part { from: *begin, to: *end, span })
+        let note = match instances.len() {
+            1 => String::new(),
+            count if of[0] == latest[0] => {
+                format!(" (the latest of {count} instances of this name; --to TIME for one before)")
+            }
+            count => format!(" (one of {count} instances of this name, not the latest)"),
+        };
+        Ok(Part { from: *begin, to: *end, span, note })
     }
 }
 
-/// The snapshots of one instance: of the latest of this name, or the only name that there is.
+/// The snapshots of each instance of this name, or of the only name that there is: the latest instance first, and one
+/// at least.
 fn of_instance(
     recording: &Recording,
     file: &Path,
     name: Option<&str>,
     command: &str,
-) -> Result<Vec<Recorded>, Failure> {
+) -> Result<Vec<Vec<Recorded>>, Failure> {
     let all = recording.instances()?;
     let mut names: Vec<&str> = all.iter().map(|(_, name)| name.as_str()).collect();
     names.sort_unstable();
@@ -93,10 +109,13 @@ fn of_instance(
     };
     let snapshots = recording.snapshots()?;
     let of = |id: i64| snapshots.iter().filter(|recorded| recorded.instance == id).copied().collect::<Vec<_>>();
-    let latest = all.iter().rev().filter(|(_, of)| of == name).map(|(id, _)| of(*id)).find(|of| !of.is_empty());
-    latest.ok_or_else(|| {
-        miette!(code = "retrial::recording::empty", help = "retrial record", "no snapshot of {name} is left in {shown}")
-    })
+    let mut found: Vec<_> = all.iter().rev().filter(|(_, of)| of == name).map(|(id, _)| of(*id)).collect();
+    found.retain(|of| !of.is_empty());
+    if found.is_empty() {
+        let code = "retrial::recording::empty";
+        return Err(miette!(code = code, help = "retrial record", "no snapshot of {name} is left in {shown}"));
+    }
+    Ok(found)
 }
 
 /// A moment as people give it.

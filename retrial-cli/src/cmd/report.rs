@@ -61,10 +61,10 @@ fn live(args: &Args) -> Result<Report, Failure> {
 
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
-    let Part { from, to, span } = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
+    let Part { from, to, span, note } = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    report(&recording, from, to, span, shown, next)
+    report(&recording, from, to, span, format!("{shown}{note}"), next)
 }
 
 fn report(

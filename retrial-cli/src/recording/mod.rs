@@ -4,6 +4,7 @@
 //! whatever key, from which every figure follows by `Measure`. [`Recorder`] takes them again and again, and samples between them, into
 //! the file that [`store`] writes and reads.
 
+mod deadlocks;
 pub mod history;
 mod pauses;
 mod period;

@@ -1,5 +1,6 @@
 //! What an instance did in a period, for people: load, waits, the mutexes behind them, who kept whom.
 
+use super::deadlocks::deadlocks;
 use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
@@ -102,6 +103,7 @@ impl Report {
             "processors": to.load.processors,
             "busy_pct": period.busy().map(|busy| 100.0 * busy),
             "sessions": to.sessions.len(),
+            "deadlocks": deadlocks(to).iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,
             "samples": self.rounds.rounds,
             "recorder_cpu_pct": self.recorder_pct(),
@@ -110,6 +112,7 @@ impl Report {
             "session_time": time.parts().json(),
             "sleeps": self.sleeps().json(),
             "mutexes": self.mutexes().json(),
+            "awaited": self.awaited().json(),
             "blockers": self.blocked().json(),
             "parameters": self.parameters().json(),
             "alerts": self.alerts().json(),
@@ -126,6 +129,14 @@ impl Report {
         (self.rounds.length_ns > 0).then(|| 100.0 * self.rounds.recorder_ns as f64 / self.rounds.length_ns as f64)
     }
 
+    /// Time that was sampled, as that of the whole period in s: counters go on between the samples, and while nobody recorded.
+    fn of_period(&self, sampled_ns: u64) -> f64 {
+        match self.rounds.length_ns {
+            0 => 0.0,
+            length_ns => sampled_ns as f64 / length_ns as f64 * self.period().time_s(),
+        }
+    }
+
     fn deaths(&self) -> u64 {
         let before = self.period().from().map_or(0, |from| from.recoveries);
         self.span.to.recoveries.saturating_sub(before)
@@ -133,7 +144,9 @@ impl Report {
 
     fn text(&self) -> String {
         let time = self.time();
+        let to = &self.span.to;
         let mut parts = vec![self.head()];
+        parts.extend(deadlocks(to).iter().map(|found| found.text(to.at.monotonic_ns)));
         let mut section = |title: &str, table: &Table, nothing: &str| {
             let rows = if table.is_empty() { nothing.to_owned() } else { table.text() };
             parts.push(format!("{title}\n{rows}"));
@@ -142,7 +155,11 @@ impl Report {
         section("TOP EVENTS", &time.events(), "");
         section("TIME OF THE SESSIONS", &time.parts(), "");
         section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
-        section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed.");
+        section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed or waited for.");
+        let awaited = shortened(self.awaited());
+        if !awaited.is_empty() {
+            section("WAITS FOR EVENTS, WHICH NOBODY HOLDS", &awaited, "");
+        }
         section("WHO KEPT OTHERS WAITING", &self.blocked(), "Nobody, as far as samples saw.");
         section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
         section("ALERTS", &shortened(self.alerts()), "None.");
@@ -162,9 +179,19 @@ impl Report {
         let pressure = earlier.and_then(|earlier| to.load.pressed_since(earlier, period.time_s()));
         let looked = match self.recorder_pct() {
             Some(pct) => {
-                format!("{} samples; the recorder took {} % of a processor", grouped(self.rounds.rounds), short(pct))
+                let looked_s = self.rounds.length_ns as f64 / 1e9;
+                let part = if looked_s < 0.9 * period.time_s() {
+                    format!(" in {} s of it, taken for all of it", short(looked_s))
+                } else {
+                    String::new()
+                };
+                format!(
+                    "{} looks at who holds and who waits{part}; the recorder took {} % of a processor",
+                    grouped(self.rounds.rounds),
+                    short(pct)
+                )
             }
-            None => "no samples: who held what, and for how long, is not known".to_owned(),
+            None => "nobody looked: who held what, and for how long, is not known".to_owned(),
         };
         format!(
             "retrial report of {}, from {}\nfrom {from} to {}: {} s\nmachine: {} processors, {} % busy, {} % of the time some thread \
@@ -218,29 +245,40 @@ impl Report {
         };
         let mut events: Vec<Event> = period.of(by).into_iter().chain(period.of_events(by)).map(event).collect();
         events.retain(|event| event.time_s > 0.0);
-        let class_s = |class| events.iter().filter(|event| event.class == class).map(|event| event.time_s).sum::<f64>();
+        let class_s = |class| {
+            let of_class = events.iter().filter(|event| event.class == class);
+            of_class.fold(0.0, |sum, event| sum + event.time_s)
+        };
         let (awaited_s, waited) = (class_s("Event"), period.total());
-        let holding_s = self.rounds.holding_ns as f64 / 1e9;
+        let is_sampled = self.rounds.length_ns > 0;
+        let holding_s = self.of_period(self.rounds.holding_ns);
         let named_s = class_s("Concurrency") + awaited_s + holding_s;
         // Without samples as if those at the end had been there all the time.
-        let sessions_s = match self.rounds.sessions_ns {
-            0 => to.sessions.iter().filter(|session| !session.info.dead).count() as f64 * period.time_s(),
-            sampled_ns => sampled_ns as f64 / 1e9,
+        let sessions_s = if is_sampled {
+            self.of_period(self.rounds.sessions_ns)
+        } else {
+            to.sessions.iter().filter(|session| !session.info.dead).count() as f64 * period.time_s()
         };
         let all_s = sessions_s.max(named_s);
         let elsewhere_s = all_s - named_s;
         let part = |part: Measure| part.of(&waited).unwrap_or(0.0) * waited.registered_s();
-        let parts = vec![
-            ("holding a mutex", holding_s),
+        let (holding, rest) =
+            ("holding a mutex", if is_sampled { "elsewhere" } else { "holding a mutex, or elsewhere" });
+        let mut parts = vec![
+            (holding, holding_s),
             ("waiting: spinning", part(Measure::SpinShare)),
             ("waiting: yielding", part(Measure::YieldShare)),
             ("waiting: asleep as asked, or parked", part(Measure::SleptShare)),
             ("waiting: asleep for longer, or in the run queue", part(Measure::OverShare)),
             ("waiting for events", awaited_s),
-            ("elsewhere", elsewhere_s),
+            (rest, elsewhere_s),
         ];
-        let rest = [("holding a mutex", "Holding", holding_s), ("elsewhere", "Other", elsewhere_s)];
-        events.extend(rest.map(|(name, class, time_s)| Event { name: name.to_owned(), class, profile: None, time_s }));
+        let more = [(holding, "Holding", holding_s), (rest, "Other", elsewhere_s)];
+        events.extend(more.map(|(name, class, time_s)| Event { name: name.to_owned(), class, profile: None, time_s }));
+        if !is_sampled {
+            parts.retain(|(name, _)| *name != holding);
+            events.retain(|event| event.class != "Holding");
+        }
         events.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         Time { events, all_s, parts }
     }
@@ -267,7 +305,8 @@ impl Report {
     fn mutexes(&self) -> Table {
         type Row<'s> = (&'s Mutex, Profile);
         let mut rows: Vec<Row<'_>> = self.period().mutexes();
-        rows.retain(|(_, profile)| profile.figures.get(Counter::Misses) > 0);
+        // Who waits all the time has missed before.
+        rows.retain(|(_, profile)| profile.figures.get(Counter::Misses) > 0 || profile.registered_s() > 0.0);
         rows.sort_by(|(_, a), (_, b)| {
             let order = |profile: &Profile| (profile.registered_s(), profile.figures.get(Counter::Misses));
             order(b).partial_cmp(&order(a)).unwrap_or(std::cmp::Ordering::Equal)
@@ -290,6 +329,24 @@ impl Report {
         Table::of(&columns, rows)
     }
 
+    /// What was waited for without being held, and where.
+    fn awaited(&self) -> Table {
+        type Row = ((MutexId, LocationId), Profile);
+        let to = &self.span.to;
+        let mut rows: Vec<Row> =
+            self.period().of_events(|_, key| Some((key.mutex, key.location))).into_iter().collect();
+        rows.retain(|(_, profile)| profile.registered_s() > 0.0);
+        rows.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
+        let columns = [
+            column("object", |row: &Row| to.mutex_label(row.0.0)),
+            column("type", |row: &Row| to.type_name_of(row.0.0).to_owned()),
+            column("location", |row: &Row| to.place(row.0.1).to_owned()).titled("waited for at"),
+            counter(Counter::Waits, |row: &Row| &row.1),
+            measure(Measure::Registered, "ms", |row: &Row, measure| measure.of(&row.1)).named("wait_ms"),
+        ];
+        Table::of(&columns, rows)
+    }
+
     fn blocked(&self) -> Table {
         type Row = (Sid, MutexId, u64, u64);
         let to = &self.span.to;
@@ -298,7 +355,7 @@ impl Report {
             column("name", |row: &Row| to.session(row.0).map(|session| session.info.name.clone())),
             column("mutex", |row: &Row| to.mutex_label(row.1)),
             column("sessions_waiting", |row: &Row| row.2).titled("kept waiting"),
-            column("time_s", |row: &Row| row.3 as f64 / 1e9).titled("for (s)"),
+            column("time_s", |row: &Row| self.of_period(row.3)).titled("for (s)"),
         ];
         Table::of(&columns, &self.blockers)
     }

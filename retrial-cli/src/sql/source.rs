@@ -2,7 +2,7 @@
 
 use super::database::Database;
 use crate::duration;
-use crate::recording::store::{Recording, Rounds, Sample, Writer};
+use crate::recording::store::{Recorded, Recording, Rounds, Sample, Writer};
 use crate::recording::{Pauses, Sampler, Scene, Snapshot, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
@@ -60,7 +60,12 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
         let Some(to) = of.last() else { continue };
         let from = over.map(|over| {
             let until_ns = to.at_ns.saturating_sub(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
-            of.iter().rev().find(|recorded| recorded.at_ns <= until_ns).ok_or_else(|| {
+            let earlier = of.iter().rev().find(|recorded| recorded.at_ns <= until_ns);
+            // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in time.
+            let nearly =
+                |first: &&&Recorded| first.at_ns < to.at_ns && (first.at_ns - until_ns) <= (to.at_ns - until_ns) / 20;
+            let whole = of.first().filter(nearly);
+            earlier.or(whole).ok_or_else(|| {
                 let length = Duration::from_nanos(to.at_ns.saturating_sub(of[0].at_ns));
                 miette!(
                     code = "retrial::sql::over",
@@ -92,19 +97,17 @@ pub fn watched(observer: &Observer, over: Option<Duration>, every: Duration) -> 
     let mut writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
     let mut taker = Taker::new(observer.tables());
     let mut sampler = Sampler::new(observer.tables());
-    let mut cpu_ns = 0;
+    let before_ns = thread_cpu_ns();
     let from = over.map(|over| {
         let mut from = taker.snapshot();
         sampler.complete(&mut from);
-        cpu_ns = thread_cpu_ns();
         watch(&mut sampler, over, every);
-        cpu_ns = thread_cpu_ns() - cpu_ns;
         from
     });
     sampler.round();
     let mut to = taker.snapshot();
-    let (samples, rounds) = sampler.complete(&mut to);
-    let rounds = Rounds { recorder_ns: cpu_ns, ..rounds };
+    let (samples, mut rounds) = sampler.complete(&mut to);
+    rounds.recorder_ns = thread_cpu_ns() - before_ns;
     if let Some(from) = &from {
         writer.store(from, &[], Rounds::default())?;
     }

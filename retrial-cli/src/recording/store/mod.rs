@@ -30,7 +30,7 @@ pub fn failed(path: &Path, error: &rusqlite::Error) -> Report {
         return miette!(
             code = "retrial::recording::full",
             help = format!("df -h {directory}"),
-            "recording {}: no room for what comes next ({error}); what was written before is in it",
+            "recording {}: no room for what comes next ({error}); what was written before stays",
             path.display()
         );
     }
@@ -67,11 +67,21 @@ fn foreign(path: &Path, what: &str) -> Report {
     )
 }
 
+/// Whether a database has nothing in it yet, as its writer was killed before it had made the tables.
+fn is_unborn(connection: &rusqlite::Connection) -> rusqlite::Result<bool> {
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(application == 0 && tables == 0)
+}
+
 /// That a file is a recording that this build reads.
 fn check(path: &Path, connection: &rusqlite::Connection) -> Result<(), Report> {
     let pragma = |name| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
     let application = pragma("application_id").map_err(|error| failed(path, &error))?;
     let format = pragma("user_version").map_err(|error| failed(path, &error))?;
+    if is_unborn(connection).map_err(|error| failed(path, &error))? {
+        return Err(foreign(path, "is empty"));
+    }
     if application != schema::APPLICATION {
         return Err(foreign(path, "is an SQLite file of something else"));
     }

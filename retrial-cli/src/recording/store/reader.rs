@@ -32,10 +32,10 @@ pub struct Recorded {
 
 impl Recording {
     pub fn open(path: &Path) -> Result<Self, Report> {
-        let is_file = std::fs::metadata(path).map(|metadata| metadata.is_file());
-        match is_file {
-            Ok(true) => {}
-            Ok(false) => return Err(foreign(path, "is no file")),
+        match std::fs::metadata(path) {
+            Ok(metadata) if !metadata.is_file() => return Err(foreign(path, "is no file")),
+            Ok(metadata) if metadata.len() == 0 => return Err(foreign(path, "is empty")),
+            Ok(_) => {}
             Err(error) => {
                 return Err(miette!(
                     code = "retrial::recording::io",

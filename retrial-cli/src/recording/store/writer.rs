@@ -2,9 +2,10 @@
 
 use super::rows::{self, Row, whole};
 use super::schema::{self, TABLES, Table, table_named};
-use super::{check, failed, thinning};
+use super::{check, failed, is_unborn, thinning};
 use crate::output::quoted;
 use crate::recording::snapshot::{Identity, Snapshot};
+use crate::signals;
 use miette::{Report, miette};
 use retrial::Mode;
 use retrial::MutexId;
@@ -89,6 +90,8 @@ impl Writer {
             let help = format!("ls -ld {}", quoted(&parent.to_string_lossy()));
             miette!(code = "retrial::recording::io", help = help, "recording {}: {error}", path.display())
         };
+        signals::outlive_file_limit();
+        let was_there = path.exists();
         let lock = File::options().read(true).append(true).create(true).open(path).map_err(unopened)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -102,14 +105,20 @@ impl Writer {
             }
             Err(TryLockError::Error(error)) => return Err(unopened(error)),
         }
-        let is_new = lock.metadata().map_err(unopened)?.len() == 0;
+        let is_empty = lock.metadata().map_err(unopened)?.len() == 0;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
+        let is_new = is_empty || is_unborn(&connection).map_err(|error| failed(path, &error))?;
         let mut writer = Self { path: path.to_owned(), connection, written: HashMap::new(), _lock: Some(lock) };
         if !is_new {
             check(path, &writer.connection)?;
         }
-        writer.prepare(is_new).map_err(|error| failed(path, &error))?;
+        writer.prepare(is_new).map_err(|error| {
+            if !was_there {
+                let _ = std::fs::remove_file(path);
+            }
+            failed(path, &error)
+        })?;
         Ok(writer)
     }
 
