@@ -38,6 +38,17 @@ pub fn argument(option: &str, text: &str) -> Result<Duration, Report> {
         .map_err(|error| miette!(code = "retrial::duration", help = format!("{option} 50s"), "{option}: {error}"))
 }
 
+/// The same, for what cannot be shorter than `least`.
+pub fn at_least(option: &str, text: &str, least: Duration) -> Result<Duration, Report> {
+    let time = argument(option, text)?;
+    if time < least {
+        let least = self::text(least);
+        let help = format!("{option} {}", least.replace(' ', ""));
+        return Err(miette!(code = "retrial::duration", help = help, "{option} {text}, expected {least} at least"));
+    }
+    Ok(time)
+}
+
 /// A time for people: `49.3 s`, `1.09 ms`, `640 us`.
 pub fn text(time: Duration) -> String {
     let ns = time.as_nanos() as f64;

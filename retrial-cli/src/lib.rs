@@ -14,6 +14,7 @@ mod doctor;
 mod errors;
 mod experiment;
 mod export;
+mod flame;
 mod instances;
 mod naming;
 mod predict;

@@ -198,7 +198,7 @@ fn bad_input_is_one_clear_error() {
     }
     assert_eq!(before, std::fs::read(&file.0).unwrap(), "nothing was changed");
     for (arguments, part) in [
-        (&["--every", "0s"][..], "expected 1ns at least"),
+        (&["--every", "0s"][..], "--every 0s, expected 1.00 us at least"),
         (&["--every", "5"], "without a unit"),
         (&["--for", "soon"], "expected a number and one of the units"),
         (&["--holders", "--waiters"], "cannot be used with"),
@@ -209,4 +209,66 @@ fn bad_input_is_one_clear_error() {
     }
     let said = failed(&command(&["ash", "/nonexistent/file.db"]).output().unwrap());
     assert!(said.contains("No such file"), "{said}");
+}
+
+#[test]
+fn a_heatmap_says_what_was_when() {
+    let (scratch, _all) = three_wait();
+    let file = File::new("heat");
+    scratch.run(&["record", &file.0, "--for", "600ms", "--interval", "200ms", "--sample", "5ms"]);
+    let answer = file.ask(&["--heatmap", "--by", "mutex"]);
+    let cells = answer["heatmap"].as_array().unwrap();
+    assert_eq!((cells.len() % 2, answer["groups"].as_array().unwrap().len()), (0, 2), "{answer}");
+    let (mut time_s, mut at) = (0.0, String::new());
+    for cell in cells {
+        time_s += cell["active_sessions"].as_f64().unwrap_or(0.0) * number(cell, "sampled_s");
+        assert!(at.as_str() <= cell["time"].as_str().unwrap(), "in the order of time");
+        at = cell["time"].as_str().unwrap().to_owned();
+    }
+    let all_s = number(&answer, "active_sessions") * number(&answer, "sampled_s");
+    assert!((time_s / all_s - 1.0).abs() < 1e-3, "the cells are all of the time: {time_s}, {all_s}");
+    let text = scratch.run(&["ash", "--for", "300ms", "--heatmap", "--by", "mutex"]);
+    let line = text.lines().find(|line| line.starts_with("waits  m  ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains('█') && text.contains("each cell is "), "{text}");
+    let csv = command(&["ash", &file.0, "--heatmap", "--csv"]).output().unwrap();
+    let csv = String::from_utf8(csv.stdout).unwrap();
+    assert!(csv.starts_with("time,cell_s,sampled_s,state,class,step,groups,active_sessions\n"), "{csv}");
+    assert!(csv.lines().count() > 2 && csv.contains(",waits,Concurrency,park,1,"), "{csv}");
+}
+
+#[test]
+fn a_flame_graph_has_a_frame_for_each_column() {
+    let (scratch, _all) = three_wait();
+    let file = File::new("flame");
+    scratch.run(&["record", &file.0, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    let folded = |arguments: &[&str]| {
+        let output = command(&[&["ash", &file.0, "--flame"], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", both(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = folded(&[]);
+    let stacks: Vec<(&str, f64)> = text
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap())
+        .map(|(stack, ns)| (stack, ns.parse().unwrap()))
+        .collect();
+    let names: Vec<&str> = stacks.iter().map(|(stack, _)| *stack).collect();
+    assert_eq!(names, ["holds;m;keeper", "waits;m;first", "waits;m;second", "waits;m;third"]);
+    let all_s = number(&file.ask(&[]), "active_sessions") * number(&file.ask(&[]), "sampled_s");
+    assert!((stacks.iter().map(|(_, ns)| ns / 1e9).sum::<f64>() / all_s - 1.0).abs() < 1e-6, "{text}");
+    assert!(folded(&["--waiters", "--by", "holder_location,mode"]).starts_with("keeper;S "));
+    let svg = std::env::temp_dir().join(format!("retrial-ash-{}.svg", std::process::id()));
+    let said = folded(&[svg.to_str().unwrap()]);
+    let picture = std::fs::read_to_string(&svg).unwrap();
+    std::fs::remove_file(&svg).unwrap();
+    assert!(said.contains("is the flame graph.") && picture.contains("<title>waits: ") && picture.contains("75.0 %"));
+    assert!(!picture.contains("<script") && !picture.contains("http://www.w3.org/1999"), "{picture}");
+    // A recording is no place for a picture.
+    let said = failed(&command(&["ash", "--flame", &file.0]).output().unwrap());
+    assert!(said.contains("expected a name that ends in .svg"), "{said}");
+    assert!(
+        failed(&command(&["ash", &file.0, "--flame", "--json"]).output().unwrap())
+            .contains("folded stacks are neither")
+    );
+    file.ask(&[]);
 }

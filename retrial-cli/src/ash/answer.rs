@@ -1,5 +1,6 @@
 //! The groups for people and programs.
 
+use super::heatmap::Heatmap;
 use super::question::{Group, Groups, Question};
 use crate::cmd::alerts::time;
 use crate::duration;
@@ -68,6 +69,8 @@ pub struct Answer {
     pub looked: Looked,
     /// Groups that are shown.
     pub top: usize,
+    /// The groups over time, where that was asked for.
+    pub heatmap: Option<Heatmap>,
 }
 
 impl Answer {
@@ -75,7 +78,10 @@ impl Answer {
         if format.json {
             line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
         } else if format.csv {
-            self.table().print(format);
+            self.heatmap
+                .as_ref()
+                .map_or_else(|| self.table(), |heatmap| heatmap.cells(&self.question.by))
+                .print(format);
         } else {
             line(&self.text());
         }
@@ -85,13 +91,7 @@ impl Answer {
         let total = self.groups.total().time_s();
         let mut columns: Vec<Column<'_, Group>> = Vec::new();
         for (position, by) in self.question.by.iter().enumerate() {
-            let people = move |group: &Group| match group.values.get(position) {
-                None if position == 0 => format!("{} others", group.groups).into(),
-                None => Value::Null,
-                Some(Value::Null) => "-".into(),
-                Some(value) => value.clone(),
-            };
-            columns.push(column(by.short, people).for_people());
+            columns.push(column(by.short, move |group: &Group| group.text(position)).for_people());
             let programs = move |group: &Group| group.values.get(position).cloned();
             columns.push(column(by.short, programs).for_programs());
         }
@@ -118,6 +118,7 @@ impl Answer {
             "holding": total.measure(Measure::Utilization),
             "waiting": total.measure(Measure::Waiting),
             "groups": self.table().json(),
+            "heatmap": self.heatmap.as_ref().map(|heatmap| heatmap.cells(&self.question.by).json()),
         })
     }
 
@@ -144,7 +145,13 @@ impl Answer {
             None => format!("{holding} {ONCE}, and {waiting} waited"),
         };
         let _ = writeln!(text, "on average {seen}");
-        text + "\n" + &self.table().text()
+        match &self.heatmap {
+            Some(heatmap) => {
+                let lines = heatmap.lines(&self.question.by, total.time_s());
+                text + &heatmap.legend() + "\n\n" + &lines.text()
+            }
+            None => text + "\n" + &self.table().text(),
+        }
     }
 }
 
@@ -172,6 +179,7 @@ mod tests {
             note: String::new(),
             looked: Looked { rounds, every, is_full: every.is_some() },
             top: 3,
+            heatmap: None,
         }
     }
 

@@ -1,6 +1,9 @@
 //! What is asked of the samples, as SQL, and the groups that come of it.
 
 use super::VIEW;
+use super::heatmap::{Axis, Stretch};
+use crate::flame::Stacks;
+use crate::output::whole;
 use crate::recording::history::{COLUMNS, Column};
 use crate::sql::{self, Database};
 use miette::{Report, miette};
@@ -64,6 +67,46 @@ impl Question {
         Ok(Groups::new(sql::ask(database, &sql)?.into_iter().map(group).collect(), sampled_s))
     }
 
+    /// The same groups, each with the times in which its sessions were seen.
+    ///
+    /// Samples that lie within one cell are one stretch; a sample without its group, its moment and its length is
+    /// from a length before that moment on.
+    pub fn ask_when(
+        &self,
+        database: &Database,
+        axis: &Axis,
+        sampled_s: f64,
+    ) -> Result<Vec<(Group, Vec<Stretch>)>, Report> {
+        let by = self.by.iter().map(|column| column.short).collect::<Vec<_>>().join(", ");
+        let cell_ns = axis.cell_ns;
+        let sql = format!(
+            "WITH part AS (SELECT {by}, state = 'holds' AS is_held, samples AS looks, time_s AS s, \
+             at_ns - CAST(time_s * 1e9 / samples AS INTEGER) AS begin_ns, \
+             at_ns + CAST(time_s * 1e9 / samples * (samples - 1) AS INTEGER) AS end_ns FROM {VIEW}{}) \
+             SELECT {by}, is_held, min(begin_ns), max(end_ns), total(s), sum(looks) FROM part \
+             GROUP BY {by}, is_held, begin_ns / {cell_ns}, end_ns / {cell_ns}, \
+             CASE WHEN begin_ns / {cell_ns} = end_ns / {cell_ns} THEN 0 ELSE begin_ns END ORDER BY {by}",
+            self.filter()
+        );
+        let mut groups: Vec<(Group, Vec<Stretch>)> = Vec::new();
+        for mut values in sql::ask(database, &sql)? {
+            let figures = values.split_off(self.by.len());
+            let ns = |figure: &Value| figure.as_u64().unwrap_or(0);
+            let (holds, time_s) = (figures[0] == 1, figures[3].as_f64().unwrap_or(0.0));
+            let times = if holds { [time_s, 0.0] } else { [0.0, time_s] };
+            let part = Group::new(values, ns(&figures[4]), times, sampled_s);
+            let stretch = Stretch { between_ns: ns(&figures[1])..ns(&figures[2]), holds, time_s };
+            match groups.last_mut().filter(|(group, _)| group.values == part.values) {
+                Some((group, stretches)) => {
+                    group.add(&part);
+                    stretches.push(stretch);
+                }
+                None => groups.push((part, vec![stretch])),
+            }
+        }
+        Ok(groups)
+    }
+
     fn filter(&self) -> String {
         let mut sql = " WHERE true".to_owned();
         if let Some(state) = self.state {
@@ -105,18 +148,34 @@ impl Group {
         })
     }
 
+    /// Its value of a column, for people.
+    pub fn text(&self, position: usize) -> Value {
+        match self.values.get(position) {
+            None if position == 0 => format!("{} others", self.groups).into(),
+            None => Value::Null,
+            Some(Value::Null) => "-".into(),
+            Some(value) => value.clone(),
+        }
+    }
+
     /// Time of the sessions.
     pub fn time_s(&self) -> f64 {
         self.holds_s + self.waits_s
     }
 
-    fn sum<'g>(groups: impl IntoIterator<Item = &'g Self>, sampled_s: f64) -> Self {
-        groups.into_iter().fold(Self { sampled_s, ..Self::default() }, |sum, group| Self {
-            groups: sum.groups + group.groups,
-            samples: sum.samples + group.samples,
-            holds_s: sum.holds_s + group.holds_s,
-            waits_s: sum.waits_s + group.waits_s,
-            ..sum
+    /// More samples of the same group.
+    fn add(&mut self, more: &Self) {
+        self.samples += more.samples;
+        self.holds_s += more.holds_s;
+        self.waits_s += more.waits_s;
+    }
+
+    /// Groups that were sampled for the same time as one.
+    pub fn sum(all: &[Self]) -> Self {
+        let sampled_s = all.first().map_or(0.0, |group| group.sampled_s);
+        all.iter().fold(Self { sampled_s, ..Self::default() }, |mut sum, group| {
+            sum.add(group);
+            Self { groups: sum.groups + group.groups, ..sum }
         })
     }
 }
@@ -134,7 +193,22 @@ impl Groups {
     }
 
     pub fn total(&self) -> Group {
-        Group::sum(&self.all, self.sampled_s)
+        Group { sampled_s: self.sampled_s, ..Group::sum(&self.all) }
+    }
+
+    /// Each group as a stack, its values from the first column on, with its time in ns. What is not known is left out.
+    pub fn stacks(&self) -> Stacks {
+        let frame = |value: &Value| match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let mut stacks = Stacks::new();
+        for group in &self.all {
+            let stack: Vec<String> = group.values.iter().filter_map(frame).collect();
+            *stacks.entry(stack).or_default() += whole(group.time_s() * 1e9);
+        }
+        stacks
     }
 
     /// The first ones, and the rest as one, so that the parts add up.
@@ -144,7 +218,7 @@ impl Groups {
         match rest {
             [] => {}
             [last] => top.push(last.clone()),
-            rest => top.push(Group::sum(rest, self.sampled_s)),
+            rest => top.push(Group::sum(rest)),
         }
         top
     }

@@ -38,6 +38,11 @@ pub static COLUMNS: &[Column] = &[
         is_group: false,
         ..group(["sample_time", "time"], Kind::Text, "utc(at_ns)", "When the first of them was taken, in UTC")
     },
+    Column {
+        is_group: false,
+        unit: "ns",
+        ..group(["at_ns", "at_ns"], Kind::Integer, "at_ns", "The same moment, by the real-time clock")
+    },
     group(["sample_second", "second"], Kind::Text, SECOND, "The second of that moment"),
     group(["sid", "session"], Kind::Integer, "sid", "The session"),
     group(["session_state", "state"], Kind::Text, "state", "holds or waits"),

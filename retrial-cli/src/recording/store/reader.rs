@@ -2,7 +2,7 @@
 
 use super::cells::{self, Cells};
 use super::schema::TABLES;
-use super::{Rounds, check, failed, foreign};
+use super::{Rounds, check, failed, foreign, plain};
 use crate::output::quoted;
 use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot};
 use crate::recording::state::Load;
@@ -11,6 +11,7 @@ use retrial::views::Sid;
 use retrial::{Capacity, MutexId};
 use retrial_bench::machine::Ticks;
 use rusqlite::{Connection, OpenFlags};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ impl Recording {
             }
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
+        let connection = Connection::open_with_flags(plain(path), flags).map_err(|error| failed(path, &error))?;
         connection.busy_timeout(Duration::from_secs(10)).map_err(|error| failed(path, &error))?;
         check(path, &connection)?;
         Ok(Self { path: path.to_owned(), connection })
@@ -110,6 +111,22 @@ impl Recording {
             })
         };
         self.connection.query_row(sql, [instance, after, to], rounds).map_err(|error| failed(&self.path, &error))
+    }
+
+    /// When an instance was sampled after one snapshot up to another one: by the real-time clock, in ns.
+    pub fn sampled(&self, instance: i64, after: i64, to: i64) -> Result<Vec<Range<u64>>, Report> {
+        let read = || {
+            let mut statement = self.connection.prepare(
+                "SELECT at_ns, rounds_ns FROM snapshot WHERE instance = ?1 AND id > ?2 AND id <= ?3 AND rounds_ns > 0",
+            )?;
+            let sampled = |row: &rusqlite::Row<'_>| {
+                let mut cells = Cells::new(row, 0);
+                let (end, length) = (cells.whole()?, cells.whole()?);
+                Ok(end.saturating_sub(length)..end)
+            };
+            statement.query_map([instance, after, to], sampled)?.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(|error| failed(&self.path, &error))
     }
 
     /// Who was waited for longest by samples of an instance between two moments: the session, its mutex, the number of sessions that
