@@ -166,3 +166,10 @@ fn what_is_typed_wrong_is_shown_with_a_caret() {
     let _ = fs::remove_file(scratch.path());
     assert_eq!((watch.line(), watch.end().0), (String::new(), Some(2)), "its instance has gone");
 }
+
+#[test]
+fn a_pace_that_cannot_be_is_refused() {
+    let scratch = Scratch::new();
+    let said = scratch.fail(&["watch", "--when", "deaths > 0", "--every", "0s"]);
+    assert!(said.contains("--every 0s, expected 10.0 ms at least"), "{said}");
+}

@@ -86,7 +86,9 @@ impl<'t> Sampler<'t> {
         for session in &look.sessions {
             let is_living = u64::from(!session.dead);
             self.rounds.sessions_ns += length_ns * is_living;
-            let holds = !look.held(session.sid).is_empty() && session.wait.is_none();
+            // By the same words as the utilization: one that waited a moment before may hold by now.
+            let goes_on = session.wait.is_none() || look.has_got(session);
+            let holds = goes_on && !look.held(session.sid).is_empty();
             self.rounds.holding_ns += length_ns * is_living * u64::from(holds);
             for (mutex, mode) in look.held(session.sid) {
                 samples.push(Sample { length_ns, ..held(&look, session, *mutex, *mode, real_ns) });

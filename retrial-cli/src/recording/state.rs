@@ -4,7 +4,7 @@ use retrial_bench::machine::Ticks;
 use std::fs;
 
 /// The machine at a moment. What the kernel does not tell is absent.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Processors that this process may use.
     pub processors: usize,

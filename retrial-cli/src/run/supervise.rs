@@ -104,6 +104,9 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         let profiler = recording.as_ref().map(|recording| scope.spawn(|| recording.observe(&stop)));
         let finished = signals.wait(pid);
         let (elapsed_s, ended_ns) = (started.elapsed().as_secs_f64(), now_ns());
+        if let Some(recorded) = &recorder {
+            recorded.recorder.end();
+        }
         stop.store(true, Ordering::Release);
         observer.thread().unpark();
         let recorded = profiler.and_then(|profiler| {

@@ -64,6 +64,15 @@ const OPERATORS: &[(&str, Operator, u8)] = &[
 /// Expressions may be nested so deep.
 const NESTED: usize = 100;
 
+/// Characters of an expression that are shown on each side of what is wrong.
+const AROUND: usize = 40;
+
+/// A word of an expression, as errors repeat it.
+pub fn brief(word: &str) -> String {
+    let cut = word.char_indices().nth(AROUND).map_or(word, |(at, _)| &word[..at]);
+    format!("{cut}{}", if cut.len() < word.len() { "…" } else { "" })
+}
+
 /// What is wrong, and where: the message shows it below the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
@@ -80,8 +89,14 @@ impl Wrong {
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.text[..self.at].chars().count();
-        write!(f, "{}\n  {}\n  {:column$}^", self.what, self.text, "")
+        let place = |text: &str| text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect::<Vec<_>>();
+        let (before, after) = (place(&self.text[..self.at]), place(&self.text[self.at..]));
+        let (left, right) = (before.len().min(AROUND), after.len().min(AROUND));
+        let shown: String = before[before.len() - left..].iter().chain(&after[..right]).collect();
+        let cut = |is_cut| if is_cut { "…" } else { "" };
+        let (begin, end) = (cut(left < before.len()), cut(right < after.len()));
+        let column = left + begin.chars().count();
+        write!(f, "{}\n  {begin}{shown}{end}\n  {:column$}^", self.what, "")
     }
 }
 
@@ -129,7 +144,8 @@ impl Expression {
             }
             Self::Binary(operator, a, b) => {
                 let (a, b) = (a.evaluate(value), b.evaluate(value));
-                operator.of(a?, b?)
+                // What is divided by 0 is not known.
+                Some(operator.of(a?, b?)).filter(|x| x.is_finite())?
             }
         })
     }
@@ -234,6 +250,9 @@ impl<'t> Parser<'t> {
             let right_at = self.at;
             let right = self.binary(binds + 1)?;
             self.check(&right, right_at, operator)?;
+            if operator == Operator::Over && right.evaluate(&mut |_| None) == Some(0.0) {
+                return Err(Wrong::new(self.text, right_at, "a division by 0, expected another number"));
+            }
             if binds == 3 && self.operator().is_some_and(|(_, next, _)| next == 3) {
                 return Err(Wrong::new(self.text, at, "two comparisons in a row, expected `and` between them"));
             }
