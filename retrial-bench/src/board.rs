@@ -195,7 +195,7 @@ impl Board {
     pub fn start(&self, delay: Duration, duration: Duration, clock: Clock) -> sys::Deadline {
         let (gate, times) = (&self.common().gate, &self.common().times);
         let start = sys::Deadline::after(delay);
-        let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let duration_ns = crate::duration::nanos(duration);
         let end = sys::Deadline { at_ns: start.at_ns.saturating_add(duration_ns), ..start };
         let start_ticks = clock.at(start);
         times.start.store(start.at_ns, Ordering::Relaxed);

@@ -49,6 +49,11 @@ pub fn at_least(option: &str, text: &str, least: Duration) -> Result<Duration, R
     Ok(time)
 }
 
+/// A time in ns, as clocks count; `u64::MAX` for one that is longer.
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A time for people: `49.3 s`, `1.09 ms`, `640 us`.
 pub fn text(time: Duration) -> String {
     let ns = time.as_nanos() as f64;

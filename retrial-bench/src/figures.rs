@@ -4,7 +4,6 @@ use crate::cell::Cell;
 use crate::outcome::{Outcome, median};
 use crate::output::{Table, column, measure};
 use retrial_model::Measure;
-use std::time::Duration;
 
 /// Rounds of a cell, under a scheme and with copies of the mutex.
 pub struct Rounds<'a> {
@@ -16,7 +15,7 @@ pub struct Rounds<'a> {
 
 /// What the cells are, the median of each measure over their rounds, and all their errors.
 pub fn table<'a>(rows: impl IntoIterator<Item = Rounds<'a>>) -> Table {
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let ns = crate::duration::nanos;
     let middle = |row: &Rounds<'_>, measure: Measure| {
         median(row.outcomes.iter().filter_map(|outcome| outcome.get(measure)).collect())
     };
@@ -48,6 +47,7 @@ mod tests {
     use crate::load::Start;
     use crate::outcome::Kind;
     use serde_json::{Value, json};
+    use std::time::Duration;
 
     #[test]
     fn a_cell_that_went_wrong_has_errors_and_no_figures() {

@@ -95,7 +95,7 @@ impl Think {
         } else if mean < Duration::from_millis(1) {
             Self::Busy(Times::new(work.rounds(mean), distribution))
         } else {
-            Self::Asleep(Times::new(u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX), distribution))
+            Self::Asleep(Times::new(crate::duration::nanos(mean), distribution))
         }
     }
 

@@ -54,6 +54,24 @@ pub struct Link {
     pub holder: Sid,
 }
 
+impl Link {
+    /// From a session to each of the holders of what it waits for; `None` of one that does not wait, or is dead.
+    pub fn all(session: &SessionInfo, holders: impl Iterator<Item = Sid>) -> Option<Vec<Self>> {
+        let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
+        let link = |holder| Self {
+            sid: session.sid,
+            pid: session.pid,
+            tid: session.tid,
+            mutex: key.mutex,
+            mode: key.event.mode,
+            location: key.location,
+            since_ns,
+            holder,
+        };
+        Some(holders.map(link).collect())
+    }
+}
+
 impl<'t> Look<'t> {
     /// With every mutex in the memory of a process.
     pub fn at_all(tables: &'t Tables) -> Self {
@@ -182,19 +200,10 @@ impl<'t> Look<'t> {
         let still: BTreeSet<(Sid, Key, u64)> = self.tables.waits().collect();
         let links: BTreeMap<Sid, Vec<Link>> = (self.sessions.iter())
             .filter_map(|session| {
-                let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
-                let link = |&(holder, _): &(Sid, Mode)| Link {
-                    sid: session.sid,
-                    pid: session.pid,
-                    tid: session.tid,
-                    mutex: key.mutex,
-                    mode: key.event.mode,
-                    location: key.location,
-                    since_ns,
-                    holder,
-                };
+                let (key, since_ns, _) = session.wait?;
                 let stays = still.contains(&(session.sid, key, since_ns));
-                stays.then(|| (session.sid, self.holders(key.mutex).iter().map(link).collect()))
+                let holders = self.holders(key.mutex).iter().map(|(holder, _)| *holder);
+                Some((session.sid, Link::all(session, holders).filter(|_| stays)?))
             })
             .collect();
         rings(&links)

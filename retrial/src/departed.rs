@@ -2,8 +2,8 @@
 //! those of slot 0.
 //!
 //! Each row is added exactly once, whenever the claimer is killed. The sums are noted first; the note is then in
-//! force; then the sums are stored and the row is cleared; then the note is taken back. Whoever finds a note in
-//! force repeats what follows it, which comes to the same however often.
+//! force; then the sums are stored and the row is cleared; then the note is taken back. A claimer that
+//! finds a note in force repeats what follows it, which comes to the same however often.
 
 use crate::fail;
 use crate::instance::Instance;

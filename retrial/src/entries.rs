@@ -43,8 +43,6 @@ pub(crate) struct Header {
     pub(crate) arena_next: AtomicU64,
     /// Last time that somebody looked for dead sessions because of references.
     pub(crate) swept_ns: AtomicU64,
-    /// Last time that somebody looked for threads that are gone without a mark.
-    pub(crate) searched_ns: AtomicU64,
     /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) admin: RobustLock,

@@ -250,24 +250,20 @@ impl Instance {
         }
     }
 
-    /// Looks for sessions whose threads are gone although the kernel did not say so, at most once a second in the whole
-    /// instance: somebody has waited for as long.
-    pub(crate) fn search(&self) {
-        if is_due(&self.tables.segment.header().searched_ns, Duration::from_secs(1)) {
-            self.look_for_threads();
-        }
-    }
-
     /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next
     /// recovery: those that replaced their process by `execve` without being its first thread, and all but
     /// 2,048 sessions of one thread.
     ///
-    /// Asks the kernel for each session of this PID namespace. A session that waits for longer than a second
-    /// does it too. Stops while another thread has the lock of the tables.
+    /// Asks the kernel for each session of this PID namespace. So does a session that finds all slots taken; one
+    /// that waits asks for its blockers, once a second. Stops while another thread has the lock of the tables.
     pub fn look_for_threads(&self) {
+        self.look_for_threads_of(self.tables.sids().filter_map(|sid| self.tables.slot(sid)));
+    }
+
+    /// The same for some sessions.
+    pub(crate) fn look_for_threads_of<'a>(&self, slots: impl IntoIterator<Item = &'a Slot>) {
         let pid_namespace = sys::pid_namespace();
-        let slots = self.tables.sids().filter_map(|sid| self.tables.slot(sid));
-        for slot in slots.filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
+        for slot in slots.into_iter().filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
             // No slot is claimed while it is asked for again and marked: a new thread in it, with the id of
             // the one that is gone, would be taken for that one. The lock is not kept from slot to slot: a
             // process that is stopped in here would stop every claim.
@@ -296,6 +292,17 @@ impl Instance {
 
     /// Claims a free slot, and recovers a dead session's when it is the turn of that one. The caller is its thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
+        match self.claim_slot_of_the_known() {
+            Err(SessionError::Full { .. }) => {
+                self.look_for_threads();
+                self.claim_slot_of_the_known()
+            }
+            claimed => claimed,
+        }
+    }
+
+    /// The same among those free and those known to be dead.
+    fn claim_slot_of_the_known(&self) -> Result<(Sid, &Slot), SessionError> {
         let admin = self.lock_tables()?;
         self.finish_addition();
         let header = self.tables.segment.header();

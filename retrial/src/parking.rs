@@ -140,8 +140,8 @@ impl Parking {
     }
 
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
-    /// of it after one that found the mutex busy, and so on down to one. Who finds it busy was not needed, and
-    /// takes a processor and the cache lines from those that keep it busy; one that finds it open came late.
+    /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it takes a
+    /// processor and the cache lines from the sessions that keep the mutex busy. One that finds it open came late.
     #[must_use]
     pub const fn enough(self) -> u64 {
         let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);
@@ -473,8 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn each_woken_session_that_finds_the_mutex_busy_halves_how_many_may_be_on_their_way_and_one_that_finds_it_open_ends_that()
-     {
+    fn a_woken_session_halves_what_is_enough_where_it_finds_the_mutex_busy_and_restores_it_where_open() {
         let most = Parking::WOKEN_MAX;
         for state in states() {
             let busy: Vec<u64> =

@@ -169,6 +169,11 @@ impl Slot {
         self.state.store(LIVE, Ordering::Release);
     }
 
+    /// Whether its log names the mutex, in any phase.
+    pub(crate) fn names(&self, mutex: MutexId) -> bool {
+        self.log.iter().filter_map(|cell| Record::unpack(cell.acquire())).any(|record| record.mutex == mutex)
+    }
+
     /// What its log says that it has of a mutex; `in_word`: the word names it too, so that a get is over.
     pub(crate) fn has(&self, mutex: MutexId, in_word: bool) -> Option<Record> {
         let records = self.log.iter().filter_map(|cell| Record::unpack(cell.acquire()));

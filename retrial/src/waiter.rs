@@ -64,8 +64,11 @@ pub trait Target {
         false
     }
 
-    /// Called before each step: looks whether the blocker is dead.
-    fn look_after_blocker(&self) {}
+    /// Called before each step: looks whether a blocker is dead; `asks`: the kernel is asked for threads that are gone
+    /// without a mark.
+    fn look_after_blocker(&self, asks: bool) {
+        let _ = asks;
+    }
 
     /// Gets so far.
     fn gets(&self) -> u64;
@@ -161,9 +164,10 @@ struct Wait<'a> {
     /// Read afresh before every step.
     params: Params,
     course: Course,
-    /// Ends of the last step and of the last failed spin, by the monotonic clock.
+    /// End of the last step, and of the last failed spin and the one before it, by the monotonic clock.
     last: u64,
     now: u64,
+    stepped: u64,
     alerted: bool,
 }
 
@@ -190,6 +194,7 @@ impl<'a> Wait<'a> {
             course: Course::begin(wanted, target.gets()),
             last: 0,
             now: 0,
+            stepped: 0,
             alerted: false,
         };
         wait.recorder.add(Counter::Misses, 1);
@@ -241,7 +246,7 @@ impl<'a> Wait<'a> {
 
     /// Notes a failed spin. The time left until the deadline, `None` when it has passed.
     fn failed(&mut self, deadline: Option<Deadline>) -> Option<Duration> {
-        self.now = sys::now_ns();
+        (self.stepped, self.now) = (self.now, sys::now_ns());
         if self.course.failed() == 0 {
             self.recorder.begin(self.now);
         } else {
@@ -258,9 +263,12 @@ impl<'a> Wait<'a> {
             self.alerted = true;
             self.recorder.alert(instance, waited_ns);
         }
-        if waited_ns > 1_000_000_000 {
-            instance.search();
-        }
+    }
+
+    /// Whether a second of the wait ended in the last step.
+    fn has_waited_another_second(&self) -> bool {
+        let seconds = |until: u64| until.saturating_sub(self.course.started_ns()) / 1_000_000_000;
+        self.course.failed() > 0 && seconds(self.now) > seconds(self.stepped)
     }
 
     /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by
@@ -415,7 +423,7 @@ impl<'a> Waiter<'a> {
                 None => return wait.last_try(target).ok_or(Ended::TimedOut),
             };
             // Before the first park too: the watcher may have died with the blocker.
-            target.look_after_blocker();
+            target.look_after_blocker(wait.has_waited_another_second());
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);
             }

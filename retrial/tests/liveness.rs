@@ -1137,16 +1137,39 @@ fn a_child_that_no_fork_handler_is_told_of_has_nothing_of_its_parents() {
 
 #[test]
 fn an_exec_by_another_thread_than_the_first_is_a_death_too() {
-    let scene = Scene::new("exec-thread");
-    let mut holder = scene.actor(HERE);
-    assert_eq!(holder.ask("exec thread X m"), "hello");
     // The kernel gives this thread the id of the first one, and then marks the locks that the id of the first
-    // one has: not this one's. So a waiter asks for the thread itself after a second.
-    match scene.mutex.exclusive(scene.session, location!("test")) {
-        Err(GetError::OwnerDied(mut died)) => died.guard.consistent(),
-        other => panic!("{other:?}"),
+    // one has: not this one's. So a waiter asks for the threads of its blockers after a second.
+    for mode in Mode::ALL {
+        let scene = Scene::new("exec-thread");
+        let (mut holder, mut elsewhere) = (scene.actor(HERE), scene.actor(HERE));
+        assert_eq!(elsewhere.ask("exec thread X other"), "hello");
+        assert_eq!(holder.ask(&format!("exec thread {mode} m")), "hello");
+        if mode == Mode::Shared {
+            assert!(scene.mutex.exclusive(scene.session, location!("test")).is_ok());
+        } else {
+            assert_eq!(scene.get_from_the_dead("exec thread").mode, mode);
+        }
+        // Nobody asks for a session that is in nobody's way.
+        let threads = || scene.instance.tables().sessions().into_iter().filter(|session| session.name == "thread");
+        scene.instance.recover_all();
+        assert_eq!(threads().map(|session| session.dead).collect::<Vec<_>>(), [false], "{mode}");
+        let reply = holder.ask("get X other");
+        assert!(reply.starts_with("died"), "{mode}: {reply}, by a participant like any other");
     }
-    assert_eq!(holder.ask("get X other"), "got", "a participant like any other");
+}
+
+#[test]
+fn a_session_that_an_exec_has_ended_gives_its_slot_to_the_next_when_all_are_taken() {
+    let scene = Scene::new("exec-slot");
+    let mut holder = scene.actor(HERE);
+    assert_eq!(holder.ask("exec thread S m"), "hello");
+    let mut sessions = Vec::new();
+    while let Ok(session) = scene.instance.session("more", Class::Normal) {
+        sessions.push(session);
+    }
+    let names: Vec<_> = scene.instance.tables().sessions().into_iter().map(|session| session.name).collect();
+    assert_eq!(names.len(), CAPACITY.sessions as usize);
+    assert!(!names.contains(&"thread".into()), "{names:?}");
 }
 
 // Part five: ways to die.

@@ -6,7 +6,6 @@ use crate::recording::Span;
 use crate::recording::store::{Recorded, Recording};
 use miette::{Report as Failure, miette};
 use std::path::Path;
-use std::time::Duration;
 
 /// From when to when; for commands with a `file`.
 #[derive(clap::Args)]
@@ -128,7 +127,7 @@ enum Bound {
 impl Bound {
     fn parse(option: &str, text: &str, last_ns: u64) -> Result<Self, Failure> {
         if let Ok(ago) = duration::parse(text) {
-            return Ok(Self::At(last_ns.saturating_sub(nanos(ago))));
+            return Ok(Self::At(last_ns.saturating_sub(duration::nanos(ago))));
         }
         let shape = "0000-00-00T00:00:00.000Z";
         let fits = text.len() >= 10
@@ -163,10 +162,6 @@ impl Bound {
             Self::Text(text) => text[..] >= super::alerts::time(at_ns)[..text.len()],
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

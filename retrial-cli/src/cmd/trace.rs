@@ -55,8 +55,8 @@ fn columns(tables: &Tables) -> [Column<'_, Seen>; 11] {
         column("number", |seen: &Seen| Some(seen.run?.number)),
         column("what", |seen: &Seen| seen.what),
         column("count", |seen: &Seen| seen.count),
-        column("asked_ns", |seen: &Seen| Some(nanos(seen.run?.asked))),
-        column("actual_ns", |seen: &Seen| Some(nanos(seen.run?.actual))),
+        column("asked_ns", |seen: &Seen| Some(duration::nanos(seen.run?.asked))),
+        column("actual_ns", |seen: &Seen| Some(duration::nanos(seen.run?.actual))),
         column("started_ns", |seen: &Seen| Some(seen.run?.started_ns)),
         column("mutex", |seen: &Seen| Some(tables.mutex_name(seen.run?.mutex))),
         column("event", |seen: &Seen| Some(event_name(tables, &seen.run?))),
@@ -298,8 +298,4 @@ impl Trace<'_> {
         self.format.say("  died while it waited");
         (followed.waits, followed.headed) = (false, false);
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

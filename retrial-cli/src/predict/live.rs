@@ -85,7 +85,7 @@ fn gather(
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
-    let length_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    let length_ns = crate::duration::nanos(interval);
     let mut look_at_ns = 0;
     loop {
         let elapsed = now_ns().saturating_sub(began_ns);

@@ -6,6 +6,7 @@ use super::snapshot::{Identity, Moment, Snapshot};
 use super::state::Load;
 use super::store::Writer;
 use super::taking::Taker;
+use crate::duration;
 use miette::Report;
 use retrial::sys::{Clock, clock_ns, now_ns, thread_cpu_ns};
 use retrial::{Address, Observer};
@@ -198,7 +199,7 @@ fn is_there(address: Option<&Address>, instance: &Identity) -> bool {
 }
 
 fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+    duration::nanos(time).min(u64::MAX / 4)
 }
 
 /// An instance that is recorded.

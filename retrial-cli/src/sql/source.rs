@@ -59,7 +59,7 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
         let of: Vec<_> = snapshots.iter().filter(|recorded| recorded.instance == instance).collect();
         let Some(to) = of.last() else { continue };
         let from = over.map(|over| {
-            let until_ns = to.at_ns.saturating_sub(u64::try_from(over.as_nanos()).unwrap_or(u64::MAX));
+            let until_ns = to.at_ns.saturating_sub(duration::nanos(over));
             let earlier = of.iter().rev().find(|recorded| recorded.at_ns <= until_ns);
             // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in time.
             let nearly =

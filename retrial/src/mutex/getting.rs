@@ -108,7 +108,7 @@ impl<'a> Getting<'a> {
         let deadline = match patience {
             Patience::None => {
                 // One look at the blocker, or the first try after a death would never succeed.
-                self.look_after_blocker();
+                self.look_after_blocker(false);
                 return self.try_briefly().ok_or(Why::Busy);
             }
             Patience::Until(deadline) => Some(deadline),
@@ -274,10 +274,17 @@ impl Target for Getting<'_> {
         (word.sid(), word.is_exclusive())
     }
 
-    fn look_after_blocker(&self) {
+    fn look_after_blocker(&self, asks: bool) {
         let instance = self.session.instance();
         instance.collect_debts(self.mutex);
         let word = self.mutex.load();
+        if asks && !word.sid().is_none() {
+            instance.look_for_threads_of(instance.tables.slot(word.sid()));
+        } else if asks {
+            // The word does not say whose the references are, the logs do.
+            let slots = instance.tables.sids().filter_map(|sid| instance.tables.slot(sid));
+            instance.look_for_threads_of(slots.filter(|slot| slot.names(self.mutex.id())));
+        }
         if word.sid().is_none() {
             let kept_out = word.has(Word::DRAINING) || word.has(Word::HANDOVER);
             let blocked = word.references() > 0 && (self.mode != Mode::Shared || kept_out) || word.has(Word::DRAINING);

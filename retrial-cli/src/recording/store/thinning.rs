@@ -22,7 +22,7 @@ struct Stretch {
 /// Rids the recording of what is older than `keep` at `now_ns`, and thins out what is older than an eighth of it.
 pub(super) fn thin(connection: &mut Connection, keep: Duration, now_ns: u64) -> rusqlite::Result<()> {
     let before = |age: Duration| {
-        let age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let age_ns = crate::duration::nanos(age);
         now_ns.saturating_sub(age_ns).cast_signed()
     };
     let (old, coarse) = (before(keep), before(keep / FINE));
