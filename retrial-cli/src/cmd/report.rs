@@ -4,6 +4,7 @@ use super::period::{Part, PeriodArgs};
 use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
 use crate::recording::Span;
+use crate::recording::findings::Source;
 use crate::recording::report::Report;
 use crate::recording::store::{Recorded, Recording};
 use crate::{duration, signals, sql};
@@ -56,7 +57,7 @@ fn live(args: &Args) -> Result<Report, Failure> {
     let recording = Recording::of(writer.into_connection());
     let (of, next) = ("the live instance".to_owned(), format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'"));
     let snapshots = recording.snapshots()?;
-    report(&recording, snapshots[0], snapshots[snapshots.len() - 1], span, of, next)
+    report(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)
 }
 
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
@@ -64,18 +65,18 @@ fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let Part { from, to, span, note } = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    report(&recording, from, to, span, format!("{shown}{note}"), next)
+    report(&recording, [from, to], span, format!("{shown}{note}"), next, Source::File(shown))
 }
 
 fn report(
     recording: &Recording,
-    from: Recorded,
-    to: Recorded,
+    [from, to]: [Recorded; 2],
     span: Span,
     of: String,
     next: String,
+    source: Source,
 ) -> Result<Report, Failure> {
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let blockers = recording.blockers(to.instance, from.at_ns, to.at_ns)?;
-    Ok(Report { span, rounds, blockers, of, next })
+    Ok(Report { span, rounds, blockers, of, source, next })
 }

@@ -5,6 +5,7 @@
 //! the file that [`store`] writes and reads.
 
 mod deadlocks;
+pub mod findings;
 pub mod history;
 mod pauses;
 mod period;
@@ -26,5 +27,5 @@ pub use recorder::{Pace, Progress, Recorder};
 pub use sampling::Sampler;
 pub use scene::{Scene, Span};
 pub use snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State};
-pub use state::Load;
+pub use state::{Load, Spent};
 pub use taking::Taker;

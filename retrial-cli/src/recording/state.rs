@@ -53,6 +53,24 @@ impl Load {
     }
 }
 
+/// What a thread has spent so far, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// On a processor.
+    pub cpu_ns: u64,
+    /// Ready to run, in a run queue.
+    pub queued_ns: u64,
+}
+
+impl Spent {
+    /// Of a thread of a process, where the kernel says it.
+    pub fn of(pid: u32, tid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        Some(Self { cpu_ns: numbers.next()?.ok()?, queued_ns: numbers.next()?.ok()? })
+    }
+}
+
 fn number_after(text: &str, name: &str) -> Option<u64> {
     let (_, rest) = text.split_once(name)?;
     rest.split_whitespace().next()?.parse().ok()

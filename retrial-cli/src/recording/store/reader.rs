@@ -4,10 +4,11 @@ use super::cells::{self, Cells};
 use super::schema::TABLES;
 use super::{Rounds, check, failed, foreign, plain};
 use crate::output::quoted;
+use crate::recording::findings::Blocker;
 use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot};
 use crate::recording::state::Load;
 use miette::{Report, miette};
-use retrial::views::Sid;
+use retrial::views::{LocationId, Sid};
 use retrial::{Capacity, MutexId};
 use retrial_bench::machine::Ticks;
 use rusqlite::{Connection, OpenFlags};
@@ -129,17 +130,26 @@ impl Recording {
         read().map_err(|error| failed(&self.path, &error))
     }
 
-    /// Who was waited for longest by samples of an instance between two moments: the session, its mutex, the number of sessions that
-    /// waited, and the time of all of them in ns.
-    pub fn blockers(&self, instance: i64, from_ns: u64, to_ns: u64) -> Result<Vec<(Sid, MutexId, u64, u64)>, Report> {
+    /// Who was waited for by samples of an instance between two moments, the longest first.
+    pub fn blockers(&self, instance: i64, from_ns: u64, to_ns: u64) -> Result<Vec<Blocker>, Report> {
         let read = || {
             let mut statement = self.connection.prepare(
-                "SELECT blocker, mutex, count(DISTINCT sid), sum(length_ns) FROM sample WHERE state = 'waits' AND blocker <> 0 \
-                 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 GROUP BY blocker, mutex ORDER BY 4 DESC LIMIT 10",
+                "SELECT blocker, mutex, CASE WHEN min(first) = max(last) THEN min(first) END, count(DISTINCT sid), \
+                 sum(length_ns), max(length_ns) FROM (SELECT blocker, mutex, sid, min(blocker_location) AS first, \
+                 max(blocker_location) AS last, sum(length_ns) AS length_ns FROM sample WHERE state = 'waits' AND blocker <> 0 \
+                 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 GROUP BY blocker, mutex, sid, since_ns) \
+                 GROUP BY blocker, mutex ORDER BY 5 DESC",
             )?;
             let blocker = |row: &rusqlite::Row<'_>| {
                 let mut cells = Cells::new(row, 0);
-                Ok((Sid::new(cells.small()?), MutexId(cells.small()?), cells.whole()?, cells.whole()?))
+                Ok(Blocker {
+                    sid: Sid::new(cells.small()?),
+                    mutex: MutexId(cells.small()?),
+                    location: cells.maybe_whole()?.and_then(|at| u16::try_from(at).ok()).map(LocationId),
+                    waiters: cells.whole()?,
+                    time_ns: cells.whole()?,
+                    longest_ns: cells.whole()?,
+                })
             };
             let rows = statement.query_map([instance, from_ns.cast_signed(), to_ns.cast_signed()], blocker)?;
             rows.collect::<rusqlite::Result<_>>()

@@ -269,6 +269,8 @@ fn of_sessions() -> [Table; 3] {
                 int("last_blocker", "", "The holder at its last step"),
                 int("first_run", "", "Number of its first run of steps"),
                 int("last_run", "", "Number of its latest run of steps"),
+                int("cpu_ns", "ns", "Processor time of its thread so far; null where the kernel does not say it"),
+                int("queued_ns", "ns", "Time of its thread in run queues so far"),
             ],
         ),
         state(
