@@ -64,6 +64,9 @@ const OPERATORS: &[(&str, Operator, u8)] = &[
 /// Expressions may be nested so deep.
 const NESTED: usize = 100;
 
+/// Maximum number of numbers and figures in an expression. Each look evaluates all of them.
+const TERMS: usize = 1000;
+
 /// Characters of an expression that are shown on each side of what is wrong.
 const AROUND: usize = 40;
 
@@ -103,7 +106,7 @@ impl fmt::Display for Wrong {
 impl Expression {
     /// The condition that a text says.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0, terms: 0 };
         let expression = parser.binary(0)?;
         parser.skip();
         if parser.at < text.len() {
@@ -201,6 +204,7 @@ struct Parser<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
+    terms: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -230,12 +234,15 @@ impl<'t> Parser<'t> {
         Some((*operator, *binds, word.len()))
     }
 
+    fn deeper(&mut self) -> Result<(), Wrong> {
+        self.depth += 1;
+        let is_too_deep = self.depth > NESTED;
+        if is_too_deep { Err(self.wrong("nested too deep, expected at most 100 levels")) } else { Ok(()) }
+    }
+
     /// Operands with the operators between them that bind at least so closely.
     fn binary(&mut self, least: u8) -> Result<Expression, Wrong> {
-        self.depth += 1;
-        if self.depth > NESTED {
-            return Err(self.wrong("nested too deep, expected at most 100 levels"));
-        }
+        self.deeper()?;
         self.skip();
         let start = self.at;
         let mut left = self.operand()?;
@@ -273,6 +280,10 @@ impl<'t> Parser<'t> {
     fn operand(&mut self) -> Result<Expression, Wrong> {
         self.skip();
         let at = self.at;
+        self.terms += 1;
+        if self.terms > TERMS {
+            return Err(self.wrong(&format!("expected the end: an expression has at most {TERMS} numbers and figures")));
+        }
         if let Some(rest) = self.rest().strip_prefix('(') {
             self.at = self.text.len() - rest.len();
             let inner = self.binary(0)?;
@@ -280,8 +291,10 @@ impl<'t> Parser<'t> {
             return if self.take(')') { Ok(inner) } else { Err(self.wrong("expected `)`")) };
         }
         if self.take('-') {
+            self.deeper()?;
             let (inner_at, inner) = (self.at, self.operand()?);
             self.check(&inner, inner_at, Operator::Minus)?;
+            self.depth -= 1;
             return Ok(Expression::Negative(Box::new(inner)));
         }
         let word = self.word();

@@ -80,7 +80,7 @@ fn errors_point_at_what_is_wrong() {
 
 #[test]
 fn of_a_long_expression_only_the_place_is_shown() {
-    let long = format!("{}miss_ration > 1{}", "deaths > 0 or ".repeat(1000), " or deaths > 0".repeat(1000));
+    let long = format!("{}miss_ration > 1{}", "deaths > 0 or ".repeat(400), " or deaths > 0".repeat(1000));
     for text in [long, "x".repeat(10_000), format!("wait_ms_per_s(\"{}) > 1", "m".repeat(10_000))] {
         let said = wrong(&text);
         assert!(said.len() < 400, "{said}");
@@ -99,4 +99,16 @@ fn what_is_divided_by_nothing_is_not_known() {
     }
     assert_eq!((holds("1 / deaths > 0", Some(0.0)), holds("deaths / deaths >= 0", Some(0.0))), (None, None));
     assert_eq!(holds("1 / deaths > 0", Some(4.0)), Some(true));
+}
+
+#[test]
+fn an_expression_of_very_many_terms_is_refused() {
+    for text in [format!("{}1 > 0", "1+".repeat(60_000)), format!("{}1 > 0", "1>0 or ".repeat(9_000))] {
+        let said = wrong(&text);
+        assert!(said.contains("at most 1000 numbers and figures") && said.len() < 400, "{said}");
+    }
+    for deep in ["-", "not ", "("] {
+        assert!(wrong(&format!("{}1 > 0", deep.repeat(20_000))).contains("nested too deep"), "{deep}");
+    }
+    assert_eq!(holds(&format!("{}1 > 0", "1+".repeat(900)), None), Some(true));
 }
