@@ -14,7 +14,8 @@ use retrial_bench::outcome::Kind;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Everything that we aim at: closed loops, beside hogs too, sessions that sleep, readers; one CSV file and one page
+/// Everything that we aim at: closed loops, beside hogs too, sessions that sleep, readers; one CSV file and
+/// one page
 ///
 /// Closed loops of threads and processes, sections from 0 to 20 us, up to 1,024 threads and 16,384 processes;
 /// closed loops beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with

@@ -49,11 +49,39 @@ pub fn calls(report: &Value, which: &str) -> Option<f64> {
     Some(report["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
 }
 
+/// What is measured of a program under one thing: its rounds.
+pub struct Measured<R> {
+    pub runs: Vec<R>,
+    /// Why there are no more.
+    pub failure: Option<String>,
+}
+
+impl<R> Default for Measured<R> {
+    fn default() -> Self {
+        Self { runs: Vec::new(), failure: None }
+    }
+}
+
+impl<R> Measured<R> {
+    pub fn failed(why: &str) -> Self {
+        Self { runs: Vec::new(), failure: Some(why.to_owned()) }
+    }
+
+    pub fn is_begun(&self) -> bool {
+        !self.runs.is_empty() || self.failure.is_some()
+    }
+
+    /// Beside those of the program as it is.
+    pub fn beside<'a>(&'a self, plain: Option<&'a Self>) -> Rounds<'a, R> {
+        Rounds { own: &self.runs, plain: plain.map(|plain| plain.runs.as_slice()) }
+    }
+}
+
 /// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits;
 /// `None` where nothing was measured.
 pub struct Rounds<'a, R> {
-    pub own: &'a [R],
-    pub plain: Option<&'a [R]>,
+    own: &'a [R],
+    plain: Option<&'a [R]>,
 }
 
 impl<R> Rounds<'_, R> {

@@ -1,4 +1,5 @@
-//! Benchmarks of retrial against its peers: `cargo run --release -p bench -- contended`, and others, see `--help`.
+//! Benchmarks of retrial against its peers: `cargo run --release -p bench -- contended`, and others, see
+//! `--help`.
 //!
 //! All peers in one binary, measured by the engine of `retrial bench`, in rounds that go through all of them,
 //! in an order that changes from round to round, so that whatever else the machine does falls on each alike.

@@ -1,4 +1,5 @@
-//! Sessions that sleep between two gets, many of them: there is room for all, unless waiting itself takes it away.
+//! Sessions that sleep between two gets, many of them: there is room for all, unless waiting itself takes it
+//! away.
 
 use crate::contended::sessions;
 use crate::measurement::Load;

@@ -41,7 +41,8 @@ impl Default for Args {
 const BARE: &str = "compare-exchange + store";
 const ROBUST: &str = "pthread process-shared robust";
 
-/// Processor time of a pair: median, least and greatest of the rounds; medians of the ratios within each round.
+/// Processor time of a pair: median, least and greatest of the rounds; medians of the ratios within each
+/// round.
 #[derive(Serialize)]
 struct Row {
     peer: String,

@@ -1,8 +1,9 @@
-//! What `retrial calibrate` found out, kept in the user's cache directory for every instance that is made later.
+//! What `retrial calibrate` found out, kept in the user's cache directory for every instance that is made
+//! later.
 
-use crate::machine::Machine as Here;
+use crate::machine::Machine;
 use retrial::Instance;
-use retrial::views::Machine;
+use retrial::views::Costs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,29 +14,30 @@ pub fn path() -> Option<PathBuf> {
     Some(cache.join("retrial").join("machine"))
 }
 
-/// The first line of the file: a home directory may be seen by many machines, and a machine gets other kernels.
+/// The first line of the file: a home directory may be seen by many machines, and a machine gets other
+/// kernels.
 fn title() -> String {
-    format!("# {}", Here::here().text())
+    format!("# {}", Machine::here().text())
 }
 
 /// What was measured on this very machine.
-pub fn load() -> Option<Machine> {
+pub fn load() -> Option<Costs> {
     let text = std::fs::read_to_string(path()?).ok()?;
     text.strip_prefix(&title())?.strip_prefix('\n')?.parse().ok()
 }
 
 /// Keeps it: the file is complete or as it was.
-pub fn store(path: &Path, machine: &Machine) -> io::Result<()> {
+pub fn store(path: &Path, costs: &Costs) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(directory)?;
     let beside = directory.join(format!("machine.{}", std::process::id()));
-    std::fs::write(&beside, format!("{}\n{machine}", title()))?;
+    std::fs::write(&beside, format!("{}\n{costs}", title()))?;
     std::fs::rename(&beside, path)
 }
 
 /// Tells a new instance.
 pub fn apply(instance: &Instance) {
-    if let Some(machine) = load() {
-        instance.set_machine(&machine);
+    if let Some(costs) = load() {
+        instance.set_costs(&costs);
     }
 }

@@ -77,7 +77,8 @@ impl From<Report> for Stopped {
 }
 
 impl Cell {
-    /// Measures a peer, which has no sessions yet. `tick` is called now and then with the time since the start.
+    /// Measures a peer, which has no sessions yet. `tick` is called now and then with the time since the
+    /// start.
     pub fn measure<P: Peer>(
         &self,
         name: &str,

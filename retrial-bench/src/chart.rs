@@ -1,4 +1,5 @@
-//! Charts as SVG: lines, dashes for what theory says, points with their intervals for what was measured or simulated.
+//! Charts as SVG: lines, dashes for what theory says, points with their intervals for what was measured or
+//! simulated.
 
 use crate::output::short;
 use miette::{IntoDiagnostic, Report};
@@ -52,6 +53,16 @@ impl Scale {
         };
         let room = ((high - low) * 0.05).max(0.05);
         low - room..high + room
+    }
+
+    /// The axis for these values; a linear one begins at the lowest of them, as the others do.
+    fn of_points(self, values: impl Iterator<Item = f64> + Clone) -> Range<f64> {
+        let ends = |pick: fn(f64, f64) -> f64, start| values.clone().fold(start, pick);
+        let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY));
+        if self == Self::Linear && low < high {
+            return low..high + (high - low) * 0.03;
+        }
+        self.range(values.filter_map(|value| self.place(value)))
     }
 
     /// How many labels an axis has: on logarithmic ones none between whole numbers, but when these are few.
@@ -165,16 +176,7 @@ impl Chart {
     fn draw(&self, area: &Area) -> Result<(), Report> {
         let (x_scale, y_scale) = (self.x.scale, self.y.scale);
         let all = || self.series.iter().flat_map(|series| &series.points);
-        let x_range = match x_scale {
-            // From the first point on, as the others.
-            Scale::Linear => {
-                let ends = |pick: fn(f64, f64) -> f64, start| all().map(|point| point.x).fold(start, pick);
-                let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY));
-                let is_wide = low < high;
-                if is_wide { low..high + (high - low) * 0.03 } else { Scale::Linear.range(all().map(|point| point.x)) }
-            }
-            _ => x_scale.range(all().filter_map(|point| x_scale.place(point.x))),
-        };
+        let x_range = x_scale.of_points(all().map(|point| point.x));
         let ends = |point: &Point| point.interval.map_or([point.y; 2], |(low, high)| [low, high]);
         let y_range = y_scale.range(all().flat_map(ends).filter_map(|y| y_scale.place(y)));
         let lowest = y_range.start;

@@ -1,4 +1,5 @@
-//! The processor's counter of time, which is read in a fraction of what the kernel's clock takes: every wait is timed.
+//! The processor's counter of time, which is read in a fraction of what the kernel's clock takes: every wait
+//! is timed.
 
 use retrial::sys;
 use std::time::Duration;

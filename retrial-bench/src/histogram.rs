@@ -1,4 +1,5 @@
-//! Histograms of times, in any unit: each session has one of its own in shared memory, and the parent adds them up.
+//! Histograms of times, in any unit: each session has one of its own in shared memory, and the parent adds
+//! them up.
 //!
 //! Buckets are 1/32 of a power of two wide, so a quantile is at most 3 % too high.
 

@@ -1,7 +1,8 @@
-//! The engine that measures loads on mutexes, and what prints its figures: under the command `retrial` and under the
-//! benchmarks against peers. It knows no subcommand.
+//! The engine that measures loads on mutexes, and what prints its figures: under the command `retrial` and
+//! under the benchmarks against peers. It knows no subcommand.
 //!
-//! The measurement behind `retrial bench`: a cell is so many sessions of one kind on one mutex, which may be anybody's.
+//! The measurement behind `retrial bench`: a cell is so many sessions of one kind on one mutex, which may be
+//! anybody's.
 //!
 //! The parent has one thread and forks for every cell: a process for each session, or one process with a
 //! thread for each. So a cell can be killed when it is stuck, and processor time and memory of one cell do
@@ -21,7 +22,6 @@ pub mod check;
 pub mod clock;
 pub mod duration;
 pub mod errors;
-pub mod figures;
 pub mod histogram;
 pub mod limits;
 pub mod load;
@@ -32,6 +32,7 @@ pub mod output;
 pub mod peer;
 pub mod plot;
 pub mod process;
+pub mod rounds;
 pub mod signals;
 pub mod work;
 pub mod worker;

@@ -6,8 +6,8 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Threads that a process has room for: each has a stack and a signal stack, and each of these a guard page, and the
-/// program itself takes a few hundred mappings.
+/// Threads that a process has room for: each has a stack and a signal stack, and each of these a guard page,
+/// and the program itself takes a few hundred mappings.
 pub fn threads() -> Option<u64> {
     Some(number("/proc/sys/vm/max_map_count")?.saturating_sub(500) / 4)
 }

@@ -48,7 +48,8 @@ impl Machine {
 pub struct Ticks {
     pub busy: u64,
     pub all: u64,
-    /// Those that a hypervisor gave to other machines while a processor of this one had work to do; they are busy ones, too.
+    /// Those that a hypervisor gave to other machines while a processor of this one had work to do; they are
+    /// busy ones, too.
     pub steal: u64,
 }
 

@@ -133,7 +133,8 @@ pub fn finish(got: Get<'_>, section: impl FnOnce()) -> Result<(), Miss> {
     }
 }
 
-/// Gets in a mode, by its position in [`Mode::ALL`] and so with a fast path of its own, until the cell is over.
+/// Gets in a mode, by its position in [`Mode::ALL`] and so with a fast path of its own, until the cell is
+/// over.
 #[derive(Debug)]
 pub struct InMode<const MODE: usize>(pub Ours);
 

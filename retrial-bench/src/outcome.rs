@@ -27,7 +27,8 @@ pub struct Outcome {
     pub windows: Vec<f64>,
     /// Sessions that still waited when the cell was given up after its end.
     pub waiting: u32,
-    /// The most by which the parent, which sleeps meanwhile, woke up late: the machine was away, or too many computed.
+    /// The most by which the parent, which sleeps meanwhile, woke up late: the machine was away, or too many
+    /// computed.
     pub stall: Duration,
     pub errors: u64,
     pub complaints: Vec<String>,

@@ -77,8 +77,8 @@ pub fn write(text: &str) {
 
 /// A word of a command to type, quoted where a shell would take it for something else.
 ///
-/// Crates for this (`shlex`) leave control characters as they are, which would then be printed as [`printable`] shows
-/// them: what is copied would be another word. `$'…'` can be shown and typed.
+/// Crates for this (`shlex`) leave control characters as they are, which would then be printed as
+/// [`printable`] shows them: what is copied would be another word. `$'…'` can be shown and typed.
 pub fn quoted(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

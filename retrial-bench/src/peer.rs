@@ -7,7 +7,8 @@ use retrial::views::Figures;
 /// Why a get gave nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Miss {
-    /// The cell is over. Most mutexes know no deadline: their sessions wait on, and the cell ends without them.
+    /// The cell is over. Most mutexes know no deadline: their sessions wait on, and the cell ends without
+    /// them.
     TimedOut,
     /// With an error.
     Failed,

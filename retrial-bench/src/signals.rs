@@ -23,7 +23,8 @@ pub fn catch() {
     }
 }
 
-/// From now on a write beyond the limit of a file's size fails, as one to a full disk does, and does not end this process.
+/// From now on a write beyond the limit of a file's size fails, as one to a full disk does, and does not end
+/// this process.
 pub fn outlive_file_limit() {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: all zero is a valid value of this plain C struct.

@@ -1,4 +1,5 @@
-//! Busy work of a known length: arithmetic, not clock reads, so that a section can be shorter than a look at the clock.
+//! Busy work of a known length: arithmetic, not clock reads, so that a section can be shorter than a look at
+//! the clock.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

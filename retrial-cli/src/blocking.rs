@@ -1,18 +1,20 @@
 //! Which sessions hold what, wait for what, and wait for each other: all sessions of an instance at one look.
 //!
-//! What a session holds says its log, what a mutex in the arena is says its word. Threads under `retrial run` write no log, and their
-//! mutexes lie in their processes' memory: those are read there, by the address in the instance's table, where the kernel lets us.
+//! A session's log says what it holds; the word of a mutex in the arena says who holds it. Threads under
+//! `retrial run` write no log, and their mutexes lie in their processes' memory: these are read there, by the
+//! address in the instance's table, where the kernel allows it.
 
-use crate::naming::Names;
 use crate::run::record::{self, Format, Formats, Owner, RECORD, Record};
 use retrial::sys::now_ns;
 use retrial::views::{
     Key, Kind, LocationId, MutexInfo, Phase, Place, Record as LogRecord, SessionInfo, Sid, Tables, Word,
 };
 use retrial::{Mode, MutexId};
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt::Write;
+
+mod deadlock;
+
+pub use deadlock::{Deadlock, Link, rings};
 
 /// One look at an instance.
 pub struct Look<'t> {
@@ -21,7 +23,8 @@ pub struct Look<'t> {
     pub sessions: Vec<SessionInfo>,
     /// What was read of mutexes in processes' memory.
     pub read: BTreeMap<MutexId, Read>,
-    /// The words of mutexes in the arena, by number. Each is read once: two reads could name two holders of X.
+    /// The words of mutexes in the arena, by number. Each is read once: two reads could name two holders of
+    /// X.
     words: Vec<(MutexId, Word)>,
     /// Living sessions by their threads.
     threads: HashMap<u32, Sid>,
@@ -40,38 +43,6 @@ pub struct Read {
     gets: Option<u64>,
 }
 
-/// A session that waits for a session that waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Link {
-    pub sid: Sid,
-    pub pid: u32,
-    pub tid: u32,
-    pub mutex: MutexId,
-    pub mode: Mode,
-    pub location: LocationId,
-    /// Begin of the wait, by the monotonic clock.
-    pub since_ns: u64,
-    pub holder: Sid,
-}
-
-impl Link {
-    /// From a session to each of the holders of what it waits for; `None` of one that does not wait, or is dead.
-    pub fn all(session: &SessionInfo, holders: impl Iterator<Item = Sid>) -> Option<Vec<Self>> {
-        let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
-        let link = |holder| Self {
-            sid: session.sid,
-            pid: session.pid,
-            tid: session.tid,
-            mutex: key.mutex,
-            mode: key.event.mode,
-            location: key.location,
-            since_ns,
-            holder,
-        };
-        Some(holders.map(link).collect())
-    }
-}
-
 impl<'t> Look<'t> {
     /// With every mutex in the memory of a process.
     pub fn at_all(tables: &'t Tables) -> Self {
@@ -84,10 +55,11 @@ impl<'t> Look<'t> {
         Self::at(tables, &tables.mutexes(), |mutex| awaited.contains(&mutex.id))
     }
 
-    /// At these mutexes, which those who look again and again have read before. Of those in the memory of processes only the ones that
-    /// `is_read` says: each is a read of that memory.
+    /// At these mutexes, for callers that look again and again and have the list. `is_read` says which of the
+    /// mutexes in processes' memory are read there: each costs a read of that memory.
     pub fn at(tables: &'t Tables, mutexes: &[MutexInfo], is_read: impl Fn(&MutexInfo) -> bool) -> Self {
-        // The sessions first: one that waits from before the mutexes are read until after that holds all the time what was read.
+        // The sessions first: a session that waits from before the mutexes are read until after that holds
+        // all that time what was read.
         let mut sessions = tables.sessions();
         sessions.sort_by_key(|session| session.sid);
         let read = read(tables, mutexes.iter().filter(|mutex| mutex.place != Place::Arena && is_read(mutex)));
@@ -109,7 +81,7 @@ impl<'t> Look<'t> {
         };
         let mut held: Vec<(Sid, MutexId, Mode)> = self.sessions.iter().flat_map(by_log).collect();
         let logged: HashSet<(Sid, MutexId)> = held.iter().map(|(sid, mutex, _)| (*sid, *mutex)).collect();
-        // In the word, but in no log: a thread under `retrial run`, or somebody has poked.
+        // In the word, but in no log: a thread under `retrial run`, or a word that was poked.
         let in_arena = self.words.iter();
         let in_arena =
             in_arena.filter_map(|(mutex, word)| Some((word.sid(), *mutex, word.kind().and_then(Kind::mode)?)));
@@ -170,7 +142,7 @@ impl<'t> Look<'t> {
         self.by_mutex.get(&mutex).map_or(&[], Vec::as_slice)
     }
 
-    /// The mutexes that somebody holds.
+    /// The mutexes that are held.
     pub fn all_held(&self) -> impl Iterator<Item = MutexId> {
         self.by_mutex.keys().copied()
     }
@@ -180,8 +152,8 @@ impl<'t> Look<'t> {
         text(&self.holders(mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect::<Vec<_>>())
     }
 
-    /// The holders of what a session waits for; where the mutex cannot be read, its holder at the session's last
-    /// step.
+    /// The holders of what a session waits for; where the mutex cannot be read, its holder at the session's
+    /// last step.
     pub fn blockers(&self, session: &SessionInfo) -> Vec<(Sid, Option<Mode>)> {
         let Some((key, _, at_last_step)) = session.wait else { return Vec::new() };
         let now: Vec<_> = self.holders(key.mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect();
@@ -193,8 +165,8 @@ impl<'t> Look<'t> {
         vec![(self.session_behind(at_last_step), None)]
     }
 
-    /// Sessions that wait for each other, or for themselves: each ring once. None of them gets any further unless a deadline or another
-    /// thread's unlock ends a wait.
+    /// Sessions that wait for each other, or for themselves: each ring once. None of them gets any further
+    /// unless a deadline or another thread's unlock ends a wait.
     pub fn deadlocks(&self) -> Vec<Vec<Link>> {
         // A session that has waited for the same since before the mutexes were read holds now what was read.
         let still: BTreeSet<(Sid, Key, u64)> = self.tables.waits().collect();
@@ -209,8 +181,9 @@ impl<'t> Look<'t> {
         rings(&links)
     }
 
-    /// Gets of a mutex so far: of its record in the arena, as noted when it went, or of its record in the memory of its process, which was
-    /// another mutex's before where they are fewer than the `least` that are known of.
+    /// Gets of a mutex so far: of its record in the arena, as noted when it went, or of its record in the
+    /// memory of its process, which was another mutex's before where they are fewer than the `least` that are
+    /// known of.
     pub fn gets(&self, mutex: &MutexInfo, least: u64) -> Option<u64> {
         let counted = self.tables.mutex_state(mutex.id).map_or(mutex.gets, |state| Some(state.gets));
         counted.or_else(|| self.read.get(&mutex.id)?.gets.filter(|gets| *gets >= least))
@@ -228,7 +201,7 @@ impl<'t> Look<'t> {
     /// The word of a mutex of the library.
     fn word(&self, mutex: MutexId) -> Option<Word> {
         let known = self.words.binary_search_by_key(&mutex, |(mutex, _)| *mutex).ok().map(|at| self.words[at].1);
-        // One that has come since then is in no list.
+        // A mutex that was made since then is in no list.
         let known = known.or_else(|| self.tables.mutex_state(mutex).map(|state| state.word));
         known.or_else(|| self.read.get(&mutex)?.word)
     }
@@ -268,7 +241,7 @@ impl Read {
     }
 }
 
-/// Reads mutexes in processes' memory: those that can be read and are the mutexes they are taken for.
+/// Reads mutexes in processes' memory: the ones that can be read and are the mutexes they are taken for.
 fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BTreeMap<MutexId, Read> {
     let mut by_process: HashMap<u32, Vec<&MutexInfo>> = HashMap::new();
     for mutex in mutexes.filter(|mutex| mutex.address != 0 && mutex.gets.is_none()) {
@@ -303,7 +276,7 @@ fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BT
                     all.insert(mutex.id, Read { owner: record.owner(), word: record.word(), gets });
                 }
             }
-            // What follows the last one that could be read is not there.
+            // The record after the last one that could be read is not there.
             let done = count + usize::from(count < left.len().min(buffer.len()));
             left = &left[done.min(left.len())..];
         }
@@ -311,140 +284,8 @@ fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BT
     all
 }
 
-/// The rings among the links from session to session.
-pub fn rings(links: &BTreeMap<Sid, Vec<Link>>) -> Vec<Vec<Link>> {
-    let (mut found, mut done) = (Vec::new(), BTreeSet::new());
-    for first in links.keys() {
-        // The sessions from the first one to where we are, and how many links of each have been followed.
-        let mut path: Vec<(Sid, usize)> = vec![(*first, 0)];
-        while let Some((sid, followed)) = path.last_mut() {
-            let next = links.get(sid).filter(|_| !done.contains(sid)).and_then(|links| links.get(*followed));
-            let Some(link) = next else {
-                done.insert(*sid);
-                path.pop();
-                continue;
-            };
-            *followed += 1;
-            match path.iter().position(|(on_path, _)| *on_path == link.holder) {
-                Some(start) => {
-                    found.push(path[start..].iter().map(|(sid, followed)| links[sid][followed - 1].clone()).collect());
-                }
-                None => path.push((link.holder, 0)),
-            }
-        }
-    }
-    found
-}
-
 /// `1 X`, `2 S, 3 S`, or nothing.
 pub fn text(holders: &[(Sid, Option<Mode>)]) -> String {
     let each = holders.iter().map(|(sid, mode)| mode.map_or_else(|| sid.to_string(), |mode| format!("{sid} {mode}")));
     each.collect::<Vec<_>>().join(", ")
-}
-
-/// Sessions that wait for each other, with the names that mutexes and places had when that was seen.
-#[derive(Clone, Debug)]
-pub struct Deadlock {
-    pub links: Vec<Link>,
-    /// Of each link: the mutex and the place.
-    names: Vec<(String, String)>,
-    /// When it was seen to be over: by the monotonic clock.
-    pub ended_ns: Option<u64>,
-}
-
-impl Deadlock {
-    pub fn new(links: Vec<Link>, names: &mut Names<'_>) -> Self {
-        Self::named(links, |link| (names.mutex(link.mutex), names.place(link.location)))
-    }
-
-    /// With the names of the mutex and the place of each link.
-    pub fn named(links: Vec<Link>, of: impl FnMut(&Link) -> (String, String)) -> Self {
-        let names = links.iter().map(of).collect();
-        Self { links, names, ended_ns: None }
-    }
-
-    /// Whether the sessions wait still, or have died in these waits.
-    pub fn lasts(&self, tables: &Tables) -> bool {
-        let waits: BTreeSet<(Sid, u64)> = tables.waits().map(|(sid, _, since_ns)| (sid, since_ns)).collect();
-        self.links.iter().all(|link| waits.contains(&(link.sid, link.since_ns)))
-    }
-
-    /// Since when all of them waited, and until when, which is `now_ns` unless it is over.
-    fn lasted_s(&self, now_ns: u64) -> f64 {
-        let since_ns = self.links.iter().map(|link| link.since_ns).max().unwrap_or(0);
-        self.ended_ns.unwrap_or(now_ns).saturating_sub(since_ns) as f64 / 1e9
-    }
-
-    /// A line that says what it is, and one for each session: what it waits for, where, and held by which session.
-    pub fn text(&self, now_ns: u64) -> String {
-        let (count, s) = (self.links.len(), self.lasted_s(now_ns));
-        let mut text = match (count, self.ended_ns) {
-            (1, None) => format!("DEADLOCK: a session waits for itself, for {s:.1} s"),
-            (_, None) => format!("DEADLOCK: {count} sessions wait for each other, for {s:.1} s"),
-            (_, Some(_)) => {
-                format!("DEADLOCK of {count} sessions for {s:.1} s, until a deadline or an unlock ended it")
-            }
-        };
-        for (link, (mutex, place)) in self.links.iter().zip(&self.names) {
-            let Link { sid, pid, tid, mode, holder, .. } = link;
-            let by = if holder == sid { "itself".to_owned() } else { format!("session {holder}") };
-            let _ = write!(
-                text,
-                "\n  session {sid} (pid {pid}, tid {tid}) waits for {mode} of {mutex} at {place}, held by {by}"
-            );
-        }
-        text
-    }
-
-    pub fn json(&self, now_ns: u64) -> Value {
-        let link = |(link, (mutex, place)): (&Link, &(String, String))| {
-            json!({
-                "sid": link.sid.number(),
-                "pid": link.pid,
-                "tid": link.tid,
-                "mutex": mutex,
-                "mode": link.mode.name(),
-                "at": place,
-                "held_by_sid": link.holder.number(),
-            })
-        };
-        let links: Vec<Value> = self.links.iter().zip(&self.names).map(link).collect();
-        json!({ "for_s": self.lasted_s(now_ns), "ended": self.ended_ns.is_some(), "sessions": links })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn links(edges: &[(u32, u32)]) -> BTreeMap<Sid, Vec<Link>> {
-        let mut links: BTreeMap<Sid, Vec<Link>> = BTreeMap::new();
-        for (sid, holder) in edges {
-            let (sid, holder) = (Sid::new(*sid), Sid::new(*holder));
-            let (mutex, mode, location) = (MutexId(1), Mode::Exclusive, LocationId(0));
-            let link = Link { sid, pid: 1, tid: 1, mutex, mode, location, since_ns: 0, holder };
-            links.entry(sid).or_default().push(link);
-        }
-        links
-    }
-
-    fn rings_of(edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
-        let found = rings(&links(edges));
-        found.iter().map(|ring| ring.iter().map(|link| link.sid.number()).collect()).collect()
-    }
-
-    #[test]
-    fn a_ring_is_found_once_and_who_waits_behind_it_is_not_in_it() {
-        assert_eq!(rings_of(&[(2, 3), (3, 2), (4, 2)]), [vec![2, 3]]);
-        assert_eq!(rings_of(&[(2, 3), (3, 2), (1, 3)]), [vec![3, 2]]);
-        assert_eq!(rings_of(&[(5, 5)]), [vec![5]]);
-        assert_eq!(rings_of(&[(1, 2), (2, 3), (4, 3)]), Vec::<Vec<u32>>::new());
-        // One of several readers is in it.
-        assert_eq!(rings_of(&[(1, 9), (1, 2), (2, 1)]), [vec![1, 2]]);
-    }
-
-    #[test]
-    fn two_rings_are_two() {
-        assert_eq!(rings_of(&[(1, 2), (2, 1), (3, 4), (4, 5), (5, 3)]), [vec![1, 2], vec![3, 4, 5]]);
-    }
 }

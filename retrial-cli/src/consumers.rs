@@ -1,20 +1,20 @@
 //! Everything that prints a measure prints the same number for the same profile: that of the table of measures.
 
 use crate::cmd::{show, what_if};
-use crate::experiment::figures::Quantity;
+use crate::experiment::quantities::Quantity;
 use crate::output::per;
 use crate::predict::check::compare;
 use crate::predict::condition::Condition;
 use crate::predict::prediction::predict;
 use crate::predict::recording::Holds;
-use crate::run::figures::Used;
+use crate::run::outcome::Used;
 use retrial::views::Counter;
 use retrial::{Class, GetError, Mode, MutexId, Patience, location, wait};
 use retrial_bench::cell::Cell;
-use retrial_bench::figures::{Rounds, table};
 use retrial_bench::load::Start;
 use retrial_bench::ours::Ours;
 use retrial_bench::outcome::{Kind, Outcome};
+use retrial_bench::rounds::{Rounds, table};
 use retrial_model::profile::{Samples, Waits};
 use retrial_model::sim::{Arrivals, Machine, Workload, run};
 use retrial_model::{Distribution, Function, Measure, Profile};

@@ -1,4 +1,5 @@
-//! From what the user typed to an instance, and from the library's errors to ones with a command to type next.
+//! From what the user typed to an instance, and from the library's errors to ones with a command to type
+//! next.
 
 use crate::output::quoted;
 use clap::Args;
@@ -61,7 +62,8 @@ impl Which {
 pub struct Target {
     #[command(flatten)]
     which: Which,
-    /// The instance that this process takes part in, or created: a program under `retrial run`, or `retrial run` itself
+    /// The instance that this process takes part in, or created: a program under `retrial run`, or
+    /// `retrial run` itself
     #[arg(short, long, value_name = "PID", conflicts_with = "instance")]
     pid: Option<u32>,
 }
@@ -76,7 +78,8 @@ impl Target {
     }
 }
 
-/// The instance that a process takes part in, or created: a program under `retrial run`, or `retrial run` itself.
+/// The instance that a process takes part in, or created: a program under `retrial run`, or `retrial run`
+/// itself.
 pub fn of_process(pid: u32) -> Result<String, Report> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"RETRIAL_INSTANCE="));
@@ -233,7 +236,8 @@ pub fn object_error(error: ObjectError) -> Report {
     miette!(code = format!("retrial::mutex::{code}"), help = help, "{error}; expected {expected}")
 }
 
-/// Taking part means to trust everybody who can write there, with one's own rights: so it is the owner's.
+/// A process that takes part trusts all processes that can write there, with its own rights: so it takes part
+/// as the owner.
 fn as_owner(uid: u32) -> String {
     format!("take part as its owner: sudo -u '#{uid}' retrial …")
 }

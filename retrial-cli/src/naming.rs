@@ -1,4 +1,5 @@
-//! What a mutex and a place in a program are called: a name in the instance where there is one, else what the program's files say.
+//! What a mutex and a place in a program are called: a name in the instance where there is one, else what the
+//! program's files say.
 
 use crate::run::symbols::Symbols;
 use crate::run::variables::Modules;

@@ -61,6 +61,7 @@ fn same(what: &str, told: &Value, asked: &Value, names: &[(&str, &str)]) {
 }
 
 #[test]
+#[allow(clippy::too_many_lines)] // one story
 fn live_and_recorded_and_show_have_the_same_digits() {
     let scratch = waited();
     let file = File::of(&scratch, "digits");

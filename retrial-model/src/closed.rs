@@ -111,7 +111,8 @@ pub fn spinning(
     })
 }
 
-/// Pure spin without yields on fewer processors than sessions, in turns: a preempted holder keeps everybody waiting.
+/// Pure spin without yields on fewer processors than sessions, in turns: a preempted holder keeps all others
+/// waiting.
 ///
 /// A holder loses its processor with the probability S/q and is away for (N - C)q/C, whatever the turn q:
 /// `X = X_C/(1 + U_C (N - C)/C)`. X 6 to 16 % too low at N/C from 1.5 to 3.
@@ -140,7 +141,8 @@ pub fn preempted(
     })
 }
 
-/// Sleeps after every failed spin, for many sessions: `N = X(Z + S) + ΛU(Γ + kT)`, `X = 1/(S + φ/Λ)`, `U = XS`.
+/// Sleeps after every failed spin, for many sessions: `N = X(Z + S) + ΛU(Γ + kT)`, `X = 1/(S + φ/Λ)`,
+/// `U = XS`.
 ///
 /// A mean field: X up to 1.6/N too low; the exact chain is there for up to 1,000 sessions. Times in seconds.
 ///
@@ -179,13 +181,14 @@ pub fn sleeping(holding: &Distribution, limit: f64, population: Population, slee
 /// Which steady state of a FIFO queue with hand-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branch {
-    /// From a queue in which everybody is parked: the lock convoy.
+    /// From a queue in which every waiter is parked: the lock convoy.
     Convoy,
-    /// From one in which nobody is.
+    /// From a queue in which none is.
     Spinning,
 }
 
-/// FIFO, spin then park, direct hand-off: the mutex stays reserved while its next holder wakes within `wake` seconds.
+/// FIFO, spin then park, direct hand-off: the mutex stays reserved while its next holder wakes within `wake`
+/// seconds.
 ///
 /// Service is `S + p L_w` with p the share of holders that were parked; a fixed point with two stable
 /// solutions, of which a crowded mutex takes the convoy. X within 2.5 % for 2 to 32 sessions.
@@ -274,7 +277,8 @@ pub fn barging(holding: &Distribution, limit: f64, population: Population, wake:
     })
 }
 
-/// Fewer processors than sessions that want to run, shared equally: everything but sleep takes g times as long.
+/// Fewer processors than sessions that want to run, shared equally: everything but sleep takes g times as
+/// long.
 ///
 /// `system` gives the closed system for a sleep that is g times shorter: in its own time it is the same.
 /// Gives it and g.

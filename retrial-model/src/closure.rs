@@ -1,9 +1,10 @@
-//! A closed system whose sessions yield before they sleep: the multinomial closure (MODEL.md, Closed systems).
+//! A closed system whose sessions yield before they sleep: the multinomial closure (MODEL.md, Closed
+//! systems).
 //!
 //! At an acquisition the other N - 1 sessions are taken as independent, each with the same probabilities of
 //! thinking, sleeping, or having lost the release with some spins left. What becomes of them in one holding
 //! time and the idle time after it must give those probabilities again. A yield counts with the spin before
-//! it: who yields at a release takes part in the race.
+//! it: a session that yields at a release takes part in the race.
 
 use crate::chain::{requests, share_asleep, times};
 use crate::closed::{Closed, Population};
@@ -18,7 +19,7 @@ use crate::special::ln_factorial;
 const SESSIONS: usize = 1_000;
 /// Yields before the first sleep.
 const YIELDS: usize = 10;
-/// Steps of the search for the shares of those that lost.
+/// Steps of the search for the shares of the sessions that lost.
 const STEPS: usize = 1_000;
 /// A share below this is nothing.
 const NOTHING: f64 = 1e-18;
@@ -102,13 +103,14 @@ impl Waits {
         self.block * self.yields as f64 + self.limit
     }
 
-    /// Where what becomes of a session jumps or bends: ends of first spins, and of the first spins after a sleep.
+    /// Where what becomes of a session jumps or bends: ends of first spins, and of the first spins after a
+    /// sleep.
     fn breaks(&self) -> Vec<f64> {
         let ends = (0..=self.yields).map(|blocks| self.block * blocks as f64).chain([self.first()]);
         ends.flat_map(|end| [end, end + self.limit, end + 2.0 * self.limit]).filter(|x| *x > 0.0).collect()
     }
 
-    /// Who fell asleep so long ago sleeps.
+    /// Probability that a session that fell asleep so long ago sleeps now.
     fn asleep(&self, since: f64) -> f64 {
         share_asleep(since, self.limit, self.wake)
     }
@@ -161,7 +163,7 @@ struct Cycle {
     /// Sessions but the holder: N - 1.
     others: f64,
     /// By how many of them think while the rest sleep: the logarithm of the number of ways, the chance that a
-    /// thinker is the first to come, and the mean time until somebody does.
+    /// thinker is the first to come, and the mean time until a session does.
     idle: Vec<(f64, f64, f64)>,
     /// By holding time: its weight, and where sessions are at its end.
     points: Vec<(f64, Vec<Vec<f64>>)>,
@@ -251,12 +253,12 @@ impl Cycle {
             let racing: Vec<f64> = (SPINS..ends[THINKS].len()).map(end).collect();
             let spins = racing.iter().sum::<f64>().min(1.0);
             let alone = (1.0 - spins).powf(self.others);
-            // One of those that spin gets it, the others lose.
+            // One of the spinning sessions gets it, the others lose.
             let lost = (self.others * spins - (1.0 - alone)).max(0.0);
             let each = if spins > 0.0 { lost / spins } else { 0.0 };
             let (first, wait) = if alone * weight > NOTHING { self.race(thinks, asleep) } else { (0.0, 0.0) };
             idle += weight * alone * wait;
-            // Who has released thinks.
+            // The session that has released thinks.
             next[THINKS] += weight * (self.others * thinks + 1.0 - alone * first);
             next[SLEEPS] += weight * (self.others * asleep + each * (racing[0] + racing[1]) - alone * (1.0 - first));
             for (next, racing) in next[LOST..].iter_mut().zip(&racing[2..]) {
@@ -266,7 +268,8 @@ impl Cycle {
         Next { shares: next.into_iter().map(|count| count / self.others).collect(), idle }
     }
 
-    /// Nobody spins: the probability that a thinker comes before the sleepers, and the mean time until somebody comes.
+    /// No session spins: the probability that a thinker comes before the sleepers, and the mean time until
+    /// one comes.
     fn race(&self, thinks: f64, asleep: f64) -> (f64, f64) {
         let (thinks, asleep) = (thinks / (thinks + asleep), asleep / (thinks + asleep));
         let (ln_thinks, ln_asleep) = (thinks.ln(), asleep.ln());

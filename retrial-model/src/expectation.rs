@@ -9,7 +9,8 @@ const NOTHING: f64 = 1e-22;
 const FAR: f64 = 46.0;
 
 impl Distribution {
-    /// (value, weight) such that `E g(X) = Σ weight g(value)` for functions that are smooth between `breaks` (seconds).
+    /// (value, weight) such that `E g(X) = Σ weight g(value)` for functions that are smooth between `breaks`
+    /// (seconds).
     ///
     /// Each family in the variable in which its density is smooth: the logarithm of a gamma time, the normal
     /// one of a lognormal.

@@ -1,4 +1,5 @@
-//! A formula that can be called by name, with parameters that are text or JSON: for the shell, for batches, for lists.
+//! A formula that can be called by name, with parameters that are text or JSON: for the shell, for batches,
+//! for lists.
 
 use crate::distribution::Distribution;
 use crate::error::ModelError;
@@ -18,7 +19,7 @@ pub struct Function {
     pub formula: &'static str,
     /// Where it holds, and how far it is off elsewhere.
     pub domain: &'static str,
-    /// The paper's equation, or whose theorem.
+    /// The paper's equation, or the name of the theorem.
     pub source: &'static str,
     /// What it takes.
     pub parameters: &'static [Parameter],
@@ -186,7 +187,8 @@ impl Inputs {
 }
 
 impl Function {
-    /// Calculates. Parameters by name: numbers in SI units, texts with units, distributions as objects or texts.
+    /// Calculates. Parameters by name: numbers in SI units, texts with units, distributions as objects or
+    /// texts.
     ///
     /// Gives the results by name; null where the meaning of the field says so.
     ///

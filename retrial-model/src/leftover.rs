@@ -143,7 +143,7 @@ impl Grid {
             cells.map(move |(cell, survival)| before * survival + rate * cell.at).collect::<Vec<f64>>()
         };
         let (met, met_again) = (others(field.left), others(field.seen));
-        // A release has Poisson many spinners, of whom one gets it: E(n - 1)⁺ are left.
+        // A release has Poisson many spinners, one of which gets it: E(n - 1)⁺ are left.
         let each = || self.cells.iter().zip(&met);
         let left = each().map(|(cell, m)| cell.weight * left(*m)).sum::<f64>() + tail * left(tail_others);
         // Requests meet holding times by their length; beyond the limit they must come in its last part.
@@ -177,7 +177,8 @@ impl Grid {
         (Field { inefficiency: spins[CELLS], left, seen, survival }, spin_time)
     }
 
-    /// By ends of cells: a loser still spins, when it loses the release of a cell with the probability in `again`.
+    /// By ends of cells: a loser still spins, when it loses the release of a cell with the probability in
+    /// `again`.
     fn renewed(&self, again: &[f64]) -> Vec<f64> {
         let mut on = vec![1.0; CELLS + 1];
         for j in 1..=CELLS {

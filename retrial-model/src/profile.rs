@@ -1,4 +1,4 @@
-//! What was counted, timed and sampled of something over an interval: one type, whoever measured it.
+//! What was counted, timed and sampled over an interval: one type for mutex, simulator, bench and recordings.
 //!
 //! The mutex's statistics ([`Profile::of`]), the simulator, the bench and recordings fill it. Everything in
 //! it is a sum over the interval, so that parts of a whole add up and two snapshots have a difference. What
@@ -10,7 +10,8 @@ use retrial::views::{Counter, Figures, Key, MutexInfo, Sid, Tables};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A mutex, a mutex at a location, a session or an instance over an interval. What could not be seen is absent.
+/// A mutex, a mutex at a location, a session or an instance over an interval. What could not be seen is
+/// absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
@@ -40,19 +41,19 @@ pub struct Profile {
     pub cpu_s: Option<f64>,
     /// Part of it spent spinning, where that is known.
     pub spin_cpu_s: Option<f64>,
-    /// Part of it spent in nothing but waiting: spins, and yields to nobody.
+    /// Part of it spent in nothing but waiting: spins, and yields while no other session was ready.
     pub waiting_cpu_s: Option<f64>,
     /// Time of the sessions in run queues in s.
     pub queued_s: Option<f64>,
-    /// Share of the machine's processors that were busy, with anybody's work.
+    /// Share of the machine's processors that were busy, with the work of any process.
     pub busy: Option<f64>,
 }
 
-/// What an observer saw of the holders. All 0: nobody looked.
+/// What an observer saw of the holders. All 0: there was no observer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Samples {
-    /// Looks at the holder, and those that found one. 0 where every hold was timed, as in the simulator.
+    /// Looks at the holder, and looks that found one. 0 where every hold was timed, as in the simulator.
     pub looks: u64,
     /// Looks that found a holder.
     pub held: u64,

@@ -6,7 +6,9 @@
 
 use crate::distribution::{Bin, Distribution, Form};
 use crate::quadrature;
-use crate::special::{form_factor, gamma_lower, gamma_upper, growth, lag, ln_gamma, normal, ramp};
+use crate::special::{form_factor, gamma_lower, gamma_upper, growth, ln_gamma, normal};
+
+mod bin;
 
 /// Below this share of its largest term a difference is replaced by an integral.
 const CANCELLED: f64 = 0.05;
@@ -279,7 +281,8 @@ impl Distribution {
         self.weighted(from, limit.min(from + NOTHING / rate), rate, |x| (-rate * x).exp())
     }
 
-    /// `∫₀^limit (1 - e^(-rate x)) Q(x) dx` in seconds: what competition adds to the failures; `limit` may be infinite.
+    /// `∫₀^limit (1 - e^(-rate x)) Q(x) dx` in seconds: what competition adds to the failures; `limit` may be
+    /// infinite.
     pub(crate) fn contended(&self, rate: f64, limit: f64) -> f64 {
         if limit <= 0.0 || rate == 0.0 {
             return 0.0;
@@ -303,7 +306,8 @@ impl Distribution {
         }
     }
 
-    /// `∫ Q(x) g(x) dx` over `from..to` (seconds) for a g that is not negative and changes on the scale of 1/rate.
+    /// `∫ Q(x) g(x) dx` over `from..to` (seconds) for a g that is not negative and changes on the scale of
+    /// 1/rate.
     pub(crate) fn weighted(&self, from: f64, to: f64, rate: f64, g: impl Fn(f64) -> f64) -> f64 {
         if let Form::Bins(bins) = &self.form {
             let one = |bin: &Bin| {
@@ -367,79 +371,4 @@ fn lognormal_excess(d: f64, sigma: f64, t: f64, power: i32) -> f64 {
     let end = (d + f64::from(power) * sigma).max(0.0) + 10.0;
     let density = |v: f64| (-(v - d) * (v - d) / 2.0).exp() / std::f64::consts::TAU.sqrt();
     t.powi(power) * quadrature::integral(&[0.0, end], |v| (sigma * v).exp_m1().powi(power) * density(v))
-}
-
-/// A bin by itself, with weight 1.
-impl Bin {
-    fn width(self) -> f64 {
-        self.high - self.low
-    }
-
-    /// P(X > t).
-    fn above(self, t: f64) -> f64 {
-        if t < self.low {
-            1.0
-        } else if t < self.high {
-            (self.high - t) / self.width()
-        } else {
-            0.0
-        }
-    }
-
-    /// The place of t within the bin, and the shares below and above it.
-    fn cut(self, t: f64) -> (f64, f64, f64) {
-        let above = self.above(t);
-        let place = t.clamp(self.low, self.high);
-        let below = if above == 0.0 {
-            1.0
-        } else if above == 1.0 {
-            0.0
-        } else {
-            (place - self.low) / self.width()
-        };
-        (place, below, above)
-    }
-
-    fn minimum(self, t: f64) -> f64 {
-        let (place, below, above) = self.cut(t);
-        below * f64::midpoint(self.low, place) + part(t, above)
-    }
-
-    fn minimum_squared(self, t: f64) -> f64 {
-        let (place, below, above) = self.cut(t);
-        below * (self.low * self.low + self.low * place + place * place) / 3.0 + part(t * t, above)
-    }
-
-    fn excess(self, t: f64) -> f64 {
-        let (low, high) = ((self.low - t).max(0.0), (self.high - t).max(0.0));
-        self.above(t) * f64::midpoint(low, high)
-    }
-
-    fn excess_squared(self, t: f64) -> f64 {
-        let (low, high) = ((self.low - t).max(0.0), (self.high - t).max(0.0));
-        self.above(t) * (low * low + low * high + high * high) / 3.0
-    }
-
-    fn transform(self, rate: f64, limit: f64) -> f64 {
-        let flat = limit.min(self.low);
-        let sloped = limit.min(self.high) - self.low;
-        let mut sum = flat * form_factor(rate * flat);
-        if sloped > 0.0 {
-            let (x, share) = (rate * sloped, sloped / self.width());
-            sum += (-rate * self.low).exp() * sloped * ((1.0 - share) * form_factor(x) + share * ramp(x));
-        }
-        sum
-    }
-    fn contended(self, rate: f64, limit: f64) -> f64 {
-        let flat = limit.min(self.low);
-        let sloped = limit.min(self.high) - self.low;
-        let mut sum = flat * rate * flat * ramp(rate * flat);
-        if sloped > 0.0 {
-            let (x, share) = (rate * sloped, sloped / self.width());
-            let late = -(-rate * self.low).exp_m1();
-            let early = (1.0 - share) * x * ramp(x) + share * lag(x);
-            sum += sloped * (late * (1.0 - share / 2.0) + (1.0 - late) * early);
-        }
-        sum
-    }
 }

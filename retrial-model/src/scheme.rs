@@ -24,9 +24,11 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// `yields` yields of `yield_time` seconds before the first sleep, at low load: `k_c = k₀((c + 1)∆ + c y)`.
+    /// `yields` yields of `yield_time` seconds before the first sleep, at low load:
+    /// `k_c = k₀((c + 1)∆ + c y)`.
     ///
-    /// With yields a rival's first spins are not counted: low ρ. Without yields it is the wait of the open system.
+    /// With yields a rival's first spins are not counted: low ρ. Without yields it is the wait of the open
+    /// system.
     ///
     /// # Errors
     /// No steady state, an infinite S_r, parameters out of range.
@@ -103,7 +105,8 @@ pub fn wait_paper(
     Ok(product / (1.0 - product) * (inefficiency.powf(yields) * sleep + remaining))
 }
 
-/// Growing sleeps `T₁, T₂, …` (seconds, each longer than S_r, the last for ever): `W ≈ ρ k_c Σ (kρ)^(i-1) T_i`.
+/// Growing sleeps `T₁, T₂, …` (seconds, each longer than S_r, the last for ever):
+/// `W ≈ ρ k_c Σ (kρ)^(i-1) T_i`.
 ///
 /// # Errors
 /// No sleeps, no steady state, parameters out of range.

@@ -75,7 +75,8 @@ pub(crate) fn lag(x: f64) -> f64 {
     sum
 }
 
-/// The form factor of a tagged request, `F₁(x) = (1 - e^-x)/x`: its chance against Poisson(x) others at a release.
+/// The form factor of a tagged request, `F₁(x) = (1 - e^-x)/x`: its chance against Poisson(x) others at a
+/// release.
 ///
 /// `x` is the mean number of the others, from 0. MODEL.md, Form factors; exact for Poisson attempts.
 #[must_use]
@@ -83,7 +84,8 @@ pub fn form_factor(x: f64) -> f64 {
     growth(-x)
 }
 
-/// The paper's form factor, `F_c(x) = -Ein(-x)/(e^x - 1)` (eq. 7): the mean over intervals with at least one request.
+/// The paper's form factor, `F_c(x) = -Ein(-x)/(e^x - 1)` (eq. 7): the mean over intervals with at least one
+/// request.
 ///
 /// `x` as in [`form_factor`]. Relative error below 2e-15 up to 1000. It is an average over intervals where
 /// one over requests is needed, and so too large; here for comparison with the paper.

@@ -18,7 +18,8 @@ pub struct Attempts {
     pub unattended: f64,
 }
 
-/// k of attempts that come at random at `attempt_rate` (1/s), when the losers of a release sleep (discipline A).
+/// k of attempts that come at random at `attempt_rate` (1/s), when the losers of a release sleep (discipline
+/// A).
 ///
 /// `k_A = k₀ + 1/S ∫₀^∆ (1 - e^(-Λx)) Q(x) dx`, which is `1 - L(Λ,∆)/S`: the paper's (8)–(10) with the form
 /// factor of a tagged request. Exact for Poisson attempts. `limit` in seconds from 0.
@@ -42,7 +43,8 @@ pub fn floor(holding: &Distribution, attempt_rate: f64) -> Result<f64, ModelErro
 
 /// k as the paper has it (eq. 9, with its form factor and the rate of fresh requests).
 ///
-/// `k = k₀ + 1/S ∫₀^∆ Q(x) d/dx[x (1 - F_c(λx))] dx`. Too small by half of its contention part; for comparison.
+/// `k = k₀ + 1/S ∫₀^∆ Q(x) d/dx[x (1 - F_c(λx))] dx`. Too small by half of its contention part; for
+/// comparison.
 ///
 /// # Errors
 /// A limit or rate that is negative or not finite.
@@ -73,7 +75,8 @@ pub fn inefficiency_linear(holding: &Distribution, limit: f64, utilization: f64,
 
 /// The open system with fresh requests at `rate` (1/s): Λ with `Λ = λ/(1 - kρ)`, `k = k_A(∆; Λ)`.
 ///
-/// The limit of long sleeps with any spread much wider than S: k is within 1.7 S_r/T of the exact one for T ≥ 10 S.
+/// The limit of long sleeps with any spread much wider than S: k is within 1.7 S_r/T of the exact one for T ≥
+/// 10 S.
 ///
 /// # Errors
 /// No steady state from ρ = 1 on; a limit or rate out of range.
@@ -109,7 +112,7 @@ pub struct Scaled {
 /// exponential from ∆ on.
 ///
 /// With `k₀ = C e^(-∆/τ)` measured at `limit` (seconds); C = 1 for an exponential time: a double limit
-/// squares k₀. Nobody competes: under competition k does not fall below its [`floor`].
+/// squares k₀. This is without competition: under it k does not fall below its [`floor`].
 ///
 /// # Errors
 /// A limit or k₀ that is not positive, C not above k₀, a factor below 1.

@@ -12,7 +12,8 @@ use crate::scheme::{Prefix, whole};
 use crate::special::ln_factorial;
 use crate::spin;
 
-/// Cells of the shorter of spin limit and yield, and at most of the limit: as many from there on as fit both best.
+/// Cells of the shorter of spin limit and yield, and at most of the limit: as many from there on as fit both
+/// best.
 const CELLS: f64 = 24.0;
 const CELLS_MOST: f64 = 192.0;
 /// Cells of holding times and yields; what is beyond does not end within the spins.
@@ -48,7 +49,8 @@ pub struct Yielding {
 /// Λ is found from itself: λ(1 + failed spins per get). `rate` in 1/s, `limit` in seconds.
 ///
 /// # Errors
-/// No steady state, an infinite S_r, parameters out of range, more than 100 yields, a yield far longer than the limit.
+/// No steady state, an infinite S_r, parameters out of range, more than 100 yields, a yield far longer than
+/// the limit.
 pub fn open(
     holding: &Distribution,
     limit: f64,
@@ -112,7 +114,8 @@ struct First {
     idle: f64,
 }
 
-/// By rivals and age: the share of misses whose holding time has this age, over its probability to get so old.
+/// By rivals and age: the share of misses whose holding time has this age, over its probability to get so
+/// old.
 type Cohorts = Vec<Vec<f64>>;
 
 /// Holding times in cells of the same length.
@@ -162,7 +165,7 @@ impl Grid {
         let (mean, mut begin) = (holding.mean(), vec![0.0; n + 1]);
         for i in 0..ages {
             let share = (holding.excess(i as f64 * step) - holding.excess((i + 1) as f64 * step)) / mean;
-            // At an age that no holding time reaches there is nobody.
+            // At an age that no holding time reaches there is no session.
             let older = if above[i + 1] > 0.0 { share / 2.0 } else { 0.0 };
             begin[i] += share - older;
             begin[i + 1] += older;
@@ -275,7 +278,8 @@ impl Grid {
             let mut idle = 0.0;
             let beyond = races.others[self.limit][0];
             for t in 1..=pause {
-                // Nobody else spins at so many releases; those of holding times above the limit are alike.
+                // At so many releases no other session spins; releases of holding times above the limit are
+                // alike.
                 let mut alone = (old[t - 1] - old[t]) * beyond;
                 for age in (t - 1)..self.limit.min(cohorts.len() + t - 1) {
                     let released = cohorts[age + 1 - t] * (self.above[age] - self.above[age + 1]);

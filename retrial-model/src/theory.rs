@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 enum Wait {
     /// A spin and a yield, over and over.
     Yields,
-    /// A spin after the miss and after each of so many yields; then sleeps of one time, each with a spin after it.
+    /// A spin after the miss and after each of so many yields; then sleeps of one time, each with a spin
+    /// after it.
     Sleeps { yields: u32, ms: u64 },
     /// So many polls and yields; then a queue, and a wake-up by a release.
     Queue { polls: u64, yields: u64 },

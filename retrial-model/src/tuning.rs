@@ -24,7 +24,8 @@ pub struct Optimum {
     pub cost_without: f64,
 }
 
-/// Mean cost of one miss in units of 1 + c: `Γ(∆) + b k(∆)` seconds, k at `attempt_rate` (1/s; 0: nobody competes).
+/// Mean cost of one miss in units of 1 + c: `Γ(∆) + b k(∆)` seconds, k at `attempt_rate` (1/s; 0: without
+/// competition).
 ///
 /// # Errors
 /// A limit, b or rate that is negative or not finite.
@@ -118,7 +119,8 @@ pub struct Copies {
     pub cost: f64,
 }
 
-/// The number of equal copies with the least `λ W(ρ/m) + c m` for `W(r) = a r/(1 - b r)`: `m* = bρ + √(λaρ/c)`.
+/// The number of equal copies with the least `λ W(ρ/m) + c m` for `W(r) = a r/(1 - b r)`:
+/// `m* = bρ + √(λaρ/c)`.
 ///
 /// `a` in seconds; M/G/1: a = S_r, b = 1; retrial with a frozen k: a = kT + Γ, b = k. `copy_cost` in waiting
 /// sessions per copy.
@@ -155,7 +157,8 @@ pub struct Shared {
     pub waiting: f64,
 }
 
-/// The open system with `copies` of a mutex, equal shares; a share `all` of the requests takes every copy (0: none).
+/// The open system with `copies` of a mutex, equal shares; a share `all` of the requests takes every copy (0:
+/// none).
 ///
 /// Each copy has `λ((1 - f)/m + f)` with its own k: it falls with the copies, so that a frozen k asks for too
 /// many of them.
@@ -270,7 +273,8 @@ pub fn best_copies(
 /// A spin limit for an unknown holding time at the place `quantile` (0 to 1) of its random law:
 /// `b ln(1 + u(e - 1))` seconds.
 ///
-/// Drawn with a uniform u it costs at most e/(e - 1) of what a clairvoyant pays; b itself (u = 1) at most twice.
+/// Drawn with a uniform u it costs at most e/(e - 1) of what a clairvoyant pays; b itself (u = 1) at most
+/// twice.
 ///
 /// # Errors
 /// b not positive, a quantile outside 0 to 1.

@@ -77,7 +77,8 @@ impl Orbit {
         Ok(self.with(misses, spin_time * misses, k * sleep * misses))
     }
 
-    /// The paper's (11)–(14): misses by a geometric number of retries, which is right for T much longer than S_r only.
+    /// The paper's (11)–(14): misses by a geometric number of retries, which is right for T much longer than
+    /// S_r only.
     ///
     /// `W_s = ρΓ/(1 - kρ)`, `W_orb = k/(1 - kρ) [ρ(T + S_r) - (1 - ρ)W_s]`.
     ///
@@ -108,7 +109,8 @@ impl Orbit {
     }
 }
 
-/// The busy-time identity (the paper's 13): `W = (ρ S_r + W_idle)/(1 - ρ)`, for any scheme with Poisson arrivals.
+/// The busy-time identity (the paper's 13): `W = (ρ S_r + W_idle)/(1 - ρ)`, for any scheme with Poisson
+/// arrivals.
 ///
 /// `idle_wait`: mean wait per get while the mutex was free; 0 gives the wait of the M/G/1 queue. Seconds.
 ///

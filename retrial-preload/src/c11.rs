@@ -1,5 +1,5 @@
-//! The C11 family. Its objects are libc's `pthread_*_t` by another name, so all of its calls go where those of pthread
-//! go: taken whole, since libc's own would not know our format.
+//! The C11 family. Its objects are libc's `pthread_*_t` by another name, so all of its calls go where those
+//! of pthread go: taken whole, since libc's own would not know our format.
 
 use crate::thread::Thread;
 use crate::{condition, mutex, process, real};

@@ -12,8 +12,8 @@
 //!
 //! A wait joins the waiters ([`retrial::condition`]), gives the mutex back and sleeps. Whenever it is awake
 //! it looks whether it was signalled, also at its deadline: a signal that came before is no time-out. A
-//! signal chooses among those that wait when it comes, and wakes one of them when the mutex is given back, if
-//! the signaller has it: woken at once, the waiter would find it held.
+//! signal chooses among the threads that wait when it comes. If the signaller has the mutex, it wakes one of
+//! them when it gives the mutex back: a waiter woken at once would find it held.
 //!
 //! A signaller touches nothing after its wake-up, nor does a waiter after it has left, which it does before
 //! it gets the mutex back; destroying waits for that.
@@ -45,7 +45,8 @@ const WORDS: usize = size_of::<pthread_cond_t>() / 4;
 const _: () = assert!(size_of::<Condition>() == size_of::<pthread_cond_t>());
 const _: () = assert!(std::mem::offset_of!(Condition, rest) == 28);
 
-/// Which word of `rest` has the flags; [`UNKNOWN`] before the first look, and in a libc that has them in none.
+/// Which word of `rest` has the flags; [`UNKNOWN`] before the first look, and in a libc that has them in
+/// none.
 static FLAGS: AtomicUsize = AtomicUsize::new(UNKNOWN);
 const UNKNOWN: usize = usize::MAX;
 

@@ -1,9 +1,11 @@
 //! What is done when the library has been loaded, and when the process ends.
 
+use crate::errno::Errno;
+use crate::instance::{Type, instance};
 use crate::private::PrivateMutex;
-use crate::process::{self, Type};
+use crate::process;
 use crate::thread::Thread;
-use crate::{caller, condition, profile, real, registry};
+use crate::{caller, condition, filter, profile, real, registry};
 use retrial::interposer::{self, RobustCalls};
 use retrial::sys;
 use retrial::wait::DEFAULT;
@@ -19,12 +21,13 @@ static CONSTRUCT: extern "C" fn() = construct;
 static DESTRUCT: extern "C" fn() = destruct;
 
 extern "C" fn construct() {
-    let _errno = real::Errno::keep();
+    let _errno = Errno::keep();
     real::resolve();
+    filter::resolve(real::look_up);
     if !process::is_on() {
         return;
     }
-    // An allocator that locks comes back to us from here: as somebody without an instance.
+    // An allocator that locks calls this library from here: as a thread without an instance.
     let thread = Thread::current();
     let _inside = thread.enter();
     if real::finds_thread_sanitizer() {
@@ -104,11 +107,13 @@ fn say(what: &str) {
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
-/// Leaves the gets of this process's mutexes that were missed in the instance: their records go with the memory.
+/// Leaves the gets of this process's mutexes that were missed in the instance: their records go with the
+/// memory.
 extern "C" fn destruct() {
     // From a sandbox memory that may be gone cannot be read: what the observer has seen last stays.
-    let Some(instance) = process::instance().filter(|_| !interposer::calls_are_limited()) else { return };
-    // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a word.
+    let Some(instance) = instance().filter(|_| !interposer::calls_are_limited()) else { return };
+    // What has more gets than there were is no mutex any more: C++ ends the life of a `std::mutex` without a
+    // word.
     let most = instance.tables().session_gets();
     registry::retire_all(instance, |id, address| {
         let (found, gets) = PrivateMutex::read(&peek(address)?)?;

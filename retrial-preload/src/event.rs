@@ -1,8 +1,10 @@
 //! Waits for events, which are libc's own or a condition's: counted and timed. Only a wait that finds its
 //! event not there yet comes here.
 
-use crate::process::{self, Type};
-use crate::real::{self, Errno};
+use crate::errno::Errno;
+use crate::instance::{Type, instance};
+use crate::process;
+use crate::real;
 use crate::thread::Thread;
 use crate::{caller, registry};
 use libc::{c_int, c_void};
@@ -12,7 +14,7 @@ use retrial::interposer::EventWait;
 pub(crate) fn begin(kind: Type, address: usize, from: usize, thread: &Thread) -> Option<EventWait> {
     // Finds out who the thread is.
     thread.me();
-    let (instance, _inside) = (process::instance()?, thread.enter()?);
+    let (instance, _inside) = (instance()?, thread.enter()?);
     let (_, session) = thread.known()?;
     Some(EventWait::begin(session, registry::number_of(kind, address), caller::location(instance, from)))
 }

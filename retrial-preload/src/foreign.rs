@@ -1,11 +1,12 @@
-//! Mutexes that keep libc's format: process-shared and robust ones. Peers without us, the kernel's list of robust locks
-//! and libc's rules for destroying stay right; ours is the waiting, whose timed looks also heal the wake-ups that libc
-//! loses when owners are killed.
+//! Mutexes that keep libc's format: process-shared and robust ones. Processes without this library, the
+//! kernel's list of robust locks and libc's rules for destroying stay right. This library does the waiting;
+//! its timed looks also heal the wake-ups that libc loses when owners are killed.
 
+use crate::errno::Errno;
+use crate::instance::Type;
 use crate::limit::Limit;
-use crate::process::Type;
 use crate::profile::{self, Lock};
-use crate::real::{self, Errno};
+use crate::real;
 use crate::registry;
 use crate::thread::Thread;
 use crate::waiting;
@@ -53,7 +54,7 @@ const ELISION: u32 = 0x300;
 /// Bits of the word of a robust one, the kernel's.
 const OWNER_DIED: u32 = 0x4000_0000;
 const TID: u32 = 0x3fff_ffff;
-/// The owner of one that cannot be recovered.
+/// The owner of a mutex that cannot be recovered.
 const NOT_RECOVERABLE: u32 = i32::MAX as u32 - 1;
 
 /// Positions in [`retrial::interposer::CALLS`].
@@ -63,7 +64,7 @@ const CALLS_INHERIT: usize = 10;
 const CALLS_PROTECT: usize = 11;
 const CALLS_UNKNOWN: usize = 14;
 
-/// Whose a mutex is, by its kind.
+/// Whose format a mutex has, by its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Ours.
@@ -74,7 +75,7 @@ pub(crate) enum Class {
     Passed(usize),
 }
 
-/// Whose a mutex of this kind is.
+/// Whose format a mutex of this kind has.
 #[inline]
 pub(crate) const fn class(kind: u32) -> Class {
     if kind & !(SORT | ELISION) == 0 {
@@ -176,7 +177,7 @@ impl Foreign {
         self.load(KIND) & SORT != Sort::Adaptive as u32
     }
 
-    /// Its gets by threads with us.
+    /// Its gets by threads of processes that have this library.
     fn gets(self) -> u32 {
         self.load(SPINS)
     }
@@ -200,7 +201,7 @@ impl Foreign {
         self.load(COUNT) > 1
     }
 
-    /// One try: `EBUSY` when somebody else has it.
+    /// One try: `EBUSY` when another thread has it.
     fn attempt(self, tid: u32) -> c_int {
         if self.is_robust() && self.load(OWNER) == NOT_RECOVERABLE {
             return self.attempt_within_no_time();
@@ -244,8 +245,8 @@ impl Foreign {
     pub(crate) fn lock(self, thread: &Thread, caller: usize, limit: Limit, pass: impl Fn() -> c_int) -> c_int {
         let mut result = self.attempt(thread.tid());
         if result == EBUSY {
-            // One's own: libc says so, or waits without a look. The memory may become another mutex before
-            // anybody unlocks this one.
+            // This thread's own: libc says so, or waits without a look. The memory may become another mutex
+            // before a thread unlocks this one.
             let is_own = self.load(OWNER) == thread.tid();
             result = if is_own { pass() } else { self.lock_slow(thread, caller, limit) };
         }

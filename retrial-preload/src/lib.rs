@@ -1,7 +1,8 @@
-//! The pthread interposer of retrial: puts the library's mutexes and waiting under programs that know nothing of it.
+//! The pthread interposer of retrial: puts the library's mutexes and waiting under programs that know nothing
+//! of it.
 //!
-//! `LD_PRELOAD=libretrial_preload.so PROGRAM`, or `retrial run -- PROGRAM`, which makes the instance as well. What
-//! the environment says:
+//! `LD_PRELOAD=libretrial_preload.so PROGRAM`, or `retrial run -- PROGRAM`, which makes the instance as well.
+//! What the environment says:
 //!
 //! | variable           | meaning                                                                                  |
 //! |--------------------|------------------------------------------------------------------------------------------|
@@ -11,8 +12,8 @@
 //! | `RETRIAL_EXCLUDE`  | programs by name, in which it is off: `gdb,python3*`; by file name or as they were started  |
 //! | `RETRIAL_PROFILE`  | the directory in which `retrial run --profile` waits for samples                         |
 //!
-//! What is whose is decided at every call, from the object alone: its state is in its own bytes, and its kind is where
-//! libc keeps it.
+//! Every call decides from the object alone whether this library handles it: the state is in the object's own
+//! bytes, and its kind is where libc keeps it.
 //!
 //! | object                                   | state                | a get that misses waits          |
 //! |------------------------------------------|----------------------|----------------------------------|
@@ -35,10 +36,12 @@ mod c11;
 mod caller;
 mod condition;
 mod constructor;
+mod errno;
 mod event;
 pub mod exports;
 pub mod filter;
 mod foreign;
+mod instance;
 mod limit;
 pub mod loading;
 mod mutex;
@@ -50,6 +53,7 @@ mod real;
 mod registry;
 mod rwlock;
 mod samples;
+mod sampling;
 mod spin;
 mod spots;
 mod thread;

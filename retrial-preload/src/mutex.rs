@@ -1,4 +1,4 @@
-//! The calls on mutexes: whose each is, is decided by its kind, at every call.
+//! The calls on mutexes: each decides by the mutex's kind whether this library handles it.
 
 use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::limit::{Limit, clock_of};
@@ -9,7 +9,8 @@ use crate::real;
 use crate::thread::Thread;
 use libc::{EINVAL, c_int, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
-/// Bits of libc's attribute that make a mutex another one than ours: process-shared, robust, protocol, ceiling.
+/// Bits of libc's attribute with which a mutex keeps libc's format: process-shared, robust, protocol,
+/// ceiling.
 const ATTR_FLAGS: u32 = 0xf0ff_f000;
 
 /// `pthread_mutex_init`.

@@ -11,19 +11,21 @@
 //! `kind` mean what they mean to libc and are where libc has them: it looks at the first and counts itself in
 //! the second while it holds the mutex. All zeros, as the static initialisers make it but for `kind`, is a
 //! free mutex, and a free mutex of ours is a free one of libc's. So is a held one: the lower half, where
-//! nobody counts references to these, is libc's lock: a thread of this process that calls libc past us
-//! excludes us and is excluded.
+//! mutexes of the library count references, is libc's lock here. So a thread of this process that calls libc
+//! past this library excludes the other threads and is excluded.
 //!
 //! Only the holder changes the word, `owner`, `users`, `id`, `gets`, `depth` and `epoch`. The store that
 //! releases the word is the last touch.
 
+mod condition;
 mod getting;
 
+use crate::errno::Errno;
 use crate::foreign::{self, Sort};
+use crate::instance::{Type, instance};
 use crate::limit::Limit;
-use crate::process::{self, Type};
+use crate::process;
 use crate::profile::{self, Lock};
-use crate::real::Errno;
 use crate::registry;
 use crate::spots;
 use crate::thread::Thread;
@@ -43,15 +45,15 @@ pub(crate) struct PrivateMutex {
     /// The holder's thread id, of sorts that know their owner and after a lock by libc's call; otherwise 0. A
     /// SID would not do: it may be that of a thread that died with the mutex, and be used again.
     owner: AtomicU32,
-    /// [`WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us count one up
-    /// and one down.
+    /// [`condition::WAITER`] for each thread that gave it back to wait on a condition. Libc's calls past us
+    /// count one up and one down.
     users: AtomicU32,
     kind: AtomicU32,
     /// Its number in the instance, 0 until a get that has missed has got it.
     id: AtomicU32,
     gets: AtomicU64,
-    /// Of a recursive one: locks beyond the first. Of the others: which mutex it is of those that were made
-    /// at this address, by a number from [`MADE`]; 0 after a static initialiser.
+    /// Of a recursive mutex: locks beyond the first. Of any other: a number from [`MADE`], by which it
+    /// differs from other mutexes made at this address; 0 after a static initialiser.
     depth: AtomicU32,
     /// The [`process::epoch`] of the process whose gets and number these are.
     epoch: AtomicU32,
@@ -63,11 +65,8 @@ const _: () = assert!(std::mem::offset_of!(PrivateMutex, kind) == foreign::KIND)
 /// The bits of the holder field that name the holder.
 const SID: u64 = 0x00ff_ffff << 32;
 
-/// A thread will come back to it from a condition, and it may not be destroyed. Above what a lock by libc's
-/// call and an unlock by ours, or the other way round, leave in the count.
-const WAITER: u32 = 1 << 16;
-
-/// Gets from one to the next that sees to what the figures need, and to threads that may have been missed at libc's.
+/// Gets from one to the next that sees to what the figures need, and to threads that may have been missed at
+/// libc's.
 const SEEN_TO: u64 = 1024;
 
 /// Libc's lock in the word: 0 when free, [`HELD`], or [`AWAITED`] when a thread waits for it by libc's call,
@@ -124,7 +123,8 @@ impl PrivateMutex {
     }
 
     fn futex_word(&self) -> &AtomicU32 {
-        // SAFETY: the upper half of the word, aligned to 4 bytes; the kernel looks at it as such, and we do so too.
+        // SAFETY: the upper half of the word, aligned to 4 bytes; the kernel looks at it as such, and we do
+        // so too.
         unsafe { &*(self.futex() as *const AtomicU32) }
     }
 
@@ -132,7 +132,8 @@ impl PrivateMutex {
     #[inline]
     pub(crate) fn lock_at_once(&self, sort: Sort, thread: &Thread) -> bool {
         let Some((me, session)) = thread.known() else { return false };
-        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked at again.
+        // Acquire: what its last holder did (pairs with the Release in `release`). Relaxed on failure: looked
+        // at again.
         if self.word.compare_exchange(0, me | HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -160,7 +161,7 @@ impl PrivateMutex {
         if self.lock_free(sort, thread) { 0 } else { self.lock_slow(sort, thread, caller, limit) }
     }
 
-    /// Notes whose it is.
+    /// Notes that the thread has it.
     #[inline]
     fn own(&self, sort: Sort, thread: &Thread) {
         thread.got(self.word.as_ptr().addr());
@@ -216,7 +217,7 @@ impl PrivateMutex {
     fn see_to(&self) {
         if self.gets.load(Ordering::Relaxed) > 1 {
             // A thread that began to wait by libc's call just as a release stored its word is woken by the
-            // next one that finds this.
+            // next release that finds this.
             self.libcs().fetch_or(PERHAPS as u32, Ordering::Relaxed);
         } else {
             self.epoch.store(process::epoch(), Ordering::Relaxed);
@@ -232,7 +233,7 @@ impl PrivateMutex {
         }
         let is_own = self.epoch.load(Ordering::Relaxed) == process::epoch();
         let gets = if is_own { self.gets.load(Ordering::Relaxed) } else { 0 };
-        let noted = process::instance().map_or(0, |instance| interposer::noted_gets(instance, number));
+        let noted = instance().map_or(0, |instance| interposer::noted_gets(instance, number));
         self.gets.store(gets.wrapping_add(noted), Ordering::Relaxed);
         self.epoch.store(process::epoch(), Ordering::Relaxed);
         self.id.store(number.0, Ordering::Relaxed);
@@ -267,12 +268,12 @@ impl PrivateMutex {
         0
     }
 
-    /// Gets a mutex that was open, but did not look so to the fast path. No miss. `handed`: also one that was
-    /// handed over.
+    /// Gets a mutex that was open, but did not look so to the fast path. No miss. `handed`: also a mutex that
+    /// was handed over.
     fn get_open(&self, thread: &Thread, getting: &Getting<'_>, handed: bool) -> bool {
         let Some(granted) = getting.try_get(handed) else { return false };
         if granted.has(Word::ATTENTION)
-            && let (Some(instance), Some(_inside)) = (process::instance(), thread.enter())
+            && let (Some(instance), Some(_inside)) = (instance(), thread.enter())
         {
             thread.waiter(instance).adapt(getting, self.number(), Type::Mutex.id());
         }
@@ -302,8 +303,8 @@ impl PrivateMutex {
         if sort == Sort::Recursive && self.is_own(thread) {
             return self.deepen(thread);
         }
-        // Also one that was handed over: a thread that tries again and again may keep the one from running
-        // that it was handed to.
+        // Also a mutex that was handed over: a thread that tries again and again may keep the thread from
+        // running that it was handed to.
         if self.get_open(thread, &Getting::new(self, sort, thread), true) {
             self.got(sort, thread);
             return 0;
@@ -338,8 +339,8 @@ impl PrivateMutex {
         let spot = spots::at(futex);
         let hands_over = spot.is_busy() && spot.hands_over(futex, self.gets.load(Ordering::Relaxed));
         let handover = if hands_over { Word::HANDOVER } else { 0 };
-        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word, and a
-        // thread that comes past us looks again, or at the worst sleeps on.
+        // Release: pairs with the exchange of the next get. No RMW: only the holder changes the word. A
+        // thread that waits by libc's call, past this library, looks again, or at the worst sleeps on.
         self.word.store(word.released().0 & !LOCK | handover, Ordering::Release);
         // From here on there may be no mutex any more.
         compiler_fence(Ordering::SeqCst);
@@ -352,7 +353,8 @@ impl PrivateMutex {
         };
         if spot.is_busy() {
             spot.wake_after(futex, hands_over);
-            // One that began to wait for itself between our look at the word and our store is not in the word any more.
+            // This store has erased the mark of a thread that began to wait for itself after the look at the
+            // word above.
             if spots::have_own_waiters() {
                 kinds |= OWN;
             }
@@ -363,38 +365,6 @@ impl PrivateMutex {
         thread.gave_back();
     }
 
-    /// Gives all locks back, for a wait on a condition: how many there were beyond the first.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` when it is not the caller's, and it would be noticed.
-    pub(crate) fn release_all(&self, sort: Sort, thread: &Thread) -> Result<u32, c_int> {
-        if sort.knows_owner() && !self.is_own(thread) {
-            return Err(EPERM);
-        }
-        let depth = if sort == Sort::Recursive { self.depth.load(Ordering::Relaxed) } else { 0 };
-        if depth != 0 {
-            self.depth.store(0, Ordering::Relaxed);
-        }
-        self.owner.store(0, Ordering::Relaxed);
-        self.users.store(self.users.load(Ordering::Relaxed).wrapping_add(WAITER), Ordering::Relaxed);
-        self.release(thread);
-        Ok(depth)
-    }
-
-    /// After the get that followed `release_all`.
-    pub(crate) fn come_back(&self, depth: u32) {
-        self.users.store(self.users.load(Ordering::Relaxed).wrapping_sub(WAITER), Ordering::Relaxed);
-        if depth != 0 {
-            self.depth.store(depth, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a thread will come back to it from a condition.
-    fn has_users(&self) -> bool {
-        self.users.load(Ordering::Relaxed).wrapping_add(WAITER / 2) >= WAITER
-    }
-
     /// Ends its life, unless it is held or waited with. Later calls find a kind that is none, as with libc.
     pub(crate) fn destroy(&self) -> c_int {
         if self.word.load(Ordering::Relaxed) & LOCK != 0 || self.has_users() {
@@ -402,7 +372,7 @@ impl PrivateMutex {
         }
         let number = self.number();
         if number != MutexId(0)
-            && let Some(instance) = process::instance()
+            && let Some(instance) = instance()
         {
             // SAFETY: its memory is given up; sessions of the interposer write no log.
             unsafe { interposer::retire_mutex(instance, number, Some(self.gets.load(Ordering::Relaxed))) };
@@ -411,7 +381,7 @@ impl PrivateMutex {
         0
     }
 
-    /// The number and gets in a copy of a record, `None` when it is none of ours.
+    /// The number and gets in a copy of a record, `None` when the copy is not such a record.
     pub(crate) fn read(copy: &[u8; size_of::<Self>()]) -> Option<(MutexId, u64)> {
         let (words, _) = copy.as_chunks::<8>();
         let (kind_and_id, gets) = (u64::from_ne_bytes(words[2]), u64::from_ne_bytes(words[3]));

@@ -1,11 +1,11 @@
-//! What the process knows: whether calls are ours, the instance, and which process it is.
+//! What the process knows: whether calls are ours, and which process it is.
 //!
 //! A fork, by libc or by the raw call, leaves a child with its parent's memory: thread ids and sessions that
 //! threads have cached are not theirs any more. So the *cookie* is in a page that the kernel wipes in the
 //! child, and every cached value goes with the cookie it was made under.
 
-use crate::{program, spots};
-use retrial::views::{EVENT_TYPES, TypeId};
+use crate::instance::instance;
+use crate::{instance, program, spots};
 use retrial::{Instance, interposer, sys};
 use std::ffi::{CStr, c_char};
 use std::ptr::{from_ref, null_mut};
@@ -19,9 +19,8 @@ const OFF: u8 = 2;
 const PROFILED: u8 = 3;
 
 static MODE: AtomicU8 = AtomicU8::new(UNDECIDED);
-static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(null_mut());
 
-/// Whether calls are ours; otherwise all of them go to libc.
+/// Whether this library handles calls; otherwise all of them go to libc.
 #[inline]
 pub(crate) fn is_on() -> bool {
     match MODE.load(Ordering::Relaxed) {
@@ -43,12 +42,12 @@ pub(crate) fn is_profiled() -> bool {
     MODE.load(Ordering::Relaxed) == PROFILED
 }
 
-/// Has calls sampled from now on. They are ours already.
+/// Has calls sampled from now on. This library handles them already.
 pub(crate) fn set_profiled() {
     MODE.store(PROFILED, Ordering::Relaxed);
 }
 
-/// Looks at the environment, without allocating: the first calls come before anybody's constructors.
+/// Looks at the environment, without allocating: the first calls come before any constructor has run.
 #[cold]
 fn decide() -> bool {
     unsafe extern "C" {
@@ -97,58 +96,12 @@ pub(crate) fn turn_off() -> bool {
     unused
 }
 
-/// The instance, once the constructor has run.
-#[inline]
-pub(crate) fn instance() -> Option<&'static Instance> {
-    // SAFETY: null, or leaked by `publish`.
-    unsafe { INSTANCE.load(Ordering::SeqCst).as_ref() }
-}
-
 /// Makes the instance known: threads get their sessions when they next come by.
 pub(crate) fn publish(instance: &'static Instance) {
-    INSTANCE.store(from_ref(instance).cast_mut(), Ordering::SeqCst);
+    instance::set(instance);
     // SeqCst: a thread that enters the process at this moment either finds the instance or has its cookie
-    // changed here. A page that nobody has entered by stays such.
+    // changed here. A page by which no thread has entered stays 0.
     let _ = page().try_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
-}
-
-/// The types of what is waited for, in the instance.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-pub(crate) enum Type {
-    Mutex,
-    SharedMutex,
-    Rwlock,
-    Spin,
-    Semaphore,
-    Barrier,
-    Condition,
-}
-
-const TYPE_NAMES: [&str; 7] = [
-    "pthread mutex",
-    "pthread mutex shared",
-    "pthread rwlock",
-    "pthread spin",
-    EVENT_TYPES[0],
-    EVENT_TYPES[1],
-    EVENT_TYPES[2],
-];
-static TYPES: [AtomicU8; TYPE_NAMES.len()] = [const { AtomicU8::new(0) }; TYPE_NAMES.len()];
-
-impl Type {
-    pub(crate) fn id(self) -> TypeId {
-        TypeId(TYPES[self as usize].load(Ordering::Relaxed))
-    }
-
-    /// Registers all; those that find no place go as the first one.
-    pub(crate) fn register_all(instance: &Instance) {
-        for (name, id) in TYPE_NAMES.iter().zip(&TYPES) {
-            if let Ok(found) = instance.register_type(name) {
-                id.store(found.0, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// In a cookie: there is an instance.
@@ -212,14 +165,15 @@ pub(crate) fn enter() -> u64 {
     cookie | READY
 }
 
-/// The cookie, once the thread that enters the process is done: until then the epoch and the spots are its parent's.
+/// The cookie, once the thread that enters the process is done: until then the epoch and the spots are its
+/// parent's.
 fn entered() -> u64 {
     loop {
         let cookie = page().load(Ordering::Acquire);
         if cookie & ENTERING == 0 {
             return cookie;
         }
-        // No yield: the other one may have a lower priority.
+        // No yield: the other thread may have a lower priority.
         sys::sleep(Duration::from_micros(10));
     }
 }
@@ -248,7 +202,7 @@ fn set_page() {
     let (unset, none) = (from_ref(&UNSET).cast_mut(), from_ref(&NONE).cast_mut());
     let page = wiped_page().unwrap_or(none);
     if page == none {
-        // Nobody registers for barriers then.
+        // No process registers for barriers then.
         spots::fence_all();
     }
     // AcqRel: of two threads that come first together one has its page used.

@@ -1,21 +1,18 @@
-//! What a profile samples: gets, the time that they hold, and waits, each with the thread's registers and a copy of its
-//! stack, which `retrial run --profile` unwinds. Nothing is unwound or named here.
+//! What a profile samples: gets, the time that they hold, and waits, each with the thread's registers and a
+//! copy of its stack, which `retrial run --profile` unwinds. Nothing is unwound or named here.
 //!
-//! Which get is sampled is decided by a coin of the thread's own: one of N gets on average, standing for N;
-//! of the waits each with a probability in proportion to its length, standing for the inverse of that. So
-//! every sum over samples has the true one for its mean, however long a thread lives. N and the waits' scale
-//! start where nearly everything is sampled and follow the thread's rate of samples; they change after a
-//! sample, never by what it was.
+//! Which get and which wait is sampled: [`crate::sampling`].
 //!
 //! With a profile [`process::is_known_on`] is false, so that all calls take the paths that come here. Without
 //! one nothing of this runs.
 
-use crate::process::{self, Type};
-use crate::real::Errno;
+use crate::errno::Errno;
+use crate::instance::Type;
+use crate::process;
 use crate::samples::{
-    CLAIMED, FILE, FREE, FULL, GAP_NS, GET, HOLD, MAGIC, MAPS, Registers, Ring, SLOTS, STACK, Sample, Slot, VARIABLE,
-    WAIT,
+    CLAIMED, FILE, FREE, FULL, GET, HOLD, MAGIC, MAPS, Registers, Ring, SLOTS, STACK, Sample, Slot, VARIABLE, WAIT,
 };
+use crate::sampling::{GET_SHIFT_MAX, WAIT_SHIFT_MAX};
 use crate::thread::Thread;
 use libc::iovec;
 use retrial::{Mode, MutexId, sys};
@@ -27,16 +24,8 @@ use std::path::Path;
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Sampled holds that a thread can have under way; of further gets the holding time is not known.
-const HOLDS: usize = 4;
-/// Samples after which a thread's rate may fall.
-const SAMPLES: u32 = 8;
 /// Slots that are looked at for a free one.
 const PROBES: usize = 8;
-/// At most one of 2^24 gets is sampled, and all waits from 2^32 ns on are. Where threads begin, all from 2^12 ns on.
-const GET_SHIFT_MAX: u32 = 24;
-const WAIT_SHIFT_MIN: u32 = 12;
-const WAIT_SHIFT_MAX: u32 = 32;
 /// A page, as far as copying goes: stacks begin and end at multiples of it.
 const PAGE: usize = 4096;
 
@@ -52,79 +41,6 @@ pub(crate) struct Lock {
     pub(crate) mode: Mode,
 }
 
-/// What a thread knows of its samples; all zeros is a thread that has taken none.
-pub(crate) struct Sampling {
-    /// The process whose thread this was written by.
-    epoch: Cell<u32>,
-    random: Cell<u64>,
-    gets: Rate,
-    waits: Rate,
-    /// Sampled gets that have not been released: address (0 when free), key, since when.
-    holds: [Cell<(usize, u64, u64)>; HOLDS],
-}
-
-/// How seldom samples of one kind are taken.
-struct Rate {
-    /// Of N, or of the waits' scale in ns: it is 2 to the power of this.
-    shift: Cell<u32>,
-    /// Samples since it changed, and since when that is.
-    taken: Cell<u32>,
-    since_ns: Cell<u64>,
-}
-
-impl Rate {
-    fn start(&self, shift: u32) {
-        self.shift.set(shift);
-        self.taken.set(0);
-        self.since_ns.set(sys::now_ns());
-    }
-
-    /// After a sample: it is to follow the one before after `gap_ns`, more or less.
-    fn adapt(&self, gap_ns: u64, most: u32) {
-        let taken = self.taken.get() + 1;
-        self.taken.set(taken);
-        let (shift, elapsed) = (self.shift.get(), sys::now_ns().saturating_sub(self.since_ns.get()));
-        let expected = gap_ns * u64::from(taken);
-        if elapsed > expected * 2 {
-            self.start(shift.saturating_sub(1));
-        } else if taken == SAMPLES {
-            self.start(if elapsed < expected / 2 { (shift + 1).min(most) } else { shift });
-        }
-    }
-}
-
-impl Sampling {
-    /// Forgets what a parent's thread left.
-    fn refresh(&self, ring: &Ring) {
-        let epoch = process::epoch();
-        if self.epoch.replace(epoch) != epoch {
-            // Where many threads take samples, new ones begin with few.
-            let first = (ring.gap_ns.load(Ordering::Relaxed) / GAP_NS).max(1).ilog2();
-            self.gets.start(first);
-            self.waits.start(first + WAIT_SHIFT_MIN);
-            // Unlike in any other thread: never 0, of which the generator would not get away.
-            let seed = sys::now_ns() ^ u64::from(sys::tid()) << 40 ^ from_ref(self) as u64;
-            self.random.set(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-            self.holds.iter().for_each(|hold| hold.set((0, 0, 0)));
-        }
-    }
-
-    /// A number of 64 bits: xorshift64*, Vigna 2016.
-    fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below 2^`shift`, which is at most 2^63.
-    fn below(&self, shift: u32) -> u64 {
-        self.random() >> 1 >> (63 - shift)
-    }
-}
-
 /// Takes part in the profile that the environment names, if it names one.
 ///
 /// # Errors
@@ -138,7 +54,7 @@ pub(crate) fn join() -> Result<(), Option<String>> {
         (error.kind() != ErrorKind::NotFound).then(|| format!("no profile: {}: {error}", directory.display()))
     })?;
     let image = ring.images.fetch_add(1, Ordering::Relaxed) + 1;
-    // Here, since a program that runs for a moment is gone when somebody else looks.
+    // Written here, since a program that runs for a moment is gone before another process could look.
     let maps = fs::read("/proc/self/maps").unwrap_or_default();
     let _ = fs::write(directory.join(format!("{MAPS}{image}")), maps);
     IMAGE.store(image, Ordering::Relaxed);
@@ -158,7 +74,8 @@ fn map(path: &Path) -> io::Result<&'static Ring> {
     if ring == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: mapped in this length, never unmapped; what others write is atomics and slots that they have claimed.
+    // SAFETY: mapped in this length, never unmapped; what others write is atomics and slots that they have
+    // claimed.
     let ring = unsafe { &*ring.cast::<Ring>() };
     if ring.magic.load(Ordering::Acquire) != MAGIC {
         return Err(io::Error::other("made by another version of retrial"));
@@ -193,7 +110,7 @@ fn got_profiled(thread: &Thread, lock: Lock) {
     sampling.gets.adapt(ring.gap_ns.load(Ordering::Relaxed), GET_SHIFT_MAX);
     let (weight, key) = (1 << shift, sampling.random() | 1);
     record(ring, Sample { key, ..sample(GET, lock, weight) });
-    // One that was released by another thread is still there.
+    // A hold that another thread released is still there.
     let is_old = |hold: &&Cell<(usize, u64, u64)>| hold.get().0 == lock.address;
     let free = sampling.holds.iter().find(is_old).or_else(|| sampling.holds.iter().find(|hold| hold.get().0 == 0));
     if let Some(hold) = free {
@@ -294,8 +211,8 @@ fn claim(ring: &Ring) -> Option<usize> {
     })
 }
 
-/// Copies the stack from here on, to where libc has the thread's own data above it, or as far as it can be read: by the
-/// kernel, which knows that of any stack.
+/// Copies the stack from here on, to where libc has the thread's own data above it, or as far as it can be
+/// read: by the kernel, which knows that of any stack.
 #[inline(never)]
 fn copy_stack(sample: &mut Sample, into: *mut u8) {
     sample.registers = registers();

@@ -1,9 +1,9 @@
 //! Which program this process runs, by name: some are to be left alone in a tree of processes.
 //!
-//! Asked once, perhaps before libc has started: nothing is allocated, and the auxiliary vector is there from the first
-//! instruction on.
+//! Asked once, perhaps before libc has started: nothing is allocated, and the auxiliary vector is there from
+//! the first instruction on.
 
-use crate::real::Errno;
+use crate::errno::Errno;
 use std::ffi::{CStr, c_char};
 
 /// Room for the path of an executable; of a longer one the name is not known, but what it was started as.

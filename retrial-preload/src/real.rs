@@ -3,6 +3,7 @@
 //! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock
 //! can deadlock, for the loader may allocate and the allocator may lock.
 
+use crate::errno::Errno;
 use libc::{
     c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
     pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec,
@@ -107,7 +108,7 @@ unsafe extern "C" {
     static retrial_real_sem_clockwait: AtomicPtr<c_void>;
 }
 
-/// Never null: a caller that finds us has found the loader's functions, where this is.
+/// Never null once looked up: a program that finds this library has the loader's functions.
 static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Whether what is not found now is not there.
@@ -129,11 +130,10 @@ fn find_all(at: At) -> *mut c_void {
 pub(crate) fn resolve() {
     let _errno = Errno::keep();
     for (name, found) in NAMES.iter().zip(&FOUND) {
-        // Stored one by one: should the loader come back to us, what it needs may be there already.
+        // Stored one by one: should the loader call this library, what it needs may be there already.
         found.store(look_up(name), Ordering::Release);
     }
     DLOPEN.store(look_up(c"dlopen"), Ordering::Release);
-    crate::filter::resolve(look_up);
     tell_shim();
     RESOLVED.store(true, Ordering::Release);
 }
@@ -217,9 +217,10 @@ pub(crate) fn finds_checker() -> Option<CString> {
     found
 }
 
-/// The library before us that takes the calls, if there is one: what comes to us then are some of its own.
+/// The library before this one that takes the calls, if there is one: then only some of its own calls come
+/// here.
 pub(crate) fn finds_taker() -> Option<&'static CStr> {
-    // One that libtsan passes on to libc's by version, past us.
+    // A call that libtsan passes on to libc by version, past this library.
     // SAFETY: a string with its 0.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_cond_wait".as_ptr()) };
     let (taker, symbol) = origin(first)?;
@@ -227,7 +228,8 @@ pub(crate) fn finds_taker() -> Option<&'static CStr> {
     let (own, _) = origin(look_up as *const c_void)?;
     // SAFETY: the loader's table of symbols.
     let is_jump = !symbol.is_null() && unsafe { (*symbol).st_shndx } == SHN_UNDEF;
-    // A program at a fixed address, which takes the address of the function, has a jump to us of that name.
+    // A program at a fixed address, which takes the address of the function, has a jump of that name to this
+    // library.
     if taker.dli_fbase == own.dli_fbase || is_jump || taker.dli_fname.is_null() {
         return None;
     }
@@ -262,7 +264,8 @@ pub(crate) fn has_dl_find_object() -> bool {
     !find(At::dl_find_object).is_null()
 }
 
-fn look_up(name: &CStr) -> *mut c_void {
+/// The next function of this name behind ours; null when there is none.
+pub(crate) fn look_up(name: &CStr) -> *mut c_void {
     let symbol: *const c_char = name.as_ptr();
     if name.to_bytes().starts_with(b"pthread_cond_") && name != c"pthread_cond_clockwait" {
         // SAFETY: both are strings with their 0.
@@ -316,26 +319,4 @@ within! {
     mutex_within pthread_mutex_t, mutex_clocklock, mutex_timedlock;
     rwlock_read_within pthread_rwlock_t, rwlock_clockrdlock, rwlock_timedrdlock;
     rwlock_write_within pthread_rwlock_t, rwlock_clockwrlock, rwlock_timedwrlock;
-}
-
-pub(crate) fn errno() -> *mut c_int {
-    // SAFETY: has no preconditions.
-    unsafe { libc::__errno_location() }
-}
-
-/// Keeps `errno` as it was: lock calls report by what they return.
-pub(crate) struct Errno(c_int);
-
-impl Errno {
-    pub(crate) fn keep() -> Self {
-        // SAFETY: this thread's own, always valid.
-        Self(unsafe { *errno() })
-    }
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: as in `keep`.
-        unsafe { *errno() = self.0 };
-    }
 }

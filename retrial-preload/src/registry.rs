@@ -1,20 +1,21 @@
-//! Which number the instance has for the object at an address of this process: a hint for the figures, never for
-//! correctness. An object gets one at its first miss.
+//! Which number the instance has for the object at an address of this process: a hint for the figures, never
+//! for correctness. An object gets one at its first miss.
 //!
 //! Memory is given back and used again without notice, and objects of libc's format have no room for a
 //! number. So there is a small table by address, in which objects push each other out; what is pushed out
 //! gives its entry in the instance back. What comes to an address after an object that had a number has the
 //! same number, as long as both tables remember it.
 
-use crate::process::{self, Type};
+use crate::instance::{Type, instance};
+use crate::process;
 use retrial::{Instance, MutexId, interposer, sys};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 const BUCKETS: usize = 4096;
 const WAYS: usize = 4;
 
-/// A number, and above it a hash of address, type and process; 0 when free. Numbers that a parent of this
-/// process has left are found by nobody.
+/// A number, and above it a hash of address, type and process; 0 when free. No look-up finds the numbers
+/// that a parent of this process has left.
 static TABLE: [[AtomicU64; WAYS]; BUCKETS] = [const { [const { AtomicU64::new(0) }; WAYS] }; BUCKETS];
 /// Gets that missed: all that is known of the gets of foreign objects.
 static MISSED_GETS: [[AtomicU32; WAYS]; BUCKETS] = [const { [const { AtomicU32::new(0) }; WAYS] }; BUCKETS];
@@ -77,14 +78,15 @@ fn find(instance: &Instance, object: Type, address: usize) -> MutexId {
             return id;
         }
         // Another thread came first, most likely with the same object.
-        // SAFETY: registered above, and told to nobody.
+        // SAFETY: registered above, and no other thread knows it.
         unsafe { instance.unregister_mutex(id) };
     }
 }
 
-/// The number of the object at an address of this process, after a get that has missed it; 0 when it has none.
+/// The number of the object at an address of this process, after a get that has missed it; 0 when it has
+/// none.
 pub(crate) fn number_of(object: Type, address: usize) -> MutexId {
-    process::instance().map_or(MutexId(0), |instance| find(instance, object, address))
+    instance().map_or(MutexId(0), |instance| find(instance, object, address))
 }
 
 /// Counts a get that missed a foreign object.
@@ -101,7 +103,8 @@ pub(crate) fn missed_gets(object: Type, address: usize) -> u64 {
     place.way().map_or(0, |way| u64::from(MISSED_GETS[place.bucket][way].load(Ordering::Relaxed)))
 }
 
-/// Gives the entries of this process's objects back at its end, with the gets that `gets` finds at an address.
+/// Gives the entries of this process's objects back at its end, with the gets that `gets` finds at an
+/// address.
 pub(crate) fn retire_all(instance: &Instance, gets: impl Fn(MutexId, u64) -> Option<u64>) {
     if !USED.load(Ordering::Relaxed) {
         return;

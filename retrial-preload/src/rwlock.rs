@@ -1,10 +1,12 @@
-//! Read-write locks, in libc's format, so that all kinds stay what they are: its tries, our waiting, and its own timed
-//! wait as the park.
+//! Read-write locks, in libc's format, so that all kinds stay what they are: its tries, our waiting, and its
+//! own timed wait as the park.
 
+use crate::errno::Errno;
+use crate::instance::Type;
 use crate::limit::Limit;
-use crate::process::{self, Type};
+use crate::process;
 use crate::profile::{self, Lock};
-use crate::real::{self, Errno};
+use crate::real;
 use crate::registry;
 use crate::thread::Thread;
 use crate::waiting;

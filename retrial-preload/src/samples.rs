@@ -7,8 +7,8 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The file with the samples, and the beginning of the names of those with the mappings of each program, both in the
-/// directory that the variable names.
+/// The file with the samples, and the beginning of the names of those with the mappings of each program, both
+/// in the directory that the variable names.
 pub(crate) const VARIABLE: &str = "RETRIAL_PROFILE";
 pub(crate) const FILE: &str = "samples";
 pub(crate) const MAPS: &str = "maps.";
@@ -34,7 +34,7 @@ pub(crate) const GET: u32 = 1;
 pub(crate) const WAIT: u32 = 2;
 pub(crate) const HOLD: u32 = 3;
 
-/// The whole file. All zeros but for the magic and the gap is an empty one.
+/// The whole file. All zeros but for the magic and the gap is an empty file.
 #[repr(C)]
 pub(crate) struct Ring {
     pub(crate) magic: AtomicU64,

@@ -1,10 +1,12 @@
-//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes; one by another
-//! process does not, and may be what is waited for: so all that wait look by themselves, together as often as
-//! one that naps.
+//! Spin locks, in libc's format: its try, our waiting. An unlock by this process wakes a waiter. An unlock by
+//! another process does not, and a thread may wait for that one: so all waiters look by themselves, together
+//! as often as a single one that naps.
 
-use crate::process::{self, Type};
+use crate::errno::Errno;
+use crate::instance::Type;
+use crate::process;
 use crate::profile::{self, Lock};
-use crate::real::{self, Errno};
+use crate::real;
 use crate::registry;
 use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 /// The position in [`retrial::interposer::CALLS`].
 const CALLS: usize = 8;
-/// Time between two looks at one lock by those that are parked.
+/// Time between two looks at one lock by the threads that are parked.
 const NAP: Duration = Duration::from_micros(100);
 /// What a free one holds.
 const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };

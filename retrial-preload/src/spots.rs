@@ -1,15 +1,16 @@
 //! Who is parked, by address of the futex: what a release looks at after its store.
 //!
-//! After that store nothing of the mutex may be touched, for its next holder may free it. So what the release needs to
-//! know is here, in memory of our own. Addresses share spots: what is in one is a hint. A wrong one costs a wake-up
-//! too many, or, where two threads park first at two addresses at once, one that comes with the next look.
+//! After that store nothing of the mutex may be touched, for its next holder may free it. So what the release
+//! needs to know is here, in memory of our own. Addresses share spots: what is in one is a hint. A wrong hint
+//! costs a wake-up too many; where two threads park first at two addresses at once, a wake-up that comes with
+//! the next look.
 //!
-//! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`. The first
-//! thread that parks, and a woken one that parks again, announces itself there, has the kernel do a full barrier on
-//! every processor, and only then lets the kernel compare the word. Either the releaser sees the thread, or the kernel
-//! sees the release. Counts are never set to 0 here, because addresses share spots.
+//! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`.
+//! The first thread that parks, and a woken one that parks again, announces itself there, has the kernel do a
+//! full barrier on every processor, and only then lets the kernel compare the word. Either the releaser sees
+//! the thread, or the kernel sees the release. Counts are never set to 0 here, because addresses share spots.
 
-use crate::process::{self, Type};
+use crate::instance::{Type, instance};
 use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
 use retrial::parking::{self, Announced, Circumstances, Found, Parking};
@@ -61,7 +62,7 @@ pub(crate) fn forget() {
     }
 }
 
-/// Has every release do a fence, where the kernel cannot do it for those that park.
+/// Has every release do a fence, where the kernel cannot do a barrier for the threads that park.
 pub(crate) fn fence_all() {
     for spot in &ALL {
         spot.change(Ordering::SeqCst, Parking::fenced);
@@ -82,7 +83,8 @@ impl Spot {
     /// Whether a release has to look closer.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        // Relaxed: ordered after the release's store by the parking thread's barrier, or by the fence in `wake_after`.
+        // Relaxed: ordered after the release's store by the parking thread's barrier, or by the fence in
+        // `wake_after`.
         self.parking().concerns_releases()
     }
 
@@ -97,10 +99,10 @@ impl Spot {
     pub(crate) fn hands_over(&self, address: usize, gets: u64) -> bool {
         let (parking, futex) = (self.parking(), self.futex.load(Ordering::Relaxed));
         let found = || {
-            let params = process::instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
+            let params = instance().map_or_else(Params::default, |all| all.params(Some(Type::Mutex.id())));
             (params, Circumstances { now_ns: sys::now_ns(), is_real_time: sys::is_real_time })
         };
-        // Those that wait at other addresses could not take it.
+        // Threads that wait at other addresses could not take it.
         let hands_over = futex == address && parking::hands_over(parking, gets, found);
         if hands_over {
             let now = sys::now_ns();
@@ -117,8 +119,8 @@ impl Spot {
         found.ask(self.parking(), interval, false, |to| self.change(Ordering::Relaxed, to));
     }
 
-    /// Whether a handover of the futex at `address` is binding: somebody who was woken is on its way. A release that finds nobody
-    /// asleep can't take it back, as the mutex may be gone.
+    /// Whether a handover of the futex at `address` is binding: a woken thread is on its way. A release that
+    /// finds no thread asleep cannot take the handover back, since the mutex may be gone.
     pub(crate) fn is_awaited(&self, address: usize) -> bool {
         let parking = self.parking();
         parking.woken() != 0
@@ -126,7 +128,8 @@ impl Spot {
             && !parking.handover_is_stale(sys::now_ns())
     }
 
-    /// Has each release at this spot from now on look for threads that wait for themselves. Whether those under way do by now.
+    /// Has each release at this spot from now on look for threads that wait for themselves. Whether those
+    /// under way do by now.
     pub(crate) fn expect_own_waiters(&self) -> bool {
         OWN_WAITERS.store(true, Ordering::Relaxed);
         // A flag that has releases look closer, for good.
@@ -134,8 +137,8 @@ impl Spot {
         sys::barrier_everywhere()
     }
 
-    /// Wakes one of those that wait on the futex at `address`, after a release of what it is part of, unless enough are on their
-    /// way; the object may be gone. One that `hands_over` wakes one in any case.
+    /// Wakes a thread that waits on the futex at `address`, unless enough woken ones are on their way; a
+    /// release that `hands_over` wakes one in any case. Called after the release: the object may be gone.
     #[cold]
     #[inline(never)]
     pub(crate) fn wake_after(&self, address: usize, hands_over: bool) {
@@ -162,17 +165,18 @@ impl Spot {
             self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
             return;
         }
-        // At this address nobody sleeps; at others some may.
+        // At this address no thread sleeps; at others some may.
         self.change(Ordering::Relaxed, Parking::arrived);
         self.fence_without_barrier();
-        // A thread may have fallen asleep since, and a release may have woken nobody because this call counted one as
-        // woken.
+        // A thread may have fallen asleep since, and a release may have woken none because this call counted
+        // one as woken.
         if self.parked() != 0 && wake() {
             self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
         }
     }
 
-    /// The wait of a thread that parked here has ended. If it gives up, it passes on what releases may have left to it.
+    /// The wait of a thread that parked here has ended. If it gives up, it passes on what releases may have
+    /// left to it.
     pub(crate) fn ended(&self, address: usize, got: bool, parks: &Parks) {
         let owes = parks.end(|to| self.change(Ordering::Relaxed, to));
         if owes && !got && self.parked() != 0 {
@@ -229,7 +233,7 @@ impl Spot {
         Parked::Looked
     }
 
-    /// Wakes all who wait on the futex, in queue order.
+    /// Wakes all threads that wait on the futex, in queue order.
     pub(crate) fn wake_all(&self, futex: &AtomicU32) {
         let then = self.parking();
         let woken = sys::futex_wake(futex, u32::MAX >> 1, true);

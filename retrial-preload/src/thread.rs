@@ -1,11 +1,12 @@
 //! A thread's own record: who it is, under which cookie it is that, and its session.
 //!
-//! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock tells the
-//! instance that the thread is gone. All zeros is a thread that has not come by yet.
+//! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock
+//! tells the instance that the thread is gone. All zeros is a thread that has not come by yet.
 
+use crate::errno::Errno;
+use crate::instance::instance;
 use crate::process;
-use crate::profile::Sampling;
-use crate::real::Errno;
+use crate::sampling::Sampling;
 use retrial::condition::Wake;
 use retrial::interposer::{self, Waiter};
 use retrial::views::Sid;
@@ -134,7 +135,7 @@ impl Thread {
         self.put_off.set(both);
     }
 
-    /// Wakes those whose waking was put off.
+    /// Wakes the waiters whose wake-up was put off.
     #[inline]
     pub(crate) fn wake_put_off(&self) {
         if self.put_off.get().is_owed() {
@@ -166,20 +167,20 @@ impl Thread {
             }
             return;
         }
-        // Before anything that could come back to us: a guest is somebody.
+        // Before anything that could call this library again: it then finds this thread a guest.
         self.be_guest();
         let Some(_inside) = self.enter() else { return };
         let cookie = process::enter();
         self.has_session.set(false);
-        let instance = process::instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
+        let instance = instance().filter(|_| cookie & process::READY != 0 && self.has_robust_list());
         // Named by its thread's name when it is shown; there is none to be known here without a system call.
         // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what
         // they protect.
         let session = instance.and_then(|instance| unsafe { instance.thread_session("", Class::Detect) }.ok());
         if let Some(session) = session {
             self.me.set(u64::from(session.sid().number()) << 32);
-            // SAFETY: only this thread writes here, and nobody has a reference while there is no session. What was
-            // there was a session of the parent's, which is not ours to end.
+            // SAFETY: only this thread writes here, and there is no reference while there is no session. The
+            // bytes may be a session of the parent's, which this process must not end.
             unsafe { self.session.get().write(MaybeUninit::new(session)) };
             self.has_session.set(true);
         }
@@ -205,7 +206,7 @@ impl Thread {
 #[cold]
 #[inline(never)]
 fn count_of_guest(call: usize, is_get: bool) {
-    if let Some(instance) = process::instance() {
+    if let Some(instance) = instance() {
         interposer::count_call_of_guest(instance, call, is_get);
     }
 }

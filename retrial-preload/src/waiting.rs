@@ -1,9 +1,10 @@
 //! Waits: by the instance's scheme where there is an instance, by the default one before that and inside of
 //! the library.
 
+use crate::instance::instance;
 use crate::profile::{self, Lock};
 use crate::thread::Thread;
-use crate::{caller, process, registry};
+use crate::{caller, registry};
 use libc::{ETIMEDOUT, c_int};
 use retrial::interposer::{Ended, Target, Waiter, Want};
 use retrial::sys::Deadline;
@@ -25,7 +26,7 @@ pub(crate) fn wait<T: Target>(
     ask: impl FnOnce() -> Ask,
     deadline: Option<Deadline>,
 ) -> Result<T::Got, Ended> {
-    let (Some(instance), Some(_inside)) = (process::instance(), thread.enter()) else {
+    let (Some(instance), Some(_inside)) = (instance(), thread.enter()) else {
         // Nothing is recorded.
         let want = Want {
             mutex: MutexId(0),
@@ -52,7 +53,8 @@ pub(crate) fn wait<T: Target>(
     got
 }
 
-/// Waits for an object of libc's format, whose number and missed gets are kept by address: what its call returns.
+/// Waits for an object of libc's format, whose number and missed gets are kept by address: what its call
+/// returns.
 pub(crate) fn wait_for_foreign<T: Target<Got = c_int>>(
     thread: &Thread,
     target: &T,

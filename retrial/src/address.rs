@@ -62,7 +62,8 @@ pub fn list() -> io::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(DIRECTORY)?
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX).map(str::to_owned))
-        // Anybody can make a file there: what is no name of ours is not listed, nor written to a terminal.
+        // Every user can make a file there: a name that is not an instance's is not listed, nor written to a
+        // terminal.
         .filter(|name| Address::new(name).is_ok())
         .collect();
     names.sort();

@@ -25,21 +25,25 @@
 //! of a signal is for the bit of the signalled group. It may come late: a [`Wake`] is by address, and the
 //! signaller may keep it until it gives the mutex back. No waiter that came after the signal can take it, as
 //! long as no younger group has the same bit. Groups get their bits in turn; long before a bit is used again,
-//! a wake-up is for everybody of whatever group, so that no released waiter sleeps on then.
+//! a wake-up is for the waiters of every group, so that no released waiter sleeps on then.
 //!
 //! A waiter that looks by itself (at its deadline, after a signal's handler) may take a signal whose wake-up
-//! is for another one of its group. That one then finds no signal, and sleeps on.
+//! is for another waiter of its group. The other waiter then finds no signal, and sleeps on.
 
 use crate::sys::protocol::AtomicU32;
 use crate::sys::{self, Futex, Ordering};
 
+mod wake;
+
+pub use wake::Wake;
+
 /// Bits that groups have in turn. As many as the kernel has for the waiters of a futex.
 const BITS: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 32 };
-/// Number of groups after which all released waiters are woken. Twice before a bit is used again: the group that is
-/// signalled then is released by the next time.
+/// Number of groups after which all released waiters are woken. Twice before a bit is used again: the group
+/// that is signalled then is released by the next time.
 const EVERYBODY_EVERY: u32 = BITS / 2;
 
-/// As many waiters as the kernel may be asked to wake.
+/// Maximum number of waiters that the kernel can be asked to wake.
 pub const EVERYBODY: u32 = i32::MAX as u32;
 
 /// In `lock`, below the number of the process: whether it is held, and whether threads may sleep on it.
@@ -106,45 +110,6 @@ pub enum Look {
     Left,
     /// It goes on waiting.
     Waits,
-}
-
-/// A wake-up that is owed: by address, since the condition may be gone when it comes. All zeros is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wake {
-    sequence: *const Futex,
-    count: u32,
-    bits: u32,
-}
-
-impl Default for Wake {
-    fn default() -> Self {
-        Self { sequence: std::ptr::null(), count: 0, bits: 0 }
-    }
-}
-
-impl Wake {
-    /// Whether it wakes anybody.
-    #[inline]
-    #[must_use]
-    pub const fn is_owed(self) -> bool {
-        self.count != 0
-    }
-
-    /// Wakes.
-    #[cold]
-    #[inline(never)]
-    pub fn now(self) {
-        sys::futex_wake_private(self.sequence, self.count, self.bits);
-    }
-
-    /// This one and a later one of the same thread in one, if they are for the same waiters.
-    #[must_use]
-    pub fn and(self, later: Self) -> Option<Self> {
-        // Signals for two groups stay two wake-ups: one for both might find two waiters of the older group, for whom
-        // wake-ups of other threads are under way.
-        let is_same = self.sequence == later.sequence && self.bits == later.bits;
-        is_same.then(|| Self { count: self.count.saturating_add(later.count).min(EVERYBODY), ..self })
-    }
 }
 
 /// The lock, held until dropped.
@@ -229,7 +194,7 @@ impl Waiters {
                 let marked = self.lock.compare_exchange(seen, awaited, Ordering::Relaxed, Ordering::Relaxed);
                 if marked.is_ok() {
                     sys::futex_wait_private(&self.lock, awaited, u32::MAX);
-                    // Others may sleep beside this thread.
+                    // Other threads may sleep beside this one.
                     held = AWAITED;
                 }
             }
@@ -276,7 +241,8 @@ impl Waiters {
         wake
     }
 
-    /// Whether a signal finds anybody. Looked at without the lock: where nobody waits, a signal costs nothing.
+    /// Whether a signal finds a waiter. Looked at without the lock: where no thread waits, a signal costs
+    /// nothing.
     #[inline]
     fn is_waited_for(&self, process: u32) -> bool {
         // Relaxed: the waiters that a signal is owed to have given the mutex back after `enter`, and the
@@ -324,7 +290,7 @@ impl Waiters {
     /// Waits until all waiters have left, for a condition that is destroyed. Every wake-up is under way.
     pub fn wait_until_left(&self, process: u32) {
         loop {
-            // Locked also when nobody is inside: the last waiter may be about to unlock.
+            // Locked also when no waiter is inside: the last one may be about to unlock.
             let held = self.lock(process);
             let inside = load(&held.inside) | DESTROYED;
             if inside == DESTROYED {
@@ -392,7 +358,7 @@ impl Held<'_> {
         Some(self.wake(count, bits))
     }
 
-    /// Has those that are about to sleep look again.
+    /// Has waiters that are about to sleep look again.
     fn wake(&self, count: u32, bits: u32) -> Wake {
         add(&self.sequence, 1);
         Wake { sequence: &raw const self.sequence, count, bits }

@@ -1,50 +1,25 @@
-//! What departed sessions have counted: before another session gets a slot, the rows of the last one are added to
-//! those of slot 0.
+//! What departed sessions have counted: before another session gets a slot, the rows of the last one are
+//! added to those of slot 0.
 //!
-//! Each row is added exactly once, whenever the claimer is killed. The sums are noted first; the note is then in
-//! force; then the sums are stored and the row is cleared; then the note is taken back. A claimer that
+//! Each row is added exactly once, whenever the claimer is killed. The sums are noted first; the note is then
+//! in force; then the sums are stored and the row is cleared; then the note is taken back. A claimer that
 //! finds a note in force repeats what follows it, which comes to the same however often.
 
 use crate::fail;
 use crate::instance::Instance;
 use crate::segment::Segment;
-use crate::stats::{COUNTERS, Figures, Row, place_of};
-use crate::sys::{self, AtomicU64, Observed as _, Ordering};
+use crate::stats::{FiguresRow, place_of};
+use crate::sys::{self, Ordering};
 
-/// The note of the row that is being added.
-#[repr(C)]
-pub(crate) struct Addition {
-    /// Which one: the session's number above 32 bits, and the position of its row. 0: the note is not in force.
-    from: AtomicU64,
-    /// Position of the row of slot 0 that it is added to.
-    to: AtomicU64,
-    /// What that one has afterwards.
-    sums: [AtomicU64; COUNTERS],
-}
-
-impl Addition {
-    /// The session and the position of the row that is added, while the note is in force.
-    pub(crate) fn from(&self) -> Option<(u64, u64)> {
-        // Acquire: pairs with the fence of the step before the note was in force; the rest is of this row.
-        let from = self.from.acquire();
-        (from != 0).then_some((from >> 32, from & 0xffff_ffff))
-    }
-
-    /// The position of the row that it is added to, and what that one has afterwards.
-    pub(crate) fn to(&self) -> (u64, Figures) {
-        (self.to.load(Ordering::Relaxed), Figures(std::array::from_fn(|i| self.sums[i].load(Ordering::Relaxed))))
-    }
-}
-
-/// The next step is stored after all that was stored before it, also for somebody who comes after a kill.
+/// The next step is stored after all that was stored before it, also for a claimer that comes after a kill.
 fn step() {
     sys::fence(Ordering::Release);
     fail::point();
 }
 
 impl Instance {
-    /// Adds what the last session of a slot has counted to the sums of the departed, and leaves its rows empty. By
-    /// the thread that has the lock of the tables and that of the slot.
+    /// Adds what the last session of a slot has counted to the sums of the departed, and leaves its rows
+    /// empty. By the thread that has the lock of the tables and that of the slot.
     pub(crate) fn add_departed(&self, number: u32) {
         let segment = &self.tables.segment;
         let Some(slot) = segment.slot(number as usize) else { return };
@@ -68,7 +43,8 @@ impl Instance {
         slot.rows_used.store(0, Ordering::Relaxed);
     }
 
-    /// Ends the addition in whose midst an earlier claimer was killed. By the thread that has the lock of the tables.
+    /// Ends the addition in whose midst an earlier claimer was killed. By the thread that has the lock of the
+    /// tables.
     pub(crate) fn finish_addition(&self) {
         finish(&self.tables.segment);
     }
@@ -78,7 +54,7 @@ impl Instance {
 fn finish(segment: &Segment) {
     let addition = &segment.header().addition;
     let Some((session, position)) = addition.from() else { return };
-    let row = |session: u64, position: u64| -> Option<&Row> {
+    let row = |session: u64, position: u64| -> Option<&FiguresRow> {
         segment.rows(usize::try_from(session).ok()?).get(usize::try_from(position).ok()?)
     };
     let (to, sums) = addition.to();

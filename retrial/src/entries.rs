@@ -1,7 +1,7 @@
 //! What the tables of a segment are made of, as it is in memory: atomics, and text of fixed length.
 
-use crate::departed::Addition;
-use crate::machine::COSTS;
+use crate::addition::Addition;
+use crate::costs::COSTS;
 use crate::params::PARAM_COUNT;
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;
@@ -41,7 +41,7 @@ pub(crate) struct Header {
     pub(crate) mutex_hint: AtomicU64,
     pub(crate) alerts_next: AtomicU64,
     pub(crate) arena_next: AtomicU64,
-    /// Last time that somebody looked for dead sessions because of references.
+    /// Last time that a session looked for dead sessions because of references.
     pub(crate) swept_ns: AtomicU64,
     /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
     #[cfg(not(any(loom, shuttle)))]
@@ -88,8 +88,8 @@ pub(crate) struct MutexEntry {
     /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change
     /// in one store.
     pub(crate) death: AtomicU64,
-    /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0 when none is
-    /// known.
+    /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0
+    /// when none is known.
     pub(crate) debts_due_ns: AtomicU64,
     pub(crate) adaption: AdaptionCells,
     pub(crate) name: Text<8>,
@@ -130,7 +130,8 @@ pub(crate) struct Alert {
 
 pub(crate) const FREED: u64 = 1;
 pub(crate) const CLAIMED: u64 = 2;
-/// Its mutex is gone. The entry can be read until another mutex needs it, or one at the same address has it again.
+/// Its mutex is gone. The entry can be read until another mutex needs it, or one at the same address has it
+/// again.
 pub(crate) const RETIRED: u64 = 3;
 
 /// Where a registered mutex is.
@@ -152,7 +153,7 @@ pub struct TypeId(pub u8);
 impl MutexEntry {
     pub(crate) const NAME_BYTES: usize = 64;
 
-    /// Lets others find it.
+    /// Lets other threads find it.
     pub(crate) fn publish(&self, name: &str) {
         // Release: a reader that finds the key finds the rest.
         self.key.store(hash(name), Ordering::Release);

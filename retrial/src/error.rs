@@ -97,7 +97,7 @@ pub enum AttachError {
         /// What it is.
         found: &'static str,
     },
-    /// Somebody else's file.
+    /// The file of another user.
     #[error("{path} belongs to user {found}, expected user {expected} or root")]
     Owner {
         /// The file.
@@ -165,8 +165,8 @@ pub enum AttachError {
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// Every slot is taken by a living session, or by a dead one that owes something to a mutex which this
-    /// process cannot reach, or which is busy.
+    /// Every slot is taken: by a living session, or by a dead one that owes a debt to a mutex that is busy or
+    /// that this process cannot reach.
     #[error("all {capacity} sessions are taken{}", advice(*.owing, *.mutex))]
     Full {
         /// Number of slots.

@@ -1,6 +1,6 @@
-//! Waits for events: a semaphore's post, the last one at a barrier, a condition's signal. Libc or an
-//! interposer does the waiting; here it is counted and timed, apart from waits for mutexes, for nobody holds
-//! what is waited for.
+//! Waits for events: a semaphore's post, the last thread at a barrier, a condition's signal. Libc or an
+//! interposer does the waiting; here it is counted and timed, apart from waits for mutexes, since an event
+//! has no holder.
 
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
@@ -34,7 +34,8 @@ impl EventWait {
     pub fn end(self, session: &Session<'_>) {
         let now_ns = sys::now_ns();
         let recorder = self.recorder(session);
-        // While the wait counts as under way, as the parts of every wait: its time so far is not counted twice.
+        // While the wait counts as under way, as the parts of every wait: its time so far is not counted
+        // twice.
         recorder.add(Counter::SleptNs, now_ns.saturating_sub(self.begun_ns));
         recorder.end(self.begun_ns, now_ns, What::Got);
     }

@@ -1,10 +1,10 @@
 //! The file of a segment: created whole or not at all, opened without trust.
 
 use crate::address::{Address, PREFIX};
+use crate::costs::{self, Cost};
 use crate::entries::SOURCE_TYPES;
 use crate::error::{AttachError, CreateError};
 use crate::fail;
-use crate::machine::{self, Cost};
 use crate::segment::{Capacity, Layout, Segment};
 #[cfg(not(any(loom, shuttle)))]
 use crate::sys::RobustLock;
@@ -132,7 +132,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     header.creator.store(u64::from(sys::pid()), Ordering::Relaxed);
     let barrier = sys::register_for_barriers() && sys::barrier_everywhere();
     header.fence.store(if barrier { 1 } else { 2 }, Ordering::Relaxed);
-    header.costs[Cost::Poll as usize].store(machine::measure_poll_ns(), Ordering::Relaxed);
+    header.costs[Cost::Poll as usize].store(costs::measure_poll_ns(), Ordering::Relaxed);
     segment.admin().init();
     for (entry, name) in segment.types().iter().zip(SOURCE_TYPES) {
         entry.hash.store(hash(name), Ordering::Relaxed);
@@ -183,8 +183,8 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
         return Err(AttachError::FileKind { path, found });
     }
     let user = sys::euid();
-    // A process that takes part lets the others write where it writes: for root too that is none but its own
-    // and root's. To look is safe.
+    // A process that takes part lets the others write where it writes. So it takes part only in an instance
+    // of its own user or of root, and root only in root's. To look is safe.
     if writable && metadata.uid() != user && metadata.uid() != 0 {
         return Err(AttachError::Owner { path, found: metadata.uid(), expected: user });
     }
@@ -192,7 +192,8 @@ pub(crate) fn open(address: &Address, writable: bool) -> Result<Tables, AttachEr
     let mapping = Segment::map(file.as_fd(), &layout, writable).map_err(failed)?;
     // SAFETY: just mapped, for us alone.
     let segment = unsafe { Segment::new(mapping, layout) };
-    // A process that takes part takes this lock at every claim, and bytes that are no lock would keep it waiting.
+    // A process that takes part takes this lock at every claim, and bytes that are no lock would keep it
+    // waiting.
     #[cfg(not(any(loom, shuttle)))]
     if writable && segment.admin().kind() != RobustLock::KIND {
         let (found, expected) = (u64::from(segment.admin().kind()), u64::from(RobustLock::KIND));

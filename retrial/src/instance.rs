@@ -1,11 +1,11 @@
 //! Instances: a segment with a name, in which processes take part.
 
 use crate::address::Address;
+use crate::costs::Costs;
 use crate::entries::{ParamRow, TypeId};
 use crate::error::{AttachError, CreateError, SessionError};
 use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
-use crate::machine::Machine;
 use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
 use crate::raw_mutex::RawMutex;
@@ -47,8 +47,8 @@ fn is_due(last_ns: &AtomicU64, interval: Duration) -> bool {
 /// debt to one mutex that was busy.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
-/// Used slots that a claim of a slot looks at before it takes one that was never used, and entries of mutexes
-/// that a miss looks at.
+/// Number of used slots that a claim looks at before it takes one that was never used, and number of mutex
+/// entries that a miss looks at.
 pub(crate) const A_FEW: u32 = 64;
 
 impl Drop for Instance {
@@ -128,8 +128,8 @@ impl Instance {
         open(address, true).map(Self::new)
     }
 
-    /// Takes part in an instance, and creates it when there is none: of two that race, one creates and the other
-    /// attaches.
+    /// Takes part in an instance, and creates it when there is none: of two that race, one creates and the
+    /// other attaches.
     ///
     /// # Errors
     ///
@@ -188,8 +188,8 @@ impl Instance {
         Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0), in_reach }
     }
 
-    /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain, as
-    /// [`P::parse`] gives it.
+    /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain,
+    /// as [`P::parse`] gives it.
     pub fn set(&self, p: P, mutex_type: Option<TypeId>, value: u64) {
         self.param_row(mutex_type).0[p as usize].store(value.saturating_add(1), Ordering::Release);
     }
@@ -199,10 +199,10 @@ impl Instance {
         self.param_row(mutex_type).0[p as usize].store(0, Ordering::Release);
     }
 
-    /// Says what the steps of a wait cost on this machine, as [`Machine::measure`] finds it; what was not
+    /// Says what the steps of a wait cost on this machine, as [`Costs::measure`] finds it; what was not
     /// measured stays as it was. `orbit` takes its defaults from it, at the next step of every wait.
-    pub fn set_machine(&self, machine: &Machine) {
-        for (cell, ns) in self.tables.segment.header().costs.iter().zip(machine.0).filter(|(_, ns)| *ns != 0) {
+    pub fn set_costs(&self, costs: &Costs) {
+        for (cell, ns) in self.tables.segment.header().costs.iter().zip(costs.0).filter(|(_, ns)| *ns != 0) {
             cell.store(ns, Ordering::Relaxed);
         }
     }
@@ -228,7 +228,7 @@ impl Instance {
         self.alert(text.as_str());
     }
 
-    /// Remembers who died with a mutex, for the next holder.
+    /// Notes which session died with a mutex, for the next holder.
     pub(crate) fn remember_death(&self, id: MutexId, sid: Sid, record: Record) {
         if let Some(entry) = self.tables.mutex_entry(id) {
             entry.death.store(Record { mutex: MutexId(sid.number()), ..record }.pack(), Ordering::Release);
@@ -251,8 +251,8 @@ impl Instance {
     }
 
     /// Finds out which sessions' threads are gone although the kernel did not mark their locks, for the next
-    /// recovery: those that replaced their process by `execve` without being its first thread, and all but
-    /// 2,048 sessions of one thread.
+    /// recovery. The kernel does not mark a thread that replaced its process by `execve` without being its
+    /// first thread, nor more than 2,048 sessions of one thread.
     ///
     /// Asks the kernel for each session of this PID namespace. So does a session that finds all slots taken; one
     /// that waits asks for its blockers, once a second. Stops while another thread has the lock of the tables.
@@ -264,9 +264,9 @@ impl Instance {
     pub(crate) fn look_for_threads_of<'a>(&self, slots: impl IntoIterator<Item = &'a Slot>) {
         let pid_namespace = sys::pid_namespace();
         for slot in slots.into_iter().filter(|slot| slot.lost_thread(pid_namespace).is_some()) {
-            // No slot is claimed while it is asked for again and marked: a new thread in it, with the id of
-            // the one that is gone, would be taken for that one. The lock is not kept from slot to slot: a
-            // process that is stopped in here would stop every claim.
+            // With the lock no thread claims the slot while the kernel is asked again and the slot is marked:
+            // a new thread with the id of the dead one would be taken for it. The lock is not kept from slot
+            // to slot: a process that is stopped in here would stop every claim.
             let admin = self.tables.segment.admin();
             if admin.try_take() == Taken::No {
                 return;
@@ -279,7 +279,8 @@ impl Instance {
     /// Holds the lock of the tables until dropped.
     pub(crate) fn lock_tables(&self) -> Result<Admin<'_>, SessionError> {
         let admin = self.tables.segment.admin();
-        // Its holders never wait, so a second is a stopped process. Looked at by time, so that no wake-up can be lost.
+        // Its holders never wait, so a second is a stopped process. Looked at by time, so that no wake-up can
+        // be lost.
         for round in 0..1000 {
             if admin.try_take() != Taken::No {
                 fail::point();
@@ -290,7 +291,8 @@ impl Instance {
         Err(SessionError::Stuck)
     }
 
-    /// Claims a free slot, and recovers a dead session's when it is the turn of that one. The caller is its thread.
+    /// Claims a free slot; where the search comes to a dead session, recovers it. The caller is the new
+    /// session's thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
         match self.claim_slot_of_the_known() {
             Err(SessionError::Full { .. }) => {
@@ -309,7 +311,8 @@ impl Instance {
         let capacity = self.tables.segment.capacity().sessions;
         let used = u32::try_from(header.slots_ready.load(Ordering::Relaxed)).unwrap_or(u32::MAX).min(capacity);
         let start = u32::try_from(header.slot_hint.load(Ordering::Relaxed)).unwrap_or(0);
-        // A few used ones first, so that threads that come and go stay in few pages; then a fresh one; then all.
+        // A few used ones first, so that threads that come and go stay in few pages; then a fresh one; then
+        // all.
         let again = |count: u32| (0..count).map(move |i| start.wrapping_add(i) % used + 1);
         let fresh = (used < capacity).then_some(used + 1);
         for number in again(used.min(A_FEW)).chain(fresh).chain(again(used)) {

@@ -304,8 +304,8 @@ mod every {
         }
     }
 
-    /// A session of a process that no barrier reaches holds the mutex while another one, of a process that can do
-    /// barriers, comes to wait.
+    /// A session of a process that no barrier reaches holds the mutex while another one, of a process that
+    /// can do barriers, comes to wait.
     fn beside_one_out_of_reach(mode: Mode) {
         let stage = Stage::new(LATCH, true);
         let (outside, inside) = (stage.session(), stage.session());

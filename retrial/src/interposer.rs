@@ -51,8 +51,8 @@ pub fn register_missed_mutex(instance: &Instance, mutex_type: TypeId, address: u
     Some(id)
 }
 
-/// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be read until
-/// another mutex needs the entry.
+/// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be
+/// read until another mutex needs the entry.
 ///
 /// # Safety
 ///
@@ -90,7 +90,8 @@ pub fn note_found(instance: &Instance, id: MutexId, name: &str, gets: Option<u64
     }
 }
 
-/// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again then.
+/// Whether an id is that of the mutex at an address of this process still. A retired entry is in use again
+/// then.
 pub fn resume_mutex(instance: &Instance, id: MutexId, mutex_type: TypeId, address: u64) -> bool {
     let Some(entry) = instance.tables.mutex_entry(id) else { return false };
     let same = |cell: &AtomicU32, value: u32| cell.load(Ordering::Relaxed) == value;

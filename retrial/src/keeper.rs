@@ -3,9 +3,9 @@
 //! A guard can be leaked together with its session, and what it guards can be lent to another thread: all in
 //! safe Rust. When the thread of the session ends then, the mutex must stay as it is until the process has
 //! gone. The kernel marks the session's lock though. So another thread, the *keeper*, takes a second lock of
-//! the session first: the kernel marks that one when the process ends or is replaced by `execve`, in whatever
-//! way and PID namespace. A keeper is made only for a thread that ends with something in the log of one of
-//! its sessions.
+//! the session first. The kernel marks the keeper's lock when the process ends or is replaced by `execve`, in
+//! whatever way and PID namespace. A keeper is made only for a thread that ends with something in the log of
+//! one of its sessions.
 
 use crate::fail;
 use crate::slot::Slot;
@@ -54,7 +54,7 @@ pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
 }
 
 /// A session of the calling thread has ended. A child of fork has the entries of its parent's sessions too,
-/// and may have a session in a slot that one of these had.
+/// and may have a session in a slot of one of them.
 pub(crate) fn forget(slot: &Slot, generation: u64) {
     if SESSIONS.get().is_null() {
         return;
@@ -128,7 +128,8 @@ fn start(task: &Task<'_>) -> bool {
     // SAFETY: asks for a number.
     let least = unsafe { libc::sysconf(libc::_SC_THREAD_STACK_MIN) };
     let small = usize::try_from(least).unwrap_or(0).max(libc::PTHREAD_STACK_MIN) + STACK;
-    // Thread-locals of the program are in the stack too: where they need more, it is as large as any thread's.
+    // Thread-locals of the program are in the stack too: where they need more, it is as large as any
+    // thread's.
     start_with(task, Some(small)) || start_with(task, None)
 }
 
@@ -178,7 +179,8 @@ mod tests {
         let instance = Instance::anonymous(Capacity::default()).unwrap();
         let slot = instance.tables.segment.departed();
         let (parent, child) = (1, 2);
-        // The child's comes first when an entry before the parent's was taken out: the last one takes its place.
+        // The child's comes first when an entry before the parent's was taken out: the last one takes its
+        // place.
         for order in [[parent, child], [child, parent]] {
             for generation in order {
                 // SAFETY: forgotten below, while the instance is there.

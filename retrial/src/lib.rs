@@ -1,9 +1,9 @@
-//! Mutexes in shared memory for many processes: every published wait scheme, exact recovery when a process is killed,
-//! figures that can be read from outside.
+//! Mutexes in shared memory for many processes: every published wait scheme, exact recovery when a process is
+//! killed, figures that can be read from outside.
 //!
-//! A *session* (a thread's membership of an *instance*) gets a *mutex* in a *mode* at a *location*; it misses, spins,
-//! sleeps; the *holder* releases. How a session waits is a [scheme](wait), a pure function that can be switched while
-//! sessions wait by it.
+//! A *session* (a thread's membership of an *instance*) gets a *mutex* in a *mode* at a *location*; it
+//! misses, spins, sleeps; the *holder* releases. How a session waits is a [scheme](wait), a pure function
+//! that can be switched while sessions wait by it.
 //!
 //! ```
 //! use retrial::{Capacity, Class, Instance, Mutex, location};
@@ -55,8 +55,10 @@ mod pages {
     mod using {}
 }
 
+mod addition;
 mod address;
 pub mod condition;
+mod costs;
 mod departed;
 mod entries;
 mod error;
@@ -77,7 +79,6 @@ mod keeper;
 mod location;
 #[cfg(feature = "lock_api")]
 pub mod lock_api;
-mod machine;
 mod mode;
 mod mutex;
 mod mutexes;
@@ -89,6 +90,7 @@ mod raw_mutex;
 mod recorder;
 mod recovery;
 mod registration;
+mod schemes;
 mod segment;
 mod session;
 mod sessions;
@@ -126,8 +128,8 @@ pub use zerocopy;
 
 /// For programs that look at an instance: what its tables say, and the terms in which they say it.
 pub mod views {
+    pub use crate::costs::{COSTS, Cost, CostError, Costs};
     pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
-    pub use crate::machine::{COSTS, Cost, Machine, MachineError};
     pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};
@@ -139,7 +141,8 @@ pub mod views {
     pub use crate::word::{Kind, Sid, Word};
 }
 
-/// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their own.
+/// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their
+/// own.
 pub mod engine {
     pub use crate::mutex::Get;
     pub use crate::raw_mutex::RawMutex;

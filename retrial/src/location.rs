@@ -41,8 +41,8 @@ impl CodeLocation {
     }
 }
 
-/// The place in the code where this stands, registered by name on first use: `location!()` is named after its file and
-/// line, `location!("kglpin1 4")` as it says.
+/// The place in the code where this stands, registered by name on first use: `location!()` is named after its
+/// file and line, `location!("kglpin1 4")` as it says.
 #[macro_export]
 macro_rules! location {
     () => {

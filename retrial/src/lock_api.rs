@@ -54,15 +54,16 @@ fn try_instance() -> Result<&'static Instance, CreateError> {
         return Ok(instance);
     }
     let made = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() })?;
-    // Another thread may have made one meanwhile: then ours goes.
+    // Another thread may have made one meanwhile: then this one goes.
     Ok(INSTANCE.get_or_init(|| made))
 }
 
 thread_local! {
-    // Nothing to drop, so that locks work in destructors of other thread-locals; the kernel notes the thread's end.
+    // Nothing to drop, so that locks work in destructors of other thread-locals; the kernel notes the
+    // thread's end.
     static SESSION: RefCell<Option<ManuallyDrop<Session<'static>>>> = const { RefCell::new(None) };
-    /// Sessions beside that one, while the thread holds more locks than a log has records. One whose log is
-    /// empty again ends.
+    /// Further sessions, while the thread holds more locks than a log has records. A session ends when its
+    /// log is empty again.
     static MORE: RefCell<ManuallyDrop<Vec<Session<'static>>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
@@ -73,8 +74,8 @@ fn new_session() -> Result<Session<'static>, SessionError> {
     unsafe { instance().thread_session(&name, Class::Detect) }
 }
 
-/// Calls `f` with the sessions of the thread, first with the one that it always has, until it gives
-/// something. When none does, `f` may have one more.
+/// Calls `f` with the sessions of the thread, first with the one that it always has, until `f` gives
+/// something. When it gives nothing for any of them, `more` says whether it may have a new session.
 fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
     let first = SESSION.with(|cell| {
         if cell.borrow().as_ref().is_none_or(|session| session.is_forked()) {
@@ -208,7 +209,7 @@ impl Drop for RawLock {
     fn drop(&mut self) {
         // In a child of fork the entry of a lock from before is the parent's.
         let registered_by = (self.0.id().0 != 0).then(|| instance().tables.mutex_in_process(self.0.id())).flatten();
-        // One that is still held, by a guard that was leaked, keeps its entry: the session's log names it.
+        // A mutex that a leaked guard still holds keeps its entry: the session's log names it.
         let is_free = self.0.load().sid().is_none() && self.0.load().references() == 0;
         if is_free && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
             // SAFETY: registered by `register`, free, and about to be gone.

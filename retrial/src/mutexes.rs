@@ -26,7 +26,7 @@ pub struct MutexInfo {
     pub address: u64,
     /// The process that registered it, in its own PID namespace.
     pub pid: u32,
-    /// Gets that were noted when it went; `None` while it may be in use, and where nobody noted them.
+    /// Gets that were noted when it went; `None` while it may be in use, and where none were noted.
     pub gets: Option<u64>,
     /// The last death of a holder.
     pub death: Option<Death>,
@@ -125,7 +125,8 @@ impl Tables {
         (entry.key.acquire() > CLAIMED).then(|| entry.place())
     }
 
-    /// Process and address of a mutex that lies in a process, without allocating: for interposers at the process's end.
+    /// Process and address of a mutex that lies in a process, without allocating: for interposers at the
+    /// process's end.
     #[must_use]
     pub fn mutex_in_process(&self, id: MutexId) -> Option<(u32, u64)> {
         let entry = self.mutex_entry(id)?;

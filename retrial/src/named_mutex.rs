@@ -48,7 +48,8 @@ pub trait Shareable: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 's
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Shareable for T {}
 
-/// A mutex in the arena of an instance, with the data it protects. Sessions of any process find it by its name.
+/// A mutex in the arena of an instance, with the data it protects. Sessions of any process find it by its
+/// name.
 #[derive(Clone, Copy)]
 pub struct Mutex<'i, T> {
     shared: &'i Shared<T>,
@@ -93,7 +94,7 @@ impl Instance {
                 Ok(hold) => hold,
                 Err(GetError::OwnerDied(mut died)) => {
                     if shared.initialised.load(Ordering::Relaxed) == 0 {
-                        // The session that died here was writing what we write now.
+                        // The session that died here was writing the value that this session writes now.
                         died.guard.consistent();
                     }
                     died.guard
@@ -112,8 +113,8 @@ impl Instance {
 }
 
 impl Instance {
-    /// The record of the mutex of this name, made without a value if it is new. Takes no session: a later call of
-    /// [`Instance::mutex`] gives it its value.
+    /// The record of the mutex of this name, made without a value if it is new. Takes no session: a later
+    /// call of [`Instance::mutex`] gives it its value.
     ///
     /// # Errors
     ///
@@ -125,8 +126,8 @@ impl Instance {
     pub unsafe fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
         let mutex_type = self.register_type(mutex_type)?;
         let (_, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
-        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any bytes are a
-        // value, and the value is not touched.
+        // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
+        // bytes are a value, and the value is not touched.
         let shared = unsafe { &*address.cast::<Shared<T>>() };
         Ok(&shared.raw)
     }
@@ -164,7 +165,7 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     }
 
     /// Panics for a session of another instance: its log would name this mutex by a number that means another
-    /// mutex there. After the session's death that one would be recovered, and this one never.
+    /// mutex there. After the session's death the other mutex would be recovered, and this one never.
     #[inline(always)] // as `RawMutex::exclusive`
     #[allow(clippy::inline_always)]
     fn check(&self, session: &Session<'_>) {
@@ -195,7 +196,8 @@ impl<'i, T: Shareable> Mutex<'i, T> {
     ///
     /// # Panics
     ///
-    /// Unless the session is of the instance that gave the mutex: of the same [`Instance`], so do the other gets.
+    /// Unless the session is of the instance that gave the mutex: of the same [`Instance`], so do the other
+    /// gets.
     #[inline(always)] // as `RawMutex::exclusive`
     #[allow(clippy::inline_always)]
     pub fn exclusive<'a>(&self, session: &'a Session<'a>, at: &CodeLocation) -> GuardResult<'a, T>

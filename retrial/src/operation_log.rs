@@ -7,8 +7,9 @@
 //! +----------+----------+------------------+------------------------------+
 //! ```
 //!
-//! 0 is a free record. The record is written before the exchange and the exchange publishes it; a killed session's
-//! stores end at an instruction, so that program order is all that recovery needs of the log itself.
+//! 0 is a free record. The record is written before the exchange and the exchange publishes it; a killed
+//! session's stores end at an instruction, so that program order is all that recovery needs of the log
+//! itself.
 
 use crate::mode::Mode;
 
@@ -16,7 +17,8 @@ use crate::mode::Mode;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Phase {
-    /// About to take the holder field for a get. A get of X, LX or E stays in this phase while the mutex is held.
+    /// About to take the holder field for a get. A get of X, LX or E stays in this phase while the mutex is
+    /// held.
     Getting = 1,
     /// S: the reference is counted; the next store gives the field back.
     Granted = 2,
@@ -71,7 +73,7 @@ pub struct LocationId(pub u16);
 pub struct MutexId(pub u32);
 
 impl MutexId {
-    /// Of a mutex that found the table full: never anybody's entry, and never registered again.
+    /// Of a mutex that found the table full: it has no entry and is never registered again.
     pub const OVERFLOW: Self = Self(u32::MAX);
 
     pub(crate) const fn new(index: usize, generation: u8) -> Self {

@@ -1,6 +1,7 @@
-//! The parameter table: what can be set, its range, unit and default. Everything that shows or sets a parameter reads
-//! this table.
+//! The parameter table: what can be set, its range, unit and default. Everything that shows or sets a
+//! parameter reads this table.
 
+use crate::schemes;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -48,7 +49,8 @@ pub struct Param {
 }
 
 impl Param {
-    /// The value if it is in the domain; what lies outside, because somebody else wrote it, as near as can be.
+    /// The value if it is in the domain; otherwise, since another program may have written it, the nearest
+    /// that is.
     pub(crate) const fn clamped(&self, value: u64) -> u64 {
         match self.domain {
             Domain::Number(low, _) if value < low => low,
@@ -86,7 +88,7 @@ use Domain::{Names, Number};
 const YIELD_MODES: &[&str] = &["yield", "sleep"];
 
 params! {
-    Scheme "mutex_wait_scheme" = crate::wait::DEFAULT as u64, Names(crate::wait::NAMES), "",
+    Scheme "mutex_wait_scheme" = schemes::DEFAULT as u64, Names(schemes::NAMES), "",
         "How a session waits for a busy mutex.";
     SpinCount "mutex_spin_count" = 255, Number(0, 10_000_000), "polls",
         "Polls of the word before each step of schemes 10g, patch6904068, 0, 1 and 2.";
@@ -192,9 +194,9 @@ impl Params {
 pub enum Fairness {
     /// To none.
     Throughput,
-    /// To one that was woken in vain, now and then.
+    /// To a session that was woken in vain, now and then.
     Balanced,
-    /// To the one that parked first, at every release.
+    /// To the session that parked first, at every release.
     Fifo,
 }
 
@@ -259,21 +261,19 @@ impl P {
         })
     }
 
-    /// The unit of its values while `scheme` is in use: `mutex_wait_time` is ms in scheme 1 and cs in scheme 2.
+    /// The unit of its values while `scheme` is in use: `mutex_wait_time` is ms in scheme 1 and cs in scheme
+    /// 2.
     #[must_use]
     pub fn unit(self, scheme: usize) -> &'static str {
-        match (self, scheme) {
-            (P::WaitTime, crate::wait::SLEEP) => "ms",
-            (P::WaitTime, crate::wait::BACKOFF) => "cs",
-            _ => self.row().unit,
-        }
+        let of_scheme = if self == P::WaitTime { schemes::wait_time_unit(scheme) } else { None };
+        of_scheme.unwrap_or(self.row().unit)
     }
 
     /// The value that `text` means.
     ///
-    /// A number may carry the parameter's own unit (`30cs` while `mutex_wait_time` is in cs); any other unit is an
-    /// error, since the sources differ in units where the names are the same. Of `mutex_wait_scheme` the sources'
-    /// numbers 0, 1 and 2 are names too.
+    /// A number may carry the parameter's own unit (`30cs` while `mutex_wait_time` is in cs); any other unit
+    /// is an error, since the sources differ in units where the names are the same. Of `mutex_wait_scheme`
+    /// the sources' numbers 0, 1 and 2 are names too.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl P {
         match row.domain {
             Names(names) => {
                 let lower = text.to_ascii_lowercase();
-                let position = if self == P::Scheme { crate::wait::named(&lower) } else { None };
+                let position = if self == P::Scheme { schemes::named(&lower) } else { None };
                 position
                     .or_else(|| names.iter().position(|name| *name == lower))
                     .map(|position| position as u64)
@@ -358,9 +358,9 @@ mod tests {
 
     #[test]
     fn the_unit_of_mutex_wait_time_follows_the_scheme() {
-        assert_eq!(P::WaitTime.parse("30cs", crate::wait::BACKOFF), Ok(30));
-        assert_eq!(P::WaitTime.parse("30ms", crate::wait::SLEEP), Ok(30));
-        assert!(matches!(P::WaitTime.parse("30ms", crate::wait::BACKOFF), Err(ParamError::Unit { .. })));
+        assert_eq!(P::WaitTime.parse("30cs", schemes::BACKOFF), Ok(30));
+        assert_eq!(P::WaitTime.parse("30ms", schemes::SLEEP), Ok(30));
+        assert!(matches!(P::WaitTime.parse("30ms", schemes::BACKOFF), Err(ParamError::Unit { .. })));
     }
 
     #[test]

@@ -27,14 +27,17 @@
 //! `woken` may be too high by killed sessions too: each park that times out takes one off.
 
 use crate::params::{Fairness, Params};
-use std::cell::Cell;
 use std::time::Duration;
+
+mod parks;
+
+pub use parks::{Announced, Parks};
 
 /// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a
 /// short section.
 const LOOK_EVERY: u64 = 16;
 
-/// How long a handover binds others.
+/// Time for which a handover keeps other sessions out.
 pub const HANDOVER_LASTS: Duration = Duration::from_micros(250);
 
 /// How a park ended.
@@ -133,15 +136,16 @@ impl Parking {
         self.0 & Self::WATCHED != 0
     }
 
-    /// Whether a session asks for a handover, and one that wants X or LX does.
+    /// Whether a session asks for a handover, and whether one that wants X or LX does.
     #[must_use]
     pub const fn starving(self) -> (bool, bool) {
         (self.0 & Self::STARVING != 0, self.0 & Self::STARVING_FOR_X != 0)
     }
 
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
-    /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it takes a
-    /// processor and the cache lines from the sessions that keep the mutex busy. One that finds it open came late.
+    /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it
+    /// takes a processor and the cache lines from the sessions that keep the mutex busy. One that finds it
+    /// open came late.
     #[must_use]
     pub const fn enough(self) -> u64 {
         let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);
@@ -270,7 +274,7 @@ impl Parking {
         }
     }
 
-    /// Whether a release after so many gets looks whether a handover is due that nobody has asked for.
+    /// Whether a release after so many gets looks whether a handover is due that no session has asked for.
     #[must_use]
     pub const fn may_be_due(self, gets: u64) -> bool {
         self.throttles() && !self.starving().0 && gets.is_multiple_of(LOOK_EVERY)
@@ -351,207 +355,8 @@ pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, 
     params.fairness() == Fairness::Balanced && circumstances.allow(parking, params.handover_interval())
 }
 
-/// What a session remembers from one park to the next of one wait.
-#[derive(Clone, Debug, Default)]
-pub struct Parks {
-    /// Whether a release has woken it and counts it as on its way.
-    on_its_way: Cell<bool>,
-    /// Whether it answered in its last park, did not sleep, and so still does: see [`Announced::answers`].
-    answers: Cell<bool>,
-    /// Whether it was the watcher in its last park, until the time-out.
-    watched: Cell<bool>,
-}
-
-/// A park that has been announced.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Announced {
-    before: Parking,
-    /// Whether the session is the watcher.
-    pub watches: bool,
-    /// Whether it answers for releases that woke nobody: it passes a barrier between this and its last look,
-    /// and passes on what it finds free for others only. The first session that parks does, so that releases
-    /// on every processor see it. And a woken one: releases may have woken nobody because it was on its way.
-    pub answers: bool,
-}
-
-impl Parks {
-    /// Announces a park, by one `change` that gives what was known before.
-    pub fn announce(&self, throttles: bool, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {
-        let was_woken = self.on_its_way.take();
-        // Not the same session twice in a row if there are others: a look costs it its place in the queue.
-        let may_watch = !self.watched.take();
-        let may = |all: Parking| may_watch || all.parked() == 0;
-        let before = change(&|all| all.announce(throttles, was_woken, may(all)));
-        let answers = before.parked() == 0 || was_woken || self.answers.take();
-        Announced { before, watches: may(before) && !before.is_watched(), answers }
-    }
-
-    /// Comes back from a park, and finds the mutex as it is now.
-    pub fn come_back<G>(
-        &self,
-        announced: Announced,
-        how: &Parked<G>,
-        found: Found,
-        change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
-    ) {
-        let Announced { before, watches, answers } = announced;
-        let timed_out = matches!(how, Parked::TimedOut);
-        self.on_its_way.set(matches!(how, Parked::Woken));
-        self.watched.set(timed_out && watches);
-        self.answers.set(matches!(how, Parked::Looked) && answers);
-        match how {
-            // The release that woke it has taken it off the count.
-            Parked::Woken => change(&|all| all.unwatched(watches).found(found, true)),
-            // A session on its way may have died, and so may the watcher.
-            Parked::TimedOut => change(&|all| all.come_back(before, true).arrived().found(found, false)),
-            _ => change(&|all| all.come_back(before, watches)),
-        };
-    }
-
-    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it, so that one
-    /// that gives up passes it on.
-    pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> bool {
-        let on_its_way = self.on_its_way.take();
-        if on_its_way {
-            change(&Parking::arrived);
-        }
-        self.answers.take() || on_its_way
-    }
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod specification;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every state with up to three parked, up to two and up to 15 woken, every flag and crowd, two epochs.
-    fn states() -> impl Iterator<Item = Parking> {
-        let flags = (0..128u64).map(|flags| flags << 22);
-        flags.flat_map(|flags| {
-            [0, 1, 2, 8, 15].into_iter().flat_map(move |woken| {
-                (0..4).flat_map(move |parked| {
-                    [0, Parking::SEQUENCE, Parking::EPOCH, Parking::SEQUENCE | Parking::EPOCH]
-                        .map(|rest| Parking(flags | parked | woken << Parking::WOKEN_SHIFT | rest))
-                })
-            })
-        })
-    }
-
-    #[test]
-    fn each_operation_changes_what_it_says_and_nothing_else() {
-        for state in states() {
-            for (throttles, woken, watch) in (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0)) {
-                let after = state.announce(throttles, woken, watch);
-                assert_eq!(after.parked(), state.parked() + 1);
-                assert_eq!(after.woken(), state.woken().saturating_sub(u64::from(woken)));
-                assert_eq!(after.is_watched(), state.is_watched() || watch);
-                assert_eq!((after.is_fenced(), after.starving()), (state.is_fenced(), state.starving()));
-                assert_eq!(after.wakes(), !throttles || !after.is_full());
-                let back = after.come_back(state, watch);
-                assert_eq!((back.parked(), back.woken()), (state.parked(), after.woken()));
-                assert_eq!(back.is_watched(), state.is_watched() && !watch);
-            }
-            let waking = state.wake();
-            assert_eq!((waking.woken(), waking.parked()), ((state.woken() + 1).min(15), state.parked()));
-            let woke = waking.has_woken(state, 1);
-            assert_eq!((woke.woken(), woke.parked()), (waking.woken(), state.parked().saturating_sub(1)));
-            let nobody = waking.has_woken_nobody(state);
-            assert_eq!((nobody.parked(), nobody.woken()), (0, waking.woken() - 1));
-            assert_eq!((nobody.is_fenced(), nobody.starving()), (state.is_fenced(), state.starving()));
-            assert!(!nobody.is_watched());
-            let asked = state.starve(1 << 40, true);
-            assert_eq!(
-                (asked.starving(), asked.parked(), asked.woken()),
-                ((true, true), state.parked(), state.woken())
-            );
-            assert_eq!(asked.fed().starving(), (false, false));
-            assert_eq!(asked.not_for_x().starving(), (true, false));
-            assert!(asked.concerns_releases());
-        }
-    }
-
-    #[test]
-    fn a_woken_session_halves_what_is_enough_where_it_finds_the_mutex_busy_and_restores_it_where_open() {
-        let most = Parking::WOKEN_MAX;
-        for state in states() {
-            let busy: Vec<u64> =
-                std::iter::successors(Some(state.found(Found::Open, false)), |all| Some(all.found(Found::Busy, true)))
-                    .take(6)
-                    .map(Parking::enough)
-                    .collect();
-            assert_eq!(busy, [most, most / 2, most / 4, 1, 1, 1].map(|enough| enough.max(1)));
-            for (found, woken) in [(Found::Busy, false), (Found::HandedOver, true), (Found::HandedOver, false)] {
-                assert_eq!(state.found(found, woken), state);
-            }
-            let learnt = [state.found(Found::Busy, true), state.found(Found::Open, true)];
-            assert!(learnt.iter().all(|after| (after.0 ^ state.0) & !Parking::CROWD == 0));
-        }
-    }
-
-    #[test]
-    fn a_session_from_before_the_count_was_set_to_0_takes_nobody_off_it() {
-        let announced = Parking::default().announce(true, false, true);
-        let waking = announced.wake();
-        let nobody = waking.has_woken_nobody(announced);
-        let next = nobody.announce(true, false, true);
-        assert_eq!(next.come_back(announced, false).parked(), 1);
-        assert_eq!(next.come_back(nobody, false).parked(), 0);
-    }
-
-    #[test]
-    fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
-        let state = Cell::new(Parking::default());
-        let change = |to: &dyn Fn(Parking) -> Parking| {
-            let before = state.get();
-            state.set(to(before));
-            before
-        };
-        let (dead, alive) = (Parks::default(), Parks::default());
-        assert!(dead.announce(true, change).watches);
-        let parked = alive.announce(true, change);
-        assert!(!parked.watches);
-        alive.come_back(parked, &Parked::<()>::TimedOut, Found::Busy, change);
-        assert!(alive.announce(true, change).watches);
-    }
-
-    #[test]
-    fn a_session_that_announces_while_a_wake_up_finds_nobody_stays_counted() {
-        let announced = Parking::default().announce(true, false, true);
-        let waking = announced.wake().announce(true, false, false);
-        assert_eq!(waking.has_woken_nobody(announced).parked(), 2);
-        // Also where another one came back meanwhile, so that there are as many as before.
-        let exchanged = waking.come_back(announced, false);
-        assert_eq!(exchanged.has_woken_nobody(announced).parked(), 1);
-    }
-
-    #[test]
-    fn a_release_has_nothing_to_do_where_nobody_is_parked() {
-        let state = Parking::default().announce(true, false, true);
-        let state = state.starve(77 << 30, false).fed().wake().has_woken(state, 1);
-        assert_eq!((state.parked(), state.woken()), (0, 1));
-        assert!(!state.concerns_releases() && !state.wakes());
-    }
-
-    #[test]
-    fn sessions_that_keep_asking_do_not_keep_a_handover_to_the_dead_binding() {
-        let handed_ns = 5_000_000_000;
-        let mut state = Parking::default().handed_over(handed_ns);
-        let stale = (1..20).any(|n| {
-            let now_ns = handed_ns + n * 100_000;
-            state = state.starve_if_due(now_ns, Duration::ZERO, n % 2 == 0);
-            state.handover_is_stale(now_ns + 99_000)
-        });
-        assert!(stale);
-        assert_eq!(state.starving(), (true, true));
-    }
-
-    #[test]
-    fn the_time_since_a_handover_comes_round_after_two_seconds() {
-        let state = Parking::default().starve(5_000_000_000, false);
-        for (later, since) in [(0, 0), (1 << 17, 1 << 17), (1 << 20, 1 << 20), (1 << 30, 1 << 30), (1 << 31, 0)] {
-            assert_eq!(state.since_handover_ns(5_000_000_000 + later), since);
-        }
-    }
-}
+mod tests;

@@ -16,7 +16,8 @@ use crate::word::{Sid, Word};
 /// +--------+---------+------+----+------+---------+-------+
 /// ```
 ///
-/// `kind` lies where glibc has the kind of a `pthread_mutex_t`. All bytes 0 is a free mutex without type or id.
+/// `kind` lies where glibc has the kind of a `pthread_mutex_t`. All bytes 0 is a free mutex without type or
+/// id.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct RawMutex {
@@ -38,8 +39,8 @@ pub struct RawMutex {
 const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= size_of::<libc::pthread_mutex_t>());
 
 impl RawMutex {
-    /// A free mutex without type and id. It works, but nobody can recover it or see its figures before
-    /// [`RawMutex::register`].
+    /// A free mutex without type and id. It works, but it cannot be recovered and its figures cannot be seen
+    /// before [`RawMutex::register`].
     #[must_use]
     #[cfg(not(any(loom, shuttle)))]
     pub const fn new() -> Self {
@@ -113,7 +114,7 @@ impl RawMutex {
         self.gets.load(Ordering::Relaxed)
     }
 
-    /// Sessions parked now. A hint: too high by those that were killed since nobody was parked last.
+    /// Sessions parked now. A hint: too high by the sessions that were killed since the count was last 0.
     #[must_use]
     pub fn parked(&self) -> u32 {
         self.parking().parked()

@@ -3,7 +3,7 @@
 use crate::instance::Instance;
 use crate::operation_log::{Phase, Record};
 use crate::session::Session;
-use crate::stats::{Counter, Key, Row};
+use crate::stats::{Counter, FiguresRow, Key};
 use crate::sys::{self, Ordering};
 use crate::trace::{self, Note, What};
 use crate::word::Sid;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Where a wait is recorded.
 pub(crate) struct Recorder<'a> {
     pub(crate) session: Option<&'a Session<'a>>,
-    row: Option<&'a Row>,
+    row: Option<&'a FiguresRow>,
     pub(crate) key: Key,
     pub(crate) blocker: Sid,
 }
@@ -75,7 +75,8 @@ impl<'a> Recorder<'a> {
         if let Some(session) = self.session {
             session.slot.wait.store(0, Ordering::Relaxed);
         }
-        // Release: a reader that still finds the wait under way does not find its time in the row (pairs with the
+        // Release: a reader that still finds the wait under way does not find its time in the row (pairs with
+        // the
         // Acquire fence in `Tables::rows_until`).
         sys::fence(Ordering::Release);
         self.add(Counter::WaitNs, took);

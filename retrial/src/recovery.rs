@@ -1,8 +1,9 @@
 //! What a dead session owes, and how it is paid.
 //!
-//! The recoverer of a dead session takes the session's own lock first and then *acts as the dead*: with its SID, by its
-//! log, along the protocols that the dead session itself would have followed. So a recoverer that dies half-way leaves
-//! just another dead session with an exact log, and there is no protocol of recovery that would need one of its own.
+//! The recoverer of a dead session takes the session's own lock first and then *acts as the dead*: with its
+//! SID, by its log, along the protocols that the dead session itself would have followed. So a recoverer that
+//! dies half-way leaves just another dead session with an exact log, and there is no protocol of recovery
+//! that would need one of its own.
 
 use crate::entries::Place;
 use crate::fail;
@@ -31,7 +32,8 @@ pub struct Undo {
 
 /// What a dead session owes a mutex, from its log record and the word alone.
 ///
-/// `is_holder`: the word's holder field is the session's, by this record. `is_drainer`: the word is draining for it.
+/// `is_holder`: the word's holder field is the session's, by this record. `is_drainer`: the word is draining
+/// for it.
 #[must_use]
 pub const fn undo(phase: Phase, mode: Mode, is_holder: bool, is_drainer: bool) -> Undo {
     let reference = match (phase, mode) {
@@ -62,7 +64,7 @@ pub enum Recovery {
     },
     /// Something is still owed to a mutex that is busy or not mapped here; the next waiter goes on.
     Owing,
-    /// The session lives, is free, or is being recovered by somebody else.
+    /// The session lives, is free, or is being recovered by another thread.
     NotDead,
 }
 
@@ -70,10 +72,20 @@ pub enum Recovery {
 enum Creditor<'a> {
     /// To a mutex that can be reached.
     Mutex(&'a RawMutex),
-    /// To one that is mapped elsewhere.
+    /// To a mutex that is mapped elsewhere.
     Elsewhere,
     /// To none that is registered any more, or that dies with its process.
     Nobody,
+}
+
+/// What is left of a dead session's debts, by the records of its log.
+struct Debts {
+    /// Mutexes that it gave back.
+    mutexes: u32,
+    /// Whether something stays owed.
+    owed: [bool; LOG_RECORDS],
+    /// Whether that is only because the mutex is busy.
+    busy: [bool; LOG_RECORDS],
 }
 
 impl Instance {
@@ -82,8 +94,8 @@ impl Instance {
         self.recover_with(sid, None)
     }
 
-    /// The same for a caller that knows when the session died: the wait that its death cut off counts up to then, by
-    /// the monotonic clock.
+    /// The same for a caller that knows when the session died: the wait that its death cut off counts up to
+    /// then, by the monotonic clock.
     pub fn recover_cut_off(&self, sid: Sid, died_ns: u64) -> Recovery {
         self.recover_dead(sid, None, Some(died_ns))
     }
@@ -117,12 +129,36 @@ impl Instance {
         }
         fail::point();
         self.forget_park(sid, slot, here);
+        let Debts { mutexes, owed, busy } = self.pay(sid, slot, here);
+        if !owed.contains(&true) {
+            let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
+            slot.free();
+            fail::point();
+            slot.alive.give_up();
+            if mutexes > 0 {
+                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
+            }
+            return Recovery::Done { mutexes };
+        }
+        slot.alive.give_up();
+        // After the lock is given up: a waiter that reads the note earlier would find the session being
+        // recovered.
+        for index in (0..LOG_RECORDS).filter(|index| owed[*index]) {
+            // Another recoverer may have paid by now. A note too many makes one waiter look in vain.
+            if let Some(record) = Record::unpack(slot.log[index].load(Ordering::Relaxed)) {
+                self.note_debt(record.mutex, busy[index]);
+            }
+        }
+        Recovery::Owing
+    }
+
+    /// Gives back what the session's log says that it has, as far as it can be given back now.
+    fn pay(&self, sid: Sid, slot: &Slot, here: Option<&RawMutex>) -> Debts {
         let mut mutexes = 0;
-        // By the record: whether something stays owed, and whether its mutex is only busy.
         let (mut owed, mut busy) = ([false; LOG_RECORDS], [false; LOG_RECORDS]);
-        // Settled references last: one cannot leave before the field of the same mutex is given back. Before
-        // them those that are about to leave: a recoverer that died may have left one beside another that has
-        // the field.
+        // Settled references last: a reference cannot leave before the holder field of the same mutex is
+        // given back. Before them the references that were leaving: a recoverer that died may have left one
+        // of these beside a record that has the field.
         let class = |cell: &AtomicU64| match cell.load(Ordering::Relaxed) >> 48 {
             bits if bits == (Phase::Held as u64) << 8 => 2,
             bits if bits == (Phase::Leaving as u64) << 8 => 1,
@@ -148,25 +184,7 @@ impl Instance {
                 Creditor::Nobody => cell.store(0, Ordering::Relaxed),
             }
         }
-        if !owed.contains(&true) {
-            let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
-            slot.free();
-            fail::point();
-            slot.alive.give_up();
-            if mutexes > 0 {
-                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
-            }
-            return Recovery::Done { mutexes };
-        }
-        slot.alive.give_up();
-        // After the lock is given up: a waiter that reads the note earlier would find the session being recovered.
-        for index in (0..LOG_RECORDS).filter(|index| owed[*index]) {
-            // Another recoverer may have paid by now. A note too many makes one waiter look in vain.
-            if let Some(record) = Record::unpack(slot.log[index].load(Ordering::Relaxed)) {
-                self.note_debt(record.mutex, busy[index]);
-            }
-        }
-        Recovery::Owing
+        Debts { mutexes, owed, busy }
     }
 
     /// Writes an alert, once, about a thread that has ended with a leaked guard.
@@ -179,7 +197,8 @@ impl Instance {
         ));
     }
 
-    /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it `is_busy`.
+    /// Tells the waiters of a mutex that a dead session owes to it: at once, or after a while when it
+    /// `is_busy`.
     fn note_debt(&self, id: MutexId, is_busy: bool) {
         if let Some(entry) = self.tables.mutex_entry(id) {
             let due = if is_busy { sys::now_ns().saturating_add(SWEEP_EVERY.as_nanos() as u64) } else { 1 };
@@ -193,7 +212,8 @@ impl Instance {
     pub(crate) fn collect_debts(&self, here: &RawMutex) {
         let Some(entry) = self.tables.mutex_entry(here.id()) else { return };
         let due = entry.debts_due_ns.load(Ordering::Relaxed);
-        // Acquire: pairs with the Release in `note_debt`. One waiter takes the note; what stays owed is noted again.
+        // Acquire: pairs with the Release in `note_debt`. One waiter takes the note; what stays owed is noted
+        // again.
         if due == 0
             || sys::now_ns() < due
             || entry.debts_due_ns.compare_exchange(due, 0, Ordering::Acquire, Ordering::Relaxed).is_err()
@@ -212,7 +232,8 @@ impl Instance {
                 Some(here) if here.id() == id => Creditor::Mutex(here),
                 _ => Creditor::Elsewhere,
             },
-            // A lock of one process ends with it; and a thread that ended may have passed on what it protects.
+            // A lock of one process ends with it; and a thread that ended may have passed on what it
+            // protects.
             Some(Place::Process) | None => Creditor::Nobody,
         }
     }
@@ -243,7 +264,8 @@ impl Instance {
         fail::point();
     }
 
-    /// Recovers every dead session, as far as that can be done without waiting: how many, and how many still owe.
+    /// Recovers every dead session, as far as that can be done without waiting: how many, and how many still
+    /// owe.
     ///
     /// Finds those whose lock the kernel has marked. [`Instance::look_for_threads`] finds the others.
     pub fn recover_all(&self) -> (u32, u32) {
@@ -293,7 +315,7 @@ impl RawMutex {
         let mode = if record.phase == Phase::Promoting { Mode::Examine } else { record.mode };
         let held = Record { mode, ..record };
         if owed.poison {
-            // Before the field is given back: the next holder is told who died.
+            // Before the field is given back, so that the next holder is told which session died.
             instance.remember_death(self.id(), sid, held);
             fail::point();
         }

@@ -58,7 +58,8 @@ impl Instance {
         Err(TableFull { table: "locations", capacity: entries.len() as u64 })
     }
 
-    /// Registers a mutex that lies outside of the arena, for figures and recovery. `address` is for the views alone.
+    /// Registers a mutex that lies outside of the arena, for figures and recovery. `address` is for the views
+    /// alone.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl Instance {
                 fail::point();
                 if key != 0 {
                     // No RMW: the entry is the caller's. Release: pairs with the Acquire in `mutex_entry`, so
-                    // that nobody finds the next mutex by the id of the last one.
+                    // that no session finds the next mutex by the id of the last one.
                     let generation = entry.generation.load(Ordering::Relaxed).wrapping_add(1);
                     entry.generation.store(generation, Ordering::Release);
                     fail::point();
@@ -126,8 +127,8 @@ impl Instance {
     ///
     /// # Safety
     ///
-    /// The caller has registered the mutex by this id, and nobody holds it or gets it any more: recovery
-    /// takes a log that names it for that of the mutex which has the id next.
+    /// The caller has registered the mutex by this id, and no session holds it or gets it any more: the
+    /// recoverer would take a log record of it for one of the next mutex with this id.
     ///
     /// ```compile_fail,E0133
     /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;
@@ -141,8 +142,8 @@ impl Instance {
         }
     }
 
-    /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes, which were
-    /// 0 when it was made. Aligned to 64 bytes.
+    /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes,
+    /// which were 0 when it was made. Aligned to 64 bytes.
     pub(crate) fn object(&self, name: &str, mutex_type: TypeId, len: usize) -> Result<(MutexId, *mut u8), ObjectError> {
         if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
             return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
@@ -170,8 +171,8 @@ impl Instance {
         let capacity = self.tables.segment.capacity().arena;
         let size = (len as u64).next_multiple_of(64);
         let full = || ObjectError::Full(TableFull { table: "arena", capacity });
-        // A multiple already, unless somebody else wrote there: then an entry would be claimed for what
-        // `found` refuses.
+        // A multiple already, unless another program wrote there: then this session would claim an entry for
+        // a place that `found` refuses.
         let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
         if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
             return Err(full());

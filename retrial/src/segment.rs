@@ -17,7 +17,7 @@ mod layout;
 
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
-use crate::stats::Row;
+use crate::stats::FiguresRow;
 use crate::sys::{self, AtomicU64, Ordering, RobustLock};
 use crate::trace::Run;
 use std::io;
@@ -78,7 +78,7 @@ impl Segment {
 
     /// # Safety
     ///
-    /// What [`Segment::map`] gave for this layout, and nobody else unmaps.
+    /// [`Segment::map`] gave it for this layout, and only this segment unmaps it.
     pub(crate) unsafe fn new((base, mapped): (*mut u8, usize), layout: Layout) -> Self {
         Self {
             base,
@@ -91,7 +91,8 @@ impl Segment {
         }
     }
 
-    /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has no room.
+    /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has
+    /// no room.
     fn reach(&self, end: usize) -> bool {
         const TRIES: u32 = 1000;
         // Threads that grew it in the parent of this process are not here.
@@ -110,7 +111,8 @@ impl Segment {
             }
             // Twice as many sessions each time.
             let longer = (mapped + (mapped - self.layout.sessions)).max(end).min(self.layout.len);
-            // SeqCst: a thread that fails and sees no other one growing sees the length that the others have left.
+            // SeqCst: a thread that fails and sees no other thread growing sees the length that the others
+            // have left.
             let others = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, 1));
             // SAFETY: grows our mapping in place, or not at all.
             let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
@@ -230,7 +232,7 @@ impl Segment {
         self.slot(0).expect("the first session records are mapped")
     }
 
-    pub(crate) fn rows(&self, sid: usize) -> &[Row] {
+    pub(crate) fn rows(&self, sid: usize) -> &[FiguresRow] {
         let rows = self.layout.capacity.rows as usize;
         // SAFETY: as laid out, and mapped.
         self.session(sid).map_or(&[], |start| unsafe { self.table(start + Layout::ROWS, rows) })
@@ -268,8 +270,8 @@ impl Segment {
         (inside.addr() - self.base.addr()) as u64
     }
 
-    /// Gives the tables that every instance uses memory now: what waiters write must not fault when the file system is
-    /// full. Whether there was enough.
+    /// Gives the tables that every instance uses memory now: what waiters write must not fault when the file
+    /// system is full. Whether there was enough.
     #[must_use]
     pub(crate) fn populate_fixed(&self) -> bool {
         let (history, arena) = (self.layout.history, self.layout.arena);
@@ -285,8 +287,8 @@ impl Segment {
         (self.layout.locations + self.layout.arena - self.layout.history + session) as u64
     }
 
-    /// Gives an entry of a table memory now, before it is looked at: a look at a page that has none takes memory too.
-    /// Whether there was enough.
+    /// Gives an entry of a table memory now, before it is looked at: a look at a page that has none takes
+    /// memory too. Whether there was enough.
     #[must_use]
     pub(crate) fn populate_entry<T>(&self, entry: &T) -> bool {
         let start = std::ptr::from_ref(entry).addr() - self.base.addr();
@@ -340,9 +342,9 @@ impl Drop for Segment {
     }
 }
 
-/// An address with so much room behind it, where nobody else maps anything: in the middle between the stack
-/// and 0, far from what programs, their heaps and their libraries take, each segment below the one before. 0
-/// when it is not known.
+/// An address with `len` bytes of room behind it, in the middle between the stack and 0: far from what
+/// programs, their heaps and their libraries map. Each segment lies below the one before. 0 when it is not
+/// known.
 fn room(len: usize) -> usize {
     /// Addresses are multiples of this, that of huge pages.
     const ALIGN: usize = 1 << 21;

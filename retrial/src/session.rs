@@ -36,7 +36,8 @@ pub enum Class {
 /// needs_send::<retrial::Session<'static>>();
 /// ```
 ///
-/// A session that ends while it holds something, or whose process dies, is recovered by the sessions that wait for it.
+/// A session that ends while it holds something, or whose process dies, is recovered by the sessions that
+/// wait for it.
 ///
 /// A thread may end before its session, when the session was leaked. If the session holds nothing then, its
 /// slot is free at once. If it holds a mutex, something may have been lent to other threads of the process:
@@ -97,7 +98,7 @@ impl Instance {
         let (sid, slot) = self.claim_slot()?;
         self.sessions.fetch_add(1, Ordering::AcqRel);
         fail::point();
-        // Reset, publish, claim: the slot's lock is ours, so that nobody else writes here.
+        // Reset, publish, claim: this thread has the slot's lock, so that no other writes here.
         for record in &slot.log {
             record.store(0, Ordering::Relaxed);
         }
@@ -285,7 +286,7 @@ impl Drop for Session<'_> {
             self.slot.free();
             fail::point();
         }
-        // A session that still holds something stays live with nobody behind it: dead, to be recovered.
+        // A session that still holds something stays live without a thread: dead, to be recovered.
         self.slot.alive.give_up();
         self.instance.sessions.fetch_sub(1, Ordering::AcqRel);
     }

@@ -81,7 +81,8 @@ impl Tables {
         Some((found, self.slot(found).filter(|slot| slot.is_live())?))
     }
 
-    /// Where that session got the mutex and what it is at: `has it in LX from reload; pid 812, tid 812, stopped`.
+    /// Where that session got the mutex and what it is at:
+    /// `has it in LX from reload; pid 812, tid 812, stopped`.
     pub(crate) fn holder_label<'a>(&'a self, mutex: MutexId, slot: &'a Slot, in_word: bool) -> impl fmt::Display {
         fmt::from_fn(move |f| {
             if let Some(record) = slot.has(mutex, in_word) {
@@ -97,8 +98,9 @@ impl Tables {
         self.slot(sid).map_or(0, |slot| slot.last_run.acquire())
     }
 
-    /// The first run of a session's wait under way that is remembered, the next run where there is none yet; and
-    /// whether the wait began with it. What came before the session is that of another one, which had the slot.
+    /// The first run of a session's wait under way that is remembered, the next run where there is none yet;
+    /// and whether the wait began with it. What came before the session is that of another one, which had the
+    /// slot.
     #[must_use]
     pub fn wait_began(&self, session: &SessionInfo) -> (u64, bool) {
         let mut first = session.last_run.wrapping_add(1);
@@ -113,8 +115,8 @@ impl Tables {
     }
 
     /// Every row of every session's figures of mutexes, and those of departed sessions under [`Sid::NONE`]. A
-    /// wait under way is in them up to now; one that its session's death cut off is in them up to its last
-    /// step only.
+    /// wait under way counts up to now; a wait that its session's death cut off counts up to its last step
+    /// only.
     #[must_use]
     pub fn figures(&self) -> Vec<(Sid, Key, Figures)> {
         let mut rows = self.rows_until(self.now_while_living());
@@ -122,7 +124,7 @@ impl Tables {
         rows
     }
 
-    /// The same of waits for events, which nobody holds.
+    /// The same of waits for events, which have no holder.
     #[must_use]
     pub fn event_figures(&self) -> Vec<(Sid, Key, Figures)> {
         let mut rows = self.rows_until(self.now_while_living());
@@ -157,7 +159,8 @@ impl Tables {
                     all.push((sid, key, figures));
                 }
             }
-            // Acquire: pairs with the Release fence of a wait that ends, which says so before it counts its time.
+            // Acquire: pairs with the Release fence of a wait that ends, which says so before it counts its
+            // time.
             sys::fence(Ordering::Acquire);
             let Some((key, since_ns)) = wait.filter(|_| slot.wait_under_way() == wait) else { continue };
             let Some(end_ns) = end_ns(sid, since_ns) else { continue };
@@ -171,8 +174,8 @@ impl Tables {
         all
     }
 
-    /// Waits under way, also of dead sessions: the session, what it waits for, and since when by the monotonic clock.
-    /// Cheap, to be polled.
+    /// Waits under way, also of dead sessions: the session, what it waits for, and since when by the
+    /// monotonic clock. Cheap, to be polled.
     pub fn waits(&self) -> impl Iterator<Item = (Sid, Key, u64)> + use<'_> {
         self.sids().filter_map(|sid| {
             let (key, since_ns) = self.slot(sid)?.wait_under_way()?;

@@ -75,7 +75,7 @@ impl Slot {
 
     /// Whether its process lives on with what its thread, which has ended, has lent.
     pub(crate) fn is_kept(&self) -> bool {
-        // The keeper has its lock before the kernel marks the other one.
+        // The keeper takes its lock before the kernel marks the session's own.
         !self.alive.is_held() && self.has_keeper()
     }
 
@@ -97,7 +97,7 @@ impl Slot {
         self.kept.init();
     }
 
-    /// Whether nobody has been told yet that it is kept.
+    /// Whether this is the first call, so that the caller tells that the session is kept.
     pub(crate) fn tell(&self) -> bool {
         self.told.swap(1, Ordering::Relaxed) == 0
     }
@@ -140,11 +140,12 @@ impl Slot {
 
     /// The thread of the session, if it is gone.
     fn gone_thread(&self, pid_namespace: u64, is_gone: impl Fn(u32, u32) -> bool) -> Option<u32> {
-        // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a later session
-        // finds afterwards that the first one's state or time is over: the ids of two sessions are never mixed.
+        // Acquire, all of them: they pair with the Releases in `publish`. A look that finds anything of a
+        // later session finds afterwards that the first one's state or time is over: the ids of two sessions
+        // are never mixed.
         let claimed_ns = self.claimed_ns.acquire();
-        // 0 while somebody recovers it: the lock is that one's then, whose thread id may be the same in
-        // another namespace.
+        // 0 while it is being recovered: the recoverer has the lock then, and its thread id may be the same
+        // in another namespace.
         let is_same = || {
             pid_namespace != 0
                 && self.pid_namespace.acquire() == pid_namespace
@@ -186,7 +187,7 @@ impl Slot {
         self.log.iter().find_map(|cell| Record::unpack(cell.acquire())).map(|record| record.mutex)
     }
 
-    /// Writes who is behind it and, when that can be known from here, what it is at.
+    /// Writes which process and thread have the session and, where it can be known, what the thread is doing.
     pub(crate) fn describe(&self, to: &mut impl fmt::Write) -> fmt::Result {
         let (pid, tid) = (self.pid.load(Ordering::Relaxed), self.tid.load(Ordering::Relaxed));
         let here = sys::pid_namespace();

@@ -1,8 +1,8 @@
 //! Figures: one cube per session with one writer, of which every view is a projection.
 //!
-//! A row counts what a session did at one mutex, at one location, in one wait event. Totals by mutex, by type and
-//! location, by event or by session are sums over rows. Nothing is recorded on the path of a get that does not miss,
-//! but the mutex's own count of gets.
+//! A row counts what a session did at one mutex, at one location, in one wait event. Totals by mutex, by type
+//! and location, by event or by session are sums over rows. Nothing is recorded on the path of a get that
+//! does not miss, but the mutex's own count of gets.
 //!
 //! Sums wrap: what another process wrote into a counter is some number, and no reason to panic.
 
@@ -50,7 +50,7 @@ counters! {
 /// Number of counters.
 pub const COUNTERS: usize = Counter::ALL.len();
 
-/// Kinds of pthread objects and whether an interposer handles them itself; the others it passes on to libc.
+/// Kinds of pthread objects, and whether an interposer handles them itself; it passes the rest on to libc.
 /// The position is the number that [`interposer::count_call`](crate::interposer::count_call) takes.
 pub const CALLS: [(&str, bool); 16] = [
     ("normal mutex", true),
@@ -82,11 +82,11 @@ pub struct Key {
     pub event: WaitEvent,
 }
 
-/// What a session waits for: the mode it asked for, and whether nobody could pass the holder.
+/// What a session waits for: the mode it asked for, and whether the holder kept out every mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct WaitEvent {
-    /// Whether it is no mutex, but something that happens: a semaphore's post, the last one at a barrier, a
-    /// condition's signal. Nobody holds it.
+    /// Whether it is an event and no mutex: a semaphore's post, the last thread at a barrier, a condition's
+    /// signal. An event has no holder.
     pub for_event: bool,
     /// The mode asked for.
     pub mode: Mode,
@@ -140,12 +140,12 @@ impl Key {
 
 /// A row of a session's cube.
 #[repr(C, align(64))]
-pub(crate) struct Row {
+pub(crate) struct FiguresRow {
     key: AtomicU64,
     counters: [AtomicU64; COUNTERS],
 }
 
-impl Row {
+impl FiguresRow {
     /// Adds to a counter. Only by the session that owns the row.
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let cell = &self.counters[counter as usize];
@@ -195,13 +195,14 @@ impl Row {
     }
 }
 
-/// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds no place.
-pub(crate) fn find<'a>(rows: &'a [Row], used: &AtomicU32, key: Key) -> &'a Row {
+/// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds
+/// no place.
+pub(crate) fn find<'a>(rows: &'a [FiguresRow], used: &AtomicU32, key: Key) -> &'a FiguresRow {
     &rows[place_of(rows, used, key)]
 }
 
 /// The position of that row.
-pub(crate) fn place_of(rows: &[Row], used: &AtomicU32, key: Key) -> usize {
+pub(crate) fn place_of(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> usize {
     let packed = key.pack();
     let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
     if let Some(place) = rows[..in_use].iter().position(|row| row.key.load(Ordering::Relaxed) == packed) {
@@ -301,14 +302,15 @@ mod tests {
 
     #[test]
     fn a_full_cube_counts_the_rest_in_its_last_row() {
-        let rows: Vec<Row> = (0..4).map(|_| Row { key: AtomicU64::new(0), counters: Default::default() }).collect();
+        let rows: Vec<FiguresRow> =
+            (0..4).map(|_| FiguresRow { key: AtomicU64::new(0), counters: Default::default() }).collect();
         let used = AtomicU32::new(0);
         for mutex in 1..=6 {
             let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
             let key = Key { mutex: MutexId(mutex), location: LocationId(0), event };
             find(&rows, &used, key).add(Counter::Misses, 1);
         }
-        let misses: Vec<u64> = rows.iter().filter_map(Row::read).map(|(_, f)| f.get(Counter::Misses)).collect();
+        let misses: Vec<u64> = rows.iter().filter_map(FiguresRow::read).map(|(_, f)| f.get(Counter::Misses)).collect();
         assert_eq!(misses, [1, 1, 1, 3]);
     }
 }

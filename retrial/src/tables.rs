@@ -1,8 +1,8 @@
 //! The tables of an instance, as they are read.
 
 use crate::address::Address;
+use crate::costs::{Cost, Costs};
 use crate::entries::{ParamRow, TypeId};
-use crate::machine::{Cost, Machine};
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
@@ -72,18 +72,18 @@ impl Tables {
         u32::try_from(self.segment.header().creator.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Whether releases rely on the barrier that a parking session has the kernel do everywhere; otherwise each release
-    /// has a fence of its own. Decided when the instance was created.
+    /// Whether releases rely on the barrier that a parking session has the kernel do everywhere; otherwise
+    /// each release has a fence of its own. Decided when the instance was created.
     #[must_use]
     pub fn has_barrier(&self) -> bool {
         self.segment.header().fence.load(Ordering::Relaxed) == 1
     }
 
-    /// What the steps of a wait cost on this machine: a poll as the creator measured it, the others once
-    /// somebody has said so by [`Instance::set_machine`](crate::Instance::set_machine).
+    /// What the steps of a wait cost on this machine: a poll as the creator measured it, the rest once a
+    /// program has told it by [`Instance::set_costs`](crate::Instance::set_costs).
     #[must_use]
-    pub fn machine(&self) -> Machine {
-        Machine(std::array::from_fn(|i| self.segment.header().costs[i].load(Ordering::Relaxed)))
+    pub fn costs(&self) -> Costs {
+        Costs(std::array::from_fn(|i| self.segment.header().costs[i].load(Ordering::Relaxed)))
     }
 
     /// A cost in ns, 0 when it is not known.
@@ -224,13 +224,13 @@ impl Tables {
         .collect()
     }
 
-    /// Words of the segment from `offset` bytes, for `peek`; `None` when they are not all inside or the offset is not a
-    /// multiple of 8.
+    /// Words of the segment from `offset` bytes, for `peek`; `None` when they are not all inside or the
+    /// offset is not a multiple of 8.
     ///
     /// # Safety
     ///
-    /// Nobody in this process writes what is read other than atomically meanwhile: no guard of a mutex whose
-    /// data are there is held exclusively.
+    /// Meanwhile this process writes the words that are read by atomics only: no thread of it holds an
+    /// exclusive guard of a mutex whose data are there.
     ///
     /// ```compile_fail,E0133
     /// # let instance = retrial::Instance::anonymous(retrial::Capacity::default())?;

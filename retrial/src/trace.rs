@@ -1,4 +1,5 @@
-//! The steps of a session's waits, folded into runs as they happen: a ring with one writer that `trace` reads.
+//! The steps of a session's waits, folded into runs as they happen: a ring with one writer that `trace`
+//! reads.
 
 use crate::operation_log::{LocationId, MutexId};
 use crate::stats::{Key, WaitEvent};
@@ -106,7 +107,7 @@ pub(crate) fn note(ring: &[Run], last: &AtomicU64, event: Note) {
         current.count.store(current.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         return;
     }
-    // Wraps: the number may be what somebody else wrote there.
+    // Wraps: another program may have written any number there.
     let after = number.wrapping_add(1);
     let next = &ring[(after % ring.len() as u64) as usize];
     // A reader that copies meanwhile sees the number change and drops its copy.

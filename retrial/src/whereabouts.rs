@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::fmt::{self, Write};
 
 /// Writes what a thread of this PID namespace is at: `stopped, in do_signal_stop, at libc.so.6+0x95f17`.
-/// Nothing where the kernel keeps it from us.
+/// Writes nothing where the kernel does not let this process know.
 pub(crate) fn whereabouts(pid: u32, tid: u32, to: &mut impl Write) -> fmt::Result {
     if calls_are_limited() {
         return to.write_str("not looked at from a sandbox");
@@ -66,7 +66,7 @@ fn write_module(pid: u32, address: u64, to: &mut impl Write) -> fmt::Result {
                 return write!(to, ", at {name}+{:#x}", address - start + offset);
             }
         }
-        // A line longer than the buffer is none that we are looking for.
+        // A line longer than the buffer is not one that is looked for.
         let rest = if whole == 0 && filled == buffer.len() { filled } else { whole };
         buffer.copy_within(rest..filled, 0);
         filled -= rest;

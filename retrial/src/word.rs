@@ -19,16 +19,16 @@
 //! | moving, s, n                  | s is adding or dropping one reference; a few instructions long      |
 //! | draining, 0, n                | E asks for X: references may leave, nobody may come                 |
 //!
-//! `poisoned`, `attention` and `handover` go with any of these. They make the holder field non-zero, so that the
-//! exchange from 0 on the fast path fails by itself and the slow path looks why. Only the session in the holder field
-//! changes a flag.
+//! `poisoned`, `attention` and `handover` go with any of these. They make the holder field non-zero, so that
+//! the exchange from 0 on the fast path fails by itself and the slow path looks why. Only the session in the
+//! holder field changes a flag.
 
 use crate::mode::Mode;
 
 /// Identifier of a session, 24 bits. 0 is nobody.
 ///
-/// Sessions of an instance have the lower half of the range; the upper half are *guests*: threads that found the
-/// session table full and are named by their thread id instead.
+/// Sessions of an instance have the lower half of the range; the upper half are *guests*: threads that found
+/// the session table full and are named by their thread id instead.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Sid(u32);
 
@@ -116,7 +116,8 @@ impl Kind {
     }
 }
 
-/// A value of the mutex word. `word.rs` has its layout and a table of what each value means; `docs/DESIGN.md` too.
+/// A value of the mutex word. `word.rs` has its layout and a table of what each value means; `docs/DESIGN.md`
+/// too.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Word(pub u64);
 
@@ -132,7 +133,7 @@ impl Word {
     pub const HANDOVER: u64 = 1 << 59;
     /// Every get takes the slow path.
     pub const ATTENTION: u64 = 1 << 62;
-    /// A holder died in X, LX or E and nobody has declared the data consistent since.
+    /// A holder died in X, LX or E, and no holder has declared the data consistent since.
     pub const POISONED: u64 = 1 << 63;
     /// Flags that stay when the holder field is given back.
     const STICKY: u64 = Self::ATTENTION | Self::POISONED;
@@ -171,7 +172,7 @@ impl Word {
         })
     }
 
-    /// Whether nobody may pass the holder in any mode, so that a wait for it is a "wait on X".
+    /// Whether the holder keeps out sessions of every mode, so that a wait for it is a "wait on X".
     #[must_use]
     pub const fn is_exclusive(self) -> bool {
         matches!(self.kind(), Some(Kind::Exclusive | Kind::Long))
@@ -190,7 +191,7 @@ impl Word {
         if self.has(Self::HANDOVER) && !handed {
             return None;
         }
-        // Room for one more: the reference of S, and the one that E may turn into.
+        // Room for one more: the reference of S, or the reference that E may turn into.
         if self.references() == u32::MAX {
             return None;
         }
@@ -206,8 +207,8 @@ impl Word {
         Some(Self((self.0 & !Self::KIND) | (3 << Self::KIND_SHIFT) | sid.bits()))
     }
 
-    /// The word after the holder field is given back: references and sticky flags stay, and so does *draining* when the
-    /// field was only borrowed to move a reference.
+    /// The word after the holder field is given back: references and sticky flags stay, and so does
+    /// *draining* when the field was only borrowed to move a reference.
     #[must_use]
     pub const fn give_back(self) -> Self {
         let borrowed = matches!(self.kind(), Some(Kind::Moving));
@@ -215,7 +216,8 @@ impl Word {
         Self(self.0 & (keep | Self::REFERENCES))
     }
 
-    /// The word after X, LX or E is released: the same for a session that is known to have the field for one of them.
+    /// The word after X, LX or E is released: the same for a session that is known to have the field for one
+    /// of them.
     #[must_use]
     pub const fn released(self) -> Self {
         Self(self.0 & (Self::STICKY | Self::REFERENCES))
@@ -258,7 +260,8 @@ impl Word {
         Self((self.0 & (Self::STICKY | Self::REFERENCES)) | Self::DRAINING)
     }
 
-    /// The word after the drained E of `sid` becomes X, or `None` while a reference or its mover is still there.
+    /// The word after the drained E of `sid` becomes X, or `None` while a reference or its mover is still
+    /// there.
     #[must_use]
     pub const fn drained(self, sid: Sid) -> Option<Self> {
         if !self.sid().is_none() || self.references() != 0 || !self.has(Self::DRAINING) {

@@ -63,6 +63,7 @@ fn got<G>(result: Result<G, GetError<G>>) -> Option<G> {
 
 /// Not a test of its own: what a child does.
 #[test]
+#[allow(clippy::too_many_lines)] // a script for each way
 fn the_child() {
     let Ok(script) = std::env::var(SCRIPT) else { return };
     let address = Address::new(&std::env::var(NAME).unwrap()).unwrap();

@@ -1,11 +1,12 @@
-//! GT.M, a stock database whose processes share a robust pthread mutex for each database file, under our waiting.
+//! GT.M, a stock database whose processes share a robust pthread mutex for each database file, under our
+//! waiting.
 
 mod database;
 mod row;
 mod running;
 mod workload;
 
-use crate::command;
+use crate::command::{self, Measured};
 use crate::report::{self, Output, header};
 use crate::row as table;
 use database::Database;
@@ -13,7 +14,7 @@ use miette::Report;
 use retrial::wait::NAMES;
 use retrial_bench::cell::Stopped;
 use retrial_bench::signals;
-use row::{HIDDEN, Load, Measured, Row};
+use row::{HIDDEN, Load, Row, Run};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use workload::{WORKLOADS, Workload, workload};
@@ -82,7 +83,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
             let load = Load { workload, processes, seconds: args.seconds };
             let measured = rounds(args, &database, &retrial, &load, &mut whole);
             let plain = args.schemes.iter().position(|scheme| scheme == PLAIN).map(|i| &measured[i]);
-            let begun = args.schemes.iter().zip(&measured).filter(|(_, m)| !m.runs.is_empty() || m.failure.is_some());
+            let begun = args.schemes.iter().zip(&measured).filter(|(_, m)| m.is_begun());
             rows.extend(begun.map(|(scheme, own)| Row::new(&load, scheme, own, plain)));
             if let Some(path) = &output.csv {
                 report::write(path, &table::csv(&rows, true)?)?;
@@ -102,8 +103,8 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
 }
 
 /// All rounds of the schemes under a load; `whole` is no longer so after Ctrl-C.
-fn rounds(args: &Args, database: &Database, retrial: &Path, load: &Load, whole: &mut bool) -> Vec<Measured> {
-    let mut measured: Vec<Measured> = args.schemes.iter().map(|_| Measured::default()).collect();
+fn rounds(args: &Args, database: &Database, retrial: &Path, load: &Load, whole: &mut bool) -> Vec<Measured<Run>> {
+    let mut measured: Vec<Measured<Run>> = args.schemes.iter().map(|_| Measured::default()).collect();
     for round in 0..args.rounds as usize {
         for i in 0..measured.len() {
             let i = (round + i) % measured.len();

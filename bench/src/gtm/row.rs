@@ -2,7 +2,7 @@
 
 use super::PLAIN;
 use super::workload::Workload;
-use crate::command::{self, Rounds};
+use crate::command::{self, Measured};
 use miette::{Report, miette};
 use serde::Serialize;
 use serde_json::Value;
@@ -79,18 +79,9 @@ impl Run {
     }
 }
 
-/// A scheme's rounds.
-#[derive(Default)]
-pub struct Measured {
-    pub runs: Vec<Run>,
-    /// Why there are no more.
-    pub failure: Option<String>,
-}
-
 impl Row {
-    pub fn new(load: &Load, scheme: &str, own: &Measured, plain: Option<&Measured>) -> Self {
-        let runs = &own.runs;
-        let rounds = Rounds { own: runs, plain: plain.map(|plain| plain.runs.as_slice()) };
+    pub fn new(load: &Load, scheme: &str, own: &Measured<Run>, plain: Option<&Measured<Run>>) -> Self {
+        let rounds = own.beside(plain);
         let calls = |which: &str| rounds.middle(|run| command::calls(run.report.as_ref()?, which));
         let figure = |run: &Run, name: &str| run.report.as_ref()?[name].as_f64();
         let ops = |run: &Run| Some(run.ops_per_s());
@@ -99,7 +90,7 @@ impl Row {
             workload: load.workload.name,
             processes: load.processes,
             under: if scheme == PLAIN { PLAIN.to_owned() } else { format!("retrial {scheme}") },
-            rounds: runs.len(),
+            rounds: own.runs.len(),
             duration_s: load.seconds,
             ops_per_s: rounds.middle(ops),
             ops_min: rounds.least(ops),

@@ -83,7 +83,8 @@ impl Running {
         Err(self.failure("the processes do not end").into())
     }
 
-    /// Waits until nobody has the output any more: the last to let go of it has let go of the shared memory before.
+    /// Waits until nobody has the output any more: the last to let go of it has let go of the shared memory
+    /// before.
     fn is_silent(&self) -> bool {
         (0..PATIENCE / 10).any(|_| matches!(self.lines.recv_timeout(STEP), Err(RecvTimeoutError::Disconnected)))
     }

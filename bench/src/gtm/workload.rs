@@ -20,7 +20,8 @@ pub fn workload(text: &str) -> Result<&'static Workload, String> {
     WORKLOADS.iter().find(|w| w.name == text).ok_or_else(|| format!("`{text}`, expected one of {}", names()))
 }
 
-/// Steps to 1 of the integers up to a limit: their sum, the first integer with the most, and how many those are.
+/// Steps to 1 of the integers up to a limit: their sum, the first integer with the most, and how many those
+/// are.
 fn stopping_times(limit: u64) -> (u64, u64, u64) {
     let mut steps: Vec<u64> = vec![0, 0];
     let (mut sum, mut longest, mut most) = (0, 0, 0);

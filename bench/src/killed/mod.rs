@@ -79,7 +79,8 @@ fn variants(schemes: &[String]) -> Result<Vec<Variant>, Report> {
     Ok(variants)
 }
 
-/// About what they take on two processors: a fifth of glibc's rounds of our own program hang, for two or three seconds.
+/// About what they take on two processors: a fifth of glibc's rounds of our own program hang, for two or
+/// three seconds.
 fn time(variants: usize, rounds: u32, loads: &[Load]) -> Duration {
     let of = |load: &Load| match load {
         Load::Own { .. } => (Duration::from_millis(600), Duration::from_millis(100)),

@@ -29,7 +29,8 @@ macro_rules! lock {
 
             #[inline]
             fn with(&self, section: impl FnOnce()) -> bool {
-                // SAFETY: in its place since it was zeroed, large enough as the shim asserts, and not ours already.
+                // SAFETY: in its place since it was zeroed, large enough as the shim asserts, and not ours
+                // already.
                 unsafe { $get(self.0.get().cast()) };
                 section();
                 // SAFETY: ours.

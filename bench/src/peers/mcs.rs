@@ -59,7 +59,8 @@ impl Peer for CkMcs {
     #[inline]
     fn with(&self, node: &&Node, _: bool, _: Deadline, section: impl FnOnce()) -> Result<(), Miss> {
         let (queue, node) = (self.place[0].mutex.0.get().cast(), node.0.get().cast());
-        // SAFETY: both zeroed and large enough, as the shim asserts; the node is this session's and in no queue.
+        // SAFETY: both zeroed and large enough, as the shim asserts; the node is this session's and in no
+        // queue.
         unsafe { bench_ck_mcs_get(queue, node) };
         section();
         // SAFETY: got with this node.

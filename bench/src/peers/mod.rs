@@ -120,7 +120,8 @@ pub fn mutexes() -> Vec<Entry> {
     schemes().chain(others).collect()
 }
 
-/// Excludes nobody: shows that the check finds what it is there for. Measured only when it is asked for by its name.
+/// Excludes nobody: shows that the check finds what it is there for. Measured only when it is asked for by
+/// its name.
 pub const NONE: Entry = Entry::shared::<Plain<spin::None>>("none");
 
 /// Locks with S, or with readers.
@@ -135,7 +136,8 @@ pub fn read_write_locks() -> Vec<Entry> {
     ]
 }
 
-/// For one thread: what there is at the least, which are no mutexes, and how many these are; then the mutexes.
+/// For one thread: what there is at the least, which are no mutexes, and how many these are; then the
+/// mutexes.
 pub fn uncontended() -> (usize, Vec<Entry>) {
     let bare = [
         Entry::shared::<Plain<spin::Bare>>("compare-exchange + store"),

@@ -4,7 +4,7 @@ use super::catalogue::{Loader, Operations, Program, SOCKET};
 use super::memcached;
 use super::pace::Pace;
 use super::process::{Place, Running};
-use crate::command::{self, Instance};
+use crate::command::{self, Instance, Measured};
 use miette::IntoDiagnostic;
 use retrial_bench::cell::Stopped;
 use serde_json::Value;
@@ -21,14 +21,6 @@ pub struct Plan<'a> {
     /// Schemes; `None` is the program as it is.
     pub variants: &'a [Option<String>],
     pub root: &'a Path,
-}
-
-/// A variant's rounds.
-#[derive(Default)]
-pub struct Measured {
-    pub runs: Vec<Run>,
-    /// Why there are no more.
-    pub failure: Option<String>,
 }
 
 /// What a run came to.
@@ -54,17 +46,11 @@ const TRIES: u32 = 3;
 
 const REPORT: &str = "report.json";
 
-impl Measured {
-    pub fn failed(why: &str) -> Self {
-        Self { runs: Vec::new(), failure: Some(why.to_owned()) }
-    }
-}
-
 impl Plan<'_> {
     /// All rounds of a program; the rounds so far after Ctrl-C.
-    pub fn measure(&self, program: &Program) -> Result<Vec<Measured>, Stopped> {
+    pub fn measure(&self, program: &Program) -> Result<Vec<Measured<Run>>, Stopped> {
         let place = self.prepare(program)?;
-        let mut measured: Vec<Measured> = self.variants.iter().map(|_| Measured::default()).collect();
+        let mut measured: Vec<Measured<Run>> = self.variants.iter().map(|_| Measured::default()).collect();
         'all: for round in 0..self.rounds as usize {
             for i in 0..measured.len() {
                 let i = (round + i) % measured.len();

@@ -7,10 +7,11 @@ mod pace;
 mod process;
 mod row;
 
+use crate::command::{self, Measured};
 use crate::report::Output;
-use crate::{command, row as rows};
+use crate::row as rows;
 use catalogue::{PROGRAMS, Program};
-use measure::{Measured, Plan};
+use measure::Plan;
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial_bench::cell::Stopped;
 use retrial_bench::machine::Machine;

@@ -1,4 +1,5 @@
-//! Processes that are started and surely ended: each line is a process group, ended with the value that stands for it.
+//! Processes that are started and surely ended: each line is a process group, ended with the value that
+//! stands for it.
 
 use super::pace::{Pace, STEP};
 use miette::{Context, IntoDiagnostic, Report, miette};
@@ -116,7 +117,8 @@ impl Running {
         self.wait(&mut Pace::new(ENDING))
     }
 
-    /// Processor time so far of its processes; with `under` those of the program alone, not of what it is run under.
+    /// Processor time so far of its processes; with `under` those of the program alone, not of what it is run
+    /// under.
     pub fn cpu_s(&self, under: bool) -> f64 {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -1,8 +1,8 @@
 //! Figures of a program under one thing, over all rounds.
 
 use super::catalogue::Program;
-use super::measure::{Measured, Run, under};
-use crate::command::{self, Rounds};
+use super::measure::{Run, under};
+use crate::command::{self, Measured};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,14 +48,13 @@ impl Row {
         version: Option<&str>,
         duration_s: u32,
         variants: &[Option<String>],
-        measured: &[Measured],
+        measured: &[Measured<Run>],
     ) -> Vec<Self> {
-        let begun = |m: &&Measured| !m.runs.is_empty() || m.failure.is_some();
-        let row = |(scheme, own): (&Option<String>, &Measured)| {
+        let row = |(scheme, own): (&Option<String>, &Measured<Run>)| {
             let plain = scheme.as_ref().and(measured.first());
             Self::new(program.name, version, duration_s, under(scheme.as_deref()), own, plain)
         };
-        variants.iter().zip(measured).filter(|(_, m)| begun(m)).map(row).collect()
+        variants.iter().zip(measured).filter(|(_, m)| m.is_begun()).map(row).collect()
     }
 
     fn new(
@@ -63,11 +62,11 @@ impl Row {
         version: Option<&str>,
         duration_s: u32,
         under: String,
-        own: &Measured,
-        plain: Option<&Measured>,
+        own: &Measured<Run>,
+        plain: Option<&Measured<Run>>,
     ) -> Self {
         let runs = &own.runs;
-        let rounds = Rounds { own: runs, plain: plain.map(|plain| plain.runs.as_slice()) };
+        let rounds = own.beside(plain);
         let ops = |run: &Run| Some(run.ops_per_s);
         let cpu = |run: &Run| Some(run.cpu_us_per_op);
         Self {

@@ -219,7 +219,8 @@ impl Table {
     }
 }
 
-/// Rows that are printed as they come: JSON objects, one per line, or CSV rows under one header. Nothing for people.
+/// Rows that are printed as they come: JSON objects, one per line, or CSV rows under one header. Nothing for
+/// people.
 pub struct Stream<'a, R> {
     columns: &'a [Column<'a, R>],
     format: Format,

@@ -4,7 +4,7 @@ use crate::calibration;
 use crate::instances::Which;
 use crate::output::{Format, Table, column};
 use miette::{Report, miette};
-use retrial::views::{Cost, Machine};
+use retrial::views::{Cost, Costs};
 use std::process::ExitCode;
 
 /// Measure what the steps of a wait cost on this machine: polls, yields, wake-ups, sleeps, barriers
@@ -29,12 +29,11 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // Whatever can fail, before the measurement.
     let instance = args.which.instance.is_some().then(|| args.which.attach()).transpose()?;
     let path = if args.no_cache { None } else { Some(calibration::path().ok_or_else(no_home)?) };
-    let before = instance
-        .as_ref()
-        .map_or_else(|| calibration::load().unwrap_or_default(), |instance| instance.tables().machine());
-    let machine = Machine::measure(|_| {});
+    let before =
+        instance.as_ref().map_or_else(|| calibration::load().unwrap_or_default(), |instance| instance.tables().costs());
+    let costs = Costs::measure(|_| {});
     if let Some(path) = &path {
-        calibration::store(path, &machine).map_err(|error| {
+        calibration::store(path, &costs).map_err(|error| {
             miette!(
                 code = "retrial::calibrate::store",
                 help = "retrial calibrate --instance NAME --no-cache, or set XDG_CACHE_HOME to a directory of yours",
@@ -44,9 +43,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         })?;
     }
     if let Some(instance) = &instance {
-        instance.set_machine(&machine);
+        instance.set_costs(&costs);
     }
-    table(&machine, Some(&before)).print(format);
+    table(&costs, Some(&before)).print(format);
     if let Some(path) = path {
         format.say(&format!("Kept in {}, for instances that are made from now on.", path.display()));
     }
@@ -58,10 +57,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 }
 
 /// One row for each cost.
-pub fn table(machine: &Machine, before: Option<&Machine>) -> Table {
+pub fn table(costs: &Costs, before: Option<&Costs>) -> Table {
     let mut columns = vec![
         column("name", |cost: &Cost| cost.name()),
-        column("value", |cost: &Cost| machine.get(*cost)),
+        column("value", |cost: &Cost| costs.get(*cost)),
         column("unit", |_: &Cost| "ns"),
         column("description", |cost: &Cost| cost.description()),
     ];

@@ -5,7 +5,7 @@ mod traces;
 
 use crate::output::{Format, line};
 use crate::run::child::{End, Signals};
-use crate::run::figures::Outcome;
+use crate::run::outcome::Outcome;
 use crate::run::program;
 use crate::run::supervise::{Options, supervise};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};

@@ -34,7 +34,7 @@ pub struct Args {
     once: bool,
 }
 
-/// More series than this are no help to anybody.
+/// Maximum number of series: more would help no reader.
 const MOST: usize = 10_000;
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {

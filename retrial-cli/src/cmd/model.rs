@@ -217,7 +217,7 @@ pub fn machine(function: &Function, case: &mut Map<String, Value>) -> Result<Opt
             })?;
             // Its first line says which machine it is of.
             let costs: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-            let costs = costs.join("\n").parse::<retrial::views::Machine>();
+            let costs = costs.join("\n").parse::<retrial::views::Costs>();
             (costs.map_err(|error| format!("machine `{path}`: {error}"))?.to_string(), path.clone())
         }
         // What is no text is refused with the others.

@@ -62,7 +62,7 @@ fn number(args: &Args) -> Result<u64, Report> {
     })
 }
 
-/// Asks on the terminal; without one nobody can say yes.
+/// Asks on the terminal; without one there is no answer, and nothing is written.
 fn ask(args: &Args, at: u64, before: u64, value: u64) -> Result<(), Report> {
     let refuse = |found: &str| {
         miette!(

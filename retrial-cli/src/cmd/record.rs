@@ -102,7 +102,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let stream = Stream::new(&columns, format);
     let (sender, written) = mpsc::channel();
     let tell = |snapshot: &Snapshot, id| {
-        // Who would read it has ended with an error.
+        // The thread that would read it has ended with an error.
         let _ = sender.send(Written {
             snapshot: id,
             at_ns: snapshot.at.real_ns,

@@ -65,7 +65,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     last.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Which of the instances runs have left: nobody is in them or makes them, and nothing but figures can be in them.
+/// Which of the instances runs have left: they have no sessions, no process makes them, and they can have nothing but figures.
 fn left_by_runs(named: Vec<String>) -> Result<Vec<String>, Report> {
     let is_gone = |pid: u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
     let is_left =
@@ -91,7 +91,7 @@ fn remove(name: &str, force: bool) -> Result<Removed, Report> {
                 "{error}, so that it cannot tell whether living sessions are in it; expected a segment of this build"
             ));
         }
-        // What is damaged has no sessions that anybody could count on.
+        // A damaged instance has no sessions that can be relied on.
         Err(AttachError::Format { .. } | AttachError::Truncated { .. } | AttachError::Capacity { .. }) => 0,
         Err(error) => return Err(attach_error(error)),
     };

@@ -4,6 +4,7 @@ use crate::instances::{Which, mutex_type, param_error};
 use crate::output::{Format, Table, column};
 use miette::{Report, miette};
 use retrial::views::TypeId;
+use retrial::wait::wait_time_unit;
 use retrial::{Instance, P};
 use retrial_bench::arguments::setting;
 use std::process::ExitCode;
@@ -99,11 +100,10 @@ fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
 
 /// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.
 fn notes(instance: &Instance, row: Option<TypeId>, values: &[Setting], before: usize, scheme: usize, format: Format) {
-    let (old, new) = (P::WaitTime.unit(before), P::WaitTime.unit(scheme));
-    if old != new && matches!(scheme, retrial::wait::SLEEP | retrial::wait::BACKOFF) {
+    if let Some(unit) = wait_time_unit(scheme).filter(|unit| wait_time_unit(before) != Some(unit)) {
         let value = instance.params(row).get(P::WaitTime);
         let name = retrial::wait::NAMES.get(scheme).copied().unwrap_or_default();
-        format.say(&format!("Note: mutex_wait_time is {value} {new} in scheme {scheme} ({name})."));
+        format.say(&format!("Note: mutex_wait_time is {value} {unit} in scheme {scheme} ({name})."));
     }
     if row.is_some() {
         return;

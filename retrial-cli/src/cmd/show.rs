@@ -137,7 +137,7 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
             let peek = peek.map(|mutex| format!("retrial peek{flag} {}", quoted(&mutex.name)));
             format.say(&format!("Next: retrial show sleeps{flag}, {}", peek.unwrap_or(format!("retrial ps{flag}"))));
         }
-        View::Machine if observer.tables().machine().get(Cost::WakeFar).is_none() => {
+        View::Machine if observer.tables().costs().get(Cost::WakeFar).is_none() => {
             let name = observer.tables().address().map_or_else(String::new, |at| format!(" -i {at}"));
             format.say(&format!("Costs without a value were not measured. Next: retrial calibrate{name}"));
         }

@@ -28,7 +28,8 @@ pub struct Check {
     pub look: fn(&Machine<'_>) -> Finding,
 }
 
-/// What was found, what it means for waits, and what to type to change or to look further; empty where there is nothing to do.
+/// What was found, what it means for waits, and what to type to change or to look further; empty where there
+/// is nothing to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     pub verdict: Verdict,

@@ -1,8 +1,8 @@
 //! What a source says of its figure, as data with a check, and whether the figures found say so.
 
-use super::figures::{How, Quantity, Row};
 use super::lab::ANY;
 use super::machine::Machine;
+use super::quantities::{How, Quantity, Row};
 use crate::output::short;
 
 /// A statement of the source.
@@ -38,7 +38,8 @@ pub enum Check {
     Follows(Quantity, &'static str, &'static str, f64),
     /// The logarithm falls along a straight line: its correlation with x is at most minus this.
     FallsExponentially(Quantity, &'static str, f64),
-    /// Twice the x squares the value, between all points where x is doubled: the power is 2 to this share of it.
+    /// Twice the x squares the value, between all points where x is doubled: the power is 2 to this share of
+    /// it.
     Squares(Quantity, &'static str, f64),
     /// From left to right the first line is above the second by 2 %, and then below by as much.
     Cross(Quantity, &'static str, &'static str),
@@ -62,7 +63,7 @@ pub enum Pick {
 #[derive(Clone, Copy)]
 pub enum At {
     X(f64),
-    /// This times the number of processors, but 2 at least: one session alone meets nobody.
+    /// This times the number of processors, but 2 at least: one session alone meets no other.
     Processors(f64),
     First,
     Last,

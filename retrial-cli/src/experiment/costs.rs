@@ -1,13 +1,13 @@
 //! 000, table 5: what holding, spinning and yielding take.
 
 use super::claims::{At, Check, Claim, of};
-use super::figures::{Found, How, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Load, Setup, Think, Vary, line};
 use super::machine::{EXADATA, HERE};
+use super::quantities::{Found, How, Quantity, Row};
 use super::{Experiment, Findings, Run};
 use crate::chart::Scale;
-use retrial::views::{Cost, Machine};
+use retrial::views::{Cost, Costs};
 use retrial_bench::cell::Stopped;
 use retrial_model::Measure;
 use std::time::Duration;
@@ -80,7 +80,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
     let alone = Setup::new(&load, &line("orbit"), Vary::Sessions, 1.0, &lab.here)?;
     for round in 1..=rounds {
         lab.show(1.0 / f64::from(rounds), format!("measured, round {round}/{rounds}: costs"));
-        costs.push(Machine::measure(|_| {}));
+        costs.push(Costs::measure(|_| {}));
         let seconds = lab.time(1.0);
         sections
             .extend(lab.measure(&alone, seconds)?.and_then(|profile| Some(1e6 / Measure::Throughput.of(&profile)?)));

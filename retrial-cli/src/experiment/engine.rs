@@ -1,9 +1,9 @@
 //! 003, hot copies, and 004, the critical section of a database engine with up to 16,384 processes.
 
 use super::claims::{At, Check, Claim, least, of};
-use super::figures::Quantity as Q;
 use super::load::{Line, Load, Think, Vary, line};
 use super::machine::{self, SOCKETS};
+use super::quantities::Quantity as Q;
 use super::{Experiment, Run, Sweep};
 use crate::chart::Scale;
 use retrial_bench::outcome::Kind;

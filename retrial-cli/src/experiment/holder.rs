@@ -1,9 +1,9 @@
 //! 001 and 002: sleeps of another length, holders of another length.
 
 use super::claims::{At, Check, Claim, of};
-use super::figures::Quantity as Q;
 use super::load::{Line, Load, Think, Vary, line};
 use super::machine::{T2000, T5240};
+use super::quantities::Quantity as Q;
 use super::{Experiment, Run, Sweep};
 use crate::chart::Scale;
 use retrial_bench::load::Distribution;

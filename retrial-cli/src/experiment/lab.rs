@@ -1,8 +1,9 @@
-//! Where experiments are done: measures by the engine of `retrial bench`, simulates, asks theory, shows the progress.
+//! Where experiments are done: measures by the engine of `retrial bench`, simulates, asks theory, shows the
+//! progress.
 
-use super::figures::{How, Place, Quantity, Row};
 use super::load::{Setup, Vary};
 use super::machine::{HERE, Machine, here};
+use super::quantities::{How, Place, Quantity, Row};
 use super::{Curve, Experiment, Findings, Sweep};
 use crate::predict::source::bar;
 use crate::signals;
@@ -38,7 +39,8 @@ pub struct Lab {
     work: Work,
     clock: Clock,
     bar: ProgressBar,
-    /// Position of the bar, in ms: where the experiment under way began, what it takes, the share of it that is done.
+    /// Position of the bar, in ms: where the experiment under way began, what it takes, the share of it that
+    /// is done.
     began: u64,
     takes: u64,
     done: f64,
@@ -169,7 +171,8 @@ impl Lab {
         Ok(Findings { rows, ..Findings::default() })
     }
 
-    /// What measuring a point, or simulating it on a machine, is taken for in the progress bar: about its seconds.
+    /// What measuring a point, or simulating it on a machine, is taken for in the progress bar: about its
+    /// seconds.
     fn weight_of_measuring(&self, sweep: &Sweep, x: f64) -> f64 {
         f64::from(self.rounds()) * (self.time(sweep.measured_s) * longer(sessions(sweep, x), &self.here) + 0.05)
     }
@@ -256,7 +259,7 @@ fn name(load: &str, line: &str) -> String {
     format!("{load} {line}").trim_start().to_owned()
 }
 
-/// How much longer a crowd takes to settle: whoever comes to the end of its spins does so in turns.
+/// How much longer a crowd takes to settle: its sessions come to the end of their spins in turns.
 fn longer(sessions: u32, machine: &Machine) -> f64 {
     (f64::from(sessions) / f64::from(machine.processors) / CROWD).max(1.0)
 }

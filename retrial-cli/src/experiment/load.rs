@@ -1,5 +1,5 @@
-//! A load, as data: who gets the mutex how often and for how long. One description for the bench, the
-//! simulator and theory.
+//! A load, as data: how many sessions get the mutex how often and for how long. One description for the
+//! bench, the simulator and theory.
 
 use super::machine::Machine;
 use crate::instances::{param_error, schemes};

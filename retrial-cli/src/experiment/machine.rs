@@ -24,9 +24,7 @@ pub struct Machine {
 pub fn here(may_measure: bool) -> Machine {
     let (costs, from) = match calibration::load() {
         Some(costs) => ((&costs).into(), "as `retrial calibrate` has kept it"),
-        None if may_measure => {
-            ((&retrial::views::Machine::measure(|_| {})).into(), "as measured before the experiments")
-        }
+        None if may_measure => ((&retrial::views::Costs::measure(|_| {})).into(), "as measured before the experiments"),
         None => (sim::Machine::default(), "round numbers: `retrial calibrate` has kept nothing for this machine"),
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -9,7 +9,7 @@
 //! formula. What does not fit there is [`Run::Own`]: a function that is given the [`Lab`] (which measures,
 //! simulates, and shows the progress) and gives rows of figures, and tables of its own if it has any.
 //!
-//! A new figure is a line in `quantities!` of [`figures`], a new machine a constant in [`machine`]. What a
+//! A new figure is a line in `quantities!` of [`quantities`], a new machine a constant in [`machine`]. What a
 //! source says of its figure is a
 //! [`Claim`]: a sentence with a check, which is made for each way and machine that has the figures.
 
@@ -17,12 +17,12 @@ mod accuracy;
 pub mod claims;
 mod costs;
 mod engine;
-pub mod figures;
 mod holder;
 pub mod lab;
 pub mod load;
 pub mod machine;
 mod paper;
+pub mod quantities;
 pub mod render;
 mod still;
 mod svg;
@@ -30,10 +30,10 @@ mod svg;
 use crate::chart::Scale;
 use crate::output::Table;
 use claims::Claim;
-use figures::{Quantity, Row};
 use lab::Lab;
 use load::{Line, Load, Vary};
 use machine::Machine;
+use quantities::{Quantity, Row};
 use retrial_bench::cell::Stopped;
 
 /// All of them, in the order of the sources.
@@ -68,7 +68,8 @@ pub struct Experiment {
     pub quantities: &'static [Quantity],
     /// Those that are drawn, each in a chart of its own for each machine.
     pub charts: &'static [(Quantity, Scale)],
-    /// Whether all machines and ways are in one chart, each in its colour; the lines are numbered on the x axis then.
+    /// Whether all machines and ways are in one chart, each in its colour; the lines are numbered on the x
+    /// axis then.
     pub together: bool,
     pub run: Run,
     pub claims: &'static [Claim],
@@ -88,7 +89,7 @@ pub struct Findings {
     pub rows: Vec<Row>,
     /// Tables beside that of the rows, with their titles.
     pub tables: Vec<(String, Table)>,
-    /// Sentences for whoever reads the figures.
+    /// Sentences for the reader of the figures.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +98,8 @@ pub struct Sweep {
     pub load: Load,
     pub vary: Vary,
     pub lines: &'static [Line],
-    /// Points here; those up to the second number are measured, too, and with `--quick` those up to the third.
+    /// Points here; those up to the second number are measured, too, and with `--quick` those up to the
+    /// third.
     pub here: &'static [f64],
     pub measured_to: [f64; 2],
     /// Points on other machines.

@@ -1,9 +1,9 @@
 //! 000: A. Nikolaev, *Exploring mutexes, the Oracle RDBMS retrial spinlocks*.
 
 use super::claims::{At, Check, Claim, least, most, of};
-use super::figures::Quantity as Q;
 use super::load::{Line, Load, Think, Vary, line};
 use super::machine::{EXADATA, SOCKETS};
+use super::quantities::Quantity as Q;
 use super::{Curve, Experiment, Run, Sweep};
 use crate::chart::Scale;
 use std::time::Duration;

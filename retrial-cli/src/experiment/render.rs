@@ -1,9 +1,9 @@
 //! What was found, for people and programs: tables, charts, the page.
 
 use super::claims::{Verdict, number, verdicts};
-use super::figures::{Found, How, Quantity, Row};
 use super::lab::ANY;
 use super::machine::{ENGINE, EXADATA, HERE, Machine, SOCKETS, T2000, T5240};
+use super::quantities::{Found, How, Quantity, Row};
 use super::{Experiment, Findings, svg};
 use crate::chart::{self, Axis, Chart, Form, Point, Scale, Series};
 use crate::output::{Table, column, short};

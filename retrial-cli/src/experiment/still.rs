@@ -2,10 +2,10 @@
 //! is made of.
 
 use super::claims::{At, Check, Claim, most, of};
-use super::figures::{How, Place, Quantity, Row};
 use super::lab::Lab;
 use super::load::{Line, Load, Setup, Think, Vary, line};
 use super::machine::{HERE, Machine, T2000};
+use super::quantities::{How, Place, Quantity, Row};
 use super::{Experiment, Findings, Run};
 use crate::chart::Scale;
 use crate::instances::session_error;
@@ -120,7 +120,7 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
             lab.show(share, format!("simulated for {}: {}", machine.name, line.name));
             let at = place(machine)?;
             let outcome = sim::run(&at.setup.workload(machine, 2.0)?, lab.seed);
-            // Without the holder's, who is on a processor all the time.
+            // Without the holder's: it is on a processor all the time.
             let samples: Vec<Profile> = outcome
                 .into_iter()
                 .map(|Outcome { profile, .. }| Profile {

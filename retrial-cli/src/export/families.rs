@@ -16,7 +16,7 @@ pub struct Exported {
     mutexes: Ledger<MutexId>,
     places: Ledger<LocationId>,
     events: Ledger<String>,
-    /// Names, which those that are gone have still.
+    /// Names, also of mutexes that are gone.
     labels: BTreeMap<MutexId, [(&'static str, String); 2]>,
 }
 

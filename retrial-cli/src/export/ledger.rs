@@ -1,7 +1,8 @@
-//! Counters under a bounded number of names: those that were waited for most have their own, the others are one, `other`.
+//! Counters under a bounded number of names: what was waited for most has names of its own, the rest is one,
+//! `other`.
 //!
-//! What was counted is entered once, as growth since the last look, under the name that its mutex or place has then. So no counter
-//! ever falls, and the sum of all is what was counted, whichever names there are.
+//! What was counted is entered once, as growth since the last look, under the name that its mutex or place
+//! has then. So no counter ever falls, and the sum of all is what was counted, whichever names there are.
 
 use retrial::views::{Counter, Figures};
 use retrial_model::profile::WAIT_PARTS;
@@ -17,8 +18,9 @@ pub struct Count {
 }
 
 impl Count {
-    /// The same, but nothing below what was seen before. A wait under way counts as slept until its step has ended, when a part of it
-    /// turns out to be longer than asked for: that part stays where it was told first, so that the parts add up to the time of the waits.
+    /// The same, but nothing below what was seen before. A wait under way counts as slept until its step has
+    /// ended, when a part of it turns out to be longer than asked for: that part stays where it was told
+    /// first, so that the parts add up to the time of the waits.
     fn raised(&self, seen: Option<&Self>) -> Self {
         let Some(seen) = seen else { return *self };
         let (now, then) = (|counter| self.figures.get(counter), |counter| seen.figures.get(counter));
@@ -93,7 +95,7 @@ impl<K: Ord + Clone> Ledger<K> {
         self.seen = now;
     }
 
-    /// Those that were waited for most get the names that are free, and those of idle ones.
+    /// What was waited for most gets the names that are free, and the names of idle mutexes or places.
     fn name_more(&mut self, now: &BTreeMap<K, Count>) {
         let mut nameless: Vec<(&K, &Count)> = now.iter().filter(|(key, _)| !self.named.contains_key(key)).collect();
         nameless.sort_by_key(|(_, count)| Reverse(count.weight()));

@@ -13,7 +13,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 
 /// How often a signal is looked for.
 const PAUSE: Duration = Duration::from_millis(100);
-/// An answer is kept so long for the next one who asks: what it costs is bounded.
+/// Time for which an answer is kept for the next client, so that its cost is bounded.
 const FRESH: Duration = Duration::from_millis(250);
 
 type Answer = Response<Cursor<Vec<u8>>>;
@@ -145,6 +145,6 @@ fn unavailable() -> Answer {
 }
 
 fn respond(request: Request, answer: Answer) {
-    // Who asked may have gone.
+    // The client may have gone.
     let _ = request.respond(answer);
 }

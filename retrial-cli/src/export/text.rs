@@ -1,6 +1,8 @@
-//! The text formats of Prometheus: `OpenMetrics` 1.0, and the older one, which `promtool` and node exporter's text files have.
+//! The text formats of Prometheus: `OpenMetrics` 1.0, and the older one, which `promtool` and node exporter's
+//! text files have.
 //!
-//! Written here because crates have the one or the other: prometheus-client has no older one, and a family in both is some lines.
+//! Written here because crates have the one or the other: prometheus-client has no older one, and a family in
+//! both is some lines.
 
 use std::fmt::Write;
 

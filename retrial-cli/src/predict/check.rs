@@ -31,7 +31,8 @@ impl Compared {
     }
 }
 
-/// What is compared: its name, the measure in which unit, and the difference that is noise where it is judged.
+/// What is compared: its name, the measure in which unit, and the difference that is noise where it is
+/// judged.
 const FIGURES: [(&str, Measure, f64, Option<f64>); 6] = [
     ("gets_per_s", Measure::Throughput, 1.0, Some(0.0)),
     ("k", Measure::SpinInefficiency, 1.0, Some(NOISE)),

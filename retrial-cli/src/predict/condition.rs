@@ -4,7 +4,7 @@ use retrial_model::{Measure, Profile};
 use std::fmt;
 use std::str::FromStr;
 
-/// Figures that a condition may be about, and their values where nobody missed the mutex.
+/// Figures that a condition may be about, and their values where no get missed the mutex.
 const FIGURES: [(&str, Measure, Option<f64>); 5] = [
     ("throughput", Measure::Throughput, None),
     ("cpu", Measure::BusyProcessors, None),

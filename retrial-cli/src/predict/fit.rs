@@ -35,7 +35,7 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             measured.sessions.unwrap_or(0)
         ));
     }
-    let mut machine = Machine::from(&tables.machine());
+    let mut machine = Machine::from(&tables.costs());
     machine.processors = u32::try_from(Here::here().cpus).ok();
     let mut notes = Vec::new();
     if measured.samples.looks == 0 {
@@ -97,7 +97,8 @@ fn hold_s(measured: &Profile) -> (f64, bool) {
     }
 }
 
-/// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its processor.
+/// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its
+/// processor.
 fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec<String>) -> (f64, f64, bool) {
     let (gets, (hold_s, is_bound)) = (measured.gets.unwrap_or(0) as f64, hold_s(measured));
     if is_bound {
@@ -139,7 +140,7 @@ fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec
     (hold_s * running, think_s * running, true)
 }
 
-/// Time per get of first spins, where nobody has counted who waits: Γ of misses, by theory.
+/// Time per get of first spins, where the waiting sessions were not counted: Γ of misses, by theory.
 fn first_spin_s(measured: &Profile, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
     let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine));
     let limit_s = f64::from(polls) * machine.poll_ns as f64 / 1e9;

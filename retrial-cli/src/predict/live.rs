@@ -152,7 +152,7 @@ impl Sampler<'_> {
         self.random
     }
 
-    /// Who holds which mutex now; now and then a burst.
+    /// Samples the holders of the mutexes; now and then in a burst.
     fn sample(&mut self, before: &BTreeMap<MutexId, u64>, elapsed_ns: u64) {
         for id in before.keys().take(SAMPLED) {
             let Some(state) = self.tables.mutex_state(*id) else { continue };
@@ -197,8 +197,8 @@ impl Sampler<'_> {
         self.looks += 1;
         for session in self.tables.sids().filter_map(|sid| self.tables.session_info(sid)) {
             for record in session.log.iter().filter(|record| record.phase != Phase::Left) {
-                // The log says *getting* until X is given back: who has it, the word says. Who has got and
-                // released it since is not there any more.
+                // The log says *getting* until X is given back: the word says which session has it. A session
+                // that has got and released it since is not there any more.
                 let waits = session.wait.is_some_and(|(key, _, _)| key.mutex == record.mutex);
                 let gets = record.phase == Phase::Getting
                     && self.tables.mutex_state(record.mutex).is_some_and(|state| state.word.sid() != session.sid)

@@ -1,4 +1,5 @@
-//! What a workload would come to under other conditions: by the simulator, and by theory where it has a formula.
+//! What a workload would come to under other conditions: by the simulator, and by theory where it has a
+//! formula.
 //!
 //! A [`Recording`](recording::Recording) is a workload with how it was found: described, recorded, or
 //! [measured](live) at a live instance and [fitted](fit). [`predict`](prediction::predict) says what it comes

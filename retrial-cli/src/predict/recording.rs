@@ -92,6 +92,41 @@ impl Recording {
     }
 }
 
+fn count(row: &Value, name: &str) -> u64 {
+    row[name].as_u64().unwrap_or(0)
+}
+
+/// Time of the waits of a mutex of a report.
+fn wait_ns(row: &Value) -> f64 {
+    row["wait_ms"].as_f64().unwrap_or(0.0) * 1e6
+}
+
+/// The counters of a mutex of a report, as far as it has them.
+fn figures(row: &Value) -> Figures {
+    let mut figures = Figures::default();
+    for counter in
+        [Counter::Misses, Counter::SpinGets, Counter::Waits, Counter::Yields, Counter::Sleeps, Counter::Parks]
+    {
+        figures.0[counter as usize] = count(row, Counter::NAMES[counter as usize]);
+    }
+    let gave_up = count(row, "gave_up");
+    figures.0[Counter::GaveUp as usize] = gave_up;
+    let k = row["k"].as_f64().unwrap_or(0.0);
+    if k > 0.0 {
+        figures.0[Counter::Busy as usize] = whole((figures.sleeps() + gave_up) as f64 / k);
+    }
+    let parts = [
+        ("spin_pct", Counter::SpinNs),
+        ("yield_pct", Counter::YieldNs),
+        ("slept_pct", Counter::SleptNs),
+        ("oversleep_pct", Counter::OverNs),
+    ];
+    for (name, counter) in parts {
+        figures.0[counter as usize] = whole(row[name].as_f64().unwrap_or(0.0) / 100.0 * wait_ns(row));
+    }
+    figures
+}
+
 /// From the JSON report of a run: rates, counters and the holding time of one of its busiest mutexes.
 fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<Recording, String> {
     let rows = report["busiest"].as_array().ok_or("`busiest` is no list")?;
@@ -111,31 +146,10 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
     let number = |value: &Value, name: &str| value[name].as_f64().ok_or_else(|| format!("no number `{name}`"));
     let (hold_s, rate) = (number(row, "holding_us")? / 1e6, number(row, "gets_per_s")?);
     let interval_s = number(report, "elapsed_s")?;
-    let count = |name: &str| row[name].as_u64().unwrap_or(0);
-    let mut figures = Figures::default();
-    for counter in
-        [Counter::Misses, Counter::SpinGets, Counter::Waits, Counter::Yields, Counter::Sleeps, Counter::Parks]
-    {
-        figures.0[counter as usize] = count(Counter::NAMES[counter as usize]);
-    }
-    figures.0[Counter::GaveUp as usize] = count("gave_up");
-    let k = row["k"].as_f64().unwrap_or(0.0);
-    if k > 0.0 {
-        figures.0[Counter::Busy as usize] = whole((figures.sleeps() + count("gave_up")) as f64 / k);
-    }
-    let wait_ns = row["wait_ms"].as_f64().unwrap_or(0.0) * 1e6;
-    let parts = [
-        ("spin_pct", Counter::SpinNs),
-        ("yield_pct", Counter::YieldNs),
-        ("slept_pct", Counter::SleptNs),
-        ("oversleep_pct", Counter::OverNs),
-    ];
-    for (name, counter) in parts {
-        figures.0[counter as usize] = whole(row[name].as_f64().unwrap_or(0.0) / 100.0 * wait_ns);
-    }
+    let figures = figures(row);
     let mut notes = vec!["parameters other than the scheme at their defaults: a report does not say them".to_owned()];
     let hold = Distribution::exponential(hold_s).map_err(|error| error.to_string())?;
-    let wait_s = wait_ns / 1e9 / (rate * interval_s) + rate * hold_s * hold.residual_mean().unwrap_or(0.0);
+    let wait_s = wait_ns(row) / 1e9 / (rate * interval_s) + rate * hold_s * hold.residual_mean().unwrap_or(0.0);
     let arrivals = if let Some(sessions) = sessions {
         let think = think(f64::from(sessions) / rate - hold_s - wait_s, hold_s);
         Arrivals::Closed { sessions, think, on_processor: true }
@@ -149,7 +163,7 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
     };
     let scheme = report["scheme"].as_str().unwrap_or_default();
     let position = retrial::wait::named(scheme).ok_or_else(|| format!("scheme `{scheme}`"))?;
-    let (utilization, looks) = (row["utilization"].as_f64().unwrap_or(0.0), count("samples"));
+    let (utilization, looks) = (row["utilization"].as_f64().unwrap_or(0.0), count(row, "samples"));
     let held_s = utilization * interval_s;
     let held = whole(utilization * looks as f64);
     // Of the gets in the time of the samples a report says the quotient alone.
@@ -168,7 +182,7 @@ fn report(report: &Value, sessions: Option<u32>, mutex: Option<&str>) -> Result<
         workload,
         measured: Some(Profile {
             time_s: interval_s,
-            gets: Some(count("gets")),
+            gets: Some(count(row, "gets")),
             gets_of_type: Some(whole(number(report, "gets")?)),
             sessions,
             figures,

@@ -1,4 +1,5 @@
-//! What there is to advise: rules, each a function of what was measured, in the order in which they are worth a try.
+//! What there is to advise: rules, each a function of what was measured, in the order in which they are worth
+//! a try.
 
 use super::cases::{scheme, settings};
 use super::fit::limit_s;
@@ -44,7 +45,8 @@ impl Change {
         changed
     }
 
-    /// For what no parameter does: the command that measures it here, with sessions that hold and think as those did.
+    /// For what no parameter does: the command that measures it here, with sessions that hold and think as
+    /// those did.
     pub fn trial(self, workload: &Workload) -> Option<String> {
         let (Self::Copies(copies), Arrivals::Closed { sessions, think, .. }) = (self, &workload.arrivals) else {
             return None;
@@ -123,7 +125,7 @@ fn sessions(measured: &Profile) -> u32 {
     measured.sessions.unwrap_or(0)
 }
 
-/// Share of the time that the mutex is held; where nobody sampled it, arrivals saw it.
+/// Share of the time that the mutex is held; where it was not sampled, arrivals saw it.
 pub fn utilization(measured: &Profile) -> Option<f64> {
     Measure::Utilization.of(measured).or_else(|| Measure::MissRatio.of(measured))
 }
@@ -201,12 +203,12 @@ pub fn sleeps_past(measured: &Profile, hold_s: f64) -> bool {
     is_long && is_timed(measured) && measured.count(Counter::Busy) >= TRIES
 }
 
-/// Whether sessions wait by timed sleeps: nobody wakes them.
+/// Whether sessions wait by timed sleeps, which no release ends.
 fn is_timed(measured: &Profile) -> bool {
     measured.count(Counter::Sleeps) > measured.count(Counter::Parks)
 }
 
-/// Advises the default scheme, which wakes who sleeps.
+/// Advises the default scheme, whose releases wake the sleepers.
 fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> Finding {
     Finding {
         rule,

@@ -1,6 +1,6 @@
 //! Calls handled and fallen back, by kind of pthread object.
 
-use super::figures::Calls;
+use super::outcome::Calls;
 use retrial::interposer::CALLS;
 use retrial::views::Tables;
 

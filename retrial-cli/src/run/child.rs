@@ -134,7 +134,8 @@ impl Signals {
         }
     }
 
-    /// Ends this process by the signal that ended the program. Returns when the signal ends nobody.
+    /// Ends this process by the signal that ended the program. Returns when the signal does not end a
+    /// process.
     pub fn die_of(&self, signal: i32) {
         let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the limit is readable. The program has left its core, if there is to be one.
@@ -160,8 +161,8 @@ impl Drop for Signals {
     }
 }
 
-/// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, the program too
-/// while it is in ours; one that somebody sent to us alone is passed on.
+/// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, with the program
+/// while it is in the same one. A signal that another process sent to this one alone is passed on.
 fn pass_on(signal: i32, pid: i32, from_kernel: bool) {
     // SAFETY: a process is asked for by number, and the error is -1.
     let theirs = unsafe { libc::getpgid(pid) };

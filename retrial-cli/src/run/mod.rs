@@ -2,7 +2,7 @@
 
 pub mod calls;
 pub mod child;
-pub mod figures;
+pub mod outcome;
 pub mod preload;
 pub mod profile;
 pub mod program;

@@ -67,7 +67,8 @@ pub fn excluded(names: &[String]) -> Option<String> {
     (!list.is_empty()).then(|| list.join(","))
 }
 
-/// Options of `AddressSanitizer` with which it does not refuse to come after a preloaded library; last is what counts.
+/// Options of `AddressSanitizer` with which it does not refuse to come after a preloaded library; last is
+/// what counts.
 pub fn address_sanitizer_options() -> OsString {
     let mut options = std::env::var_os(ASAN_OPTIONS).unwrap_or_default();
     if !options.is_empty() {

@@ -1,5 +1,5 @@
-//! A mutex in the memory of a process, as one look at it from outside finds it: our record, or a `pthread_mutex_t` or
-//! `pthread_rwlock_t` of libc's.
+//! A mutex in the memory of a process, as one look at it from outside finds it: our record, or a
+//! `pthread_mutex_t` or `pthread_rwlock_t` of libc's.
 
 use retrial::MutexId;
 use retrial::views::{Sid, Tables, TypeId, Word};
@@ -16,7 +16,7 @@ const SHARED: u32 = 0x80;
 /// Number of a `pthread_rwlock_t`'s readers in its first field, from this bit on.
 const READERS: u32 = 3;
 
-/// Who has a mutex of libc's format, in its lock.
+/// The bits of a lock in libc's format that have its owner's thread id.
 const TID: u32 = 0x3fff_ffff;
 
 /// What lies at a mutex's address in its process, by its type in the instance.
@@ -65,10 +65,12 @@ pub struct Record {
     word: u64,
     lock: u32,
     kind: u32,
-    /// Our number of a mutex of ours; of one in libc's format, where libc counts the spins of adaptive ones, our gets.
+    /// Our number of a mutex of ours; of one in libc's format, where libc counts the spins of adaptive ones,
+    /// our gets.
     number: u32,
     gets: u64,
-    /// Thread that owns it, by libc's fields: of a mutex, and of a `pthread_rwlock_t` that is locked for writing.
+    /// Thread that owns it, by libc's fields: of a mutex, and of a `pthread_rwlock_t` that is locked for
+    /// writing.
     owner: u32,
     writer: u32,
 }
@@ -122,8 +124,8 @@ impl Record {
 
     /// Whether a mutex of ours is held, and its gets. `None` when this is not the record of that mutex, but
     /// memory that has become something else: C++ ends the life of a `std::mutex` without a word. `most` is
-    /// what a mutex can have been got. One that is missed for the first time has no number until its waiter
-    /// has got it: that is no reason while it is `nameless`.
+    /// what a mutex can have been got. A mutex that is missed for the first time has no number until its
+    /// waiter has got it: that is no reason while it is `nameless`.
     pub fn ours(&self, id: MutexId, most: u64, nameless: bool) -> Option<(bool, u64)> {
         let is_it = (self.has(id) || nameless && self.number == 0) && self.kind & SHARED == 0 && self.gets <= most;
         is_it.then(|| (self.owner() != Some(Owner::Nobody), self.gets))
@@ -162,7 +164,8 @@ pub fn read(pid: u32, addresses: impl Iterator<Item = u64>, into: &mut [[u8; REC
     let count = remote.len();
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: count * RECORD };
     let pid = libc::pid_t::try_from(pid).map_err(|_| libc::ESRCH)?;
-    // SAFETY: `local` is all of `count` writable records; the kernel checks the addresses of the other process.
+    // SAFETY: `local` is all of `count` writable records; the kernel checks the addresses of the other
+    // process.
     let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), count as libc::c_ulong, 0) };
     match usize::try_from(read) {
         Ok(bytes) => Ok(bytes / RECORD),

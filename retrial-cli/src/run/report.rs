@@ -1,6 +1,6 @@
 //! A run's report: text, JSON or CSV from the same figures.
 
-use super::figures::{Calls, Event, Outcome, PARTS, TOP, Used, split};
+use super::outcome::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
 use crate::output::{Format, Table, column, counter, grouped, measure, plain, quoted, record, short, whole};
 use retrial::views::{Counter, Figures};
@@ -291,7 +291,8 @@ impl Outcome {
     }
 }
 
-/// Columns of the CSV beyond those of the busiest mutexes: of which group a row is, and what only those of a profile have.
+/// Columns of the CSV beyond those of the busiest mutexes: of which group a row is, and what only those of a
+/// profile have.
 const PROFILE: [&str; 4] = ["group", "mode", "hold_ms", "calls"];
 
 impl Used {

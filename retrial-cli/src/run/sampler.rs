@@ -1,8 +1,9 @@
 //! Samples the holders of mutexes in processes' memory from outside, while the program runs.
 //!
-//! Nothing is recorded by who holds a mutex. A thread of ours reads the records of mutexes in the program's processes:
-//! a *census* of all of them now and then, for their gets, and between two of these many *samples* of those that are
-//! contended or used most, for their holders. It keeps its own cost below 1 % of a processor by doing less.
+//! Holders record nothing. A thread of `retrial run` reads the records of mutexes in the program's processes:
+//! a *census* of all of them now and then, for their gets, and between two of these many *samples* of the
+//! mutexes that are contended or used most, for their holders. It keeps its own cost below 1 % of a processor
+//! by doing less.
 
 mod places;
 mod seen;
@@ -24,14 +25,14 @@ use waits::Waits;
 const BATCH: usize = 512;
 /// Records that one census reads; a larger table takes several.
 const CENSUS: usize = 4096;
-/// Mutexes whose holders are sampled each time.
+/// Number of mutexes whose holders are sampled each time.
 const OFTEN: usize = 24;
-/// Those whose holders are sampled now and then: a read costs about a microsecond for each.
+/// Number of mutexes whose holders are sampled now and then: a read costs about a microsecond for each.
 const SELDOM: usize = 104;
 /// Samples of the former for one of the latter.
 const NOW_AND_THEN: u64 = 8;
-/// The time from one look to the next is at least this many times what they cost: 0.8 % of a processor, so that what
-/// cannot be helped stays below 1 %.
+/// The time from one look to the next is at least this many times what they cost: 0.8 % of a processor, so
+/// that what cannot be helped stays below 1 %.
 const TIMES_COST: u64 = 125;
 /// The same for the census alone.
 const TIMES_CENSUS: u64 = 250;
@@ -85,9 +86,9 @@ struct Sampler<'t> {
     seen: HashMap<Identity, Seen>,
     formats: Formats,
     places: Places,
-    /// Those that cannot be read any more.
+    /// Mutexes that cannot be read any more.
     gone: HashSet<Identity>,
-    /// Those whose holders are sampled, by process: each time, and now and then.
+    /// Mutexes whose holders are sampled, by process: each time, and now and then.
     often: Vec<(u32, Vec<Identity>)>,
     seldom: Vec<(u32, Vec<Identity>)>,
     /// Misses by mutex at the last census.
@@ -261,7 +262,8 @@ impl<'t> Sampler<'t> {
         !matches!(self.formats.format(info.mutex_type), Format::Library | Format::Private)
     }
 
-    /// Finds out what the chosen ones are that have not been sampled before. A process's mappings are gone at its end.
+    /// Finds out what the chosen ones are that have not been sampled before. A process's mappings are gone at
+    /// its end.
     fn find_variables(&mut self) {
         for (pid, identities) in self.often.iter().chain(&self.seldom) {
             let is_new = |identity: &&Identity| {
@@ -283,7 +285,8 @@ impl<'t> Sampler<'t> {
         }
     }
 
-    /// How often a mutex can have been got: a get takes more than a nanosecond. A second for what was before us.
+    /// How often a mutex can have been got: a get takes more than a nanosecond. A second more for gets before
+    /// this thread looked.
     fn most_gets(&self) -> u64 {
         now_ns() - self.started_ns + 1_000_000_000
     }
@@ -324,7 +327,7 @@ impl<'t> Sampler<'t> {
             }
             self.cost.records += read as u64;
             self.gone.extend(batch.get(read).filter(|identity| self.places.has(identity)));
-            // What follows the last one that could be read is not there.
+            // The record after the last one that could be read is not there.
             left = &left[(read + usize::from(read < batch.len())).min(left.len())..];
         }
     }

@@ -1,9 +1,10 @@
 //! One run: instance, program, observer, and what it came to.
 
-use super::child::Signals;
-use super::figures::{Outcome, Summary, TOP, summarize};
-use super::profile::recording::{self, Recording};
+use super::child::{Finished, Signals};
+use super::outcome::{Outcome, Summary, TOP, summarize};
+use super::profile::recording::{self, Cost, Recording};
 use super::profile::report::Profile;
+use super::profile::tallies::Tallies;
 use super::program::{self, Missing};
 use super::sampler::Observation;
 use super::{calls, preload, sampler};
@@ -75,21 +76,11 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     for (p, value) in settings {
         named.instance.set(p, None, value);
     }
-    // The program may change its directory before it starts others.
-    let instance = std::path::absolute(named.address.path()).unwrap_or_else(|_| named.address.path().into());
-    let mut command = Command::new(&path);
-    command
-        .args(arguments)
-        .env("LD_PRELOAD", preload::list(&library))
-        .env(preload::ASAN_OPTIONS, preload::address_sanitizer_options())
-        .env("RETRIAL_INSTANCE", &instance)
-        .env_remove(recording::VARIABLE)
-        .stdin(options.stdin.map_or_else(Stdio::inherit, Stdio::from));
-    set_name(&mut command, name);
     let excluded = preload::excluded(&options.exclude);
-    if let Some(excluded) = &excluded {
-        command.env(preload::EXCLUDE, excluded);
-    }
+    let mut command = Command::new(&path);
+    command.args(arguments).stdin(options.stdin.map_or_else(Stdio::inherit, Stdio::from));
+    prepare(&mut command, &library, &named.address, excluded.as_deref());
+    set_name(&mut command, name);
     if let Some(recording) = &recording {
         recording.tell(&mut command);
     }
@@ -97,45 +88,30 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let recorder = writer.map(|writer| Recorded::start(writer, &named.address)).transpose()?;
     let (ticks, started) = (Ticks::now(), Instant::now());
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
-    let stop = AtomicBool::new(false);
     let tables: &Tables = named.instance.tables();
-    let (finished, elapsed_s, ended_ns, observation, recorded) = std::thread::scope(|scope| {
-        let observer = scope.spawn(|| sampler::observe(tables, &stop));
-        let profiler = recording.as_ref().map(|recording| scope.spawn(|| recording.observe(&stop)));
-        let finished = signals.wait(pid);
-        let (elapsed_s, ended_ns) = (started.elapsed().as_secs_f64(), now_ns());
-        if let Some(recorded) = &recorder {
-            recorded.recorder.end();
-        }
-        stop.store(true, Ordering::Release);
-        observer.thread().unpark();
-        let recorded = profiler.and_then(|profiler| {
-            profiler.thread().unpark();
-            profiler.join().ok()
+    let Seen { finished, elapsed_s, ended_ns, observation, recorded } =
+        observe(tables, recording.as_ref(), started, || {
+            let finished = signals.wait(pid);
+            if let Some(recorded) = &recorder {
+                recorded.recorder.end();
+            }
+            finished
         });
-        (finished, elapsed_s, ended_ns, observer.join().unwrap_or_default(), recorded)
-    });
 
     let machine_busy = ticks.and_then(|before| Ticks::now()?.busy_since(before));
     let summary = summarize(tables, &observation, elapsed_s, ended_ns);
-    let profile = recording.as_ref().zip(recorded).and_then(|(recording, (tallies, cost))| {
-        // A disk that has become full is not to take the report with it.
-        let unwritten = |error| eprintln!("{error:?}");
-        Profile::new(tallies, cost, tables, &summary.firsts, &recording.output).map_err(unwritten).ok()
-    });
+    let profile =
+        recording.as_ref().zip(recorded).and_then(|(recording, taken)| profile(recording, taken, tables, &summary));
     if options.keep || recorder.is_some() {
         keep(&named.instance, &summary, &observation, ended_ns);
     }
     if let Some(Err(error)) = recorder.map(Recorded::end) {
-        // As above: what was written is in the file.
+        // As for the profile: what was written is in the file.
         eprintln!("{error:?}");
     }
     let calls = calls::of(tables);
-    let nothing = summary.total.gets == Some(0) && summary.mutexes.is_empty() && calls.is_empty();
-    let nothing = nothing.then(|| match &excluded {
-        None => program::why_nothing(&path),
-        Some(excluded) => format!("{}; excluded are: {excluded}", program::why_nothing(&path)),
-    });
+    let is_nothing = summary.total.gets == Some(0) && summary.mutexes.is_empty() && calls.is_empty();
+    let nothing = is_nothing.then(|| why_nothing(&path, excluded.as_deref()));
     Ok(Outcome {
         command: shown(&options.program),
         finished,
@@ -162,6 +138,64 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     })
 }
 
+/// The profile, and its files. A disk that has become full is not to take the report with it.
+fn profile(
+    recording: &Recording,
+    (tallies, cost): (Tallies, Cost),
+    tables: &Tables,
+    summary: &Summary,
+) -> Option<Profile> {
+    let unwritten = |error| eprintln!("{error:?}");
+    Profile::new(tallies, cost, tables, &summary.firsts, &recording.output).map_err(unwritten).ok()
+}
+
+fn why_nothing(path: &Path, excluded: Option<&str>) -> String {
+    let why = program::why_nothing(path);
+    excluded.map_or_else(|| why.clone(), |excluded| format!("{why}; excluded are: {excluded}"))
+}
+
+/// Has a program take part in the instance, and leave those excluded alone.
+fn prepare(command: &mut Command, library: &Path, instance: &Address, excluded: Option<&str>) {
+    // The program may change its directory before it starts others.
+    let instance = std::path::absolute(instance.path()).unwrap_or_else(|_| instance.path().into());
+    command
+        .env("LD_PRELOAD", preload::list(library))
+        .env(preload::ASAN_OPTIONS, preload::address_sanitizer_options())
+        .env("RETRIAL_INSTANCE", &instance)
+        .env_remove(recording::VARIABLE);
+    if let Some(excluded) = excluded {
+        command.env(preload::EXCLUDE, excluded);
+    }
+}
+
+/// What was seen of a program while it ran.
+struct Seen {
+    finished: Finished,
+    elapsed_s: f64,
+    /// By the monotonic clock.
+    ended_ns: u64,
+    observation: Observation,
+    recorded: Option<(Tallies, Cost)>,
+}
+
+/// Observes the instance, and the profile if there is one, until the program's end.
+fn observe(tables: &Tables, recording: Option<&Recording>, started: Instant, wait: impl FnOnce() -> Finished) -> Seen {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let observer = scope.spawn(|| sampler::observe(tables, &stop));
+        let profiler = recording.map(|recording| scope.spawn(|| recording.observe(&stop)));
+        let finished = wait();
+        let (elapsed_s, ended_ns) = (started.elapsed().as_secs_f64(), now_ns());
+        stop.store(true, Ordering::Release);
+        observer.thread().unpark();
+        let recorded = profiler.and_then(|profiler| {
+            profiler.thread().unpark();
+            profiler.join().ok()
+        });
+        Seen { finished, elapsed_s, ended_ns, observation: observer.join().unwrap_or_default(), recorded }
+    })
+}
+
 /// The recorder of a run, in a thread of its own.
 struct Recorded {
     recorder: Arc<Recorder>,
@@ -185,8 +219,8 @@ impl Recorded {
     }
 }
 
-/// Leaves in the instance what only this process knows, for those who look later: what mutexes are called,
-/// the gets of those whose process was killed, and the waits that the program's end has cut off.
+/// Leaves in the instance what only this process knows, for a later look: the names of mutexes, the gets of
+/// mutexes whose process was killed, and the waits that the program's end has cut off.
 fn keep(instance: &Instance, summary: &Summary, observation: &Observation, ended_ns: u64) {
     for mutex in summary.mutexes.iter().chain(&summary.awaited).filter(|mutex| mutex.id.0 != 0) {
         interposer::note_found(instance, mutex.id, &mutex.name, mutex.profile.gets);

@@ -151,7 +151,8 @@ impl Module {
         place
     }
 
-    /// The functions at a place, innermost first, without those of headers; none where there is no debug information.
+    /// The functions at a place, innermost first, without those of headers; none where there is no debug
+    /// information.
     fn functions(&self, place: &Place) -> Vec<String> {
         let probe = (place.offset + self.base).saturating_sub(1);
         let mut functions = Vec::new();
@@ -170,8 +171,8 @@ fn is_header(path: &str) -> bool {
     path.starts_with("/usr/include/") || path.contains("/include/c++/")
 }
 
-/// Function and line of an address: the innermost frame that is the program's own, for the calls of a mutex are inlined
-/// from the headers of a library.
+/// Function and line of an address: the innermost frame that is the program's own, for the calls of a mutex
+/// are inlined from the headers of a library.
 fn frame(lines: &Loader, probe: u64) -> Option<(Option<String>, Option<String>)> {
     let mut frames = lines.find_frames(probe).ok()?;
     let mut innermost = None;
@@ -228,7 +229,7 @@ fn extent(data: &[u8]) -> (u64, u64) {
 
 fn demangled(name: &str) -> String {
     let bare = name.split('@').next().unwrap_or(name);
-    // A name of one letter is a type to who demangles C++.
+    // The demangler takes a name of one letter for a type of C++.
     if bare.starts_with('_') { short(&addr2line::demangle_auto(bare.into(), None)) } else { bare.to_owned() }
 }
 

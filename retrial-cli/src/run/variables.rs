@@ -17,12 +17,14 @@ pub struct Modules {
     shared: Vec<(u64, u64, Shared)>,
 }
 
-/// A place in memory that several processes have, at whatever address: in a file, a segment, or what has no name.
+/// A place in memory that several processes have, at whatever address: in a file, a segment, or what has no
+/// name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shared {
     device: (u64, u64),
     inode: u64,
-    /// Whether the inode's number is that of a System V segment, which the kernel counts apart on the same device.
+    /// Whether the inode's number is that of a System V segment, which the kernel counts apart on the same
+    /// device.
     is_segment: bool,
     offset: u64,
 }
@@ -89,7 +91,8 @@ impl Modules {
         }
     }
 
-    /// What an address is in memory that other processes may have as well; `None` for memory of the process alone.
+    /// What an address is in memory that other processes may have as well; `None` for memory of the process
+    /// alone.
     pub fn shared(&self, address: u64) -> Option<Shared> {
         let (start, _, first) = self.shared.iter().find(|(start, end, _)| (*start..*end).contains(&address))?;
         Some(Shared { offset: first.offset + (address - start), ..*first })

@@ -1,12 +1,12 @@
 //! `x$ksmmem`: the words of a live instance's memory.
 
+use super::computed::{self, Computed};
 use retrial::Observer;
 use rusqlite::types::Value;
-use rusqlite::vtab::{Context, Filters, IndexConstraintOp, IndexInfo, Module, VTab, VTabConnection, VTabCursor};
-use rusqlite::{Connection, Result, ffi};
-use std::borrow::Cow;
-use std::ffi::{CStr, c_int};
-use std::marker::PhantomData;
+use rusqlite::vtab::{Filters, IndexConstraint, IndexConstraintOp, IndexInfo};
+use rusqlite::{Connection, Result};
+use std::ffi::c_int;
+use std::ops::Range;
 use std::sync::Arc;
 
 const NAME: &str = "x$ksmmem";
@@ -18,7 +18,7 @@ const COLUMNS: [(&str, &str, &str, &str); 3] = [
     ("ksmmmval", "TEXT", "", "The word in hex"),
 ];
 const INDX: c_int = 1;
-const WORD: u64 = 8;
+const WORD: usize = 8;
 
 /// What the table is, for whoever describes tables.
 pub fn described<T>(
@@ -27,40 +27,28 @@ pub fn described<T>(
     of(NAME, DOC, COLUMNS.to_vec())
 }
 
-/// Makes it a table of a connection.
-pub fn register(connection: &Connection, observer: Option<Arc<Observer>>) -> Result<()> {
-    const MODULE: Module<'_, Table> = Module::eponymous_only_module();
-    connection.create_module(NAME, &MODULE, Some(observer))
-}
-
-#[repr(C)]
-struct Table {
-    /// First, as `SQLite` has it.
-    base: ffi::sqlite3_vtab,
+/// The words of an instance, or of none.
+struct Memory {
     observer: Option<Arc<Observer>>,
 }
 
-// SAFETY: a struct of C's layout that begins with its base.
-unsafe impl<'vtab> VTab<'vtab> for Table {
-    type Aux = Option<Arc<Observer>>;
-    type Cursor = Cursor<'vtab>;
+/// Makes it a table of a connection.
+pub fn register(connection: &Connection, observer: Option<Arc<Observer>>) -> Result<()> {
+    computed::register(connection, NAME, Memory { observer })
+}
 
-    fn connect(
-        _: &mut VTabConnection,
-        aux: Option<&Self::Aux>,
-        _: &[u8],
-        _: &[u8],
-        _: &[u8],
-        _: &[&[u8]],
-    ) -> Result<(Cow<'static, CStr>, Self)> {
-        let sql = c"CREATE TABLE x (addr TEXT, indx INTEGER, ksmmmval TEXT)";
-        let table = Self { base: ffi::sqlite3_vtab::default(), observer: aux.cloned().flatten() };
-        Ok((Cow::Borrowed(sql), table))
+/// The plan of a query for one word, by its number.
+const ONE: c_int = 1;
+
+impl Computed for Memory {
+    type Rows = Option<Arc<Observer>>;
+
+    fn columns(&self) -> Vec<(&'static str, &'static str)> {
+        COLUMNS.iter().map(|(name, kind, ..)| (*name, *kind)).collect()
     }
 
-    /// One word is found at once by its number.
-    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
-        let is_one = |constraint: &rusqlite::vtab::IndexConstraint<'_>| {
+    fn plan(&self, info: &mut IndexInfo) {
+        let is_one = |constraint: &IndexConstraint<'_>| {
             constraint.column() == INDX
                 && constraint.is_usable()
                 && constraint.operator() == IndexConstraintOp::SQLITE_INDEX_CONSTRAINT_EQ
@@ -68,68 +56,34 @@ unsafe impl<'vtab> VTab<'vtab> for Table {
         let one = info.constraints().position(|constraint| is_one(&constraint));
         if let Some(one) = one {
             info.constraint_usage(one).set_argv_index(1);
-            info.set_idx_num(1);
+            info.set_idx_num(ONE);
             info.set_estimated_cost(1.0);
             info.set_estimated_rows(1);
         } else {
             info.set_estimated_cost(1e9);
         }
-        Ok(true)
     }
 
-    fn open(&'vtab mut self) -> Result<Cursor<'vtab>> {
-        let base = ffi::sqlite3_vtab_cursor::default();
-        Ok(Cursor { base, observer: self.observer.clone(), word: 0, end: 0, table: PhantomData })
-    }
-}
-
-#[repr(C)]
-struct Cursor<'vtab> {
-    /// First, as `SQLite` has it.
-    base: ffi::sqlite3_vtab_cursor,
-    observer: Option<Arc<Observer>>,
-    word: u64,
-    end: u64,
-    table: PhantomData<&'vtab Table>,
-}
-
-// SAFETY: a struct of C's layout that begins with its base.
-unsafe impl VTabCursor for Cursor<'_> {
-    fn filter(&mut self, one: c_int, _: Option<&str>, values: &Filters<'_>) -> Result<()> {
-        let words = self.observer.as_ref().map_or(0, |observer| observer.tables().len_bytes() as u64 / WORD);
-        (self.word, self.end) = (0, words);
-        if one == 1 {
-            let wanted: Option<i64> = values.get(0).unwrap_or(None);
-            let wanted = wanted.and_then(|wanted| u64::try_from(wanted).ok()).filter(|wanted| *wanted < words);
-            (self.word, self.end) = wanted.map_or((0, 0), |wanted| (wanted, wanted + 1));
-        }
-        Ok(())
+    fn rows(&self, plan: c_int, values: &Filters<'_>) -> (Self::Rows, Range<usize>) {
+        let words = self.observer.as_ref().map_or(0, |observer| observer.tables().len_bytes() / WORD);
+        let wanted = || usize::try_from(values.get::<Option<i64>>(0).ok()??).ok().filter(|wanted| *wanted < words);
+        let range = match plan {
+            ONE => wanted().map_or(0..0, |wanted| wanted..wanted + 1),
+            _ => 0..words,
+        };
+        (self.observer.clone(), range)
     }
 
-    fn next(&mut self) -> Result<()> {
-        self.word += 1;
-        Ok(())
-    }
-
-    fn eof(&self) -> bool {
-        self.word >= self.end
-    }
-
-    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        let offset = self.word * WORD;
-        let cell = match column {
+    fn cell(observer: &Self::Rows, word: usize, column: usize) -> Value {
+        let offset = (word * WORD) as u64;
+        match column {
             0 => Value::Text(format!("{offset:#010x}")),
-            INDX => Value::Integer(self.word.cast_signed()),
+            1 => Value::Integer(i64::try_from(word).unwrap_or(i64::MAX)),
             _ => {
                 // SAFETY: mapped read-only, and this process has no guard of a mutex of the instance.
-                let words = self.observer.as_ref().and_then(|observer| unsafe { observer.tables().peek(offset, 1) });
+                let words = observer.as_ref().and_then(|observer| unsafe { observer.tables().peek(offset, 1) });
                 words.map_or(Value::Null, |words| Value::Text(format!("{:016x}", words[0])))
             }
-        };
-        context.set_result(&cell)
-    }
-
-    fn rowid(&self) -> Result<i64> {
-        Ok(self.word.cast_signed())
+        }
     }
 }

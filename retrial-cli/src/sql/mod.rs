@@ -1,6 +1,7 @@
 //! SQL on instances and recordings: views with the sources' names over snapshots, read-only.
 
 mod answer;
+mod computed;
 mod database;
 mod memory;
 mod mistakes;

@@ -1,16 +1,16 @@
 //! Views as `SQLite`'s virtual tables: cells are computed when a query asks for them.
 
+use super::computed::{self, Computed};
 use crate::recording::Scene;
 use crate::recording::history::COLUMNS;
 use crate::recording::views::{self, Rows, View};
 use rusqlite::types::Value;
-use rusqlite::vtab::{Context, Filters, IndexInfo, Module, VTab, VTabConnection, VTabCursor};
-use rusqlite::{Connection, Result, ffi};
-use std::borrow::Cow;
+use rusqlite::vtab::{Filters, IndexInfo};
+use rusqlite::{Connection, Result};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::c_int;
 use std::fmt::Write;
-use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the statement under way sees.
@@ -46,90 +46,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the views tables of a connection.
-pub fn register(connection: &Connection, sight: &Arc<Sight>) -> Result<()> {
-    const MODULE: Module<'_, Table> = Module::eponymous_only_module();
-    for view in views::all() {
-        let name = view.name;
-        connection.create_module(name, &MODULE, Some((Arc::new(view), Arc::clone(sight))))?;
-    }
-    Ok(())
-}
-
-#[repr(C)]
-struct Table {
-    /// First, as `SQLite` has it.
-    base: ffi::sqlite3_vtab,
-    view: Arc<View>,
+/// A view, of what the statement under way sees.
+struct Seen {
+    view: View,
     sight: Arc<Sight>,
 }
 
-// SAFETY: a struct of C's layout that begins with its base.
-unsafe impl<'vtab> VTab<'vtab> for Table {
-    type Aux = (Arc<View>, Arc<Sight>);
-    type Cursor = Cursor<'vtab>;
+/// Makes the views tables of a connection.
+pub fn register(connection: &Connection, sight: &Arc<Sight>) -> Result<()> {
+    views::all()
+        .into_iter()
+        .try_for_each(|view| computed::register(connection, view.name, Seen { view, sight: Arc::clone(sight) }))
+}
 
-    fn connect(
-        _: &mut VTabConnection,
-        aux: Option<&Self::Aux>,
-        _: &[u8],
-        _: &[u8],
-        _: &[u8],
-        _: &[&[u8]],
-    ) -> Result<(Cow<'static, CStr>, Self)> {
-        let (view, sight) = aux.ok_or_else(|| rusqlite::Error::ModuleError("no view".to_owned()))?;
-        let columns = view.heads.iter().map(|head| format!("\"{}\" {}", head.name, head.kind.name()));
-        let sql = format!("CREATE TABLE x ({})", columns.collect::<Vec<_>>().join(", "));
-        let sql = CString::new(sql)?;
-        let table = Self { base: ffi::sqlite3_vtab::default(), view: Arc::clone(view), sight: Arc::clone(sight) };
-        Ok((Cow::Owned(sql), table))
+impl Computed for Seen {
+    type Rows = Arc<dyn Rows>;
+
+    fn columns(&self) -> Vec<(&'static str, &'static str)> {
+        self.view.heads.iter().map(|head| (head.name, head.kind.name())).collect()
     }
 
-    fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
+    fn plan(&self, info: &mut IndexInfo) {
         let count = self.sight.rows(&self.view).count();
         info.set_estimated_rows(i64::try_from(count).unwrap_or(i64::MAX));
         info.set_estimated_cost(count as f64);
-        Ok(true)
     }
 
-    fn open(&'vtab mut self) -> Result<Cursor<'vtab>> {
+    fn rows(&self, _: c_int, _: &Filters<'_>) -> (Self::Rows, Range<usize>) {
         let rows = self.sight.rows(&self.view);
-        Ok(Cursor { base: ffi::sqlite3_vtab_cursor::default(), rows, row: 0, table: PhantomData })
-    }
-}
-
-#[repr(C)]
-struct Cursor<'vtab> {
-    /// First, as `SQLite` has it.
-    base: ffi::sqlite3_vtab_cursor,
-    rows: Arc<dyn Rows>,
-    row: usize,
-    table: PhantomData<&'vtab Table>,
-}
-
-// SAFETY: a struct of C's layout that begins with its base.
-unsafe impl VTabCursor for Cursor<'_> {
-    fn filter(&mut self, _: c_int, _: Option<&str>, _: &Filters<'_>) -> Result<()> {
-        self.row = 0;
-        Ok(())
+        let count = rows.count();
+        (rows, 0..count)
     }
 
-    fn next(&mut self) -> Result<()> {
-        self.row += 1;
-        Ok(())
-    }
-
-    fn eof(&self) -> bool {
-        self.row >= self.rows.count()
-    }
-
-    fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        let cell: Value = usize::try_from(column).map_or(Value::Null, |column| self.rows.cell(self.row, column));
-        context.set_result(&cell)
-    }
-
-    fn rowid(&self) -> Result<i64> {
-        Ok(i64::try_from(self.row).unwrap_or(i64::MAX))
+    fn cell(rows: &Self::Rows, row: usize, column: usize) -> Value {
+        rows.cell(row, column)
     }
 }
 

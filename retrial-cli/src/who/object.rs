@@ -8,7 +8,8 @@ use retrial::engine::RawMutex;
 use retrial::views::{MutexInfo, Place, Tables};
 use serde_json::{Value, json};
 
-/// Bytes of a record in the arena before the data: the mutex and a word that says whether the data were written.
+/// Bytes of a record in the arena before the data: the mutex and a word that says whether the data were
+/// written.
 const HEAD: u64 = size_of::<RawMutex>() as u64 + 8;
 
 /// The object that a mutex protects, as far as the instance and the program's files know it.
@@ -79,8 +80,8 @@ impl Object {
     }
 }
 
-/// The mutex of a name or a number; of a static variable of a program; of the object at an address: an offset in the instance, or
-/// in a process.
+/// The mutex of a name or a number; of a static variable of a program; of the object at an address: an offset
+/// in the instance, or in a process.
 pub fn find(tables: &Tables, text: &str, names: &mut Names<'_>) -> Result<MutexId, Report> {
     if let Some(digits) = text.strip_prefix("0x") {
         let address = u64::from_str_radix(digits, 16).ok();

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Holders of which the kernel is asked, most sessions behind them first: each is some files to read.
 const THREADS: usize = 64;
-/// Waiters of a mutex, the longest first, that are asked whom they found there.
+/// Maximum number of waiters of a mutex, the longest first, that are asked which holder they found.
 const WITNESSES: usize = 64;
 
 /// A look with all that is told of it.
@@ -39,9 +39,10 @@ pub struct Holding {
     pub got_at: Option<String>,
     /// Where the session waited for it last, if it has waited for nothing else since.
     pub waited_at: Option<String>,
-    /// How long it has had it at least: nobody has got the mutex since a waiter found it there.
+    /// How long it has had it at least: no session has got the mutex since a waiter found it there.
     pub held_s: Option<f64>,
-    /// How long ago a wait under way began that found it there; it may have given the mutex back meanwhile, and got it again.
+    /// How long ago a wait under way began that found it there; it may have given the mutex back meanwhile,
+    /// and got it again.
     pub seen_s: Option<f64>,
     /// Others that have it too.
     pub others: Vec<(Sid, Mode)>,
@@ -124,7 +125,7 @@ impl<'t> Report<'t> {
         (last.mutex == mutex && last.what == What::Got).then_some(last.location)
     }
 
-    /// When a waiter last found a session have the mutex, if nobody has got it since.
+    /// When a waiter last found a session have the mutex, if no session has got it since.
     fn held_since(&self, sid: Sid, mutex: MutexId) -> Option<u64> {
         let gets = self.look.gets(&self.tables.mutex_info(mutex)?, 0)?;
         let is_it = |past: &&PastSleep| {

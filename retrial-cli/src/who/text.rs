@@ -23,9 +23,9 @@ const CALLS: usize = 5;
 pub enum Item {
     /// A session, with the mutex that it waits for.
     Session { sid: Sid, waits: Option<MutexId> },
-    /// A mutex that the session above has, or nobody.
+    /// A mutex that the session above has, or that has no known holder.
     Mutex { holder: Sid, mutex: MutexId },
-    /// One of the waiters: it stands at the top, as one of those who wait for each other.
+    /// One of the waiters: it stands at the top, as one of the sessions that wait for each other.
     Top(Sid),
     /// So many more waiters.
     More(usize),
@@ -117,7 +117,7 @@ impl Report<'_> {
             }
         }
         let thread = self.threads.get(&sid);
-        // That one that waits is asleep goes without saying.
+        // That a waiting session is asleep goes without saying.
         let waits = self.tree.above(sid).is_some();
         let told = thread.filter(|thread| !waits || !matches!(thread.state, State::Asleep | State::Running));
         if let Some(thread) = told {

@@ -1,4 +1,5 @@
-//! What a thread is at, as far as the kernel tells us: its state, where it sleeps in the kernel, its system call, its stacks.
+//! What a thread is at, as far as the kernel tells us: its state, where it sleeps in the kernel, its system
+//! call, its stacks.
 
 use super::unwind::Files;
 use crate::naming::Names;

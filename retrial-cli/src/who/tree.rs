@@ -1,4 +1,5 @@
-//! The tree of who waits for whom: each session that waits has one session above it, a holder of what it waits for.
+//! The tree of who waits for whom: each session that waits has one session above it, a holder of what it
+//! waits for.
 
 use crate::blocking::Look;
 use retrial::MutexId;
@@ -6,18 +7,20 @@ use retrial::views::Sid;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Sessions that wait, each below one that holds what it waits for.
+/// Sessions that wait, each below a holder of what it waits for.
 #[derive(Default, Debug)]
 pub struct Tree {
-    /// What is at the top: first those who wait for each other, who get no further by themselves; then by how many are behind.
+    /// What is at the top: first sessions that wait for each other and get no further by themselves, then by
+    /// how many wait behind.
     pub roots: Vec<Root>,
     /// The session that each one waits for.
     above: BTreeMap<Sid, Sid>,
-    /// Who waits for a mutex behind a holder: those with sessions behind them first, then the longest waits.
+    /// The sessions that wait for a mutex behind a holder: first the ones with sessions behind them, then the
+    /// longest waits.
     below: HashMap<(Sid, MutexId), Vec<Sid>>,
     /// What each holder is waited for.
     awaited: BTreeMap<Sid, Vec<MutexId>>,
-    /// How many wait behind a session, directly or not; of one in a ring, behind the whole ring.
+    /// How many wait behind a session, directly or not; of a session in a ring, behind the whole ring.
     behind: HashMap<Sid, usize>,
     /// Sessions that wait for each other.
     deadlocked: BTreeSet<Sid>,
@@ -32,11 +35,11 @@ pub enum Root {
     Holder(Sid),
     /// One of several that wait for each other.
     Ring(Sid),
-    /// A mutex that nobody is seen to hold: its readers are not noted, or it was given back just now.
+    /// A mutex without a known holder: its readers are not noted, or it was given back just now.
     Unheld(MutexId),
 }
 
-/// A wait: of whom, for what, since when, and who holds it.
+/// A wait: of which session, for what, since when, and the holders.
 #[derive(Clone, Debug)]
 pub struct Wait {
     pub sid: Sid,
@@ -46,7 +49,8 @@ pub struct Wait {
 }
 
 impl Tree {
-    /// Of the waits for mutexes of a look. What nobody holds, semaphores and the like, is in no tree.
+    /// Of the waits for mutexes of a look. Events, such as a semaphore's post, have no holder and are in no
+    /// tree.
     pub fn of(look: &Look<'_>) -> Self {
         let waits = look.sessions.iter().filter(|session| !session.dead).filter_map(|session| {
             let (key, since_ns, _) = session.wait.filter(|(key, ..)| !key.event.for_event)?;
@@ -57,7 +61,7 @@ impl Tree {
         Self::new(waits.collect(), &links)
     }
 
-    /// `rings`: of sessions that are known to wait for each other, for whom each one does.
+    /// `rings`: of sessions that are known to wait for each other, for which session each one does.
     pub fn new(mut waits: Vec<Wait>, rings: &HashMap<Sid, Sid>) -> Self {
         waits.sort_by_key(|wait| (wait.since_ns, wait.sid));
         let mut tree = Self { deadlocked: rings.keys().copied().collect(), ..Self::default() };
@@ -98,7 +102,7 @@ impl Tree {
         tree
     }
 
-    /// Adds up how many wait behind each: from those behind whom nobody waits upwards.
+    /// Adds up how many wait behind each session: upwards from the ones behind which none waits.
     fn count(&mut self) {
         let mut open: HashMap<Sid, usize> = HashMap::new();
         for above in self.above.values() {
@@ -160,7 +164,7 @@ impl Tree {
         self.behind.get(&sid).copied().unwrap_or(0)
     }
 
-    /// What a session is waited for; of nobody, what nobody is seen to hold.
+    /// The mutexes for which others wait behind a session; of SID 0, the mutexes without a known holder.
     pub fn awaited(&self, sid: Sid) -> &[MutexId] {
         self.awaited.get(&sid).map_or(&[], Vec::as_slice)
     }
@@ -189,7 +193,7 @@ impl Tree {
         self.below.values().map(Vec::len).sum()
     }
 
-    /// Those who have a mutex that nobody waits for.
+    /// Adds the holders of a mutex for which no session waits.
     pub fn add_holders(&mut self, mutex: MutexId, holders: impl Iterator<Item = Sid>) {
         for sid in holders {
             self.roots.push(Root::Holder(sid));
@@ -197,7 +201,8 @@ impl Tree {
         }
     }
 
-    /// Only what has to do with a mutex: who waits for it, who waits behind these, and whom they wait for in turn.
+    /// Keeps only what has to do with a mutex: the sessions that wait for it, the ones behind these, and the
+    /// holders for which they wait in turn.
     pub fn only(&mut self, mutex: MutexId) {
         let mut kept: HashSet<Sid> = HashSet::new();
         let mut open: Vec<Sid> = (self.below.iter().filter(|((_, of), _)| *of == mutex))

@@ -1,5 +1,5 @@
-//! The calls of a thread that sleeps in the kernel, without stopping it: the kernel tells its stack pointer and where it returns to, its
-//! memory is read as a debugger does, and unwound by the tables of the files.
+//! The calls of a thread that sleeps in the kernel, without stopping it: the kernel tells its stack pointer
+//! and where it returns to, its memory is read as a debugger does, and unwound by the tables of the files.
 //!
 //! The kernel does not tell the frame pointer. Calls beyond the first function that needs it are not known.
 
@@ -18,7 +18,8 @@ const CALLS: usize = 24;
 pub struct Files(HashMap<PathBuf, Option<Tables>>);
 
 impl Files {
-    /// Where the calls return to, `MODULE+0xOFFSET` of each, innermost first. `None` where the kernel keeps us from that memory.
+    /// Where the calls return to, `MODULE+0xOFFSET` of each, innermost first. `None` where the kernel keeps
+    /// us from that memory.
     pub fn stack(&mut self, pid: u32, ip: u64, sp: u64) -> Option<Vec<String>> {
         let bytes = read(pid, sp)?;
         let modules = Modules::of(pid);

@@ -118,13 +118,11 @@ fn workload(i: &Inputs) -> Result<Workload, ModelError> {
     let machine = match i.text("machine") {
         "default" => Machine::default(),
         "ideal" => Machine::ideal(),
-        costs => {
-            costs.parse::<retrial::views::Machine>().map(|measured| Machine::from(&measured)).map_err(|error| {
-                refused(format!(
-                    "machine `{costs}`, expected default, ideal, or costs as retrial calibrate keeps them: {error}"
-                ))
-            })?
-        }
+        costs => costs.parse::<retrial::views::Costs>().map(|measured| Machine::from(&measured)).map_err(|error| {
+            refused(format!(
+                "machine `{costs}`, expected default, ideal, or costs as retrial calibrate keeps them: {error}"
+            ))
+        })?,
     };
     let machine = Machine { processors, ..machine };
     let workload = json!({

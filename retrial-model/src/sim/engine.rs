@@ -1,68 +1,20 @@
 //! The engine: pops events, and takes each session from one thing that it does to the next.
 
+use super::error::SimulationError;
+use super::machine::Costs;
 use super::mutex::Mutex;
 use super::outcome::{End, Outcome};
 use super::processors::{NONE, Processors};
 use super::session::{At, Doing, Session};
+use super::streams::Streams;
 use super::tally::Tally;
 use super::timers::{ARRIVAL, COUNTING, FIRST_PROCESSOR, RELEASE_SEEN, Timers};
 use super::trace::Trace;
-use super::workload::{Arrivals, SimulationError, Workload};
-use super::{NS, Time, seconds, time};
-use crate::distribution::Distribution;
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{Rng, SeedableRng};
+use super::workload::{Arrivals, Workload};
+use super::{Time, seconds, time};
 use retrial::P;
 use retrial::interposer::Parked;
 use retrial::wait::{Adaption, Counts};
-
-/// The costs of the machine, in ps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
-    pub(super) quantum: Time,
-    pub(super) preempt_after: Option<Time>,
-    pub(super) poll: Time,
-    pub(super) exchange: Time,
-    pub(super) line: Time,
-    pub(super) line_crowd: Time,
-    pub(super) yield_alone: Time,
-    pub(super) switch: Time,
-    pub(super) step: Time,
-    pub(super) call_far: Time,
-    pub(super) call_near: Time,
-    pub(super) wake_far: Time,
-    pub(super) barrier: Time,
-    pub(super) sleep_call: Time,
-}
-
-/// Random numbers, each kind from a stream of its own: two schemes see the same arrivals and holding times.
-#[derive(Debug)]
-pub(super) struct Streams {
-    arrivals: Xoshiro256PlusPlus,
-    pub(super) holds: Xoshiro256PlusPlus,
-    thinks: Xoshiro256PlusPlus,
-    pub(super) waits: Xoshiro256PlusPlus,
-    races: Xoshiro256PlusPlus,
-    copies: Xoshiro256PlusPlus,
-}
-
-/// One of `0..below`, all equally likely.
-fn below(random: &mut Xoshiro256PlusPlus, below: usize) -> usize {
-    ((u128::from(random.next_u64()) * below as u128) >> 64) as usize
-}
-
-impl Streams {
-    fn new(seed: u64) -> Self {
-        let mut first = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut next = || Xoshiro256PlusPlus::from_rng(&mut first);
-        Self { arrivals: next(), holds: next(), thinks: next(), waits: next(), races: next(), copies: next() }
-    }
-
-    /// One of `0..below`, all equally likely.
-    pub(super) fn race(&mut self, racing: usize) -> usize {
-        below(&mut self.races, racing)
-    }
-}
 
 /// State of the controller of `adaptive`, and what it saw at its last check.
 #[derive(Debug, Default)]
@@ -101,8 +53,8 @@ pub(super) struct Engine<'a> {
     pub(super) processors: Processors,
     /// Slot of the first session.
     first: u32,
-    /// The copies of the mutex. The one that the event is about is in `mutex`, `spinning`, `held_since` and
-    /// `controller`, and one that nobody uses is here in its place.
+    /// The copies of the mutex. The copy that the event is about is in `mutex`, `spinning`, `held_since` and
+    /// `controller`; an unused one is here in its place.
     copies: Vec<Own>,
     copy: u32,
     pub(super) mutex: Mutex,
@@ -143,28 +95,10 @@ pub fn run(workload: &Workload, seed: u64) -> Result<Outcome, SimulationError> {
 
 impl<'a> Engine<'a> {
     fn new(workload: &'a Workload, seed: u64) -> Self {
-        let machine = &workload.machine;
-        let processors = machine.processors.unwrap_or(0);
-        let costs = Costs {
-            quantum: machine.quantum_ns * NS,
-            preempt_after: machine.preempt_after_ns.map(|ns| ns * NS),
-            poll: machine.poll_ns * NS,
-            exchange: machine.exchange_ns * NS,
-            line: machine.line_ns * NS,
-            line_crowd: machine.line_crowd_ns * NS,
-            yield_alone: machine.yield_alone_ns * NS,
-            switch: machine.yield_switch_ns * NS,
-            step: machine.step_ns * NS,
-            call_far: machine.wake_call_ns * NS,
-            // The switch is paid by whoever runs next.
-            call_near: machine.wake_near_ns.saturating_sub(machine.yield_switch_ns) * NS,
-            wake_far: machine.wake_far_ns * NS,
-            barrier: machine.barrier_ns * NS,
-            sleep_call: machine.sleep_call_ns * NS,
-        };
+        let processors = workload.machine.processors.unwrap_or(0);
         Self {
             workload,
-            costs,
+            costs: Costs::of(&workload.machine),
             losers_step: workload.params.get(P::OnLostRace) != 0,
             now: 0,
             timers: Timers::default(),
@@ -233,7 +167,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// The slot for when those who spin see a release.
+    /// The slot of the moment at which the spinning sessions see a release.
     pub(super) fn release_seen(&self) -> u32 {
         if self.copy == 0 { RELEASE_SEEN } else { self.first - self.workload.copies + self.copy }
     }
@@ -259,7 +193,7 @@ impl<'a> Engine<'a> {
     /// The session asks for one of the copies, whichever.
     pub(super) fn choose(&mut self, s: u32) {
         if self.workload.copies > 1 {
-            let copy = below(&mut self.streams.copies, self.workload.copies as usize) as u32;
+            let copy = self.streams.copy(self.workload.copies);
             self.sessions[s as usize].copy = copy;
             self.turn_to(copy);
         }
@@ -337,8 +271,7 @@ impl<'a> Engine<'a> {
 
     fn next_arrival(&mut self) {
         if let Arrivals::Open { rate } = self.workload.arrivals {
-            let uniform = ((self.streams.arrivals.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
-            self.timers.set(ARRIVAL, self.now.saturating_add(time(-uniform.ln() / rate)));
+            self.timers.set(ARRIVAL, self.now.saturating_add(self.streams.until_arrival(rate)));
         }
     }
 
@@ -357,7 +290,7 @@ impl<'a> Engine<'a> {
 
     pub(super) fn think(&mut self) -> Time {
         match &self.workload.arrivals {
-            Arrivals::Closed { think, .. } => draw(think, &mut self.streams.thinks),
+            Arrivals::Closed { think, .. } => self.streams.think(think),
             Arrivals::Open { .. } => 0,
         }
     }
@@ -406,8 +339,4 @@ impl<'a> Engine<'a> {
             traces: self.traces.into_iter().map(Trace::into_events).collect(),
         })
     }
-}
-
-pub(super) fn draw(distribution: &Distribution, random: &mut Xoshiro256PlusPlus) -> Time {
-    time(distribution.sample(random))
 }

@@ -1,6 +1,7 @@
 //! Replications of a run with other seeds, in parallel, and what they say together.
 
-use super::workload::{SimulationError, Workload};
+use super::error::SimulationError;
+use super::workload::Workload;
 use crate::measure::Measure;
 use rayon::prelude::*;
 use statrs::distribution::{ContinuousCDF, StudentsT};

@@ -1,13 +1,13 @@
-//! From spins to gets and releases: who gets the mutex, for how long, and what happens when it is given back.
+//! From spins to gets and releases: which session gets the mutex, for how long, and what a release does.
 
 use super::Time;
-use super::engine::{Engine, draw};
+use super::engine::Engine;
 use super::processors::NONE;
 use super::session::{Doing, Session};
 use super::workload::Arrivals;
 
 impl Engine<'_> {
-    /// Joins those who spin on a processor.
+    /// Joins the sessions that spin on a processor.
     pub(super) fn spin(&mut self, s: u32) {
         self.sessions[s as usize].place = self.spinning.len() as u32;
         self.spinning.push(s);
@@ -46,7 +46,7 @@ impl Engine<'_> {
         let processor = session.processor;
         let is_near = std::mem::replace(&mut self.mutex.line, processor) == processor;
         let transfer = if is_near { self.costs.exchange } else { self.line() };
-        let hold = draw(&self.workload.hold, &mut self.streams.holds);
+        let hold = self.streams.hold(&self.workload.hold);
         self.run_as(s, Doing::Holding, hold.saturating_add(transfer));
     }
 
@@ -56,7 +56,7 @@ impl Engine<'_> {
         self.costs.line + others * self.costs.line_crowd
     }
 
-    /// Whoever spins has the line shared: the store that releases waits for it to come back.
+    /// Spinning sessions share the cache line: the store that releases waits for it to come back.
     pub(super) fn take_line_back(&mut self, s: u32) {
         if self.spinning.is_empty() || self.costs.line == 0 {
             return self.release(s);
@@ -73,7 +73,7 @@ impl Engine<'_> {
         let seen = self.release_seen();
         let handed = self.mutex.handover;
         if self.spinning.is_empty() {
-            // Nobody to see it.
+            // No session is there to see it.
         } else if self.costs.line == 0 {
             self.offer();
         } else if !self.timers.is_set(seen) {
@@ -88,7 +88,7 @@ impl Engine<'_> {
         if self.owed > 0 { self.run_as(s, Doing::Calling, 0) } else { self.end_cycle(s) }
     }
 
-    /// Those who spin see the mutex free, if it still is.
+    /// The spinning sessions see the mutex free, if it still is.
     pub(super) fn offer(&mut self) {
         if self.mutex.holder != NONE {
             return;
@@ -127,7 +127,7 @@ impl Engine<'_> {
         self.leave_spinning(s);
     }
 
-    /// The session has released the mutex and woken whom it had to.
+    /// The session has released the mutex and made its wake-up.
     pub(super) fn end_cycle(&mut self, s: u32) {
         let think = self.think();
         match self.workload.arrivals {

@@ -1,8 +1,8 @@
 //! The simulator: discrete events on a virtual clock, with the wait schemes of the library itself.
 //!
-//! A [`Workload`] says who comes, how long they hold, by which parameters they wait and on which [`Machine`];
-//! [`run`] gives an [`Outcome`], [`replicate`] the means of many with their confidence intervals. The same
-//! seed gives the same events.
+//! A [`Workload`] says which sessions come, how long they hold, by which parameters they wait and on which
+//! [`Machine`]; [`run`] gives an [`Outcome`], [`replicate`] the means of many with their confidence
+//! intervals. The same seed gives the same events.
 //!
 //! ```
 //! use retrial::P;
@@ -23,33 +23,36 @@
 //!   controller on the type that `adaptive` uses, its [`Parking`](retrial::parking::Parking) what is known of
 //!   the parked. The steps between sessions (announcements, the futex queue, handovers) are those of the
 //!   library for mode X, on the virtual clock.
-//! * **A spin** is one interval, which its limit or a release ends, not a row of polls. Of those that spin on
-//!   a processor at a release one gets the mutex, all equally likely. The others spin on, or take their next
-//!   step at once with `on_lost_race = sleep`. They see the release half a cache line's round trip late, so
-//!   that whoever comes back to the mutex at once may get it before them; and the release comes as much
-//!   later, since they have the line that it stores to. The more processors spin, the longer each way of the
-//!   line takes ([`Machine::line_crowd_ns`]).
+//! * **A spin** is one interval, which its limit or a release ends, not a row of polls. Of the sessions that
+//!   spin on a processor at a release one gets the mutex, all equally likely. The others spin on, or take
+//!   their next step at once with `on_lost_race = sleep`. They see the release half a cache line's round trip
+//!   late, so that a session that comes back to the mutex at once may get it before them; and the release
+//!   comes as much later, since they have the line that it stores to. The more processors spin, the longer
+//!   each way of the line takes ([`Machine::line_crowd_ns`]).
 //! * **A step** takes time beside its yield, sleep or park ([`Machine::step_ns`]). A park whose wake-up comes
 //!   before the kernel's last look does not sleep. A timed sleep takes processor time
 //!   ([`Machine::sleep_call_ns`]).
 //! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
-//! * **Processors** have a run queue each. A session that spins occupies its processor. Whoever runs while
-//!   others of its processor are ready goes to the end of the queue after a quantum, also while it holds the
-//!   mutex. A yield goes to the end of the queue; sleeps and parks leave it. Whoever wakes up goes to an idle
-//!   processor if there is one, its last one first. Else it comes before those who have run in the queue, and
-//!   preempts whoever has run for a while ([`Machine::preempt_after_ns`]); nobody is passed over for more
-//!   than a quantum. A processor without work takes from the longest queue.
+//! * **Processors** have a run queue each. A session that spins occupies its processor. A session that runs
+//!   while others of its processor are ready goes to the end of the queue after a quantum, also while it
+//!   holds the mutex. A yield goes to the end of the queue; sleeps and parks leave it. A session that wakes
+//!   up goes to an idle processor if there is one, its last one first. Else it comes in the queue before the
+//!   sessions that have run, and preempts a session that has run for a while ([`Machine::preempt_after_ns`]);
+//!   none is passed over for more than a quantum. A processor without work takes from the longest queue.
 //! * **Not modelled**: priorities, processors of unequal speed, interrupts,
 //!   modes other than X, deadlines, deaths, changes of parameters during a run.
 
 mod engine;
+mod error;
 mod estimates;
 mod holding;
+mod machine;
 mod mutex;
 mod outcome;
 mod processors;
 mod scheduling;
 mod session;
+mod streams;
 mod tally;
 mod timers;
 mod trace;
@@ -58,11 +61,14 @@ mod workload;
 
 pub use crate::measure::Measure;
 pub use engine::run;
+pub use error::SimulationError;
 pub use estimates::{Estimate, Estimates, replicate};
+pub use machine::Machine;
 pub use outcome::{Outcome, ProcessorTime};
-pub use workload::{Arrivals, Machine, SimulationError, Sleeps, Workload};
+pub use workload::{Arrivals, Sleeps, Workload};
 
-/// A time of the virtual clock, in ps: fine enough for holding times of a few ns, and without rounding that adds up.
+/// A time of the virtual clock, in ps: fine enough for holding times of a few ns, and without rounding that
+/// adds up.
 type Time = u64;
 
 /// A nanosecond.

@@ -1,4 +1,5 @@
-//! The mutex of a simulation: the holder, what the library's record knows of the parked, and the futex queue, for mode X.
+//! The mutex of a simulation: the holder, what the library's record knows of the parked, and the futex queue,
+//! for mode X.
 
 use super::processors::NONE;
 use retrial::parking::Parking;
@@ -98,7 +99,7 @@ impl Queue {
         }
     }
 
-    /// Where it says who comes after a session, or who is the first.
+    /// The link to the session after this one, or to the first of the queue.
     fn after(&mut self, session: u32) -> &mut u32 {
         match session {
             NONE => &mut self.first,

@@ -16,7 +16,7 @@ pub struct ProcessorTime {
     pub hold: f64,
     /// Spinning.
     pub spin: f64,
-    /// Yields with nobody else ready to run.
+    /// Yields with no other session ready to run.
     pub yields: f64,
     /// Wake-ups of others, and barriers.
     pub call: f64,
@@ -51,7 +51,8 @@ pub struct Outcome {
     pub pthread_in_use: bool,
     /// Events of the simulation, from its start.
     pub events: u64,
-    /// The steps of the waits of the sessions that were traced, from the start, as `retrial trace` shows them.
+    /// The steps of the waits of the sessions that were traced, from the start, as `retrial trace` shows
+    /// them.
     pub traces: Vec<Vec<Event>>,
 }
 

@@ -1,16 +1,16 @@
-//! The processors: what runs on each, and who is ready to.
+//! The processors: which session runs on each, and which are ready to.
 //!
 //! One run queue a processor, as Linux has: a yield gives way to those of the own queue only, and whether a
-//! woken session runs near or far is known. Whoever becomes ready goes to its last processor if that is idle,
-//! else to any idle one, else to a queue; a processor whose queue is empty takes from the longest one. So no
-//! processor idles while somebody is ready.
+//! woken session runs near or far is known. A session that becomes ready goes to its last processor if that
+//! is idle, else to any idle one, else to a queue; a processor whose queue is empty takes from the longest
+//! one. So no processor idles while a session is ready.
 //!
 //! A queue has two parts: those who woke up to preempt, and the others, each of whom is passed over for a
 //! quantum at most.
 
 use super::Time;
 
-/// Nobody, or no processor.
+/// No session, or no processor.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Bits of a word of the set of idle processors.
@@ -19,9 +19,9 @@ const WORD: u32 = u64::BITS;
 /// Parts of a run queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// Those who woke up to preempt.
+    /// Sessions that woke up to preempt.
     First,
-    /// Those who have run, and those who wake up to wait for their turn.
+    /// Sessions that have run, and sessions that woke up to wait for their turn.
     Last,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Processor {
     parts: [(u32, u32); 2],
     /// Sessions in both parts.
     pub(super) ready: u32,
-    /// When the quantum of who runs began.
+    /// When the quantum of the running session began.
     pub(super) since: Time,
 }
 
@@ -98,7 +98,7 @@ impl Processors {
         processor.since = since;
     }
 
-    /// A processor has nobody to run.
+    /// A processor has no session to run.
     pub(super) fn stop(&mut self, processor: u32) {
         self.set_idle(processor, true);
         self.all[processor as usize].running = NONE;

@@ -1,4 +1,4 @@
-//! Who runs where: gives processors to sessions, and takes them away.
+//! Gives processors to sessions, and takes them away.
 
 use super::Time;
 use super::engine::Engine;
@@ -33,7 +33,7 @@ impl Engine<'_> {
         self.tally.used(used, session.since, self.now);
     }
 
-    /// Gives its processor to whoever comes next.
+    /// Gives its processor to the next session.
     pub(super) fn leave(&mut self, s: u32) {
         self.owed = 0;
         let session = &mut self.sessions[s as usize];
@@ -98,7 +98,8 @@ impl Engine<'_> {
         false
     }
 
-    /// Puts a session that woke up into the queue of a processor that is busy, and sees to it that it runs in time.
+    /// Puts a session that woke up into the queue of a processor that is busy, and sees to it that it runs in
+    /// time.
     fn queue(&mut self, s: u32, processor: u32) {
         self.sessions[s as usize].at = At::Ready;
         self.sessions[s as usize].processor = processor;
@@ -109,13 +110,13 @@ impl Engine<'_> {
         if let Some(after) = self.costs.preempt_after {
             self.timers.set(slot, self.now.max(since + after));
         } else if !self.timers.is_set(slot) {
-            // Whoever ran alone has had whole quanta before this one.
+            // A session that ran alone has had whole quanta before this one.
             let quanta = self.now.saturating_sub(since) / quantum + 1;
             self.timers.set(slot, since + quanta * quantum);
         }
     }
 
-    /// The quantum of whoever runs is over, or somebody preempts it.
+    /// The quantum of the running session is over, or another one preempts it.
     pub(super) fn quantum_over(&mut self, processor: u32) {
         if self.processors.get(processor).ready == 0 {
             return;

@@ -21,7 +21,7 @@ pub(super) enum Doing {
     Spinning,
     /// Its spin has failed, and it is about to do the next step.
     Stepping,
-    /// A yield with nobody else ready to run.
+    /// A yield with no other session ready to run.
     Yielding,
     /// Has given its processor to others.
     Yielded,
@@ -94,7 +94,7 @@ pub(super) struct Session {
     /// What the last sleep or park was asked for, and what the sleep takes.
     pub(super) asked: Time,
     pub(super) sleeps: Time,
-    /// Place among those who spin.
+    /// Place among the sessions that spin.
     pub(super) place: u32,
 
     // The park under way, and what the parks so far have to tell the next one.

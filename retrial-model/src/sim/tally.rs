@@ -40,7 +40,8 @@ pub(super) struct Tally {
     /// Longest of these.
     pub(super) wait_max: Time,
     waits: [u64; 64 * BUCKETS],
-    /// Time that the mutex was held, and the sum over sessions of the time that they waited within the time counted.
+    /// Time that the mutex was held, and the sum over sessions of the time that they waited within the time
+    /// counted.
     pub(super) busy: u128,
     pub(super) waiting_time: u128,
     waiting: u32,
@@ -76,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// The same from now on, for whoever waits already.
+    /// The same from now on, with the sessions that wait already.
     pub(super) fn again(&self, now: Time) -> Self {
         Self::new(now, self.waiting)
     }
@@ -94,7 +95,7 @@ impl Tally {
         self.processor[used as usize] += self.part(from, now);
     }
 
-    /// Counts the time up to now for those who wait.
+    /// Counts the time up to now for the sessions that wait.
     pub(super) fn settle(&mut self, now: Time) {
         self.waiting_time += u128::from(now - self.waiting_since) * u128::from(self.waiting);
         self.waiting_since = now;

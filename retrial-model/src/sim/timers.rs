@@ -9,9 +9,9 @@ const SLOT_BITS: u32 = 20;
 /// Slots from 0 to this one.
 pub(super) const SLOTS_MAX: u32 = (1 << SLOT_BITS) - 1;
 
-/// Slots of the timers: the next arrival, when those who spin see a release of the first copy of the mutex,
-/// the begin of the time that is counted, then a quantum for each processor, then the releases of the other
-/// copies, then the sessions.
+/// Slots of the timers: the next arrival, when spinning sessions see a release of the first copy of the
+/// mutex, the begin of the time that is counted, then a quantum for each processor, then the releases of the
+/// other copies, then the sessions.
 pub(super) const ARRIVAL: u32 = 0;
 pub(super) const RELEASE_SEEN: u32 = 1;
 pub(super) const COUNTING: u32 = 2;
@@ -24,7 +24,8 @@ const WIDTH: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// Time, order and slot from high to low bits: what is due at the same time comes in the order in which it was set.
+    /// Time, order and slot from high to low bits: what is due at the same time comes in the order in which
+    /// it was set.
     heap: Vec<u128>,
     /// Where each slot is in the heap.
     places: Vec<u32>,

@@ -5,7 +5,6 @@ use super::processors::NONE;
 use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
-use rand::Rng;
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
@@ -60,7 +59,7 @@ impl<'a> Engine<'a> {
             gets: self.mutex.gets,
             on_x: self.mutex.holder != NONE,
             pthread_in_use: self.controller.state.pthread_in_use,
-            random: self.streams.waits.next_u64(),
+            random: self.streams.wait(),
         }
     }
 
@@ -138,10 +137,7 @@ impl<'a> Engine<'a> {
         let takes = match self.workload.sleeps {
             // What a sleep takes was measured with its call.
             Sleeps::Timed => self.lasts(asked).saturating_sub(self.costs.sleep_call),
-            Sleeps::Exponential => {
-                let uniform = ((self.streams.waits.next_u64() >> 11) + 1) as f64 * 2f64.powi(-53);
-                (-uniform.ln() * asked as f64) as Time
-            }
+            Sleeps::Exponential => self.streams.sleep(asked),
         };
         let session = &mut self.sessions[s as usize];
         session.asked = asked;
@@ -195,7 +191,8 @@ impl<'a> Engine<'a> {
         session.asked = picoseconds(how.lasts(false));
         session.timeout = picoseconds(how.lasts(watches));
         let barrier = if answers { self.costs.barrier } else { 0 };
-        // The count of those who wait lies in the line that the others poll and change, and so it does when the park is over.
+        // The count of the waiting sessions lies in the cache line that the others poll and change. So the
+        // announcement waits for that line, and once more when the park is over.
         let announcing = barrier + self.line();
         if announcing > 0 { self.run_as(s, Doing::Announcing, announcing) } else { self.last_look(s) }
     }
@@ -210,7 +207,8 @@ impl<'a> Engine<'a> {
         if self.mutex.holder == NONE {
             session.timeout = session.timeout.min(picoseconds(HANDOVER_LASTS));
         }
-        // The kernel puts to sleep whom nobody has woken meanwhile: on its way there it takes what a call takes that finds nothing to do.
+        // The kernel puts the session to sleep unless it was woken meanwhile: until then it takes the time of
+        // a call that finds nothing to do.
         self.run_as(s, Doing::Parking, self.costs.yield_alone);
     }
 
@@ -259,7 +257,8 @@ impl<'a> Engine<'a> {
         hands_over && parking.parked() != 0
     }
 
-    /// After a release that lets only the session that it wakes get the mutex: the first overdue one, or else the one that parked first.
+    /// After a release that lets only the session that it wakes get the mutex: the first overdue session, or
+    /// else the one that parked first.
     pub(super) fn hand_over(&mut self, waker: u32) {
         let then = self.mutex.parking;
         let overdue = if then.parked() <= Parking::OVERDUE_AMONG { self.mutex.first_overdue() } else { None };
@@ -268,7 +267,7 @@ impl<'a> Engine<'a> {
             self.mutex.parking = then.has_woken(then, 1);
             self.awaken(overdue, waker);
         } else if !self.wake_one(waker) {
-            // Nobody was asleep: any session may have it.
+            // No session was asleep: any may have it.
             self.mutex.handover = false;
         }
     }

@@ -1,14 +1,16 @@
 //! A wait on a condition, step by step, for the shim in condition.c that makes its system calls.
 
 use super::{CALLS, CALLS_PASSED, CALLS_POLLED, Condition, MONOTONIC, SHARED};
+use crate::errno::Errno;
 use crate::event;
 use crate::foreign::{Class, Foreign, class, kind_of};
+use crate::instance::Type;
 use crate::limit::Limit;
 use crate::mutex;
 use crate::private::PrivateMutex;
-use crate::process::{self, Type};
+use crate::process;
 use crate::profile;
-use crate::real::{self, Errno};
+use crate::real;
 use crate::thread::Thread;
 use libc::{EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use retrial::condition::{Look, Place};
@@ -106,7 +108,8 @@ impl Wait {
     }
 
     fn condition(&self) -> &Condition {
-        // SAFETY: the caller of the wait keeps it until all waiters have left it, or destroys it, which waits for us.
+        // SAFETY: the caller of the wait keeps it until all waiters have left it, or destroys it, which waits
+        // for us.
         unsafe { &*self.condition }
     }
 
@@ -127,8 +130,8 @@ impl Wait {
         };
     }
 
-    /// How long to sleep between two looks at what nothing wakes: 50 µs at first, in a row up to 1 ms, and after half a
-    /// hundred of these 5 ms.
+    /// How long to sleep between two looks at what nothing wakes: 50 µs at first, in a row up to 1 ms, and
+    /// after half a hundred of these 5 ms.
     fn polling_slice(&self) -> Duration {
         const NEW_ROW_NS: u64 = 100_000;
         const LONG_ROW: u32 = 64;
@@ -290,8 +293,8 @@ unsafe extern "C" fn retrial_condition_end(wait: &mut Wait) -> c_int {
     wait.end()
 }
 
-/// Ends the wait of a thread that is cancelled: its handlers find the mutex held. A signal that may have been for it is
-/// passed on.
+/// Ends the wait of a thread that is cancelled: its handlers find the mutex held. A signal that may have been
+/// for it is passed on.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn retrial_condition_cancelled(wait: &mut Wait) {
     wait.withdraw();

@@ -12,10 +12,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What nobody wakes.
+/// A futex that no thread wakes.
 static NEVER: AtomicU32 = AtomicU32::new(AWAITED as u32);
 
-/// Between two looks at a mutex that was got past us: nobody wakes us.
+/// Interval between two looks at a mutex that was got past this library: no release wakes this thread.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Waits for a release that finds libc's lock awaited, at most until `end` by the monotonic clock: whether
@@ -23,7 +23,8 @@ const NAP: Duration = Duration::from_millis(1);
 fn wait_at_libcs(lock: &AtomicU32, end: Option<&libc::timespec>, kinds: u32) -> bool {
     let (op, end) =
         (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG, end.map_or(std::ptr::null(), std::ptr::from_ref));
-    // SAFETY: the lock is a live aligned 32-bit word and `end` null or readable; the second address is not used.
+    // SAFETY: the lock is a live aligned 32-bit word and `end` null or readable; the second address is not
+    // used.
     let rc = unsafe { libc::syscall(libc::SYS_futex, lock.as_ptr(), op, AWAITED as u32, end, 0usize, kinds) };
     rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
 }
@@ -66,9 +67,9 @@ impl<'a> Getting<'a> {
         self.is_gone.get()
     }
 
-    /// Waits for a mutex that this thread holds, as libc does: for a release by another thread. One that does
-    /// not find [`AWAITED`] in the word yet finds the spot busy; or its store is visible to the exchange
-    /// here.
+    /// Waits for a mutex that this thread holds, as libc does: for a release by another thread. A release
+    /// that does not find [`AWAITED`] in the word yet finds the spot busy; or its store is visible to the
+    /// exchange here.
     fn park_beside_oneself(&self, timeout: Duration) -> Parked<Word> {
         let lock = self.mutex.libcs();
         let end = Duration::from_nanos(sys::now_ns()).checked_add(timeout).map(|end| libc::timespec {
@@ -76,13 +77,15 @@ impl<'a> Getting<'a> {
             tv_nsec: end.subsec_nanos().into(),
         });
         if !self.spot().expect_own_waiters() {
-            // The kernel has no barrier: releases have a fence from now on, and those under way are done after a nap.
+            // The kernel has no barrier: releases have a fence from now on, and those under way are done
+            // after a nap.
             spots::fence_all();
             sys::sleep(timeout.min(NAP));
         }
         // Acquire: what its last holder did (pairs with the Release in `release`).
         while self.is_gone() || lock.swap(AWAITED as u32, Ordering::Acquire) != 0 {
-            // A mutex that is new in the same memory is not looked at, and the old one will never be released.
+            // A mutex that is new in the same memory is not looked at, and the old one will never be
+            // released.
             let lock = if self.is_gone() { &NEVER } else { lock };
             if !wait_at_libcs(lock, end.as_ref(), OWN) {
                 return Parked::TimedOut;
@@ -131,7 +134,7 @@ impl Target for Getting<'_> {
         if self.is_own {
             return self.park_beside_oneself(how.left);
         }
-        // None of a mutex that is gone: nobody wakes us.
+        // A mutex that is gone has no word to read: no release wakes this thread.
         let word = if self.is_gone() { HELD } else { self.mutex.word.load(Ordering::Relaxed) };
         if word & SID == 0 && word & LOCK != 0 {
             self.ended(true);

@@ -247,7 +247,8 @@ mod some {
     /// Tokens that each taker takes.
     const TOKENS: u32 = 5;
 
-    /// Takes its tokens; now and then its deadline passes, or it is cancelled and another thread comes in its place.
+    /// Takes its tokens; now and then its deadline passes, or it is cancelled and another thread comes in its
+    /// place.
     fn takes(stage: &'static Stage<u32>) {
         for _ in 0..TOKENS {
             let mut tokens = stage.lock();
@@ -268,7 +269,8 @@ mod some {
         }
     }
 
-    /// Waits for a moment, again and again, and takes no token: what it was signalled for is another thread's.
+    /// Waits for a moment, again and again, and takes no token: what it was signalled for is another
+    /// thread's.
     fn passes_by(stage: &'static Stage<u32>) {
         for _ in 0..2 * TOKENS {
             let tokens = stage.lock();

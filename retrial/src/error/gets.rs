@@ -23,8 +23,8 @@ pub struct Death {
 #[must_use = "the mutex is given back at once otherwise"]
 #[non_exhaustive]
 pub enum GetError<G> {
-    /// Got, but a holder died in X, LX or E since the data were last declared consistent. The guard is in here: look at
-    /// the data, then `guard.consistent()`; without it the next get is told as well.
+    /// Got, but a holder died in X, LX or E since the data were last declared consistent. The guard is in
+    /// here: look at the data, then `guard.consistent()`; without it the next get is told as well.
     OwnerDied(OwnerDied<G>),
     /// The deadline has passed.
     TimedOut,
@@ -77,7 +77,8 @@ impl<G> GetError<G> {
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetFailure {
-    /// A holder died in X, LX or E since the data were last declared consistent. The next get is told as well.
+    /// A holder died in X, LX or E since the data were last declared consistent. The next get is told as
+    /// well.
     #[error("{}", told(.death.as_ref()))]
     OwnerDied {
         /// Who died, where that is still known.
@@ -143,7 +144,7 @@ pub enum ConvertError {
     /// It would have to wait, and only one try was asked for.
     #[error("busy")]
     Busy,
-    /// It would wait for this session itself, or for one that waits for it.
+    /// It would wait for this session itself, or for a session that waits for this one.
     #[error("this session holds the mutex in {held} and would wait for itself")]
     Deadlock {
         /// The mode it holds.

@@ -75,7 +75,7 @@ impl<'a> Hold<'a> {
 
     /// Declares the data consistent after the death of a holder: the next get is an ordinary one.
     ///
-    /// S cannot: it may look, and somebody else may look at the same time.
+    /// A holder of S cannot: it may look, and other readers may look at the same time.
     pub fn consistent(&mut self) {
         if self.mode != Mode::Shared && !self.session.is_forked() {
             let word = Word(self.mutex.word.load(Ordering::Relaxed));

@@ -1,5 +1,6 @@
-//! [`Parking`] and [`Parks`] against a specification written apart: a list of sessions, each with what it does, and two releases whose steps
-//! come in any order. All schedules up to a length, with and without deaths.
+//! [`Parking`] and [`Parks`] against a specification written apart: a list of sessions, each with what it
+//! does, and two releases whose steps come in any order. All schedules up to a length, with and without
+//! deaths.
 
 use super::{Announced, Found, Parked, Parking, Parks};
 use std::cell::Cell;

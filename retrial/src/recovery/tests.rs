@@ -27,10 +27,12 @@ fn a_dead_reader_poisons_nothing_and_a_dead_holder_does() {
     }
 }
 
-/// What a crash can leave: phase and mode logged, kind bits when the session is in the field, references, flags.
+/// What a crash can leave: phase and mode logged, kind bits when the session is in the field, references,
+/// flags.
 pub(crate) type State = (Phase, Mode, Option<u64>, u32, u64);
 
-/// A protocol as the state after each of its steps. Written from the tables of docs/DESIGN.md, not from the code.
+/// A protocol as the state after each of its steps. Written from the tables of docs/DESIGN.md, not from the
+/// code.
 pub(crate) struct Protocol {
     pub(crate) name: &'static str,
     pub(crate) states: &'static [State],
@@ -273,7 +275,8 @@ fn whatever_a_log_says_the_living_keep_the_field_and_no_count_wraps() {
 
 #[test]
 fn a_recoverer_that_dies_leaves_a_state_that_is_recovered_the_same() {
-    // The states in which `settle` can leave the dead session: each of its stores is a state of a protocol again.
+    // The states in which `settle` can leave the dead session: each of its stores is a state of a protocol
+    // again.
     let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
     let mutex = instance.mutex("m", "test", || 0u64).unwrap();
     let after_first_store: &[(State, Word)] = &[

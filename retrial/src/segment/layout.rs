@@ -3,7 +3,7 @@
 use super::PAGE;
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
-use crate::stats::Row;
+use crate::stats::FiguresRow;
 use crate::sys;
 use crate::trace::Run;
 
@@ -36,7 +36,8 @@ pub(crate) const HISTORY: usize = 1024;
 pub(crate) const ALERTS: usize = 256;
 
 impl Capacity {
-    /// The same with as many sessions as the limits of this process for the size of a file have room for, at least one.
+    /// The same with as many sessions as the limits of this process for the size of a file have room for, at
+    /// least one.
     #[must_use]
     pub fn within_limits(self) -> Self {
         let one = Layout::of(Self { sessions: 1, ..self }).len as u64;
@@ -104,7 +105,7 @@ impl Layout {
 
     /// Bytes of what a session has.
     pub(super) const fn session_len(capacity: Capacity) -> usize {
-        (Self::ROWS + capacity.rows as usize * size_of::<Row>()).next_multiple_of(PAGE)
+        (Self::ROWS + capacity.rows as usize * size_of::<FiguresRow>()).next_multiple_of(PAGE)
     }
 
     /// Where the steps and the rows begin in what a session has.
@@ -130,7 +131,7 @@ impl Layout {
             size_of::<Past>(),
             size_of::<Alert>(),
             size_of::<Slot>(),
-            size_of::<Row>(),
+            size_of::<FiguresRow>(),
             size_of::<Run>(),
             TYPES,
             RUNS,

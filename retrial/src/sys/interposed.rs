@@ -88,7 +88,8 @@ pub struct RobustCalls {
 static ROBUST_CALLS: std::sync::OnceLock<RobustCalls> = std::sync::OnceLock::new();
 
 #[cfg(not(any(loom, shuttle)))]
-/// Has the session locks use these functions; only the first call counts, and only one before the first session.
+/// Has the session locks use these functions; only the first call counts, and only one before the first
+/// session.
 ///
 /// # Safety
 ///

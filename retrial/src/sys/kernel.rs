@@ -7,7 +7,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
-/// The atomics on which the protocols between sessions run, and their fence. All others are figures and tables.
+/// The atomics on which the protocols between sessions run, and their fence. All others are figures and
+/// tables.
 pub(crate) mod protocol {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 }
@@ -61,7 +62,7 @@ pub fn yield_now() {
 /// Sleeps by the raw system call, which is no cancellation point; a signal may end it early.
 pub fn sleep(duration: Duration) {
     if calls_are_limited() {
-        // A futex that nobody knows of.
+        // A futex that no other thread knows of.
         futex_wait(&AtomicU32::new(0), 0, Some(duration), true);
         return;
     }
@@ -94,8 +95,8 @@ fn woken(rc: libc::c_long) -> Woken {
 
 /// Wakes up to `count` waiters in the order in which they queued.
 ///
-/// Takes an address, not a reference: the object may be unmapped by the time of the call, and the kernel then says so.
-/// Returns how many there were.
+/// Takes an address, not a reference: the object may be unmapped by the time of the call, and the kernel then
+/// says so. Returns how many there were.
 #[allow(clippy::not_unsafe_ptr_arg_deref)] // the kernel does not trust it either
 pub fn futex_wake(word: *const AtomicU32, count: u32, private: bool) -> u32 {
     let _errno = Errno::keep();
@@ -144,7 +145,8 @@ fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 
     u32::try_from(woken).unwrap_or(0)
 }
 
-/// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it before it.
+/// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it
+/// before it.
 #[inline]
 pub(crate) fn barrier_here() {
     compiler_fence(Ordering::SeqCst);
@@ -161,12 +163,13 @@ pub fn barrier_everywhere() -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 }
 }
 
-/// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever way, in
-/// whatever PID namespace, and whatever process has its PID afterwards. Never waited for.
+/// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever
+/// way, in whatever PID namespace, and whatever process has its PID afterwards. Never waited for.
 #[repr(C, align(64))]
 pub(crate) struct RobustLock(std::cell::UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a pthread mutex is made for use by many threads; it is only touched by pthread calls and as atomics.
+// SAFETY: a pthread mutex is made for use by many threads; it is only touched by pthread calls and as
+// atomics.
 unsafe impl Sync for RobustLock {}
 
 impl RobustLock {
@@ -185,7 +188,8 @@ impl RobustLock {
         unsafe { libc::pthread_mutexattr_setrobust(attr.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST) };
         // SAFETY: as above.
         unsafe { libc::pthread_mutexattr_setpshared(attr.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED) };
-        // SAFETY: the memory is a mutex's and nobody uses it yet: the caller holds the lock that guards claims.
+        // SAFETY: the memory is a mutex's and nobody uses it yet: the caller holds the lock that guards
+        // claims.
         let rc = unsafe { (robust_calls().init)(self.0.get(), attr.as_ptr()) };
         assert_eq!(rc, 0, "a robust process-shared mutex can be made");
         assert_eq!(self.kind(), Self::KIND, "a robust process-shared mutex is in glibc's format");
@@ -200,14 +204,14 @@ impl RobustLock {
 
     /// Takes it if it is free or its owner is dead.
     pub(crate) fn try_take(&self) -> Taken {
-        // What somebody else wrote here is not for libc: glibc goes by the kind, and for some kinds it ends
-        // the process over the other fields, or takes the mutex for the caller's.
+        // What another program wrote here is not for libc: glibc goes by the kind. For some kinds it ends the
+        // process because of the other fields, or takes the mutex for the caller's.
         if self.kind() != Self::KIND {
             return Taken::No;
         }
-        // Nor one that a living thread has: libc tells the kernel first that the lock is about to be ours,
-        // and a thread that is killed right then would leave the lock of its namesake in another PID
-        // namespace for a dead one's.
+        // Nor a lock that a living thread has. Libc first tells the kernel that this thread is about to have
+        // the lock. A kill right then would have the kernel mark it as a dead thread's, although its owner,
+        // with the same thread id in another PID namespace, lives.
         if self.is_held() {
             return Taken::No;
         }
@@ -232,8 +236,8 @@ impl RobustLock {
         unsafe { (robust_calls().unlock)(self.0.get()) };
     }
 
-    /// Whether a living thread holds it: one load. The futex word is the kernel's format for robust locks: the owner's
-    /// thread id, and a bit that the kernel sets when the owner dies.
+    /// Whether a living thread holds it: one load. The futex word is the kernel's format for robust locks:
+    /// the owner's thread id, and a bit that the kernel sets when the owner dies.
     pub(crate) fn is_held(&self) -> bool {
         let word = super::Observed::acquire(self.futex_word());
         word & Self::OWNER_DIED == 0 && word & Self::TID != 0
@@ -251,8 +255,8 @@ impl RobustLock {
 
     fn futex_word(&self) -> &AtomicU32 {
         let word: *const AtomicU32 = self.0.get().cast();
-        // SAFETY: a pthread mutex of glibc and of the kernel's robust format starts with its futex word, which is
-        // aligned and only changed atomically.
+        // SAFETY: a pthread mutex of glibc and of the kernel's robust format starts with its futex word,
+        // which is aligned and only changed atomically.
         unsafe { &*word }
     }
 }

@@ -1,5 +1,5 @@
-//! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere else, but for
-//! mappings, which are in `segment.rs`.
+//! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere
+//! else, but for mappings, which are in `segment.rs`.
 //!
 //! What sessions do to each other through memory and the kernel is in `kernel.rs`; loom and shuttle explore
 //! the same with `model.rs` in its place.
@@ -69,7 +69,8 @@ impl Deadline {
 /// Whether every deadline of this process has passed.
 static DEADLINES_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Ends the waits of this process that have a deadline, now and later ones: each takes one more step and gives up.
+/// Ends the waits of this process that have a deadline, now and later ones: each takes one more step and
+/// gives up.
 ///
 /// Safe to call in a signal handler; for a command that is told to stop while it waits.
 pub fn end_deadlines() {
@@ -138,7 +139,7 @@ struct ForkPage {
     _before: [u64; 505],
     /// What a process is known by in its memory: a child has 0 there, until it makes a session.
     generation: AtomicU64,
-    /// The process id and the number of its PID namespace, once somebody has asked for them.
+    /// The process id and the number of its PID namespace, once a caller has asked for them.
     pid: AtomicU32,
     pid_namespace: AtomicU64,
     _after: [u64; 4],
@@ -152,7 +153,7 @@ static FORK_PAGE: ForkPage = ForkPage {
     _after: [0; 4],
 };
 
-/// Differs between this process and those that it was forked from: sessions of another generation are a parent's.
+/// Differs between this process and its ancestors: sessions of another generation are a parent's.
 #[inline]
 pub(crate) fn generation() -> u64 {
     // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of

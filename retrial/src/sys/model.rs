@@ -179,7 +179,8 @@ impl std::ops::Deref for Futex {
     }
 }
 
-/// Longer waits are healed by their time-outs only, and are not timed here: a waiter that is not woken waits for ever.
+/// Longer waits are healed by their time-outs only, and are not timed here: a waiter that is not woken waits
+/// for ever.
 const HEALING: Duration = Duration::from_millis(5);
 
 /// Waits while the word is `expected`, as a waiter of some kinds.
@@ -286,7 +287,7 @@ impl RobustLock {
         self.0.load(Ordering::Acquire) == Self::HELD
     }
 
-    /// Nobody's thread is gone unnoticed in a model.
+    /// In a model no thread is gone unnoticed.
     pub(crate) fn owner_is_gone(&self, _: u32) -> bool {
         false
     }

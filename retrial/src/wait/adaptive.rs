@@ -6,6 +6,7 @@
 
 use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
 use crate::params::{P, Params};
+use crate::schemes;
 
 pub(super) struct Adaptive;
 
@@ -23,13 +24,17 @@ impl Scheme for Adaptive {
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         Self::in_use(attempt).step(attempt)
     }
+
+    fn type_in_use(&self, pthread: bool) -> Option<&'static str> {
+        Some(if pthread { "PTHREAD" } else { "YDB" })
+    }
 }
 
 impl Params {
     /// Whether `adaptive` is the scheme.
     #[must_use]
     pub const fn is_adaptive(&self) -> bool {
-        self.get(P::Scheme) == super::ADAPTIVE as u64
+        self.get(P::Scheme) == schemes::ADAPTIVE as u64
     }
 }
 

@@ -145,7 +145,8 @@ impl Course {
         }
     }
 
-    /// The spin before the next step. It depends on nothing of the mutex: a look would take the line from its holder.
+    /// The spin before the next step. It depends on nothing of the mutex: a look would take the line from its
+    /// holder.
     #[must_use]
     pub fn spin(&self, params: &Params, pthread_in_use: bool) -> Spin {
         let gets = self.gets;
@@ -206,7 +207,7 @@ impl Course {
         let permille = 500 + u32::try_from(seen.random % 1000).unwrap_or(0);
         let share =
             Duration::from_millis(1) * seen.parked.saturating_add(1) / clamp(seen.params.get(P::OrbitRetryRate));
-        // The watcher may have died, with all others but this one.
+        // The watcher may have died, with all other parked sessions.
         let longest = FIRST_LOOK * (1 << self.parks.min(8));
         share.min(longest) * permille
     }
@@ -218,9 +219,9 @@ impl Course {
         self.parks > 0 && self.since_park == 0 && (self.woken || !self.wanted.shared)
     }
 
-    /// `fairness`: a session that was woken in vain, or that waits for others than a holder of X, and has
-    /// waited for longer than the interval asks for its turn; with `fifo` every session does. Not more often
-    /// than once in the time it gives.
+    /// `balanced`: a session asks for its turn when it has waited for longer than the interval, and was woken
+    /// in vain or waits for sessions that do not hold X. `fifo`: every session asks. At most once in the time
+    /// that this gives.
     fn asks_for_handover(&self, seen: &Seen<'_>, waited: Duration) -> Option<Duration> {
         let interval = seen.params.handover_interval();
         match seen.params.fairness() {
@@ -304,7 +305,7 @@ mod tests {
         course.park_ended::<()>(&Parked::Woken, 0);
         assert_eq!(park(&mut course.clone(), &at(interval / 2, true)).asks, None);
         assert_eq!(park(&mut course, &at(interval, true)).asks, Some(interval));
-        // One that nobody woke asks where no release of X will come.
+        // A session that no release woke asks where no release of X will come.
         looked.park_ended::<()>(&Parked::TimedOut, 0);
         assert_eq!(park(&mut looked.clone(), &at(interval, true)).asks, None);
         assert_eq!(park(&mut looked, &at(interval, false)).asks, Some(interval));

@@ -1,10 +1,11 @@
 //! Wait schemes: pure functions from "how often this wait has failed and what can be seen" to "what next".
 //!
 //! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; what all of them
-//! share is in [`Course`]. None of it performs anything. A new scheme is a file and the last line of
-//! `schemes!`: instances store its position.
+//! share is in [`Course`]. None of it performs anything. A new scheme is a file here and the last line of the
+//! table in `schemes.rs`: instances store its position.
 
 use crate::params::{P, Params};
+use crate::schemes::with_schemes;
 use std::time::Duration;
 
 /// What to do after a failed spin. A scheme says how long a park may last, a [`Course`] how to [`Park`].
@@ -90,6 +91,12 @@ pub trait Scheme: Sync {
     fn takes_jitter(&self) -> bool {
         true
     }
+
+    /// Of a scheme that changes between two types: the one in use.
+    fn type_in_use(&self, pthread: bool) -> Option<&'static str> {
+        let _ = pthread;
+        None
+    }
 }
 
 mod course;
@@ -97,48 +104,16 @@ mod course;
 pub use course::{Course, Park, Seen, Spin, Wanted};
 
 macro_rules! schemes {
-    ($( $number:literal => $module:ident::$scheme:ident, $name:literal; )*) => {
+    ($( $number:literal => $module:ident::$scheme:ident, $name:literal, $unit:literal; )*) => {
         $( mod $module; )*
 
-        /// Names of the schemes; the position is the value of `mutex_wait_scheme`, and the sources' number
-        /// for 0, 1 and 2.
-        pub const NAMES: &[&str] = &[ $( $name ),* ];
-
         static SCHEMES: &[&dyn Scheme] = &[ $( &$module::$scheme ),* ];
-
-        const _: () = {
-            let numbers = [ $( $number ),* ];
-            let mut position = 0;
-            while position < numbers.len() {
-                assert!(numbers[position] == position, "schemes are numbered in order");
-                position += 1;
-            }
-        };
     };
 }
 
-schemes! {
-    0 => yielding::Yield, "yield";
-    1 => sleeping::Sleep, "sleep";
-    2 => backoff::Backoff, "backoff";
-    3 => tengen::TenG, "10g";
-    4 => patch::Patch, "patch6904068";
-    5 => latch::Latch, "latch";
-    6 => ydb::Ydb, "ydb";
-    7 => pthread::Pthread, "pthread";
-    8 => adaptive::Adaptive, "adaptive";
-    9 => orbit::Orbit, "orbit";
-}
+with_schemes!(schemes);
 
-/// Position of the scheme `sleep`.
-pub const SLEEP: usize = 1;
-/// Position of the scheme `backoff`.
-pub const BACKOFF: usize = 2;
-/// Position of the scheme `adaptive`.
-pub const ADAPTIVE: usize = 8;
-/// Position of the scheme that a new instance uses.
-pub const DEFAULT: usize = 9;
-
+pub use crate::schemes::{ADAPTIVE, BACKOFF, DEFAULT, NAMES, SLEEP, named, wait_time_unit};
 pub use adaptive::{Adaption, Counts};
 
 /// The scheme at this position, the default one for a position that no build knows.
@@ -147,14 +122,13 @@ pub fn scheme(position: u64) -> &'static dyn Scheme {
     usize::try_from(position).ok().and_then(|i| SCHEMES.get(i)).copied().unwrap_or(SCHEMES[DEFAULT])
 }
 
-/// The position of a scheme by its name or, for 0, 1 and 2, by the sources' number.
+/// What views show for the scheme at this position: its name, and the type in use of one that has two.
 #[must_use]
-pub fn named(name: &str) -> Option<usize> {
-    match name {
-        "0" => Some(0),
-        "1" => Some(SLEEP),
-        "2" => Some(BACKOFF),
-        _ => NAMES.iter().position(|known| *known == name),
+pub fn shown(position: u64, pthread_in_use: bool) -> String {
+    let name = P::Scheme.format(position);
+    match scheme(position).type_in_use(pthread_in_use) {
+        Some(in_use) => format!("{} ({in_use})", name.to_uppercase()),
+        None => name,
     }
 }
 
@@ -237,9 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn a_scheme_is_shown_by_its_name_and_with_the_type_that_is_in_use() {
+        assert_eq!(
+            [false, true].map(|pthread| shown(ADAPTIVE as u64, pthread)),
+            ["ADAPTIVE (YDB)", "ADAPTIVE (PTHREAD)"]
+        );
+        assert_eq!(shown(DEFAULT as u64, true), "orbit");
+    }
+
+    #[test]
     fn an_unknown_position_is_the_default_scheme() {
         assert!(std::ptr::eq(scheme(u64::MAX), SCHEMES[DEFAULT]));
-        assert_eq!(named("1"), Some(SLEEP));
-        assert_eq!(NAMES[ADAPTIVE], "adaptive");
     }
 }

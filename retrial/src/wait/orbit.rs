@@ -1,5 +1,5 @@
-//! `orbit`, the default: spin for about what a wake-up costs; yield and look, a few dozen times, unless others
-//! are parked; then park.
+//! `orbit`, the default: spin for about what a wake-up costs; yield and look, a few dozen times, unless
+//! others are parked; then park.
 //!
 //! A release wakes one parked session, unless [`enough`](crate::parking::Parking::enough) woken ones are on
 //! their way: these spin and yield in their turn. So some sessions are active and take turns at the
@@ -21,8 +21,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(10);
 /// their own would fill a processor with looks otherwise (2,000: one of two, measured).
 const WATCH_TIMES: u32 = 16;
 
-/// Number of gets by others after which a session parks instead of yielding, however long a section or a
-/// yield takes.
+/// Number of gets by other sessions after which a session parks instead of yielding, however long a section
+/// or a yield takes.
 const YIELDS_FOR: u64 = 64;
 
 /// A session that was woken out of a condition's queue parks at once: the signaller most likely has the mutex
@@ -47,8 +47,9 @@ impl Scheme for Orbit {
 
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         let looked = attempt.parks > 0 && !attempt.woken && attempt.since_park == 0;
-        // A session that comes while others are parked has no more right to the mutex than they, and would take a
-        // processor from the holder (SQLite, 16 threads on one connection: 0.49 of libc's throughput instead of 0.66).
+        // A session that comes while others are parked has no more right to the mutex than they, and would
+        // take a processor from the holder (SQLite, 16 threads on one connection: 0.49 of libc's throughput
+        // instead of 0.66).
         let comes_after = attempt.parks == 0 && attempt.parked != 0;
         let yielded = u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields)
             || attempt.gets_since_park >= YIELDS_FOR;

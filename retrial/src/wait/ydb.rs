@@ -2,8 +2,8 @@
 //! barging allowed.
 //!
 //! Wins for short sections up to some thousand processes, since a yield lets a preempted holder run again;
-//! burns processors in yields when they are all taken. Source: the mutex of `YottaDB` r2.04 and GT.M.
-//! Two faults of theirs are left out: nobody sleeps a fixed 100 ms outside of the queue, and a full queue is
+//! burns processors in yields when they are all taken. Source: the mutex of `YottaDB` r2.04 and GT.M. Two
+//! faults of theirs are left out: no session sleeps a fixed 100 ms outside of the queue, and a full queue is
 //! counted.
 
 use super::{Attempt, Scheme, Step};

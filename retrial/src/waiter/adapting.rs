@@ -12,7 +12,7 @@ impl Waiter<'_> {
     pub fn adapt<T: Target>(&self, target: &T, mutex: MutexId, mutex_type: TypeId) {
         let params = self.params(mutex_type);
         let Some(entry) = self.instance.and_then(|instance| instance.tables.mutex_entry(mutex)) else {
-            // Its entry is another mutex's by now. Without one nobody would take the flag away.
+            // Its entry is another mutex's by now. Without an entry no check would take the flag away.
             target.set_attention(false);
             return;
         };

@@ -95,7 +95,7 @@ fn brief() -> Patience {
 /// Reads everything that there is to be read.
 pub(crate) fn observe(tables: &Tables) {
     look((tables.capacity(), tables.address(), tables.len_bytes(), tables.created_ns(), tables.creator_pid()));
-    look((tables.has_barrier(), tables.machine(), tables.recoveries(), tables.alerts_written(), tables.arena_used()));
+    look((tables.has_barrier(), tables.costs(), tables.recoveries(), tables.alerts_written(), tables.arena_used()));
     look((tables.last_mutex(), tables.session_gets(), tables.calls()));
     look((tables.types(), tables.locations(), tables.mutexes(), tables.sessions(), tables.history()));
     look((tables.alerts(0), tables.alerts(u64::MAX)));

@@ -6,8 +6,7 @@ use crate::naming::Names;
 use crate::output::{Table, column, counter, measure};
 use retrial::sys::now_ns;
 use retrial::views::{Counter, Key, LocationId, MutexInfo, PastSleep, Tables, TypeId, WaitEvent, Word};
-use retrial::wait::ADAPTIVE;
-use retrial::{MutexId, P};
+use retrial::{MutexId, P, wait};
 use retrial_model::{Measure, Profile};
 use std::cmp::Reverse;
 
@@ -81,15 +80,11 @@ struct Mutex {
 
 fn scheme(observer: &Tables, mutex: &MutexInfo) -> String {
     let params = observer.params(Some(mutex.mutex_type));
-    match (params.get(P::Scheme) as usize, mutex.pthread_in_use) {
-        (ADAPTIVE, false) => "ADAPTIVE (YDB)".to_owned(),
-        (ADAPTIVE, true) => "ADAPTIVE (PTHREAD)".to_owned(),
-        _ => P::Scheme.format(params.get(P::Scheme)),
-    }
+    wait::shown(params.get(P::Scheme), mutex.pthread_in_use)
 }
 
-/// System events: each wait once, with the parts that its time adds up from; waits for mutexes, then those
-/// for what nobody holds.
+/// System events: each wait once, with the parts that its time adds up from; waits for mutexes, then
+/// waits for events, which have no holder.
 pub fn events(observer: &Tables) -> Table {
     type Row = ((Option<TypeId>, WaitEvent), Profile);
     let by = |_, key: Key| Some((type_of(observer, key.mutex), key.event));
@@ -101,7 +96,7 @@ pub fn events(observer: &Tables) -> Table {
     rows.append(&mut awaited);
     let of = |row: &Row, measure: Measure| measure.of(&row.1);
     let share = |((_, event), profile): &Row| {
-        // Of contention: how long nobody had anything to do is none.
+        // A share of contention: a wait for an event, such as for work, is none.
         (all_s > 0.0 && !event.for_event).then(|| 100.0 * profile.registered_s() / all_s)
     };
     let columns = [

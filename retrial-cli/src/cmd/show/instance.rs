@@ -66,7 +66,7 @@ pub fn instance(observer: &Observer) -> Table {
     rows.table()
 }
 
-/// How a release finds out whether somebody is parked.
+/// How a release finds out whether a session is parked.
 fn release(tables: &Tables) -> &'static str {
     if tables.has_barrier() { "one store; parking sessions do a barrier" } else { "store and fence" }
 }
@@ -107,7 +107,7 @@ pub fn machine(observer: &Observer) -> Table {
     rows.add("kernel", read("/proc/sys/kernel/osrelease"), "");
     rows.add("load_1min", read("/proc/loadavg").split(' ').next().and_then(|load| load.parse::<f64>().ok()), "");
     rows.add("release", release(observer.tables()), "");
-    let machine = observer.tables().machine();
+    let machine = observer.tables().costs();
     for cost in Cost::ALL {
         rows.add(cost.name(), machine.get(*cost), "ns");
     }

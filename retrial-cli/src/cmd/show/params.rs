@@ -5,7 +5,7 @@ use crate::instances::{Which, param_error};
 use crate::output::{Format, Table, column};
 use miette::Report;
 use retrial::views::{Domain, TypeId};
-use retrial::wait::{BACKOFF, NAMES, SLEEP};
+use retrial::wait::{NAMES, wait_time_unit};
 use retrial::{Observer, P};
 
 /// A parameter, of the instance or of a type.
@@ -57,10 +57,7 @@ fn notes(observer: &Observer, only: &Only, one: Option<P>, format: Format) {
     let scheme = usize::try_from(params.get(P::Scheme)).unwrap_or(usize::MAX);
     let name = NAMES.get(scheme).copied().unwrap_or_default();
     let place = only.type_name.as_ref().map_or_else(|| "here".to_owned(), |name| format!("for type {name}"));
-    let said = match scheme {
-        SLEEP => "its value is in ms",
-        BACKOFF => "its value is in cs (10 ms)",
-        _ => "which does not use it",
-    };
+    let said =
+        wait_time_unit(scheme).map_or_else(|| "which does not use it".into(), |unit| format!("its value is in {unit}"));
     format.say(&format!("Note: mutex_wait_time is in ms in scheme 1 (sleep) and in cs in scheme 2 (backoff); the scheme in force {place} is {name}, {said}."));
 }

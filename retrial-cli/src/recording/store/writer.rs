@@ -303,7 +303,7 @@ fn insert(connection: &Connection, table: &Table, row: &[Value]) -> rusqlite::Re
 /// The number of an instance in the recording; it gets one at its first snapshot.
 fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i64> {
     let identity = &snapshot.instance;
-    let boot = boot_id();
+    let boot = kernel("random/boot_id");
     let known = connection.query_row(
         "SELECT id FROM instance WHERE name = ?1 AND created_ns = ?2 AND device = ?3 AND inode = ?4 AND boot_id = ?5",
         (
@@ -328,7 +328,7 @@ fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i6
         whole(identity.created_ns),
         whole(identity.device),
         whole(identity.inode),
-        host().into(),
+        kernel("hostname").into(),
         boot.into(),
         capacity.sessions.into(),
         capacity.mutexes.into(),
@@ -340,16 +340,9 @@ fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i6
     Ok(id)
 }
 
+/// What the kernel says of this machine: a file of `/proc/sys/kernel`.
 fn kernel(name: &str) -> String {
     std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
-fn host() -> String {
-    kernel("hostname")
-}
-
-fn boot_id() -> String {
-    kernel("random/boot_id")
 }
 
 fn of_snapshot(id: i64, instance: i64, is_whole: bool, snapshot: &Snapshot, rounds: Rounds) -> Row {

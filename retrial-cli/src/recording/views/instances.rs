@@ -12,6 +12,7 @@ pub(super) fn views() -> Vec<View> {
     vec![instance(), parameter(), location(), alert()]
 }
 
+#[allow(clippy::too_many_lines)] // a table: an entry for each column
 fn instance() -> View {
     fn total(profile: &Profile) -> &Profile {
         profile

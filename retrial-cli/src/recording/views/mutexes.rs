@@ -7,8 +7,7 @@ use crate::cmd::alerts::time;
 use crate::recording::scene::Span;
 use crate::recording::snapshot::Mutex;
 use retrial::views::{Counter, Key, LocationId, PastSleep, Place, Sid, TypeId};
-use retrial::wait::ADAPTIVE;
-use retrial::{Mode, MutexId, P};
+use retrial::{Mode, MutexId, P, wait};
 use retrial_model::{Measure, Profile};
 
 pub(super) fn views() -> Vec<View> {
@@ -96,11 +95,7 @@ fn mutex() -> View {
 fn scheme(span: &Span, mutex: &Mutex) -> String {
     let of = |of| span.to.params.iter().find(|row| row.parameter == P::Scheme && row.of == of).map(|row| row.value);
     let value = of(Some(mutex.info.mutex_type)).or_else(|| of(None)).unwrap_or_default();
-    match (value as usize, mutex.info.pthread_in_use) {
-        (ADAPTIVE, false) => "ADAPTIVE (YDB)".to_owned(),
-        (ADAPTIVE, true) => "ADAPTIVE (PTHREAD)".to_owned(),
-        _ => P::Scheme.format(value),
-    }
+    wait::shown(value, mutex.info.pthread_in_use)
 }
 
 /// A mutex by its position, and a session that holds it.

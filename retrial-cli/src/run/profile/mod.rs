@@ -1,6 +1,6 @@
-//! `--profile`: who gets which lock from where, how long that waits and holds. The program copies registers
-//! and the top of its stacks into memory that it shares with us (`retrial-preload/src/profile.rs`); here they
-//! are unwound, added up and named.
+//! `--profile`: which lock is got from where, for how long it is waited for and held. The program copies
+//! registers and the top of its stacks into memory that it shares with this process
+//! (`retrial-preload/src/profile.rs`); here they are unwound, added up and named.
 
 pub mod recording;
 pub mod report;

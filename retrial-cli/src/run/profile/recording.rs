@@ -50,7 +50,8 @@ pub struct Cost {
 }
 
 impl Recording {
-    /// Makes the memory, and the files that it is to end in: what cannot be written is known before the program runs.
+    /// Makes the memory, and the files that it is to end in: what cannot be written is known before the
+    /// program runs.
     pub fn create(output: &Path) -> Result<Self, Report> {
         fs::create_dir_all(output).map_err(|error| unwritable(output, &error))?;
         for name in FILES {
@@ -58,7 +59,7 @@ impl Recording {
             File::create(&path).map_err(|error| unwritable(&path, &error))?;
         }
         let place = PathBuf::from(format!("/dev/shm/retrial-profile.{}", std::process::id()));
-        // One that was killed may have left the name of a process id that is now ours.
+        // A run that was killed may have left a directory with this process id in its name.
         let _ = fs::remove_dir_all(&place);
         fs::DirBuilder::new().mode(0o700).create(&place).map_err(|error| no_memory(&place, &error))?;
         let ring = map(&place.join(FILE)).map_err(|error| {
@@ -115,12 +116,12 @@ impl Recording {
     fn drain(&self, tallies: &mut Tallies) -> u64 {
         let mut found = 0;
         for (state, slot) in self.ring.states.iter().zip(&self.ring.slots) {
-            // Acquire: pairs with the Release of who filled it.
+            // Acquire: pairs with the Release of the thread that filled it.
             if state.load(Ordering::Acquire) != FULL {
                 continue;
             }
             found += 1;
-            // SAFETY: nobody writes a full slot.
+            // SAFETY: no thread writes a full slot.
             let slot = unsafe { &*slot.get() };
             let len = usize::try_from(slot.sample.stack_len).unwrap_or(0).min(STACK);
             match slot.sample.kind {
@@ -161,7 +162,7 @@ fn map(path: &Path) -> io::Result<&'static Ring> {
     // SAFETY: mapped in this length, for the rest of our life; zeros are a ring.
     let ring = unsafe { &*ring.cast::<Ring>() };
     ring.gap_ns.store(GAP_NS, Ordering::Relaxed);
-    // Release: who finds it finds the rest.
+    // Release: a process that finds it finds the rest.
     ring.magic.store(MAGIC, Ordering::Release);
     Ok(ring)
 }

@@ -23,7 +23,7 @@ pub struct About {
     pub address: u64,
 }
 
-/// Who got a lock: which, in which mode, from where.
+/// What a sample is of: a lock, the mode, and the calls that led there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct By {
     pub lock: Lock,
@@ -80,7 +80,8 @@ pub struct Tallies {
     stacks: Stacks,
     rows: HashMap<By, Tally>,
     locks: HashMap<Lock, About>,
-    /// Sampled gets by key, until their holds end, with what they stand for; and ends that came before their gets.
+    /// Sampled gets by key, until their holds end, with what they stand for; and ends that came before their
+    /// gets.
     open: HashMap<u64, (By, u64)>,
     ended: HashMap<u64, u64>,
     pub gets: u64,
@@ -101,7 +102,7 @@ impl Tallies {
         }
     }
 
-    /// Whose a sample is.
+    /// The lock and the calls of a sample.
     fn by(&mut self, sample: &Sample, stack: &[u8]) -> By {
         // First, since it finds modules that are new, of which the lock may be.
         let stack = self.stacks.unwind(sample, stack);

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 /// What each mutex that may lie in memory of several processes was first seen as.
 #[derive(Default)]
 pub struct Places {
-    /// Of each mutex that may lie in memory of several processes, in each of them, the one that it was first seen as.
+    /// Of each mutex that may lie in memory of several processes, in each of them, the one that it was first
+    /// seen as.
     firsts: HashMap<Identity, Identity>,
     /// The same by where it lies.
     shared: HashMap<(TypeId, Shared), Identity>,
     /// And by type and address: `None` where processes have different things there.
     at: HashMap<(TypeId, u64), Option<Identity>>,
-    /// Those whose process had ended, or may not be read, when it was looked at first.
+    /// Mutexes whose process had ended, or may not be read, when it was looked at first.
     unknown: Vec<(TypeId, Identity)>,
 }
 

@@ -35,7 +35,7 @@ pub struct Seen {
     pub is_named: bool,
     /// What a mutex of libc's format had counted at the latest look.
     count: Option<u32>,
-    /// The latest sample of the period under way, in which it is among those that are sampled, and the gets then.
+    /// The latest sample of the period under way, in which the mutex is sampled, and its gets then.
     pub latest: Option<(u64, u64)>,
     /// Time from each sample to the next, over all periods; the part of it that ended with a sample that
     /// found it held; and the gets meanwhile.
@@ -78,7 +78,7 @@ impl Seen {
         self.gets + u64::from(more)
     }
 
-    /// Takes a sample: when, whether somebody had it, and its gets so far.
+    /// Takes a sample: when, whether the mutex was held, and its gets so far.
     pub fn sample(&mut self, now_ns: u64, held: bool, gets: u64) {
         self.samples += 1;
         self.held += u64::from(held);

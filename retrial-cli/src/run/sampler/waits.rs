@@ -1,4 +1,4 @@
-//! Waits, as they are seen from outside: those that a death cuts off, those for events, and deadlocks.
+//! Waits, as they are seen from outside: waits that a death cuts off, waits for events, and deadlocks.
 
 use crate::blocking::{Deadlock, Look};
 use crate::naming::Names;
@@ -52,7 +52,8 @@ impl Waits {
         }
     }
 
-    /// Finds out what static variables the first of the semaphores, barriers and conditions are that are waited for.
+    /// Finds out what static variables the first of the semaphores, barriers and conditions are that are
+    /// waited for.
     fn name_events(&mut self, tables: &Tables) {
         let mut modules: HashMap<u32, Modules> = HashMap::new();
         let room = NAMED_EVENTS.saturating_sub(self.events.len());

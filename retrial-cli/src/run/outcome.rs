@@ -5,7 +5,7 @@ use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
 use crate::blocking::Deadlock;
-use retrial::views::{Counter, Figures, LocationId, Params, Tables, TypeId};
+use retrial::views::{Counter, Figures, Key, LocationId, Params, Sid, Tables, TypeId, WaitEvent};
 use retrial::{MutexId, P};
 use retrial_bench::machine::Machine;
 use retrial_model::Profile;
@@ -29,7 +29,8 @@ pub struct Outcome {
     /// All mutexes together.
     pub total: Profile,
     pub events: Vec<Event>,
-    /// Semaphores, barriers and conditions, most waited for first: waits for something to happen, not for a holder.
+    /// Semaphores, barriers and conditions, most waited for first: waits for something to happen, not for a
+    /// holder.
     pub awaited: Vec<Used>,
     pub calls: Vec<Calls>,
     pub alerts: Vec<String>,
@@ -42,7 +43,7 @@ pub struct Outcome {
     pub cost: Cost,
     /// Why no lock was handled, when none was.
     pub nothing: Option<String>,
-    /// Who took the locks from where, when that was asked for.
+    /// The calls that took the locks, when that was asked for.
     pub profile: Option<Calling>,
 }
 
@@ -110,7 +111,7 @@ impl Outcome {
         let total = &self.total.figures;
         let yields = total.get(Counter::Yields);
         let yield_ns = total.get(Counter::YieldNs);
-        // A yield to nobody takes below a microsecond.
+        // A yield while no other thread is ready takes below a microsecond.
         let yielded = if yields > 0 && yield_ns / yields > 5_000 { yield_ns } else { 0 };
         let queued = yielded + total.get(Counter::OverNs);
         let waited: u64 = PARTS.iter().map(|(_, counter)| total.get(*counter)).sum();
@@ -137,78 +138,77 @@ pub struct Summary {
     pub firsts: HashMap<MutexId, MutexId>,
 }
 
+/// Figures of one mutex, and of its places.
+type Counted = (Figures, BTreeMap<LocationId, Figures>);
+
+/// What the rows of the tables add up to.
+#[derive(Default)]
+struct Sums {
+    total: Figures,
+    mutexes: HashMap<MutexId, Counted>,
+    awaited: HashMap<MutexId, Counted>,
+    events: BTreeMap<(String, WaitEvent), Figures>,
+}
+
+impl Sums {
+    /// `end_ns`: until when a wait counts that the program's end, or a death before it, has cut off.
+    fn of(
+        tables: &Tables,
+        end_ns: impl Fn(Sid, u64) -> Option<u64>,
+        seen: &HashMap<MutexId, Vec<&Seen>>,
+        firsts: &HashMap<MutexId, MutexId>,
+    ) -> Self {
+        let type_of = |id: MutexId| {
+            let known = seen.get(&id).and_then(|all| all.last()).map(|seen| seen.info.mutex_type);
+            let known = known.or_else(|| tables.mutex_info(id).map(|info| info.mutex_type));
+            let name = known.map_or_else(String::new, |known| tables.type_name(known));
+            if name.is_empty() { "other".to_owned() } else { name }
+        };
+        let count = |of: &mut Counted, key: Key, figures: &Figures| {
+            of.0.add(figures);
+            of.1.entry(key.location).or_default().add(figures);
+        };
+        let mut sums = Self::default();
+        for (_, key, figures) in tables.rows_until(end_ns) {
+            if key.event.for_event {
+                count(sums.awaited.entry(key.mutex).or_default(), key, &figures);
+                continue;
+            }
+            sums.total.add(&figures);
+            let id = firsts.get(&key.mutex).copied().unwrap_or(key.mutex);
+            count(sums.mutexes.entry(id).or_default(), key, &figures);
+            sums.events.entry((key.event.name(&type_of(id)), key.event)).or_default().add(&figures);
+        }
+        sums
+    }
+}
+
 /// Puts together what the tables and the observer say.
 pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, ended_ns: u64) -> Summary {
-    let mut total = Figures::default();
-    let mut by_mutex: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
-    let mut by_event: BTreeMap<(String, _), Figures> = BTreeMap::new();
     let (seen, firsts) = by_number(observation);
-    let type_of = |id: MutexId| -> String {
-        let known = seen.get(&id).and_then(|all| all.last()).map(|seen| seen.info.mutex_type);
-        known
-            .or_else(|| tables.mutex_info(id).map(|info| info.mutex_type))
-            .map_or_else(String::new, |t| tables.type_name(t))
-    };
-    // Waits that the program's end, or a death before it, has cut off count up to then.
-    let end_ns = |sid, since_ns| Some(observation.waits.cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
-    let mut awaited: HashMap<MutexId, (Figures, BTreeMap<LocationId, Figures>)> = HashMap::new();
-    for (_, key, figures) in tables.rows_until(end_ns) {
-        if key.event.for_event {
-            let object = awaited.entry(key.mutex).or_default();
-            object.0.add(&figures);
-            object.1.entry(key.location).or_default().add(&figures);
-            continue;
-        }
-        total.add(&figures);
-        let id = firsts.get(&key.mutex).copied().unwrap_or(key.mutex);
-        let mutex = by_mutex.entry(id).or_default();
-        mutex.0.add(&figures);
-        mutex.1.entry(key.location).or_default().add(&figures);
-        let mutex_type = match type_of(id) {
-            unknown if unknown.is_empty() => "other".to_owned(),
-            known => known,
-        };
-        by_event.entry((key.event.name(&mutex_type), key.event)).or_default().add(&figures);
-    }
+    let cut_off_ns = &observation.waits.cut_off_ns;
+    let end_ns = |sid, since_ns| Some(cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
+    let Sums { total, mutexes: mut by_mutex, awaited, events } = Sums::of(tables, end_ns, &seen, &firsts);
     let mut symbols = Symbols::default();
     let mut mutexes: Vec<Used> = Vec::new();
     for (id, all) in &seen {
-        let (figures, locations) = by_mutex.remove(id).unwrap_or_default();
-        mutexes.push(used(tables, *id, all, figures, locations, elapsed_s));
+        mutexes.push(used(tables, *id, all, by_mutex.remove(id).unwrap_or_default(), elapsed_s));
     }
     // Mutexes that came and went between two looks, and what found no row of its own (id 0).
-    for (id, (figures, locations)) in by_mutex {
-        mutexes.push(used(tables, id, &[], figures, locations, elapsed_s));
+    for (id, counted) in by_mutex {
+        mutexes.push(used(tables, id, &[], counted, elapsed_s));
     }
-    mutexes.retain(|mutex| {
-        mutex.profile.gets.is_some_and(|gets| gets > 0) || mutex.profile.figures.get(Counter::Misses) > 0
-    });
-    // What found no row of its own is no mutex of its own, and comes last.
-    mutexes.sort_by_key(|m| {
-        let Profile { figures, gets, .. } = &m.profile;
-        std::cmp::Reverse((m.id.0 != 0, figures.get(Counter::WaitNs), figures.get(Counter::Misses), *gets))
-    });
-    for (i, mutex) in mutexes.iter_mut().enumerate() {
-        if i < TOP {
-            for (place, _) in &mut mutex.places {
-                *place = symbols.text(place);
-            }
-        }
-        mutex.name = match mutex.variable.as_deref() {
-            Some(variable) if mutex.name.is_empty() => symbols.variable(variable).unwrap_or_default(),
-            _ => symbols.text(&mutex.name),
-        };
-    }
+    let mutexes = busiest(mutexes, &mut symbols);
     // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
     let of = |gets, figures| Profile { time_s: elapsed_s, gets, figures, ..Profile::default() };
     let total = of(Some(tables.session_gets()), total);
     let mut events: Vec<Event> =
-        by_event.into_iter().map(|((name, _), figures)| Event { name, profile: of(None, figures) }).collect();
+        events.into_iter().map(|((name, _), figures)| Event { name, profile: of(None, figures) }).collect();
     events.sort_by_key(|Event { profile, .. }| {
         std::cmp::Reverse((profile.figures.get(Counter::WaitNs), profile.figures.get(Counter::Misses)))
     });
-    let of_event = |(id, (figures, places)): (MutexId, (Figures, BTreeMap<LocationId, Figures>))| {
-        let mut used = used(tables, id, &[], figures, places, elapsed_s);
+    let of_event = |(id, counted): (MutexId, Counted)| {
+        let mut used = used(tables, id, &[], counted, elapsed_s);
         let variable = observation.waits.events.get(&id).cloned().flatten();
         used.name = variable.and_then(|variable| symbols.variable(&variable)).unwrap_or(used.name);
         used
@@ -219,6 +219,28 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
         *place = symbols.text(place);
     }
     Summary { mutexes, events, awaited, total, firsts }
+}
+
+/// The mutexes that were got or missed, busiest first, with the names that people know.
+fn busiest(mut mutexes: Vec<Used>, symbols: &mut Symbols) -> Vec<Used> {
+    mutexes.retain(|mutex| {
+        mutex.profile.gets.is_some_and(|gets| gets > 0) || mutex.profile.figures.get(Counter::Misses) > 0
+    });
+    // What found no row of its own is no mutex of its own, and comes last.
+    mutexes.sort_by_key(|m| {
+        let Profile { figures, gets, .. } = &m.profile;
+        std::cmp::Reverse((m.id.0 != 0, figures.get(Counter::WaitNs), figures.get(Counter::Misses), *gets))
+    });
+    for (place, _) in mutexes.iter_mut().take(TOP).flat_map(|mutex| &mut mutex.places) {
+        *place = symbols.text(place);
+    }
+    for mutex in &mut mutexes {
+        mutex.name = match mutex.variable.as_deref() {
+            Some(variable) if mutex.name.is_empty() => symbols.variable(variable).unwrap_or_default(),
+            _ => symbols.text(&mutex.name),
+        };
+    }
+    mutexes
 }
 
 /// What was seen of the mutexes by their numbers, and the number by which one with several goes, by the
@@ -254,14 +276,7 @@ fn by_number(observation: &Observation) -> (HashMap<MutexId, Vec<&Seen>>, HashMa
 /// Mutexes that a report shows one by one.
 pub const TOP: usize = 10;
 
-fn used(
-    tables: &Tables,
-    id: MutexId,
-    all: &[&Seen],
-    figures: Figures,
-    locations: BTreeMap<LocationId, Figures>,
-    elapsed_s: f64,
-) -> Used {
+fn used(tables: &Tables, id: MutexId, all: &[&Seen], (figures, locations): Counted, elapsed_s: f64) -> Used {
     let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex_info(id));
     // A mutex that had several numbers in one process has all its gets in its record at each look.
     let mut gets: BTreeMap<(u32, u64), u64> = BTreeMap::new();

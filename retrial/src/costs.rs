@@ -1,4 +1,5 @@
-//! What the steps of a wait cost on a machine: measured by [`Machine::measure`], kept in an instance, read by `orbit`.
+//! What the steps of a wait cost on a machine: measured by [`Costs::measure`], kept in an instance, read by
+//! `orbit`.
 
 #[cfg(not(any(loom, shuttle)))]
 mod measuring;
@@ -49,12 +50,12 @@ pub const COSTS: usize = Cost::ALL.len();
 
 /// What each step of a wait costs, in ns; 0 is "not measured".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Machine(pub [u64; COSTS]);
+pub struct Costs(pub [u64; COSTS]);
 
-/// Why a text is no [`Machine`].
+/// Why a text is no [`Costs`].
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum MachineError {
+pub enum CostError {
     /// A line that is not a known name and a whole number.
     #[error("line `{found}`, expected the name of a cost and its time in ns")]
     Line {
@@ -63,7 +64,7 @@ pub enum MachineError {
     },
 }
 
-impl Machine {
+impl Costs {
     /// A cost in ns, `None` where it was not measured.
     #[must_use]
     pub fn get(&self, cost: Cost) -> Option<u64> {
@@ -71,29 +72,29 @@ impl Machine {
     }
 }
 
-impl fmt::Display for Machine {
+impl fmt::Display for Costs {
     /// One line for each cost: its name and its time in ns. Read back by `parse`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Cost::ALL.iter().try_for_each(|cost| writeln!(f, "{} {}", cost.name(), self.0[*cost as usize]))
     }
 }
 
-impl std::str::FromStr for Machine {
-    type Err = MachineError;
+impl std::str::FromStr for Costs {
+    type Err = CostError;
 
     /// Reads what `Display` writes; costs that are not named count as not measured.
-    fn from_str(text: &str) -> Result<Self, MachineError> {
-        let mut machine = Self::default();
+    fn from_str(text: &str) -> Result<Self, CostError> {
+        let mut costs = Self::default();
         for line in text.lines() {
             let read = || {
                 let (name, ns) = line.split_once(' ')?;
                 let cost = Cost::ALL.iter().find(|cost| cost.name() == name)?;
                 Some((*cost, ns.parse().ok()?))
             };
-            let (cost, ns) = read().ok_or_else(|| MachineError::Line { found: line.to_owned() })?;
-            machine.0[cost as usize] = ns;
+            let (cost, ns) = read().ok_or_else(|| CostError::Line { found: line.to_owned() })?;
+            costs.0[cost as usize] = ns;
         }
-        Ok(machine)
+        Ok(costs)
     }
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn measure_poll_ns() -> u64 {
         }
         (sys::now_ns() - start) / POLLS
     };
-    // The least of several: the others were interrupted.
+    // The least of several rounds: the longer ones were interrupted.
     (0..5).map(|_| round()).min().unwrap_or(1).max(1)
 }
 
@@ -124,15 +125,15 @@ mod tests {
 
     #[test]
     fn a_text_is_read_back() {
-        let machine = Machine(std::array::from_fn(|i| 7 * i as u64));
-        assert_eq!(machine.to_string().parse(), Ok(machine));
-        assert_eq!("".parse(), Ok(Machine::default()));
+        let costs = Costs(std::array::from_fn(|i| 7 * i as u64));
+        assert_eq!(costs.to_string().parse(), Ok(costs));
+        assert_eq!("".parse(), Ok(Costs::default()));
     }
 
     #[test]
     fn a_line_that_is_no_cost_is_refused() {
         for found in ["poll", "poll x", "pool 1", "poll -1", "poll 1 2"] {
-            assert_eq!(found.parse::<Machine>(), Err(MachineError::Line { found: found.to_owned() }));
+            assert_eq!(found.parse::<Costs>(), Err(CostError::Line { found: found.to_owned() }));
         }
     }
 }

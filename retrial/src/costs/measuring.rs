@@ -1,6 +1,6 @@
 //! How each cost is measured.
 
-use super::{Cost, Machine};
+use super::{Cost, Costs};
 use crate::sys;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Rounds of a measurement, of which the median counts.
 const ROUNDS: usize = 101;
 
-impl Machine {
+impl Costs {
     /// Measures everything, in about half a second; medians. Where the calling process may use one processor
     /// only, what needs two is not measured. `next` is called before each step.
     ///
@@ -19,11 +19,11 @@ impl Machine {
         let cpus = processors();
         let near = cpus.first().map(|cpu| (*cpu, *cpu));
         let far = cpus.first().zip(cpus.get(1)).map(|(a, b)| (*a, *b));
-        let mut machine = Self::default();
+        let mut costs = Self::default();
         for cost in Cost::ALL {
             next(*cost);
             let on_two = |measure: fn((usize, usize)) -> u64, pair| Option::map_or(pair, 0, measure);
-            machine.0[*cost as usize] = match cost {
+            costs.0[*cost as usize] = match cost {
                 Cost::Poll => super::measure_poll_ns(),
                 Cost::ClockRead => each(100, || {
                     black_box(sys::now_ns());
@@ -42,7 +42,7 @@ impl Machine {
                 Cost::Sleep10ms => slept(Duration::from_millis(10)),
             };
         }
-        machine
+        costs
     }
 }
 
@@ -140,7 +140,8 @@ fn yield_switch(pair: (usize, usize)) -> u64 {
         let round = |_| {
             let (start, before) = (sys::now_ns(), others.load(Ordering::Relaxed));
             (0..calls).for_each(|_| sys::yield_now());
-            // A yield that nobody else was ready for switched nowhere: what counts is who has run.
+            // A yield while the other thread is not ready switches nowhere: the time is for the turns that
+            // both had.
             (sys::now_ns() - start) / (calls + others.load(Ordering::Relaxed) - before)
         };
         median((0..9).map(round).collect())
@@ -220,7 +221,8 @@ fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(has).collect()
 }
 
-/// Binds the calling thread to a processor. A refusal leaves it free: the costs are then those of wherever it runs.
+/// Binds the calling thread to a processor. A refusal leaves it free: the costs are then those of wherever it
+/// runs.
 fn run_on(cpu: usize) {
     let set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: all 0 is an empty set.
@@ -237,13 +239,13 @@ mod tests {
 
     #[test]
     fn everything_is_measured_where_there_are_two_processors() {
-        let machine = Machine::measure(|_| {});
+        let costs = Costs::measure(|_| {});
         let is_alone = processors().len() < 2;
         for cost in Cost::ALL {
             let needs_two = matches!(cost, Cost::Line | Cost::WakeCall | Cost::WakeFar | Cost::Barrier);
-            assert!(machine.get(*cost).is_some() || needs_two && is_alone || *cost == Cost::Barrier, "{}", cost.name());
+            assert!(costs.get(*cost).is_some() || needs_two && is_alone || *cost == Cost::Barrier, "{}", cost.name());
         }
         // A sleep is never shorter than was asked for.
-        assert!(machine.get(Cost::Sleep10ms) >= Some(10_000_000));
+        assert!(costs.get(Cost::Sleep10ms) >= Some(10_000_000));
     }
 }

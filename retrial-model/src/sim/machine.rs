@@ -1,0 +1,244 @@
+//! The machine that is simulated: its processors, and what each step of a wait costs there.
+
+use super::error::{SimulationError, check};
+use super::{NS, Time};
+use retrial::views::Cost;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of processors.
+pub(super) const PROCESSORS_MAX: u32 = 4096;
+
+/// What the steps of a wait cost, and what there is to run on. Times in ns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Machine {
+    /// Processors; without a number every session has one of its own.
+    pub processors: Option<u32>,
+    /// How long a session runs while others of its processor are ready.
+    pub quantum_ns: u64,
+    /// How long it runs at least before a session that wakes up preempts it, at most a quantum; without a
+    /// number no wake-up preempts.
+    pub preempt_after_ns: Option<u64>,
+    /// One poll of the word with the processor's pause; from 1.
+    pub poll_ns: u64,
+    /// A get by the processor that had the mutex last.
+    pub exchange_ns: u64,
+    /// The mutex's way from one processor to another and back: what a get by another processor costs. A
+    /// spinning session sees a release after half of it.
+    pub line_ns: u64,
+    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves the
+    /// processors that ask for it one after the other (Boyd-Wickizer et al., *Non-scalable locks are
+    /// dangerous*, 2012, §3).
+    pub line_crowd_ns: u64,
+    /// A yield with no other session ready to run; from 1.
+    pub yield_alone_ns: u64,
+    /// A switch from one session to another; from 1.
+    pub yield_switch_ns: u64,
+    /// What a miss takes before its first poll, and a step beside the yield, sleep or park that it is: reads
+    /// the clock and the parameters, and records.
+    pub step_ns: u64,
+    /// The waker's own call, for a session whose processor is idle.
+    pub wake_call_ns: u64,
+    /// From that call until the woken session runs.
+    pub wake_far_ns: u64,
+    /// The same for a session of the waker's processor, the switch included.
+    pub wake_near_ns: u64,
+    /// What the first session that parks pays for the barrier on all processors.
+    pub barrier_ns: u64,
+    /// Processor time of a timed sleep: the call, the timer and its interrupt.
+    pub sleep_call_ns: u64,
+    /// What sleeps of 1 us, 100 us, 1 ms and 10 ms take.
+    pub sleep_ns: [u64; 4],
+}
+
+/// What was asked for in [`Machine::sleep_ns`].
+const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
+
+impl Default for Machine {
+    /// Guesses, all of them: round numbers for a virtual machine with two processors and other work on it.
+    /// The comments say what `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures
+    /// all but the first three, `line_crowd_ns`, `step_ns` and `sleep_call_ns`.
+    fn default() -> Self {
+        Self {
+            processors: Some(2),
+            quantum_ns: 3_000_000,
+            preempt_after_ns: Some(1_000_000),
+            poll_ns: 30,            // measured 17
+            exchange_ns: 6,         // 10
+            line_ns: 420,           // 130
+            line_crowd_ns: 25,      // takes more processors
+            yield_alone_ns: 600,    // 223
+            yield_switch_ns: 1_500, // 1,632
+            step_ns: 200,           // 215 to 240, beside a busy neighbour
+            wake_call_ns: 13_000,   // 2,219
+            wake_far_ns: 30_000,    // 6,209
+            wake_near_ns: 5_000,    // 1,634
+            barrier_ns: 1_000,      // 1,854
+            sleep_call_ns: 6_000,   // 4,000 to 9,000, 200 threads
+            // 54,832, 154,445, 1,060,033, 10,064,523
+            sleep_ns: [76_000, 180_000, 1_090_000, 10_090_000],
+        }
+    }
+}
+
+impl From<&retrial::views::Costs> for Machine {
+    /// As measured by `retrial calibrate`; what was not measured is as in [`Machine::default`].
+    fn from(measured: &retrial::views::Costs) -> Self {
+        let or = |cost: Cost, default: u64| measured.get(cost).unwrap_or(default);
+        let default = Self::default();
+        let [us, us100, ms, ms10] = default.sleep_ns;
+        Self {
+            poll_ns: or(Cost::Poll, default.poll_ns),
+            exchange_ns: or(Cost::Exchange, default.exchange_ns),
+            line_ns: or(Cost::Line, default.line_ns),
+            yield_alone_ns: or(Cost::YieldAlone, default.yield_alone_ns),
+            yield_switch_ns: or(Cost::YieldSwitch, default.yield_switch_ns),
+            wake_call_ns: or(Cost::WakeCall, default.wake_call_ns),
+            wake_far_ns: or(Cost::WakeFar, default.wake_far_ns),
+            wake_near_ns: or(Cost::WakeNear, default.wake_near_ns),
+            barrier_ns: or(Cost::Barrier, default.barrier_ns),
+            sleep_ns: [
+                or(Cost::Sleep1us, us),
+                or(Cost::Sleep100us, us100),
+                or(Cost::Sleep1ms, ms),
+                or(Cost::Sleep10ms, ms10),
+            ],
+            ..default
+        }
+    }
+}
+
+impl Machine {
+    /// A machine on which nothing costs anything and every session has a processor: the one of queueing
+    /// theory. A poll, a yield and a switch take 1 ns, since what takes no time can be repeated for ever.
+    #[must_use]
+    pub const fn ideal() -> Self {
+        Self {
+            processors: None,
+            quantum_ns: 3_000_000,
+            preempt_after_ns: None,
+            poll_ns: 1,
+            exchange_ns: 0,
+            line_ns: 0,
+            line_crowd_ns: 0,
+            yield_alone_ns: 1,
+            yield_switch_ns: 1,
+            step_ns: 0,
+            wake_call_ns: 0,
+            wake_far_ns: 0,
+            wake_near_ns: 0,
+            barrier_ns: 0,
+            sleep_call_ns: 0,
+            sleep_ns: ASKED_NS,
+        }
+    }
+
+    /// The same with so many processors.
+    #[must_use]
+    pub const fn with_processors(mut self, processors: u32) -> Self {
+        self.processors = Some(processors);
+        self
+    }
+
+    /// What a sleep of this length takes: measured lateness, in between by straight lines.
+    #[must_use]
+    pub fn slept_ns(&self, asked_ns: u64) -> u64 {
+        let late = |i: usize| self.sleep_ns[i].saturating_sub(ASKED_NS[i]);
+        let above = ASKED_NS.iter().position(|known| asked_ns <= *known);
+        let late_ns = match above {
+            Some(0) => late(0),
+            None => late(ASKED_NS.len() - 1),
+            Some(i) => {
+                let (from, to) = (ASKED_NS[i - 1], ASKED_NS[i]);
+                (late(i - 1) * (to - asked_ns) + late(i) * (asked_ns - from)) / (to - from)
+            }
+        };
+        asked_ns.saturating_add(late_ns)
+    }
+
+    /// Whether it can be simulated.
+    pub(super) fn check(&self) -> Result<(), SimulationError> {
+        check("poll_ns", self.poll_ns as f64, 1.0..=1e9, "1 to 1e9 ns")?;
+        check("yield_alone_ns", self.yield_alone_ns as f64, 1.0..=1e9, "1 to 1e9 ns")?;
+        check("yield_switch_ns", self.yield_switch_ns as f64, 1.0..=1e9, "1 to 1e9 ns")?;
+        check("quantum_ns", self.quantum_ns as f64, 1.0..=1e12, "1 to 1e12 ns")?;
+        for (name, ns) in [
+            ("exchange_ns", self.exchange_ns),
+            ("line_ns", self.line_ns),
+            ("line_crowd_ns", self.line_crowd_ns),
+            ("step_ns", self.step_ns),
+            ("wake_call_ns", self.wake_call_ns),
+            ("wake_far_ns", self.wake_far_ns),
+            ("wake_near_ns", self.wake_near_ns),
+            ("barrier_ns", self.barrier_ns),
+            ("sleep_call_ns", self.sleep_call_ns),
+        ] {
+            check(name, ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
+        }
+        for ns in self.sleep_ns {
+            check("sleep_ns", ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
+        }
+        let after_ns = self.preempt_after_ns.unwrap_or(0);
+        check("preempt_after_ns", after_ns as f64, 0.0..=self.quantum_ns as f64, "0 to quantum_ns")?;
+        match self.processors {
+            Some(processors) => check("processors", processors.into(), 1.0..=PROCESSORS_MAX.into(), "1 to 4096"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The costs of the machine, in ps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    pub(super) quantum: Time,
+    pub(super) preempt_after: Option<Time>,
+    pub(super) poll: Time,
+    pub(super) exchange: Time,
+    pub(super) line: Time,
+    pub(super) line_crowd: Time,
+    pub(super) yield_alone: Time,
+    pub(super) switch: Time,
+    pub(super) step: Time,
+    pub(super) call_far: Time,
+    pub(super) call_near: Time,
+    pub(super) wake_far: Time,
+    pub(super) barrier: Time,
+    pub(super) sleep_call: Time,
+}
+
+impl Costs {
+    pub(super) fn of(machine: &Machine) -> Self {
+        Self {
+            quantum: machine.quantum_ns * NS,
+            preempt_after: machine.preempt_after_ns.map(|ns| ns * NS),
+            poll: machine.poll_ns * NS,
+            exchange: machine.exchange_ns * NS,
+            line: machine.line_ns * NS,
+            line_crowd: machine.line_crowd_ns * NS,
+            yield_alone: machine.yield_alone_ns * NS,
+            switch: machine.yield_switch_ns * NS,
+            step: machine.step_ns * NS,
+            call_far: machine.wake_call_ns * NS,
+            // The session that runs next pays for the switch.
+            call_near: machine.wake_near_ns.saturating_sub(machine.yield_switch_ns) * NS,
+            wake_far: machine.wake_far_ns * NS,
+            barrier: machine.barrier_ns * NS,
+            sleep_call: machine.sleep_call_ns * NS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_lies_between_what_was_measured() {
+        let machine = Machine { sleep_ns: [76_000, 180_000, 1_090_000, 10_090_000], ..Machine::ideal() };
+        assert_eq!(machine.slept_ns(500), 75_500);
+        assert_eq!(machine.slept_ns(100_000), 180_000);
+        assert_eq!(machine.slept_ns(550_000), 550_000 + 85_000);
+        assert_eq!(machine.slept_ns(1_000_000_000), 1_000_090_000);
+        assert_eq!(Machine::ideal().slept_ns(12_345), 12_345);
+    }
+}

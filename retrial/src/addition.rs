@@ -1,0 +1,30 @@
+//! The note of the row that is being added to those of the departed: see [`crate::departed`].
+
+use crate::stats::{COUNTERS, Figures};
+use crate::sys::{AtomicU64, Observed as _, Ordering};
+
+/// See the module.
+#[repr(C)]
+pub(crate) struct Addition {
+    /// Which one: the session's number above 32 bits, and the position of its row. 0: the note is not in
+    /// force.
+    pub(crate) from: AtomicU64,
+    /// Position of the row of slot 0 that it is added to.
+    pub(crate) to: AtomicU64,
+    /// What the row of slot 0 has afterwards.
+    pub(crate) sums: [AtomicU64; COUNTERS],
+}
+
+impl Addition {
+    /// The session and the position of the row that is added, while the note is in force.
+    pub(crate) fn from(&self) -> Option<(u64, u64)> {
+        // Acquire: pairs with the fence of the step before the note was in force; the rest is of this row.
+        let from = self.from.acquire();
+        (from != 0).then_some((from >> 32, from & 0xffff_ffff))
+    }
+
+    /// The position of the row of slot 0 that it is added to, and what this row has afterwards.
+    pub(crate) fn to(&self) -> (u64, Figures) {
+        (self.to.load(Ordering::Relaxed), Figures(std::array::from_fn(|i| self.sums[i].load(Ordering::Relaxed))))
+    }
+}

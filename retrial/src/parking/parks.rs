@@ -1,0 +1,73 @@
+//! What a session remembers from one park to the next of one wait.
+
+use super::{Found, Parked, Parking};
+use std::cell::Cell;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Parks {
+    /// Whether a release has woken it and counts it as on its way.
+    pub(super) on_its_way: Cell<bool>,
+    /// Whether it answered in its last park, did not sleep, and so still does: see [`Announced::answers`].
+    pub(super) answers: Cell<bool>,
+    /// Whether it was the watcher in its last park, until the time-out.
+    pub(super) watched: Cell<bool>,
+}
+
+/// A park that has been announced.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Announced {
+    before: Parking,
+    /// Whether the session is the watcher.
+    pub watches: bool,
+    /// Whether it answers for releases that woke no session: it passes a barrier between this and its last
+    /// look, and passes on a mutex that it finds free for other modes only. The first session that parks
+    /// answers, so that releases on every processor see it. So does a woken session: releases may have woken
+    /// no other because it was on its way.
+    pub answers: bool,
+}
+
+impl Parks {
+    /// Announces a park, by one `change` that gives what was known before.
+    pub fn announce(&self, throttles: bool, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {
+        let was_woken = self.on_its_way.take();
+        // Not the same session twice in a row if others are parked: a look costs it its place in the queue.
+        let may_watch = !self.watched.take();
+        let may = |all: Parking| may_watch || all.parked() == 0;
+        let before = change(&|all| all.announce(throttles, was_woken, may(all)));
+        let answers = before.parked() == 0 || was_woken || self.answers.take();
+        Announced { before, watches: may(before) && !before.is_watched(), answers }
+    }
+
+    /// Comes back from a park, and finds the mutex as it is now.
+    pub fn come_back<G>(
+        &self,
+        announced: Announced,
+        how: &Parked<G>,
+        found: Found,
+        change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
+    ) {
+        let Announced { before, watches, answers } = announced;
+        let timed_out = matches!(how, Parked::TimedOut);
+        self.on_its_way.set(matches!(how, Parked::Woken));
+        self.watched.set(timed_out && watches);
+        self.answers.set(matches!(how, Parked::Looked) && answers);
+        match how {
+            // The release that woke it has taken it off the count.
+            Parked::Woken => change(&|all| all.unwatched(watches).found(found, true)),
+            // A session on its way may have died, and so may the watcher.
+            Parked::TimedOut => change(&|all| all.come_back(before, true).arrived().found(found, false)),
+            _ => change(&|all| all.come_back(before, watches)),
+        };
+    }
+
+    /// The session has the mutex, or gives up. Whether releases may have left a wake-up to it: a session that
+    /// gives up then passes it on.
+    pub fn end(&self, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> bool {
+        let on_its_way = self.on_its_way.take();
+        if on_its_way {
+            change(&Parking::arrived);
+        }
+        self.answers.take() || on_its_way
+    }
+}

@@ -1,0 +1,71 @@
+//! What can be waited for.
+
+use crate::parking::Parked;
+use crate::wait::Park;
+use crate::word::Sid;
+use std::time::Duration;
+
+/// Something that can be waited for: a mutex in a mode, ours or in a foreign format.
+pub trait Target {
+    /// What a get gives.
+    type Got;
+
+    /// Whether a plain look finds it open. `handed`: also when it was handed over.
+    fn is_open(&self, handed: bool) -> bool;
+
+    /// One exchange.
+    fn try_get(&self, handed: bool) -> Option<Self::Got>;
+
+    /// Queues for a wake-up.
+    fn park(&self, how: Park) -> Parked<Self::Got>;
+
+    /// Called when a wait of at least one step has ended, if `got` with the target. Parked sessions may need
+    /// waking.
+    fn ended(&self, got: bool) {
+        let _ = got;
+    }
+
+    /// Whether a session whose time has passed may take what was handed over.
+    fn may_take_handover_at_deadline(&self) -> bool {
+        true
+    }
+
+    /// Asks the next release to hand over to the first parked session, unless one did so within `interval`.
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+        let _ = (now_ns, interval);
+    }
+
+    /// Sessions parked now.
+    fn parked(&self) -> u32;
+
+    /// The holder, and whether it keeps out sessions of every mode.
+    fn blocker(&self) -> (Sid, bool);
+
+    /// Whether the session waits for itself.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
+
+    /// Whether the session parks at once and stays parked until a release wakes it or its time has passed: no
+    /// look of its own could tell a release from other memory in the same place.
+    fn parks_at_once(&self) -> bool {
+        false
+    }
+
+    /// Called before each step: looks whether a blocker is dead; `asks`: the kernel is asked for threads that are
+    /// gone without a mark.
+    fn look_after_blocker(&self, asks: bool) {
+        let _ = asks;
+    }
+
+    /// Gets so far.
+    fn gets(&self) -> u64;
+
+    /// Called by the holder: sends every get through the slow path, or no longer.
+    fn set_attention(&self, on: bool) {
+        let _ = on;
+    }
+
+    /// Wakes all parked sessions in queue order.
+    fn wake_all(&self) {}
+}
