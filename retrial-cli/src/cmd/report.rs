@@ -6,9 +6,10 @@ use crate::output::{Format, quoted};
 use crate::recording::Span;
 use crate::recording::findings::Source;
 use crate::recording::report::Report;
+use crate::recording::report::diff::{Diff, Side};
 use crate::recording::store::{Recorded, Recording};
 use crate::{duration, signals, sql};
-use miette::Report as Failure;
+use miette::{Report as Failure, miette};
 use retrial::Observer;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,10 +24,27 @@ use std::process::ExitCode;
   retrial report retrial.db
   retrial report retrial.db --from 2026-11-22T14:00 --to 2026-11-22T14:10
   retrial report retrial.db --from 10min
-  retrial report -i demo --for 30s")]
+  retrial report -i demo --for 30s
+  retrial report --diff before.db after.db
+  retrial report --diff retrial.db --from 10min --to 5min --other-from 5min")]
 pub struct Args {
     /// A recording; the live instance otherwise
     file: Option<PathBuf>,
+    /// With --diff: the recording that is compared with the first one; a period of the same one otherwise
+    #[arg(value_name = "OTHER", requires = "diff")]
+    other: Option<PathBuf>,
+    /// Compare two recordings, or two periods of one: what changed, by how much, and whether that is more than it varies
+    ///
+    /// Each period is divided into up to 16 parts at its snapshots. How much a figure varies among them is its spread; a smaller change
+    /// is noise.
+    #[arg(long, requires = "file")]
+    diff: bool,
+    /// With --diff: the beginning of the second period, as --from
+    #[arg(long, value_name = "TIME", requires = "diff")]
+    other_from: Option<String>,
+    /// With --diff: the end of the second period, as --to
+    #[arg(long, value_name = "TIME", requires = "diff")]
+    other_to: Option<String>,
     #[command(flatten)]
     which: Which,
     /// The instance of a program under `retrial run`
@@ -40,6 +58,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
+    if let Some(file) = args.file.as_deref().filter(|_| args.diff) {
+        compared(file, &args)?.print(format);
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = match &args.file {
         Some(file) => recorded(file, &args)?,
         None => live(&args)?,
@@ -60,12 +82,53 @@ fn live(args: &Args) -> Result<Report, Failure> {
     report(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)
 }
 
+/// Maximum number of parts that a period is divided into to see how much its figures vary.
+const PARTS: usize = 16;
+
+/// A period of `file`, and the one that it is compared with: of the other recording, or another one of this.
+fn compared(file: &Path, args: &Args) -> Result<Diff, Failure> {
+    let second = PeriodArgs { from: args.other_from.clone(), to: args.other_to.clone() };
+    if args.other.is_none() && second.from.is_none() && second.to.is_none() {
+        return Err(miette!(
+            code = "retrial::report::diff",
+            help = "retrial report --diff before.db after.db",
+            "--diff with one period of one recording, expected a second recording, or --other-from or --other-to"
+        ));
+    }
+    // Without a second period, the same one of the other recording.
+    let same = second.from.is_none() && second.to.is_none();
+    let name = args.which.instance.as_deref();
+    Ok(Diff {
+        before: side(file, &args.period, name)?,
+        after: side(args.other.as_deref().unwrap_or(file), if same { &args.period } else { &second }, name)?,
+    })
+}
+
+fn side(file: &Path, period: &PeriodArgs, name: Option<&str>) -> Result<Side, Failure> {
+    let recording = Recording::open(file)?;
+    let part = period.of(&recording, file, name, "report --diff")?;
+    let is_within = |at: &Recorded| at.instance == part.to.instance && (part.from.id..=part.to.id).contains(&at.id);
+    let within: Vec<Recorded> = recording.snapshots()?.into_iter().filter(is_within).collect();
+    let count = within.len().saturating_sub(1).min(PARTS);
+    let ends: Vec<Recorded> = (0..=count).map(|i| within[i * (within.len() - 1) / count.max(1)]).collect();
+    let between = |ends: &[Recorded]| {
+        let span = Span { from: Some(recording.snapshot(ends[0].id)?), to: recording.snapshot(ends[1].id)? };
+        of_file(&recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() })
+    };
+    let parts = ends.windows(2).map(between).collect::<Result<_, _>>()?;
+    Ok(Side { whole: of_file(&recording, file, part)?, parts })
+}
+
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
-    let Part { from, to, span, note } = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
+    let part = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
+    of_file(&recording, file, part)
+}
+
+fn of_file(recording: &Recording, file: &Path, Part { from, to, span, note }: Part) -> Result<Report, Failure> {
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    report(&recording, [from, to], span, format!("{shown}{note}"), next, Source::File(shown))
+    report(recording, [from, to], span, format!("{shown}{note}"), next, Source::File(shown))
 }
 
 fn report(

@@ -1,5 +1,6 @@
 //! What an instance did in a period, for people: load, waits, the mutexes behind them, who kept whom.
 
+pub mod diff;
 mod time;
 
 use self::time::Time;

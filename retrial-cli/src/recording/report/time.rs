@@ -26,6 +26,11 @@ impl Time {
         (self.all_s > 0.0).then(|| 100.0 * time_s / self.all_s)
     }
 
+    /// What the sessions did, and for how long altogether in s.
+    pub(super) fn times(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.events.iter().map(|event| (event.name.as_str(), event.time_s))
+    }
+
     pub(super) fn events(&self) -> Table {
         let of = |event: &Event, measure: Measure| measure.of(event.profile.as_ref()?);
         let columns = [
