@@ -16,9 +16,9 @@ use std::process::ExitCode;
 
 /// Report what an instance did in a period: load, top events, the mutexes behind them, who kept whom waiting
 ///
-/// Of a recording the whole of it, or the part between two of its snapshots; of a live instance what it does from now on for a time. The
-/// parts of the sessions' time add up to 100 %: waits as they were counted, holding as it was sampled, and the rest. With --csv the top
-/// events alone.
+/// Of a recording the whole of it, or the part between two of its snapshots; of a live instance what it does
+/// from now on for a time. The parts of the sessions' time add up to 100 %: waits as they were counted,
+/// holding as it was sampled, and the rest. With --csv the top events alone.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial report retrial.db
@@ -33,10 +33,11 @@ pub struct Args {
     /// With --diff: the recording that is compared with the first one; a period of the same one otherwise
     #[arg(value_name = "OTHER", requires = "diff")]
     other: Option<PathBuf>,
-    /// Compare two recordings, or two periods of one: what changed, by how much, and whether that is more than it varies
+    /// Compare two recordings, or two periods of one: what changed, by how much, and whether that is more
+    /// than it varies
     ///
-    /// Each period is divided into up to 16 parts at its snapshots. How much a figure varies among them is its spread; a smaller change
-    /// is noise.
+    /// Each period is divided into up to 16 parts at its snapshots. How much a figure varies among them is
+    /// its spread; a smaller change is noise.
     #[arg(long, requires = "file")]
     diff: bool,
     /// With --diff: the beginning of the second period, as --from

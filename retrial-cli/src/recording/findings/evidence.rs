@@ -23,7 +23,8 @@ pub struct Blocker {
     pub mutex: MutexId,
     /// Where it got it, if that was the same place all the time.
     pub location: Option<LocationId>,
-    /// Sessions that waited for it, the time of all of them, and the longest time that one wait was kept by it, in ns.
+    /// Sessions that waited for it, the time of all of them, and the longest time that one wait was kept by
+    /// it, in ns.
     pub waiters: u64,
     pub time_ns: u64,
     pub longest_ns: u64,
@@ -43,7 +44,8 @@ pub struct Evidence<'e> {
     /// Mutexes that were waited for, the longest first.
     pub mutexes: Vec<(&'e Mutex, Profile)>,
     pub deadlocks: Vec<Deadlock>,
-    /// Processor time of the sessions' threads, and their time in run queues, in s, where the kernel says them.
+    /// Processor time of the sessions' threads, and their time in run queues, in s, where the kernel says
+    /// them.
     pub processors: Option<(f64, f64)>,
 }
 

@@ -1,4 +1,5 @@
-//! What slows the sessions of a period: each finding has its evidence, the time at stake, and the command to type.
+//! What slows the sessions of a period: each finding has its evidence, the time at stake, and the command to
+//! type.
 
 mod evidence;
 mod rules;

@@ -1,4 +1,5 @@
-//! The rules, as data. `predict/rules.rs` has those of `advise`, which change parameters; bounds that both have are there.
+//! The rules, as data. `predict/rules.rs` has those of `advise`, which change parameters; bounds that both
+//! have are there.
 
 use super::{Blocker, Evidence, Found, Rule, TRIFLE, Urgency};
 use crate::duration;
@@ -123,7 +124,8 @@ fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
     }]
 }
 
-/// Whether this session alone is why others wait long for its mutex: most of the waits were for it, and one was long.
+/// Whether this session alone is why others wait long for its mutex: most of the waits were for it, and one
+/// was long.
 fn keeps_long(evidence: &Evidence<'_>, blocker: &Blocker) -> bool {
     const LONG_S: f64 = 0.1;
     /// Of the sampled waits for the mutex.

@@ -1,7 +1,8 @@
 //! Two periods side by side: what changed, by how much, and whether that is more than it varies within them.
 //!
-//! Each period is divided at its snapshots into parts of about the same length. How much a figure varies from part to part
-//! says how far its mean may be from that of a longer period (Student's t, 95 %). A smaller change is noise.
+//! Each period is divided at its snapshots into parts of about the same length. How much a figure varies from
+//! part to part says how far its mean may be from that of a longer period (Student's t, 95 %). A smaller
+//! change is noise.
 
 use super::Report;
 use crate::output::{Format, Table, column, line, per, short};
