@@ -38,6 +38,17 @@ pub fn argument(option: &str, text: &str) -> Result<Duration, Report> {
         .map_err(|error| miette!(code = "retrial::duration", help = format!("{option} 50s"), "{option}: {error}"))
 }
 
+/// The same, for what cannot be shorter than `least`.
+pub fn at_least(option: &str, text: &str, least: Duration) -> Result<Duration, Report> {
+    let time = argument(option, text)?;
+    if time < least {
+        let least = self::text(least);
+        let help = format!("{option} {}", least.replace(' ', ""));
+        return Err(miette!(code = "retrial::duration", help = help, "{option} {text}, expected {least} at least"));
+    }
+    Ok(time)
+}
+
 /// A time in ns, as clocks count; `u64::MAX` for one that is longer.
 pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

@@ -121,6 +121,16 @@ impl<'t> Look<'t> {
         Some(record.location)
     }
 
+    /// Whether a session that waited when it was looked at has got that mutex since: the mutexes are read a moment later.
+    pub fn has_got(&self, session: &SessionInfo) -> bool {
+        let Some((key, ..)) = session.wait else { return false };
+        let converts = |record: &LogRecord| {
+            let converting = matches!(record.phase, Phase::Promoting | Phase::Demoting | Phase::Draining);
+            record.mutex == key.mutex && converting
+        };
+        self.held(session.sid).contains(&(key.mutex, key.event.mode)) && !session.log.iter().any(converts)
+    }
+
     /// What a session holds, for people: `m X, n S`.
     pub fn held_text(&self, sid: Sid) -> String {
         let each = self.held(sid).iter().map(|(mutex, mode)| format!("{} {mode}", self.tables.mutex_name(*mutex)));

@@ -5,6 +5,7 @@
 #![allow(clippy::must_use_candidate, clippy::return_self_not_must_use)] // as above
 #![allow(clippy::needless_pass_by_value)] // a command takes what was typed, an error what it is about
 
+mod ash;
 mod blocking;
 mod cmd;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod doctor;
 mod errors;
 mod experiment;
 mod export;
+mod flame;
 mod instances;
 mod naming;
 mod predict;
@@ -57,6 +59,7 @@ enum Command {
     Ps(cmd::ps::Args),
     Record(cmd::record::Args),
     Sql(cmd::sql::Args),
+    Ash(cmd::ash::Args),
     Who(cmd::who::Args),
     Watch(cmd::watch::Args),
     Export(cmd::export::Args),
@@ -102,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Ps(args) => cmd::ps::run(args, format),
         Command::Record(args) => cmd::record::run(args, format),
         Command::Sql(args) => cmd::sql::run(args, format),
+        Command::Ash(args) => cmd::ash::run(args, format),
         Command::Export(args) => cmd::export::run(args, format),
         Command::Watch(args) => cmd::watch::run(args, format),
         Command::Who(args) => cmd::who::run(args, format),

@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Running, Scratch, command, failed, until};
+use kit::{Running, Scratch, both, command, failed, until};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 
@@ -277,4 +277,26 @@ fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
         println!("{own} % by itself, {by_kernel} % by the kernel, {samples} samples, {} bytes", last["size_bytes"]);
         assert!(own < 1.0 && by_kernel < 1.0);
     });
+}
+
+#[test]
+fn a_name_is_that_of_a_file_whatever_it_begins_with() {
+    let scratch = Scratch::new();
+    let directory = std::env::temp_dir().join(format!("retrial-record-names-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let here = |arguments: &[&str]| command(arguments).current_dir(&directory).output().unwrap();
+    let mut names = Vec::new();
+    for name in ["file:x?mode=ro", ":memory:", "file:y"] {
+        let output = here(&["record", name, "-i", &scratch.name, "--for", "30ms", "--interval", "10ms"]);
+        assert!(output.status.success(), "{name}: {}", both(&output));
+        let output = here(&["report", name]);
+        assert!(output.status.success(), "{name}: {}", both(&output));
+        names.push(name.to_owned());
+    }
+    let found = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut found: Vec<String> = found.collect();
+    std::fs::remove_dir_all(&directory).unwrap();
+    names.sort();
+    found.sort();
+    assert_eq!(found, names);
 }

@@ -67,6 +67,19 @@ fn the_parts_of_the_time_of_the_sessions_add_up() {
 }
 
 #[test]
+fn sessions_hold_as_long_as_the_utilization_says() {
+    let scratch = Scratch::new();
+    let text = LOAD.during(&scratch, || scratch.run(&["report", "--for", "1s", "--json"]));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{report}"));
+    let holding = &report["session_time"][0];
+    assert_eq!(holding["part"], "holding a mutex");
+    let (held, utilization) =
+        (number(&holding["time_s"]) / number(&report["period_s"]), number(&report["mutexes"][0]["utilization"]));
+    assert!((held / utilization - 1.0).abs() < 0.01, "{held} is not {utilization}: {report}");
+}
+
+#[test]
 fn a_report_of_a_recording_says_what_kept_whom() {
     let scratch = Scratch::new();
     let path = std::env::temp_dir().join(format!("retrial-report-{}.db", std::process::id()));

@@ -81,6 +81,7 @@ fn it_begins_again_only_when_it_was_over() {
         assert!(failed["text"].as_str().unwrap().starts_with("command failed: exit code 3 "), "{failed}");
         // One less, one more: between the two thresholds.
         waiters.pop().unwrap().die_of(libc::SIGINT);
+        scratch.run(&["watch", "--once", "--when", "waiters('m') == 1", "--for", "100ms", "--every", "20ms"]);
         waiters.push(wait());
         for waiter in waiters {
             waiter.die_of(libc::SIGINT);
@@ -91,6 +92,7 @@ fn it_begins_again_only_when_it_was_over() {
             (&"ended".into(), &"waiters('m') >= 2".into()),
             "{ended}"
         );
+        assert_eq!(ended["text"], "waiters('m') = 0", "not before --until holds");
     }
     drop(holder);
     assert_eq!(watch.die_of(libc::SIGTERM), "");
@@ -165,4 +167,11 @@ fn what_is_typed_wrong_is_shown_with_a_caret() {
     assert_eq!(told(&mut watch)["what"], "began");
     let _ = fs::remove_file(scratch.path());
     assert_eq!((watch.line(), watch.end().0), (String::new(), Some(2)), "its instance has gone");
+}
+
+#[test]
+fn a_pace_that_cannot_be_is_refused() {
+    let scratch = Scratch::new();
+    let said = scratch.fail(&["watch", "--when", "sessions >= 0", "--once", "--every", "0s"]);
+    assert!(said.contains("--every 0s, expected 10.0 ms at least"), "{said}");
 }

@@ -77,15 +77,17 @@ measures! {
     WaitP999 "wait_p999" "W p99.9" "s" "Time from request to get that 999 of 1000 gets do not exceed, up to an eighth too long."
         |p| Some(p.waits?.p999_s);
     WaitMax "wait_max" "W max" "s" "Longest time from request to get; of registered waits alone where no others are timed."
-        |p| Some(p.waits.map_or_else(|| p.count(Counter::MaxNs) / 1e9, |waits| waits.max_s));
+        |p| p.waits.map_or_else(|| registered_max(p), |waits| Some(waits.max_s));
     Waiting "waiting" "L" "" "Mean number of sessions between request and get, L."
         |p| ratio(p.waiting_s?, p.time_s);
+    Active "active" "L + U" "" "Mean number of sessions that have it or want it: between request and release."
+        |p| Some(Measure::Waiting.of(p)? + Measure::Utilization.of(p)?);
     Registered "registered" "W_o" "s" "Time of all waits together, each from its first failed spin on; waits under way are in it."
         |p| Some(p.registered_s());
     RegisteredMean "registered_mean" "w_o" "s" "Mean time of a wait from its first failed spin on."
         |p| ratio(p.registered_s(), p.count(Counter::Waits));
-    RegisteredMax "registered_max" "w max" "s" "Longest wait from its first failed spin on."
-        |p| Some(p.count(Counter::MaxNs) / 1e9);
+    RegisteredMax "registered_max" "w max" "s" "Longest wait from its first failed spin on; of a period absent where there had been one as long before."
+        registered_max;
     SpinShare "spin_share" "spin" "" "Share of the time of the waits spent spinning."
         |p| part(p, Counter::SpinNs);
     YieldShare "yield_share" "yield" "" "Share of the time of the waits spent in yields."
@@ -134,6 +136,12 @@ fn holding_time(profile: &Profile) -> Option<f64> {
         return ratio(held_s, gets as f64).filter(|_| looks == 0 || held >= HELD_MIN);
     }
     ratio(Measure::MissRatio.of(profile)?, Measure::Throughput.of(profile)?)
+}
+
+/// The longest wait: there is none where waits have a time, but no longest one is known.
+fn registered_max(profile: &Profile) -> Option<f64> {
+    let longest_s = profile.count(Counter::MaxNs) / 1e9;
+    Some(longest_s).filter(|longest_s| *longest_s > 0.0 || profile.registered_s() == 0.0)
 }
 
 /// Jain's index of fairness: 1 when all have the same, 1/n when one has all.
@@ -233,6 +241,21 @@ mod tests {
         assert_eq!((sum.gets, sum.figures), (late.gets, late.figures));
         let uncounted = Profile { gets: None, ..early };
         assert_eq!(Measure::Throughput.of(&Profile::sum([&sum, &uncounted])), None, "the gets of a part are not known");
+    }
+
+    #[test]
+    fn the_longest_wait_of_a_period_is_known_where_none_before_was_as_long() {
+        let of = |max_ns, wait_ns| {
+            profile(10, &[(Counter::MaxNs, max_ns), (Counter::WaitNs, wait_ns), (Counter::SleptNs, wait_ns)])
+        };
+        let early = of(2_000_000_000, 3_000_000_000);
+        let (same, more) = (of(2_000_000_000, 4_000_000_000), of(2_500_000_000, 5_500_000_000));
+        for measure in [Measure::RegisteredMax, Measure::WaitMax] {
+            close(measure.of(&early), 2.0);
+            close(measure.of(&more.since(&early)), 2.5);
+            assert_eq!(measure.of(&same.since(&early)), None, "a wait of a second at most, but how long?");
+            close(measure.of(&early.since(&early)), 0.0);
+        }
     }
 
     #[test]

@@ -119,8 +119,8 @@ impl Profile {
         Self { gets, ..rows.cloned().unwrap_or_else(|| Self { time_s: age_s(tables), ..Self::default() }) }
     }
 
-    /// Growth since an earlier snapshot of the same. The longest waits are those of the later one; quantiles
-    /// have no difference.
+    /// Growth since an earlier snapshot of the same. The longest wait is known where the earlier one had none as long;
+    /// quantiles have no difference.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |now: Option<f64>, then: Option<f64>| Some((now? - then.unwrap_or(0.0)).max(0.0));
@@ -137,7 +137,12 @@ impl Profile {
                 .map(|(i, now)| now.saturating_sub(then(i)))
                 .collect(),
             sessions: self.sessions,
-            figures: self.figures.since(&earlier.figures),
+            figures: {
+                let mut growth = self.figures.since(&earlier.figures);
+                let longest = &mut growth.0[Counter::MaxNs as usize];
+                *longest = if *longest > earlier.figures.get(Counter::MaxNs) { *longest } else { 0 };
+                growth
+            },
             samples: self.samples.since(&earlier.samples),
             waiting_s: less(self.waiting_s, earlier.waiting_s),
             waited_s: less(self.waited_s, earlier.waited_s),

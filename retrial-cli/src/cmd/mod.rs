@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod alerts;
+pub mod ash;
 pub mod bench;
 pub mod calibrate;
 pub mod completions;
@@ -15,6 +16,7 @@ pub mod list;
 pub mod man;
 pub mod model;
 pub mod peek;
+mod period;
 pub mod poke;
 pub mod ps;
 pub mod record;

@@ -6,7 +6,7 @@ use crate::recording::store::Writer;
 use crate::recording::{Pace, Progress, Recorder, Snapshot};
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
-use miette::{Report, miette};
+use miette::Report;
 use retrial::{Address, Observer};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -65,16 +65,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 impl PaceArgs {
     fn pace(&self) -> Result<Pace, Report> {
-        let interval = duration::argument("--interval", &self.interval)?;
-        if interval < INTERVAL_MIN {
-            return Err(miette!(
-                code = "retrial::record::interval",
-                help = "--interval 10s",
-                "--interval {}, expected {} at least",
-                self.interval,
-                duration::text(INTERVAL_MIN)
-            ));
-        }
+        let interval = duration::at_least("--interval", &self.interval, INTERVAL_MIN)?;
         let sample = duration::argument("--sample", &self.sample)?;
         let keep = self.keep.as_deref().map(|text| duration::argument("--keep", text)).transpose()?;
         Ok(Pace { interval, sample: Some(sample).filter(|sample| !sample.is_zero()), keep })

@@ -1,9 +1,12 @@
 //! `retrial report`.
 
+use super::period::{Part, PeriodArgs};
 use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
 use crate::recording::Span;
+use crate::recording::findings::Source;
 use crate::recording::report::Report;
+use crate::recording::report::diff::{Diff, Side};
 use crate::recording::store::{Recorded, Recording};
 use crate::{duration, signals, sql};
 use miette::{Report as Failure, miette};
@@ -13,35 +16,53 @@ use std::process::ExitCode;
 
 /// Report what an instance did in a period: load, top events, the mutexes behind them, who kept whom waiting
 ///
-/// Of a recording the whole of it, or the part between two of its snapshots; of a live instance what it does from now on for a time. The
-/// parts of the sessions' time add up to 100 %: waits as they were counted, holding as it was sampled, and the rest. With --csv the top
-/// events alone.
+/// Of a recording the whole of it, or the part between two of its snapshots; of a live instance what it does
+/// from now on for a time. The parts of the sessions' time add up to 100 %: waits as they were counted,
+/// holding as it was sampled, and the rest. With --csv the top events alone.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial report retrial.db
   retrial report retrial.db --from 2026-11-22T14:00 --to 2026-11-22T14:10
   retrial report retrial.db --from 10min
-  retrial report -i demo --for 30s")]
+  retrial report -i demo --for 30s
+  retrial report --diff before.db after.db
+  retrial report --diff retrial.db --from 10min --to 5min --other-from 5min")]
 pub struct Args {
     /// A recording; the live instance otherwise
     file: Option<PathBuf>,
+    /// With --diff: the recording that is compared with the first one; a period of the same one otherwise
+    #[arg(value_name = "OTHER", requires = "diff")]
+    other: Option<PathBuf>,
+    /// Compare two recordings, or two periods of one: what changed, by how much, and whether that is more
+    /// than it varies
+    ///
+    /// Each period is divided into up to 16 parts at its snapshots. How much a figure varies among them is
+    /// its spread; a smaller change is noise.
+    #[arg(long, requires = "file")]
+    diff: bool,
+    /// With --diff: the beginning of the second period, as --from
+    #[arg(long, value_name = "TIME", requires = "diff")]
+    other_from: Option<String>,
+    /// With --diff: the end of the second period, as --to
+    #[arg(long, value_name = "TIME", requires = "diff")]
+    other_to: Option<String>,
     #[command(flatten)]
     which: Which,
     /// The instance of a program under `retrial run`
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["instance", "file"])]
     pid: Option<u32>,
-    /// Of a recording: from the first snapshot at or after this moment in UTC, or so long before the last one
-    #[arg(long, value_name = "TIME", requires = "file")]
-    from: Option<String>,
-    /// Of a recording: to the last snapshot at or before this moment
-    #[arg(long, value_name = "TIME", requires = "file")]
-    to: Option<String>,
+    #[command(flatten)]
+    period: PeriodArgs,
     /// Of a live instance: watch it for so long
     #[arg(long = "for", value_name = "TIME", default_value = "30s", conflicts_with = "file")]
     time: String,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
+    if let Some(file) = args.file.as_deref().filter(|_| args.diff) {
+        compared(file, &args)?.print(format);
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = match &args.file {
         Some(file) => recorded(file, &args)?,
         None => live(&args)?,
@@ -55,170 +76,71 @@ fn live(args: &Args) -> Result<Report, Failure> {
     let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
-    let (writer, span) = sql::watched(&observer, Some(time))?;
+    let (writer, span) = sql::watched(&observer, Some(time), sql::SAMPLE)?;
     let recording = Recording::of(writer.into_connection());
     let (of, next) = ("the live instance".to_owned(), format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'"));
     let snapshots = recording.snapshots()?;
-    report(&recording, snapshots[0], snapshots[snapshots.len() - 1], span, of, next)
+    report(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)
+}
+
+/// Maximum number of parts that a period is divided into to see how much its figures vary.
+const PARTS: usize = 16;
+
+/// A period of `file`, and the one that it is compared with: of the other recording, or another one of this.
+fn compared(file: &Path, args: &Args) -> Result<Diff, Failure> {
+    let second = PeriodArgs { from: args.other_from.clone(), to: args.other_to.clone() };
+    if args.other.is_none() && second.from.is_none() && second.to.is_none() {
+        return Err(miette!(
+            code = "retrial::report::diff",
+            help = "retrial report --diff before.db after.db",
+            "--diff with one period of one recording, expected a second recording, or --other-from or --other-to"
+        ));
+    }
+    // Without a second period, the same one of the other recording.
+    let same = second.from.is_none() && second.to.is_none();
+    let name = args.which.instance.as_deref();
+    Ok(Diff {
+        before: side(file, &args.period, name)?,
+        after: side(args.other.as_deref().unwrap_or(file), if same { &args.period } else { &second }, name)?,
+    })
+}
+
+fn side(file: &Path, period: &PeriodArgs, name: Option<&str>) -> Result<Side, Failure> {
+    let recording = Recording::open(file)?;
+    let part = period.of(&recording, file, name, "report --diff")?;
+    let is_within = |at: &Recorded| at.instance == part.to.instance && (part.from.id..=part.to.id).contains(&at.id);
+    let within: Vec<Recorded> = recording.snapshots()?.into_iter().filter(is_within).collect();
+    let count = within.len().saturating_sub(1).min(PARTS);
+    let ends: Vec<Recorded> = (0..=count).map(|i| within[i * (within.len() - 1) / count.max(1)]).collect();
+    let between = |ends: &[Recorded]| {
+        let span = Span { from: Some(recording.snapshot(ends[0].id)?), to: recording.snapshot(ends[1].id)? };
+        of_file(&recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() })
+    };
+    let parts = ends.windows(2).map(between).collect::<Result<_, _>>()?;
+    Ok(Side { whole: of_file(&recording, file, part)?, parts })
 }
 
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
-    let instances = of_instance(&recording, file, args.which.instance.as_deref())?;
-    let latest = &instances[0];
-    // A moment may be one of an earlier instance of the name.
-    let ends_before = |of: &[Recorded]| {
-        let to = args.to.as_deref().filter(|text| duration::parse(text).is_err())?;
-        Some(!Bound::parse("--to", to, 0).ok()?.is_at_or_after(of[0].at_ns))
-    };
-    let of = instances.iter().find(|of| ends_before(of) != Some(true)).unwrap_or(latest);
-    let (first, last) = (of[0], of[of.len() - 1]);
-    let from = args.from.as_deref().map(|text| Bound::parse("--from", text, last.at_ns)).transpose()?;
-    let to = args.to.as_deref().map(|text| Bound::parse("--to", text, last.at_ns)).transpose()?;
-    let nothing = || {
-        miette!(
-            code = "retrial::report::period",
-            help = format!("retrial report {}", quoted(&file.to_string_lossy())),
-            "no two snapshots in this period, expected one between {} and {}",
-            super::alerts::time(first.at_ns),
-            super::alerts::time(last.at_ns)
-        )
-    };
-    let end =
-        of.iter().rev().find(|at| to.as_ref().is_none_or(|to| to.is_at_or_after(at.at_ns))).ok_or_else(nothing)?;
-    let begin =
-        of.iter().find(|at| from.as_ref().is_none_or(|from| from.is_at_or_before(at.at_ns))).ok_or_else(nothing)?;
-    // Of a recording with one snapshot, since the instance was created.
-    let is_one = of.len() == 1 && from.is_none() && to.is_none();
-    if begin.id >= end.id && !is_one {
-        return Err(nothing());
-    }
-    let begin_at = (!is_one).then(|| recording.snapshot(begin.id)).transpose()?;
-    let span = Span { from: begin_at, to: recording.snapshot(end.id)? };
+    let part = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
+    of_file(&recording, file, part)
+}
+
+fn of_file(recording: &Recording, file: &Path, Part { from, to, span, note }: Part) -> Result<Report, Failure> {
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    let which = match instances.len() {
-        1 => String::new(),
-        count if of[0] == latest[0] => {
-            format!(" (the latest of {count} instances of this name; --to TIME for one before)")
-        }
-        count => format!(" (one of {count} instances of this name, not the latest)"),
-    };
-    report(&recording, *begin, *end, span, format!("{shown}{which}"), next)
+    report(recording, [from, to], span, format!("{shown}{note}"), next, Source::File(shown))
 }
 
 fn report(
     recording: &Recording,
-    from: Recorded,
-    to: Recorded,
+    [from, to]: [Recorded; 2],
     span: Span,
     of: String,
     next: String,
+    source: Source,
 ) -> Result<Report, Failure> {
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let blockers = recording.blockers(to.instance, from.at_ns, to.at_ns)?;
-    Ok(Report { span, rounds, blockers, of, next })
-}
-
-/// The snapshots of each instance of this name, or of the only name that there is: the latest instance first, and one at least.
-fn of_instance(recording: &Recording, file: &Path, name: Option<&str>) -> Result<Vec<Vec<Recorded>>, Failure> {
-    let all = recording.instances()?;
-    let mut names: Vec<&str> = all.iter().map(|(_, name)| name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let shown = quoted(&file.to_string_lossy()).into_owned();
-    let name = match (name, names.as_slice()) {
-        (Some(name), names) if names.contains(&name) => name,
-        (None, [name]) => name,
-        (_, []) => {
-            let help = format!("retrial record {shown}");
-            return Err(miette!(code = "retrial::report::empty", help = help, "nothing has been recorded in {shown}"));
-        }
-        (wanted, names) => {
-            return Err(miette!(
-                code = "retrial::report::which",
-                help = format!("retrial report {shown} -i {}", quoted(names[0])),
-                "{}, expected one of: {}",
-                wanted.map_or("several instances in it".to_owned(), |name| format!("no instance `{name}` in it")),
-                names.join(", ")
-            ));
-        }
-    };
-    let snapshots = recording.snapshots()?;
-    let of = |id: i64| snapshots.iter().filter(|recorded| recorded.instance == id).copied().collect::<Vec<_>>();
-    let mut found: Vec<_> = all.iter().rev().filter(|(_, of)| of == name).map(|(id, _)| of(*id)).collect();
-    found.retain(|of| !of.is_empty());
-    if found.is_empty() {
-        return Err(miette!(
-            code = "retrial::report::empty",
-            help = "retrial record",
-            "no snapshot of {name} is left in {shown}"
-        ));
-    }
-    Ok(found)
-}
-
-/// A moment as people give it.
-enum Bound {
-    /// The beginning of a time as it is shown: `2026-11-22T14:10`.
-    Text(String),
-    At(u64),
-}
-
-impl Bound {
-    fn parse(option: &str, text: &str, last_ns: u64) -> Result<Self, Failure> {
-        if let Ok(ago) = duration::parse(text) {
-            return Ok(Self::At(last_ns.saturating_sub(duration::nanos(ago))));
-        }
-        let shape = "0000-00-00T00:00:00.000Z";
-        let fits = text.len() >= 10
-            && text.len() <= shape.len()
-            && text
-                .chars()
-                .zip(shape.chars())
-                .all(|(c, like)| if like == '0' { c.is_ascii_digit() } else { c == like });
-        if !fits {
-            return Err(miette!(
-                code = "retrial::report::time",
-                help = format!("{option} {}", super::alerts::time(last_ns)),
-                "{option} `{text}`, expected a moment in UTC as {}, or a time before the last snapshot as 10min",
-                &super::alerts::time(last_ns)[..16]
-            ));
-        }
-        Ok(Self::Text(text.to_owned()))
-    }
-
-    /// Whether this moment is not after another one.
-    fn is_at_or_before(&self, at_ns: u64) -> bool {
-        match self {
-            Self::At(bound_ns) => *bound_ns <= at_ns,
-            Self::Text(text) => *text <= super::alerts::time(at_ns),
-        }
-    }
-
-    /// Whether it is not before another one: all of the minute or second that it names is it.
-    fn is_at_or_after(&self, at_ns: u64) -> bool {
-        match self {
-            Self::At(bound_ns) => *bound_ns >= at_ns,
-            Self::Text(text) => text[..] >= super::alerts::time(at_ns)[..text.len()],
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_moment_is_a_time_or_an_age() {
-        let noon_ns = 1_709_208_000_000_000_000; // 2024-02-29T12:00:00Z
-        let minute = Bound::parse("--to", "2024-02-29T12:00", 0).unwrap();
-        assert!(minute.is_at_or_before(noon_ns) && !minute.is_at_or_before(noon_ns - 1_000_000));
-        assert!(minute.is_at_or_after(noon_ns + 59_000_000_000) && !minute.is_at_or_after(noon_ns + 60_000_000_000));
-        let ago = Bound::parse("--from", "1min", noon_ns).unwrap();
-        assert!(ago.is_at_or_before(noon_ns - 60_000_000_000) && !ago.is_at_or_before(noon_ns - 60_000_000_001));
-        for wrong in ["yesterday", "2024-02-29 12:00", "12:00", "2024-02-29T12:00:00.000ZZ"] {
-            assert!(Bound::parse("--from", wrong, noon_ns).is_err(), "{wrong}");
-        }
-    }
+    Ok(Report { span, rounds, blockers, of, source, next })
 }

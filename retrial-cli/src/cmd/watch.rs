@@ -101,7 +101,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let text = args.when.clone().unwrap_or_default();
     let when = parse("--when", &text)?;
     let until = args.until.as_deref().map(|text| Ok::<_, Report>((parse("--until", text)?, text))).transpose()?;
-    let every = duration::argument("--every", &args.every)?.max(EVERY_MIN);
+    let every = duration::at_least("--every", &args.every, EVERY_MIN)?;
     let hold = duration::argument("--for", &args.hold)?;
     let timeout = duration::argument("--timeout", &args.timeout)?;
     let rate = args

@@ -3,6 +3,7 @@
 
 use super::holds::{Burst, Timed};
 use crate::output::whole;
+use crate::recording::Spent;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
@@ -294,11 +295,7 @@ fn sums(tables: &Tables) -> HashMap<MutexId, HashMap<Sid, Figures>> {
 
 /// Times of the sessions' threads so far, where the kernel says them.
 fn times(tables: &Tables) -> Times {
-    let of = |pid: u32, tid: u32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-        let mut numbers = text.split_whitespace().map(str::parse);
-        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-    };
+    let of = |pid: u32, tid: u32| Spent::of(pid, tid).map(|spent| (spent.cpu_ns, spent.queued_ns));
     let sessions = tables.sessions().into_iter();
     sessions.filter_map(|session| Some((session.sid, of(session.pid, session.tid)?))).collect()
 }

@@ -126,7 +126,7 @@ fn sessions(measured: &Profile) -> u32 {
 }
 
 /// Share of the time that the mutex is held; where it was not sampled, arrivals saw it.
-fn utilization(measured: &Profile) -> Option<f64> {
+pub fn utilization(measured: &Profile) -> Option<f64> {
     Measure::Utilization.of(measured).or_else(|| Measure::MissRatio.of(measured))
 }
 
@@ -136,9 +136,11 @@ fn waiting(measured: &Profile) -> f64 {
     of(Measure::Wait) * of(Measure::Throughput)
 }
 
+/// A smaller share of the sessions' time is not worth a finding.
+pub const TRIFLE: f64 = 0.02;
+
 /// Whether sessions spend more than a trifle of their time waiting.
 fn wait_matters(measured: &Profile) -> bool {
-    const TRIFLE: f64 = 0.02;
     waiting(measured) >= TRIFLE * f64::from(sessions(measured).max(1))
 }
 
@@ -172,15 +174,9 @@ fn spins_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
 /// Sleeping sessions look at the mutex far too seldom for how short it is held.
 fn sleeps_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const ASLEEP: f64 = 4.0;
-    const TIMES: f64 = 20.0;
     let (sleep_s, asleep) = (Measure::SleepTime.of(measured)?, Measure::Asleep.of(measured)?);
     let hold_s = workload.hold.mean();
-    if !wait_matters(measured)
-        || !is_timed(measured)
-        || asleep < ASLEEP
-        || sleep_s < TIMES * hold_s
-        || measured.count(Counter::Busy) < TRIES
-    {
+    if !wait_matters(measured) || asleep < ASLEEP || !sleeps_past(measured, hold_s) {
         return None;
     }
     let free = 1.0 - utilization(measured)?;
@@ -198,6 +194,13 @@ fn sleeps_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
         "sessions sleep for far longer than the mutex is held, and nobody wakes them",
         evidence,
     ))
+}
+
+/// Whether sessions sleep for so much longer than the mutex is held that they sleep past many holds.
+pub fn sleeps_past(measured: &Profile, hold_s: f64) -> bool {
+    const TIMES: f64 = 20.0;
+    let is_long = Measure::SleepTime.of(measured).is_some_and(|sleep_s| sleep_s >= TIMES * hold_s);
+    is_long && is_timed(measured) && measured.count(Counter::Busy) >= TRIES
 }
 
 /// Whether sessions wait by timed sleeps, which no release ends.
@@ -266,12 +269,18 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     })
 }
 
+/// Miss ratio from which on many sessions want a mutex at once.
+pub const MISSED: f64 = 0.3;
+/// Utilization from which on a mutex can hardly give more gets.
+pub const SATURATED: f64 = 0.8;
+
 /// One mutex that many want at once: no parameter makes it wider.
 fn hot_mutex(measured: &Profile, _: &Workload) -> Option<Finding> {
     const COPIES: u32 = 4;
+    const HELD: f64 = 0.5;
     let (miss_ratio, share) = (Measure::MissRatio.of(measured)?, Measure::ShareOfType.of(measured)?);
     let (utilization, waiting) = (utilization(measured)?, waiting(measured));
-    if utilization < 0.5 || miss_ratio < 0.3 || share < 0.5 || waiting < 0.5 {
+    if utilization < HELD || miss_ratio < MISSED || share < 0.5 || waiting < 0.5 {
         return None;
     }
     Some(Finding {

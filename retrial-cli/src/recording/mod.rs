@@ -5,6 +5,9 @@
 //! the file that [`store`] writes and reads.
 
 mod deadlocks;
+pub mod findings;
+pub mod history;
+mod pauses;
 mod period;
 mod recorder;
 pub mod report;
@@ -18,10 +21,11 @@ mod taking;
 mod tests;
 pub mod views;
 
+pub use pauses::Pauses;
 pub use period::Period;
 pub use recorder::{Pace, Progress, Recorder};
 pub use sampling::Sampler;
 pub use scene::{Scene, Span};
 pub use snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State};
-pub use state::Load;
+pub use state::{Load, Spent};
 pub use taking::Taker;

@@ -1,7 +1,9 @@
 //! Records instances: a thread for each, one writer for all.
 
+use super::pauses::Pauses;
 use super::sampling::Sampler;
-use super::snapshot::{Identity, Snapshot};
+use super::snapshot::{Identity, Moment, Snapshot};
+use super::state::Load;
 use super::store::Writer;
 use super::taking::Taker;
 use crate::duration;
@@ -10,7 +12,7 @@ use retrial::sys::{Clock, clock_ns, now_ns, thread_cpu_ns};
 use retrial::{Address, Observer};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How often what is looked at.
@@ -45,6 +47,8 @@ pub struct Recorder {
     writer: Mutex<Writer>,
     pace: Pace,
     stop: AtomicBool,
+    /// When what is recorded ended, and what the machine was at.
+    ended: OnceLock<(Moment, Load)>,
     failure: Mutex<Option<Report>>,
     /// Processor time of the threads that record, and the moment of the beginning.
     cpu_ns: AtomicU64,
@@ -82,6 +86,7 @@ impl Recorder {
             writer: Mutex::new(writer),
             pace,
             stop: AtomicBool::new(false),
+            ended: OnceLock::new(),
             failure: Mutex::new(None),
             cpu_ns: AtomicU64::new(0),
             began_ns: now_ns(),
@@ -89,6 +94,13 @@ impl Recorder {
             samples: AtomicU64::new(0),
             thin_at_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Says that what is recorded has ended now: there is only the last snapshot to come, which is of this moment
+    /// whenever it is taken.
+    pub fn end(&self) {
+        let now = Moment { real_ns: clock_ns(Clock::Realtime), monotonic_ns: now_ns() };
+        let _ = self.ended.set((now, Load::now()));
     }
 
     /// Has every [`Self::record`] take its last snapshot and return. Their threads are to be unparked.
@@ -136,7 +148,7 @@ impl Recorder {
             sampler: Sampler::new(tables),
             cpu_ns: thread_cpu_ns(),
             unsaid_ns: 0,
-            random: now_ns() | 1,
+            pauses: Pauses::default(),
         };
         recording.snapshot(written)?;
         let interval_ns = nanos(self.pace.interval);
@@ -148,7 +160,8 @@ impl Recorder {
             if now >= name_at {
                 name_at = now + NAME_NS;
             }
-            if is_over || now >= snapshot_at {
+            let is_waiting = self.ended.get().is_some();
+            if is_over || now >= snapshot_at && !is_waiting {
                 recording.snapshot(written)?;
                 // Snapshots that were missed, as the machine slept, are not made up for.
                 snapshot_at = (snapshot_at + interval_ns).max(now);
@@ -160,8 +173,9 @@ impl Recorder {
                 recording.flush()?;
                 flush_at = now + SAMPLES_NS;
             }
-            let pause_ns = recording.sample();
-            let due = snapshot_at.min(name_at).saturating_sub(now_ns());
+            let pause_ns = if is_waiting { NAME_NS } else { recording.sample() };
+            let due_at = if is_waiting { name_at } else { snapshot_at.min(name_at) };
+            let due = due_at.saturating_sub(now_ns());
             std::thread::park_timeout(Duration::from_nanos(pause_ns.min(due)));
         }
     }
@@ -196,13 +210,19 @@ struct Recorded<'r> {
     /// Processor time of this thread that the recorder knows of, and the part that no snapshot says yet.
     cpu_ns: u64,
     unsaid_ns: u64,
-    random: u64,
+    pauses: Pauses,
 }
 
 impl Recorded<'_> {
     fn snapshot(&mut self, written: &dyn Fn(&Snapshot, i64)) -> Result<(), Report> {
         let mut snapshot = self.taker.snapshot();
-        let (samples, mut rounds) = self.sampler.complete(&mut snapshot);
+        let (mut samples, mut rounds) = self.sampler.complete(&mut snapshot);
+        if let Some((at, load)) = self.recorder.ended.get() {
+            (snapshot.at, snapshot.load) = (*at, *load);
+            for sample in &mut samples {
+                sample.at_ns = sample.at_ns.min(at.real_ns);
+            }
+        }
         self.count_cpu();
         rounds.recorder_ns = std::mem::take(&mut self.unsaid_ns);
         let mut writer = lock(&self.recorder.writer);
@@ -234,11 +254,7 @@ impl Recorded<'_> {
         self.sampler.round();
         let cost_ns = thread_cpu_ns() - before;
         let pause_ns = nanos(every).max(cost_ns * TIMES_COST);
-        // Uneven pauses, so that no rhythm of the program's is met at always the same point.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        pause_ns / 2 + self.random % pause_ns
+        self.pauses.next(pause_ns)
     }
 
     fn count_cpu(&mut self) {
@@ -246,5 +262,38 @@ impl Recorded<'_> {
         let more = now - std::mem::replace(&mut self.cpu_ns, now);
         self.unsaid_ns += more;
         self.recorder.cpu_ns.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrial::{Capacity, Instance};
+
+    #[test]
+    fn the_last_snapshot_is_of_the_end_that_was_said() {
+        let path = std::env::temp_dir().join(format!("retrial-recorder-{}", std::process::id()));
+        let address = Address::new(path.to_str().unwrap()).unwrap();
+        let _instance = Instance::create(&address, Capacity::default(), 0o600).unwrap();
+        let observer = Observer::open(&address).unwrap();
+        let pace = Pace { interval: Duration::from_millis(10), ..Pace::default() };
+        let recorder = Recorder::new(Writer::in_memory().unwrap(), pace);
+        let taken = Mutex::new(Vec::new());
+        let tell = |snapshot: &Snapshot, _| lock(&taken).push(snapshot.at);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| recorder.record(&observer, &tell));
+            while lock(&taken).is_empty() {
+                std::thread::yield_now();
+            }
+            recorder.end();
+            // The recorder is told to stop some snapshots later.
+            std::thread::sleep(Duration::from_millis(50));
+            recorder.stop();
+            thread.thread().unpark();
+        });
+        std::fs::remove_file(&path).unwrap();
+        let (taken, end) = (lock(&taken), recorder.ended.get().unwrap().0);
+        assert_eq!(taken.last(), Some(&end));
+        assert!(taken.iter().all(|at| *at <= end), "{taken:?}, {end:?}");
     }
 }

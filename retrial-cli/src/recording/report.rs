@@ -1,78 +1,39 @@
 //! What an instance did in a period, for people: load, waits, the mutexes behind them, who kept whom.
 
+pub mod diff;
+mod time;
+
+use self::time::Time;
 use super::deadlocks::deadlocks;
+use super::findings::{Blocker, Evidence, Finding, Source, findings};
 use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
-use crate::cmd::alerts::time;
+use crate::cmd::alerts;
 use crate::output::{Format, Table, column, counter, grouped, line, measure, short};
 use miette::Report as Failure;
 use retrial::MutexId;
-use retrial::views::{Counter, Key, LocationId, Sid, TypeId, WaitEvent};
+use retrial::views::{Counter, LocationId, TypeId};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
 /// Rows of a table for people.
 const TOP: usize = 10;
+const NOTHING_FOUND: &str = "None: nothing is stuck, and no known cause takes 2 % of the sessions' time.";
 
 /// What a report is of.
 pub struct Report {
     pub span: Span,
     pub rounds: Rounds,
-    /// Who was waited for longest: the session, its mutex, the sessions that waited, the time of all of them in ns.
-    pub blockers: Vec<(Sid, MutexId, u64, u64)>,
+    /// Who was waited for, the longest first.
+    pub blockers: Vec<Blocker>,
     /// What was read: a recording, or the live instance.
     pub of: String,
+    pub source: Source,
     /// Commands to type next.
     pub next: String,
-}
-
-/// A line of the top events.
-struct Event {
-    name: String,
-    class: &'static str,
-    profile: Option<Profile>,
-    time_s: f64,
-}
-
-/// Where the time of the sessions went.
-struct Time {
-    events: Vec<Event>,
-    /// Time of all sessions together in s.
-    all_s: f64,
-    parts: Vec<(&'static str, f64)>,
-}
-
-impl Time {
-    fn share(&self, time_s: f64) -> Option<f64> {
-        (self.all_s > 0.0).then(|| 100.0 * time_s / self.all_s)
-    }
-
-    fn events(&self) -> Table {
-        let of = |event: &Event, measure: Measure| measure.of(event.profile.as_ref()?);
-        let columns = [
-            column("event", |event: &Event| event.name.clone()).titled("Event"),
-            column("waits", |event: &Event| Some(event.profile.as_ref()?.figures.get(Counter::Waits))).titled("Waits"),
-            column("time_s", |event: &Event| event.time_s).titled("Time (s)"),
-            measure(Measure::RegisteredMean, "ms", of).named("avg_wait_ms").titled("Avg wait (ms)"),
-            measure(Measure::RegisteredMax, "ms", of).named("max_wait_ms").titled("Max (ms)"),
-            column("pct_session_time", |event: &Event| self.share(event.time_s)).titled("% session time"),
-            column("wait_class", |event: &Event| event.class).titled("Wait class"),
-        ];
-        Table::of(&columns, &self.events)
-    }
-
-    fn parts(&self) -> Table {
-        type Part = (&'static str, f64);
-        let columns = [
-            column("part", |part: &Part| part.0).titled(""),
-            column("time_s", |part: &Part| part.1).titled("Time (s)"),
-            column("pct", |part: &Part| self.share(part.1)).titled("%"),
-        ];
-        Table::of(&columns, &self.parts)
-    }
 }
 
 impl Report {
@@ -97,14 +58,15 @@ impl Report {
         json!({
             "of": self.of,
             "instance": to.instance.name,
-            "from": self.begin_ns().map(self::time),
-            "to": self::time(to.at.real_ns),
+            "from": self.begin_ns().map(alerts::time),
+            "to": alerts::time(to.at.real_ns),
             "period_s": period.time_s(),
             "processors": to.load.processors,
             "busy_pct": period.busy().map(|busy| 100.0 * busy),
             "sessions": to.sessions.len(),
             "deadlocks": deadlocks(to).iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,
+            "findings": self.findings(&time).iter().map(Finding::json).collect::<Vec<_>>(),
             "samples": self.rounds.rounds,
             "recorder_cpu_pct": self.recorder_pct(),
             "load": self.load().json(),
@@ -137,6 +99,11 @@ impl Report {
         }
     }
 
+    fn findings(&self, time: &Time) -> Vec<Finding> {
+        let scale = self.of_period(1_000_000_000);
+        findings(&Evidence::new(self.period(), self.source.clone(), time.all_s, self.blockers.clone(), scale))
+    }
+
     fn deaths(&self) -> u64 {
         let before = self.period().from().map_or(0, |from| from.recoveries);
         self.span.to.recoveries.saturating_sub(before)
@@ -147,6 +114,12 @@ impl Report {
         let to = &self.span.to;
         let mut parts = vec![self.head()];
         parts.extend(deadlocks(to).iter().map(|found| found.text(to.at.monotonic_ns)));
+        let findings = self.findings(&time);
+        let found: Vec<String> = findings.iter().enumerate().map(|(i, finding)| finding.text(i + 1)).collect();
+        parts.push(format!(
+            "FINDINGS, MOST TIME AT STAKE FIRST\n{}",
+            if found.is_empty() { NOTHING_FOUND.to_owned() } else { found.join("\n") }
+        ));
         let mut section = |title: &str, table: &Table, nothing: &str| {
             let rows = if table.is_empty() { nothing.to_owned() } else { table.text() };
             parts.push(format!("{title}\n{rows}"));
@@ -160,19 +133,20 @@ impl Report {
         if !awaited.is_empty() {
             section("WAITS FOR EVENTS, WHICH NOBODY HOLDS", &awaited, "");
         }
-        section("WHO KEPT OTHERS WAITING", &self.blocked(), "Nobody, as far as samples saw.");
+        section("WHO KEPT OTHERS WAITING", &shortened(self.blocked()), "Nobody, as far as samples saw.");
         section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
         section("ALERTS", &shortened(self.alerts()), "None.");
         if self.deaths() > 0 {
             parts.push(format!("{} mutexes were held by a session that died", self.deaths()));
         }
-        parts.push(format!("Next: {}", self.next));
+        let next = findings.first().map_or(&self.next, |finding| &finding.found.command);
+        parts.push(format!("Next: {next}"));
         parts.join("\n\n")
     }
 
     fn head(&self) -> String {
         let (period, to) = (self.period(), &self.span.to);
-        let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), self::time);
+        let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), alerts::time);
         let pct = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| short(100.0 * share));
         let earlier = period.from().map(|from| &from.load);
         let steal = earlier.and_then(|earlier| to.load.stolen_since(earlier));
@@ -198,7 +172,7 @@ impl Report {
              waited for one, {} % stolen; {} threads ready at the end\nsessions at the end: {}; {looked}",
             to.instance.name,
             self.of,
-            self::time(to.at.real_ns),
+            alerts::time(to.at.real_ns),
             short(period.time_s()),
             to.load.processors,
             pct(period.busy()),
@@ -230,57 +204,6 @@ impl Report {
             column("per_get", |row: &Row| row.3).titled("per get"),
         ];
         Table::of(&columns, rows)
-    }
-
-    /// The parts of the sessions' time: waits as they were counted, holding as it was sampled, and the rest.
-    fn time(&self) -> Time {
-        let (period, to) = (self.period(), &self.span.to);
-        let by = |_, key: Key| Some((to.type_of(key.mutex), key.event));
-        let name = |of: Option<TypeId>, event: WaitEvent| event.name(of.map_or("unknown", |of| to.type_name(of)));
-        let event = |((mutex_type, event), profile): ((Option<TypeId>, WaitEvent), Profile)| Event {
-            name: name(mutex_type, event),
-            class: if event.for_event { "Event" } else { "Concurrency" },
-            time_s: profile.registered_s(),
-            profile: Some(profile),
-        };
-        let mut events: Vec<Event> = period.of(by).into_iter().chain(period.of_events(by)).map(event).collect();
-        events.retain(|event| event.time_s > 0.0);
-        let class_s = |class| {
-            let of_class = events.iter().filter(|event| event.class == class);
-            of_class.fold(0.0, |sum, event| sum + event.time_s)
-        };
-        let (awaited_s, waited) = (class_s("Event"), period.total());
-        let is_sampled = self.rounds.length_ns > 0;
-        let holding_s = self.of_period(self.rounds.holding_ns);
-        let named_s = class_s("Concurrency") + awaited_s + holding_s;
-        // Without samples as if those at the end had been there all the time.
-        let sessions_s = if is_sampled {
-            self.of_period(self.rounds.sessions_ns)
-        } else {
-            to.sessions.iter().filter(|session| !session.info.dead).count() as f64 * period.time_s()
-        };
-        let all_s = sessions_s.max(named_s);
-        let elsewhere_s = all_s - named_s;
-        let part = |part: Measure| part.of(&waited).unwrap_or(0.0) * waited.registered_s();
-        let (holding, rest) =
-            ("holding a mutex", if is_sampled { "elsewhere" } else { "holding a mutex, or elsewhere" });
-        let mut parts = vec![
-            (holding, holding_s),
-            ("waiting: spinning", part(Measure::SpinShare)),
-            ("waiting: yielding", part(Measure::YieldShare)),
-            ("waiting: asleep as asked, or parked", part(Measure::SleptShare)),
-            ("waiting: asleep for longer, or in the run queue", part(Measure::OverShare)),
-            ("waiting for events", awaited_s),
-            (rest, elsewhere_s),
-        ];
-        let more = [(holding, "Holding", holding_s), (rest, "Other", elsewhere_s)];
-        events.extend(more.map(|(name, class, time_s)| Event { name: name.to_owned(), class, profile: None, time_s }));
-        if !is_sampled {
-            parts.retain(|(name, _)| *name != holding);
-            events.retain(|event| event.class != "Holding");
-        }
-        events.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
-        Time { events, all_s, parts }
     }
 
     fn sleeps(&self) -> Table {
@@ -348,14 +271,13 @@ impl Report {
     }
 
     fn blocked(&self) -> Table {
-        type Row = (Sid, MutexId, u64, u64);
         let to = &self.span.to;
         let columns = [
-            column("blocker", |row: &Row| row.0.number()).titled("session"),
-            column("name", |row: &Row| to.session(row.0).map(|session| session.info.name.clone())),
-            column("mutex", |row: &Row| to.mutex_label(row.1)),
-            column("sessions_waiting", |row: &Row| row.2).titled("kept waiting"),
-            column("time_s", |row: &Row| self.of_period(row.3)).titled("for (s)"),
+            column("blocker", |row: &Blocker| row.sid.number()).titled("session"),
+            column("name", |row: &Blocker| to.session(row.sid).map(|session| session.info.name.clone())),
+            column("mutex", |row: &Blocker| to.mutex_label(row.mutex)),
+            column("sessions_waiting", |row: &Blocker| row.waiters).titled("kept waiting"),
+            column("time_s", |row: &Blocker| self.of_period(row.time_ns)).titled("for (s)"),
         ];
         Table::of(&columns, &self.blockers)
     }
@@ -380,7 +302,7 @@ impl Report {
         let from_ns = self.begin_ns().unwrap_or(0);
         let rows = self.span.to.alerts.iter().rev().filter(|alert| alert.at_ns >= from_ns);
         let columns = [
-            column("time", |alert: &&super::Alert| self::time(alert.at_ns)),
+            column("time", |alert: &&super::Alert| alerts::time(alert.at_ns)),
             column("text", |alert: &&super::Alert| alert.text.clone()),
         ];
         Table::of(&columns, rows)

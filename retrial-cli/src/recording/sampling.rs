@@ -86,7 +86,9 @@ impl<'t> Sampler<'t> {
         for session in &look.sessions {
             let is_living = u64::from(!session.dead);
             self.rounds.sessions_ns += length_ns * is_living;
-            let holds = !look.held(session.sid).is_empty() && session.wait.is_none();
+            // By the same words as the utilization: one that waited a moment before may hold by now.
+            let goes_on = session.wait.is_none() || look.has_got(session);
+            let holds = goes_on && !look.held(session.sid).is_empty();
             self.rounds.holding_ns += length_ns * is_living * u64::from(holds);
             for (mutex, mode) in look.held(session.sid) {
                 samples.push(Sample { length_ns, ..held(&look, session, *mutex, *mode, real_ns) });
@@ -109,6 +111,7 @@ impl<'t> Sampler<'t> {
 
     fn waiting(&self, look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
         let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
+        let blocker = look.blockers(session).first().map(|(sid, _)| *sid);
         Some(Sample {
             waits: true,
             mode: Some(key.event.mode),
@@ -117,7 +120,8 @@ impl<'t> Sampler<'t> {
             for_event: key.event.for_event,
             since_ns: Some(since_ns),
             step: step(self.tables, session.sid),
-            blocker: look.blockers(session).first().map(|(sid, _)| *sid),
+            blocker,
+            blocker_location: blocker.and_then(|sid| look.held_at(sid, key.mutex)),
             ..held(look, session, key.mutex, key.event.mode, at_ns)
         })
     }
@@ -147,6 +151,11 @@ impl<'t> Sampler<'t> {
         }
         let ended = std::mem::replace(&mut self.open, open);
         self.done.extend(ended.into_values().map(|(sample, _)| sample));
+    }
+
+    /// How many samples there are that have not been taken.
+    pub fn count(&self) -> usize {
+        self.done.len() + self.open.len()
     }
 
     /// The samples that are complete.
@@ -222,6 +231,7 @@ fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_n
         step: None,
         blocker: None,
         action: session.action.clone(),
+        blocker_location: None,
     }
 }
 

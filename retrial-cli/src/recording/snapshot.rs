@@ -1,6 +1,6 @@
 //! One moment of an instance as plain data.
 
-use super::state::Load;
+use super::state::{Load, Spent};
 use crate::naming;
 use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId};
 use retrial::{Capacity, Mode, MutexId, P};
@@ -69,6 +69,8 @@ pub struct Session {
     pub step: Option<&'static str>,
     /// Gets that it has counted itself, as sessions under `retrial run` do.
     pub gets: u64,
+    /// What its thread has spent, where the kernel says it.
+    pub spent: Option<Spent>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

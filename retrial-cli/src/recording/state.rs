@@ -4,7 +4,7 @@ use retrial_bench::machine::Ticks;
 use std::fs;
 
 /// The machine at a moment. What the kernel does not tell is absent.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Processors that this process may use.
     pub processors: usize,
@@ -50,6 +50,24 @@ impl Load {
     pub fn pressed_since(&self, earlier: &Self, time_s: f64) -> Option<f64> {
         let us = self.pressure_us?.saturating_sub(earlier.pressure_us?);
         (time_s > 0.0).then(|| us as f64 / 1e6 / time_s)
+    }
+}
+
+/// What a thread has spent so far, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// On a processor.
+    pub cpu_ns: u64,
+    /// Ready to run, in a run queue.
+    pub queued_ns: u64,
+}
+
+impl Spent {
+    /// Of a thread of a process, where the kernel says it.
+    pub fn of(pid: u32, tid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        Some(Self { cpu_ns: numbers.next()?.ok()?, queued_ns: numbers.next()?.ok()? })
     }
 }
 

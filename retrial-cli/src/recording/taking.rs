@@ -1,7 +1,7 @@
 //! Takes snapshots of a live instance.
 
 use super::snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State};
-use super::state::Load;
+use super::state::{Load, Spent};
 use crate::blocking::Look;
 use crate::naming::Names;
 use retrial::sys::{Clock, clock_ns, now_ns};
@@ -121,6 +121,7 @@ impl<'t> Taker<'t> {
             blockers: look.blockers(info),
             step: info.wait.and_then(|_| step(self.tables, info.sid)),
             gets: gets.get(&info.sid).copied().unwrap_or(0),
+            spent: (!info.dead).then(|| Spent::of(info.pid, info.tid)).flatten(),
             info: info.clone(),
         };
         look.sessions.iter().map(of).collect()

@@ -90,7 +90,13 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let tables: &Tables = named.instance.tables();
     let Seen { finished, elapsed_s, ended_ns, observation, recorded } =
-        observe(tables, recording.as_ref(), started, || signals.wait(pid));
+        observe(tables, recording.as_ref(), started, || {
+            let finished = signals.wait(pid);
+            if let Some(recorded) = &recorder {
+                recorded.recorder.end();
+            }
+            finished
+        });
 
     let machine_busy = ticks.and_then(|before| Ticks::now()?.busy_since(before));
     let summary = summarize(tables, &observation, elapsed_s, ended_ns);

@@ -28,6 +28,31 @@ pub fn print(database: &Database, script: &str, format: Format) -> Result<(), Re
     }
 }
 
+/// The rows of one statement.
+pub fn ask(database: &Database, sql: &str) -> Result<Vec<Vec<Value>>, Report> {
+    let ask = || {
+        let mut statement = database.connection().prepare(sql)?;
+        let columns = statement.column_count();
+        let cells = |row: &rusqlite::Row<'_>| (0..columns).map(|column| row.get_ref(column).map(cell)).collect();
+        statement.query_map([], cells)?.collect::<rusqlite::Result<_>>()
+    };
+    ask().map_err(|error| mistakes::report(sql, &error))
+}
+
+/// That a text is one expression over the columns of a table, for a `WHERE`.
+pub fn check_condition(database: &Database, expression: &str, table: &str) -> Result<(), Report> {
+    // On lines of its own: a comment at its end does not reach the bracket. What closes the bracket of the first
+    // statement to go on behind it is no SQL in the second one.
+    let (where_, select) = (format!("SELECT 1 FROM {table} WHERE (\n"), "SELECT (\n".to_owned());
+    for (before, after) in [(where_, "\n)".to_owned()), (select, format!("\n) FROM {table}"))] {
+        database
+            .connection()
+            .prepare(&format!("{before}{expression}{after}"))
+            .map_err(|error| mistakes::of_expression(expression, table, before.len(), &error))?;
+    }
+    Ok(())
+}
+
 fn run(statement: &mut rusqlite::Statement<'_>, columns: Vec<String>, format: Format) -> rusqlite::Result<()> {
     let mut rows = statement.raw_query();
     let mut printer = Printer::new(&columns, format);

@@ -2,54 +2,48 @@
 
 use super::memory;
 use super::tables::{self, Sight};
+use crate::ash;
 use crate::cmd::alerts::time;
-use crate::recording::Scene;
+use crate::recording::{Scene, history};
 use miette::{Report, miette};
-use retrial::views::LocationId;
+use retrial::views::{LocationId, WaitEvent};
 use retrial::{MutexId, Observer};
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::hooks::{AuthAction, Authorization};
 use std::sync::Arc;
 
-/// A view that is SQL over the tables of a recording.
-pub struct Sql {
+/// A view that is SQL over the table of samples.
+pub struct History {
     pub name: &'static str,
     pub doc: &'static str,
-    /// Name, type, unit, expression, and what it is.
-    pub columns: &'static [(&'static str, &'static str, &'static str, &'static str, &'static str)],
-    from: &'static str,
+    /// Its name of a column.
+    pub named: fn(&history::Column) -> &'static str,
 }
 
-/// The samples with the names of what is in them.
-pub static HISTORY: Sql = Sql {
-    name: "v$active_session_history",
-    doc: "Samples of who held and who waited, in the period that is shown",
-    columns: &[
-        ("instance", "TEXT", "", "instance_name(sample.instance)", "The instance"),
-        ("sample_time", "TEXT", "", "utc(at_ns)", "When the first of them was taken, in UTC"),
-        ("sid", "INTEGER", "", "sid", "The session"),
-        ("session_state", "TEXT", "", "state", "holds or waits"),
-        ("samples", "INTEGER", "", "count", "Samples in a row that said the same"),
-        ("time_s", "REAL", "s", "length_ns / 1e9", "Time that they stand for"),
-        ("mutex", "INTEGER", "", "mutex", "Number of the mutex"),
-        ("name", "TEXT", "", "mutex_name(sample.instance, mutex)", "What it is called"),
-        ("mutex_type", "TEXT", "", "mutex_type(sample.instance, mutex)", "Its type"),
-        ("mode", "TEXT", "", "mode", "Held, or asked for"),
-        ("location", "TEXT", "", "location_name(sample.instance, location)", "Where in the code"),
-        ("action", "TEXT", "", "action", "What the session said it was at"),
-        ("step", "TEXT", "", "step", "Of a wait: spin, yield, sleep or park"),
-        ("blocking_session", "INTEGER", "", "blocker", "Of a wait: the session that held the mutex, or one of them"),
-        ("wait_class", "TEXT", "", "CASE for_event WHEN 0 THEN 'Concurrency' WHEN 1 THEN 'Event' END", "Of a wait"),
-    ],
-    from: "sample WHERE in_period(sample.instance, at_ns)",
-};
+/// The samples with the names of what is in them: as the sources call the columns, and in short.
+pub static HISTORIES: [History; 2] = [
+    History {
+        name: "v$active_session_history",
+        doc: "Samples of who held and who waited, in the period that is shown",
+        named: |column| column.name,
+    },
+    History {
+        name: ash::VIEW,
+        doc: "The same under the names that retrial ash has for the columns",
+        named: |column| column.short,
+    },
+];
 
-impl Sql {
+impl History {
     fn create(&self) -> String {
-        let columns = self.columns.iter().map(|(name, _, _, expression, _)| format!("{expression} AS {name}"));
+        let columns =
+            history::COLUMNS.iter().map(|column| format!("{} AS {}", column.expression, (self.named)(column)));
         let columns = columns.collect::<Vec<_>>().join(", ");
-        format!("CREATE TEMP VIEW \"{}\" AS SELECT {columns} FROM {}", self.name, self.from)
+        format!(
+            "CREATE TEMP VIEW \"{}\" AS SELECT {columns} FROM sample WHERE in_period(sample.instance, at_ns)",
+            self.name
+        )
     }
 }
 
@@ -74,7 +68,9 @@ impl Database {
         tables::register(&self.connection, &self.sight)?;
         memory::register(&self.connection, observer)?;
         self.functions()?;
-        self.connection.execute(&HISTORY.create(), [])?;
+        for history in &HISTORIES {
+            self.connection.execute(&history.create(), [])?;
+        }
         self.connection.pragma_update(None, "query_only", true)?;
         self.connection.authorizer(Some(|context: rusqlite::hooks::AuthContext<'_>| match context.action {
             AuthAction::Select | AuthAction::Read { .. } | AuthAction::Function { .. } | AuthAction::Recursive => {
@@ -107,6 +103,16 @@ impl Database {
         define("location_name", 2, |scene, context| {
             let Some(location) = context.get::<Option<u16>>(1)? else { return Ok(None) };
             Ok(scene.span(context.get(0)?).map(|span| span.to.place(LocationId(location)).to_owned()))
+        })?;
+        define("event_name", 5, |scene, context| {
+            let (Some(mode), Some(on_x), Some(for_event)) =
+                (context.get::<Option<String>>(2)?, context.get(3)?, context.get(4)?)
+            else {
+                return Ok(None);
+            };
+            let (Some(span), Ok(mode)) = (scene.span(context.get(0)?), mode.parse()) else { return Ok(None) };
+            let mutex_type = span.to.type_name_of(MutexId(context.get(1)?));
+            Ok(Some(WaitEvent { mode, on_x, for_event }.name(mutex_type)))
         })?;
         let sight = Arc::clone(&self.sight);
         self.connection.create_scalar_function("in_period", 2, flags, move |context| {

@@ -8,10 +8,26 @@ use rusqlite::{Error, ErrorCode};
 /// Letters that may be wrong in a name of so many.
 const LETTERS_PER_SLIP: usize = 3;
 
+/// Of an expression over the columns of a table that began so many bytes into a statement.
+pub fn of_expression(expression: &str, table: &str, before: usize, error: &Error) -> Report {
+    if is_refused(error) {
+        return report(expression, error);
+    }
+    let (said, offset) = said(error);
+    let offset = offset.and_then(|offset| offset.checked_sub(before)).map(|offset| offset.min(expression.len()));
+    let views = || format!("retrial sql {}", quoted(&format!(".views {table}")));
+    let help = unknown(&said).map_or_else(views, |(what, name)| help(what, name, &format!("{expression} {table}")));
+    let shown = shown(expression, offset);
+    miette!(
+        code = "retrial::sql::expression",
+        help = help,
+        "{said}, expected a condition over the columns of {table}\n{}",
+        shown.trim_end()
+    )
+}
+
 pub fn report(sql: &str, error: &Error) -> Report {
-    if error.sqlite_error_code() == Some(ErrorCode::AuthorizationForStatementDenied)
-        || error.sqlite_error_code() == Some(ErrorCode::ReadOnly)
-    {
+    if is_refused(error) {
         return miette!(
             code = "retrial::sql::read_only",
             help = "retrial sql 'SELECT * FROM v$mutex'",
@@ -19,14 +35,25 @@ pub fn report(sql: &str, error: &Error) -> Report {
             shown(sql, None).trim_end()
         );
     }
-    let (said, offset) = match error {
-        Error::SqlInputError { msg, offset, .. } => (msg.clone(), usize::try_from(*offset).ok()),
-        other => (other.to_string(), None),
-    };
+    let (said, offset) = said(error);
     // Of a table `SQLite` does not say where it is.
     let offset = offset.or_else(|| sql.find(unknown(&said)?.1));
     let help = unknown(&said).map_or_else(|| "retrial sql .views".to_owned(), |(what, name)| help(what, name, sql));
     miette!(code = "retrial::sql::statement", help = help, "{said}\n{}", shown(sql, offset).trim_end())
+}
+
+/// Whether it would change something.
+fn is_refused(error: &Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly))
+}
+
+/// What `SQLite` says, and where in the statement.
+fn said(error: &Error) -> (String, Option<usize>) {
+    match error {
+        Error::SqlInputError { msg, offset, .. } => (msg.clone(), usize::try_from(*offset).ok()),
+        other => (other.to_string(), None),
+    }
 }
 
 /// The line that the error is in, with a caret below where it is.
@@ -55,13 +82,7 @@ fn help(what: &str, name: &str, sql: &str) -> String {
         let meant = all.iter().filter(|(table, _)| mentions(&lower, table));
         meant.flat_map(|(_, columns)| columns.iter().copied()).collect()
     };
-    let nearest = candidates.iter().min_by_key(|candidate| {
-        (!candidate.contains(&name) && !name.contains(**candidate), strsim::damerau_levenshtein(candidate, &name))
-    });
-    let is_near = |candidate: &&&str| {
-        candidate.contains(&name) || strsim::damerau_levenshtein(candidate, &name) <= name.len() / LETTERS_PER_SLIP
-    };
-    match nearest.filter(is_near) {
+    match nearest(&name, candidates) {
         Some(nearest) => format!("did you mean {nearest}?"),
         None if what == "table" => "retrial sql .views".to_owned(),
         None => {
@@ -69,6 +90,16 @@ fn help(what: &str, name: &str, sql: &str) -> String {
             format!("retrial sql {}", quoted(format!(".views {table}").trim_end()))
         }
     }
+}
+
+/// The name that was probably meant.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let slips = |candidate: &str| strsim::damerau_levenshtein(candidate, name);
+    let nearest = candidates
+        .into_iter()
+        .min_by_key(|candidate| (!candidate.contains(name) && !name.contains(*candidate), slips(candidate)))?;
+    let is_near = nearest.contains(name) || slips(nearest) <= name.len() / LETTERS_PER_SLIP;
+    is_near.then_some(nearest)
 }
 
 /// Whether a statement has this word in it.

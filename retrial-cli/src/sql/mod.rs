@@ -8,6 +8,8 @@ mod mistakes;
 mod source;
 mod tables;
 
-pub use answer::print;
-pub use source::{Source, watched};
+pub use answer::{ask, check_condition, print};
+pub use database::Database;
+pub use mistakes::nearest;
+pub use source::{SAMPLE, SAMPLES_MAX, Source, nothing, watched};
 pub use tables::{describe, names};

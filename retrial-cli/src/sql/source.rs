@@ -3,18 +3,20 @@
 use super::database::Database;
 use crate::duration;
 use crate::recording::store::{Recorded, Recording, Rounds, Sample, Writer};
-use crate::recording::{Sampler, Scene, Snapshot, Span, Taker};
+use crate::recording::{Pauses, Sampler, Scene, Snapshot, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
-use retrial::sys::thread_cpu_ns;
+use retrial::sys::{now_ns, thread_cpu_ns};
 use retrial::{Address, Observer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Samples are so far apart while a live instance is looked at.
-const SAMPLE: Duration = Duration::from_millis(10);
+/// Samples are so far apart while a live instance is looked at, unless something else is said.
+pub const SAMPLE: Duration = Duration::from_millis(10);
+/// A live instance is looked at no longer when there are so many samples: some 300 MB.
+pub const SAMPLES_MAX: usize = 1_000_000;
 
 /// What is asked.
 pub enum Source {
@@ -30,6 +32,12 @@ impl Source {
             Self::Live(address) => live(address, over),
         }
     }
+}
+
+/// A database without any rows, by which statements are checked.
+pub fn nothing() -> Result<Database, Report> {
+    let writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
+    Database::new(writer.into_connection(), None)
 }
 
 fn recorded(path: &Path, over: Option<Duration>) -> Result<Database, Report> {
@@ -77,14 +85,15 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
 
 fn live(address: &Address, over: Option<Duration>) -> Result<Database, Report> {
     let observer = Arc::new(Observer::open(address).map_err(crate::instances::attach_error)?);
-    let (writer, span) = watched(&observer, over)?;
+    let (writer, span) = watched(&observer, over, SAMPLE)?;
     let database = Database::new(writer.into_connection(), Some(Arc::clone(&observer)))?;
     database.show(Scene { spans: vec![(1, span)] });
     Ok(database)
 }
 
-/// A recording in memory of an instance as it is, or of what it does in the time to come.
-pub fn watched(observer: &Observer, over: Option<Duration>) -> Result<(Writer, Span), Report> {
+/// A recording in memory of an instance as it is, or of what it does in the time to come, sampled every so often
+/// or as often as can be.
+pub fn watched(observer: &Observer, over: Option<Duration>, every: Duration) -> Result<(Writer, Span), Report> {
     let mut writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
     let mut taker = Taker::new(observer.tables());
     let mut sampler = Sampler::new(observer.tables());
@@ -92,7 +101,7 @@ pub fn watched(observer: &Observer, over: Option<Duration>) -> Result<(Writer, S
     let from = over.map(|over| {
         let mut from = taker.snapshot();
         sampler.complete(&mut from);
-        watch(&mut sampler, over);
+        watch(&mut sampler, over, every);
         from
     });
     sampler.round();
@@ -115,12 +124,19 @@ fn up_to(mut samples: Vec<Sample>, to: &Snapshot) -> Vec<Sample> {
     samples
 }
 
-/// Samples for so long, or until a signal.
-fn watch(sampler: &mut Sampler<'_>, time: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < time && signals::received().is_none() {
+/// Samples for so long, or until a signal, or until there are as many as are kept.
+fn watch(sampler: &mut Sampler<'_>, time: Duration, every: Duration) {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+    let (mut pauses, mut due) = (Pauses::default(), now_ns());
+    let end = due.saturating_add(nanos(time));
+    while now_ns() < end && signals::received().is_none() && sampler.count() < SAMPLES_MAX {
         sampler.round();
-        retrial::sys::sleep(SAMPLE.min(time.saturating_sub(began.elapsed())));
+        let now = now_ns();
+        // What took longer than the pause is not made up for.
+        due = (due + pauses.next(nanos(every))).max(now).min(end);
+        if due > now {
+            retrial::sys::sleep(Duration::from_nanos(due - now));
+        }
     }
 }
 

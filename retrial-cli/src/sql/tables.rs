@@ -2,6 +2,7 @@
 
 use super::computed::{self, Computed};
 use crate::recording::Scene;
+use crate::recording::history::COLUMNS;
 use crate::recording::views::{self, Rows, View};
 use rusqlite::types::Value;
 use rusqlite::vtab::{Filters, IndexInfo};
@@ -106,15 +107,16 @@ fn described() -> Vec<Described> {
             .collect(),
     };
     let mut all: Vec<Described> = views::all().into_iter().map(of_view).collect();
-    all.push(Described {
-        name: super::database::HISTORY.name,
-        doc: super::database::HISTORY.doc,
-        columns: super::database::HISTORY
-            .columns
-            .iter()
-            .map(|&(name, kind, unit, _, doc)| (name, kind, unit, doc))
-            .collect(),
-    });
+    all.extend(super::database::HISTORIES.iter().map(|history| {
+        Described {
+            name: history.name,
+            doc: history.doc,
+            columns: COLUMNS
+                .iter()
+                .map(|column| ((history.named)(column), column.kind.name(), column.unit, column.doc))
+                .collect(),
+        }
+    }));
     all.push(super::memory::described(|name, doc, columns| Described { name, doc, columns }));
     all.extend(crate::recording::store::schema::TABLES.iter().map(of_table));
     all

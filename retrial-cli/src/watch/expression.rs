@@ -64,6 +64,18 @@ const OPERATORS: &[(&str, Operator, u8)] = &[
 /// Expressions may be nested so deep.
 const NESTED: usize = 100;
 
+/// Maximum number of numbers and figures in an expression. Each look evaluates all of them.
+const TERMS: usize = 1000;
+
+/// Characters of an expression that are shown on each side of what is wrong.
+const AROUND: usize = 40;
+
+/// A word of an expression, as errors repeat it.
+pub fn brief(word: &str) -> String {
+    let cut = word.char_indices().nth(AROUND).map_or(word, |(at, _)| &word[..at]);
+    format!("{cut}{}", if cut.len() < word.len() { "…" } else { "" })
+}
+
 /// What is wrong, and where: the message shows it below the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
@@ -80,15 +92,21 @@ impl Wrong {
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.text[..self.at].chars().count();
-        write!(f, "{}\n  {}\n  {:column$}^", self.what, self.text, "")
+        let place = |text: &str| text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect::<Vec<_>>();
+        let (before, after) = (place(&self.text[..self.at]), place(&self.text[self.at..]));
+        let (left, right) = (before.len().min(AROUND), after.len().min(AROUND));
+        let shown: String = before[before.len() - left..].iter().chain(&after[..right]).collect();
+        let cut = |is_cut| if is_cut { "…" } else { "" };
+        let (begin, end) = (cut(left < before.len()), cut(right < after.len()));
+        let column = left + begin.chars().count();
+        write!(f, "{}\n  {begin}{shown}{end}\n  {:column$}^", self.what, "")
     }
 }
 
 impl Expression {
     /// The condition that a text says.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0, terms: 0 };
         let expression = parser.binary(0)?;
         parser.skip();
         if parser.at < text.len() {
@@ -129,7 +147,8 @@ impl Expression {
             }
             Self::Binary(operator, a, b) => {
                 let (a, b) = (a.evaluate(value), b.evaluate(value));
-                operator.of(a?, b?)
+                // What is divided by 0 is not known.
+                Some(operator.of(a?, b?)).filter(|x| x.is_finite())?
             }
         })
     }
@@ -185,6 +204,7 @@ struct Parser<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
+    terms: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -214,12 +234,15 @@ impl<'t> Parser<'t> {
         Some((*operator, *binds, word.len()))
     }
 
+    fn deeper(&mut self) -> Result<(), Wrong> {
+        self.depth += 1;
+        let is_too_deep = self.depth > NESTED;
+        if is_too_deep { Err(self.wrong("nested too deep, expected at most 100 levels")) } else { Ok(()) }
+    }
+
     /// Operands with the operators between them that bind at least so closely.
     fn binary(&mut self, least: u8) -> Result<Expression, Wrong> {
-        self.depth += 1;
-        if self.depth > NESTED {
-            return Err(self.wrong("nested too deep, expected at most 100 levels"));
-        }
+        self.deeper()?;
         self.skip();
         let start = self.at;
         let mut left = self.operand()?;
@@ -234,6 +257,9 @@ impl<'t> Parser<'t> {
             let right_at = self.at;
             let right = self.binary(binds + 1)?;
             self.check(&right, right_at, operator)?;
+            if operator == Operator::Over && right.evaluate(&mut |_| None) == Some(0.0) {
+                return Err(Wrong::new(self.text, right_at, "a division by 0, expected another number"));
+            }
             if binds == 3 && self.operator().is_some_and(|(_, next, _)| next == 3) {
                 return Err(Wrong::new(self.text, at, "two comparisons in a row, expected `and` between them"));
             }
@@ -254,6 +280,10 @@ impl<'t> Parser<'t> {
     fn operand(&mut self) -> Result<Expression, Wrong> {
         self.skip();
         let at = self.at;
+        self.terms += 1;
+        if self.terms > TERMS {
+            return Err(self.wrong(&format!("expected the end: an expression has at most {TERMS} numbers and figures")));
+        }
         if let Some(rest) = self.rest().strip_prefix('(') {
             self.at = self.text.len() - rest.len();
             let inner = self.binary(0)?;
@@ -261,8 +291,10 @@ impl<'t> Parser<'t> {
             return if self.take(')') { Ok(inner) } else { Err(self.wrong("expected `)`")) };
         }
         if self.take('-') {
+            self.deeper()?;
             let (inner_at, inner) = (self.at, self.operand()?);
             self.check(&inner, inner_at, Operator::Minus)?;
+            self.depth -= 1;
             return Ok(Expression::Negative(Box::new(inner)));
         }
         let word = self.word();

@@ -77,3 +77,38 @@ fn errors_point_at_what_is_wrong() {
     }
     assert!(wrong(&"(".repeat(1000)).contains("nested too deep"));
 }
+
+#[test]
+fn of_a_long_expression_only_the_place_is_shown() {
+    let long = format!("{}miss_ration > 1{}", "deaths > 0 or ".repeat(400), " or deaths > 0".repeat(1000));
+    for text in [long, "x".repeat(10_000), format!("wait_ms_per_s(\"{}) > 1", "m".repeat(10_000))] {
+        let said = wrong(&text);
+        assert!(said.len() < 400, "{said}");
+        let lines: Vec<&str> = said.lines().collect();
+        let place = lines[2].chars().count() - 1;
+        assert!(["m", "x", "\""].contains(&lines[1].chars().nth(place).unwrap().to_string().as_str()), "{said}");
+    }
+}
+
+#[test]
+fn what_is_divided_by_nothing_is_not_known() {
+    for (text, column) in [("1/0 > 0", 2), ("deaths / (2 - 2) > 0", 9)] {
+        let said = wrong(text);
+        assert!(said.starts_with("a division by 0"), "{said}");
+        assert_eq!(said.lines().last(), Some(format!("  {:column$}^", "").as_str()));
+    }
+    assert_eq!((holds("1 / deaths > 0", Some(0.0)), holds("deaths / deaths >= 0", Some(0.0))), (None, None));
+    assert_eq!(holds("1 / deaths > 0", Some(4.0)), Some(true));
+}
+
+#[test]
+fn an_expression_of_very_many_terms_is_refused() {
+    for text in [format!("{}1 > 0", "1+".repeat(60_000)), format!("{}1 > 0", "1>0 or ".repeat(9_000))] {
+        let said = wrong(&text);
+        assert!(said.contains("at most 1000 numbers and figures") && said.len() < 400, "{said}");
+    }
+    for deep in ["-", "not ", "("] {
+        assert!(wrong(&format!("{}1 > 0", deep.repeat(20_000))).contains("nested too deep"), "{deep}");
+    }
+    assert_eq!(holds(&format!("{}1 > 0", "1+".repeat(900)), None), Some(true));
+}

@@ -1,6 +1,6 @@
 //! Figures that expressions may name: the measures of the one table, and what an instance is at the moment.
 
-use super::expression::{Value, Wrong};
+use super::expression::{Value, Wrong, brief};
 use crate::output::per;
 use crate::recording::{Mutex, Period, Snapshot, State};
 use retrial::views::{Sid, TypeId};
@@ -141,7 +141,7 @@ impl Name {
             }
         }
         let known: Vec<&str> = names().map(|(name, ..)| name).collect();
-        Err(format!("`{word}` is no figure{}; retrial watch --names has them all", meant(word, &known)))
+        Err(format!("`{}` is no figure{}; retrial watch --names has them all", brief(word), meant(word, &known)))
     }
 
     fn of(self, scope: &Scope<'_>) -> Option<f64> {
@@ -194,7 +194,8 @@ pub fn check(text: &str, values: &[&Value], snapshot: &Snapshot) -> Result<(), W
     let mutexes = snapshot.mutexes.iter().filter(|mutex| !mutex.is_event && !mutex.name.is_empty());
     let types = snapshot.types.values().map(String::as_str);
     let known: Vec<&str> = mutexes.map(|mutex| mutex.name.as_str()).chain(types).collect();
-    let what = format!("`{of}` is no mutex and no mutex type of the instance{}", meant(of, &known));
+    let shown = brief(of);
+    let what = format!("`{shown}` is no mutex and no mutex type of the instance{}", meant(of, &known));
     Err(Wrong::new(text, value.at, format!("{what}; expected one of those that `retrial show mutexes` has")))
 }
 

@@ -19,6 +19,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Of the values of independent replications; `None` of fewer than two.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        (values.len() > 1).then(|| Self::new(values))
+    }
+
     fn new(values: &[f64]) -> Self {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -77,7 +83,7 @@ pub fn replicate(workload: &Workload, seeds: Range<u64>) -> Result<Estimates, Si
     let runs = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let estimate = |measure: &Measure| {
         let values: Vec<f64> = runs.iter().filter_map(|(_, profile)| measure.of(profile)).collect();
-        (values.len() > 1).then(|| Estimate::new(&values))
+        Estimate::of(&values)
     };
     Ok(Estimates {
         events: runs.iter().map(|(events, _)| events).sum(),

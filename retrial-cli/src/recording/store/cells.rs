@@ -2,6 +2,7 @@
 
 use super::schema::Table;
 use crate::recording::snapshot::{Held, Mutex, Parameter, Session, Snapshot, State};
+use crate::recording::state::Spent;
 use crate::recording::taking::STEPS;
 use retrial::views::{
     COUNTERS, Figures, Key, LocationId, MutexInfo, PastSleep, Place, SessionInfo, Sid, TypeId, WaitEvent,
@@ -123,7 +124,15 @@ fn session(mut cells: Cells<'_>) -> rusqlite::Result<Session> {
         first_run: 0,
         last_run: 0,
     };
-    Ok(Session { info, state: State::Running, holds: Vec::new(), blockers: Vec::new(), step: None, gets: 0 })
+    Ok(Session {
+        info,
+        state: State::Running,
+        holds: Vec::new(),
+        blockers: Vec::new(),
+        step: None,
+        gets: 0,
+        spent: None,
+    })
 }
 
 /// `[[1, "X", 2], …]`, as it was written.
@@ -165,14 +174,19 @@ fn put_session_state(mut cells: Cells<'_>, snapshot: &mut Snapshot) -> rusqlite:
     let mutex = cells.maybe_whole()?;
     let Some(mutex) = mutex else {
         let mut cells = Cells::new(cells.row, cells.next + 6);
-        (session.info.first_run, session.info.last_run) = (cells.whole()?, cells.whole()?);
-        return Ok(());
+        return put_session_end(&mut cells, session);
     };
     let (mode, location) = (cells.mode()?, cells.location()?);
     let event = WaitEvent { mode, on_x: cells.flag()?, for_event: cells.flag()? };
     let key = Key { mutex: MutexId(mutex as u32), location, event };
     session.info.wait = Some((key, cells.whole()?, cells.sid()?));
+    put_session_end(&mut cells, session)
+}
+
+fn put_session_end(cells: &mut Cells<'_>, session: &mut Session) -> rusqlite::Result<()> {
     (session.info.first_run, session.info.last_run) = (cells.whole()?, cells.whole()?);
+    let spent = cells.maybe_whole()?.zip(cells.maybe_whole()?);
+    session.spent = spent.map(|(cpu_ns, queued_ns)| Spent { cpu_ns, queued_ns });
     Ok(())
 }
 

@@ -18,7 +18,7 @@ pub use writer::{Rounds, Sample, Writer};
 use crate::output::quoted;
 use miette::{Report, miette};
 use rusqlite::ErrorCode;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is said when the file cannot be read or written.
 pub fn failed(path: &Path, error: &rusqlite::Error) -> Report {
@@ -65,6 +65,11 @@ fn foreign(path: &Path, what: &str) -> Report {
         "{} {what}, expected a recording of `retrial record`",
         path.display()
     )
+}
+
+/// A name that `SQLite` takes for that of a file whatever it begins with: `file:` would be a URI, `:memory:` no file.
+fn plain(path: &Path) -> PathBuf {
+    Path::new(".").join(path)
 }
 
 /// Whether a database has nothing in it yet, as its writer was killed before it had made the tables.

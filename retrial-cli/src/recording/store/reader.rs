@@ -2,15 +2,17 @@
 
 use super::cells::{self, Cells};
 use super::schema::TABLES;
-use super::{Rounds, check, failed, foreign};
+use super::{Rounds, check, failed, foreign, plain};
 use crate::output::quoted;
+use crate::recording::findings::Blocker;
 use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot};
 use crate::recording::state::Load;
 use miette::{Report, miette};
-use retrial::views::Sid;
+use retrial::views::{LocationId, Sid};
 use retrial::{Capacity, MutexId};
 use retrial_bench::machine::Ticks;
 use rusqlite::{Connection, OpenFlags};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,7 +48,7 @@ impl Recording {
             }
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
+        let connection = Connection::open_with_flags(plain(path), flags).map_err(|error| failed(path, &error))?;
         connection.busy_timeout(Duration::from_secs(10)).map_err(|error| failed(path, &error))?;
         check(path, &connection)?;
         Ok(Self { path: path.to_owned(), connection })
@@ -88,6 +90,12 @@ impl Recording {
         read().map_err(|error| failed(&self.path, &error))
     }
 
+    /// How many rows of samples there are.
+    pub fn samples(&self) -> Result<usize, Report> {
+        let count = self.connection.query_row("SELECT count(*) FROM sample", [], |row| row.get::<_, i64>(0));
+        count.map(|count| usize::try_from(count).unwrap_or(0)).map_err(|error| failed(&self.path, &error))
+    }
+
     /// The rounds of samples after one snapshot of an instance up to another one.
     pub fn rounds(&self, instance: i64, after: i64, to: i64) -> Result<Rounds, Report> {
         let sql = "SELECT coalesce(sum(rounds), 0), coalesce(sum(rounds_ns), 0), coalesce(sum(sessions_ns), 0), \
@@ -106,17 +114,42 @@ impl Recording {
         self.connection.query_row(sql, [instance, after, to], rounds).map_err(|error| failed(&self.path, &error))
     }
 
-    /// Who was waited for longest by samples of an instance between two moments: the session, its mutex, the number of sessions that
-    /// waited, and the time of all of them in ns.
-    pub fn blockers(&self, instance: i64, from_ns: u64, to_ns: u64) -> Result<Vec<(Sid, MutexId, u64, u64)>, Report> {
+    /// When an instance was sampled after one snapshot up to another one: by the real-time clock, in ns.
+    pub fn sampled(&self, instance: i64, after: i64, to: i64) -> Result<Vec<Range<u64>>, Report> {
         let read = || {
             let mut statement = self.connection.prepare(
-                "SELECT blocker, mutex, count(DISTINCT sid), sum(length_ns) FROM sample WHERE state = 'waits' AND blocker <> 0 \
-                 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 GROUP BY blocker, mutex ORDER BY 4 DESC LIMIT 10",
+                "SELECT at_ns, rounds_ns FROM snapshot WHERE instance = ?1 AND id > ?2 AND id <= ?3 AND rounds_ns > 0",
+            )?;
+            let sampled = |row: &rusqlite::Row<'_>| {
+                let mut cells = Cells::new(row, 0);
+                let (end, length) = (cells.whole()?, cells.whole()?);
+                Ok(end.saturating_sub(length)..end)
+            };
+            statement.query_map([instance, after, to], sampled)?.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(|error| failed(&self.path, &error))
+    }
+
+    /// Who was waited for by samples of an instance between two moments, the longest first.
+    pub fn blockers(&self, instance: i64, from_ns: u64, to_ns: u64) -> Result<Vec<Blocker>, Report> {
+        let read = || {
+            let mut statement = self.connection.prepare(
+                "SELECT blocker, mutex, CASE WHEN min(first) = max(last) THEN min(first) END, count(DISTINCT sid), \
+                 sum(length_ns), max(length_ns) FROM (SELECT blocker, mutex, sid, min(blocker_location) AS first, \
+                 max(blocker_location) AS last, sum(length_ns) AS length_ns FROM sample WHERE state = 'waits' AND blocker <> 0 \
+                 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 GROUP BY blocker, mutex, sid, since_ns) \
+                 GROUP BY blocker, mutex ORDER BY 5 DESC",
             )?;
             let blocker = |row: &rusqlite::Row<'_>| {
                 let mut cells = Cells::new(row, 0);
-                Ok((Sid::new(cells.small()?), MutexId(cells.small()?), cells.whole()?, cells.whole()?))
+                Ok(Blocker {
+                    sid: Sid::new(cells.small()?),
+                    mutex: MutexId(cells.small()?),
+                    location: cells.maybe_whole()?.and_then(|at| u16::try_from(at).ok()).map(LocationId),
+                    waiters: cells.whole()?,
+                    time_ns: cells.whole()?,
+                    longest_ns: cells.whole()?,
+                })
             };
             let rows = statement.query_map([instance, from_ns.cast_signed(), to_ns.cast_signed()], blocker)?;
             rows.collect::<rusqlite::Result<_>>()

@@ -85,6 +85,8 @@ fn of_session_state(session: &Session) -> Row {
         maybe(wait.map(|(.., blocker)| int(blocker.number()))),
         whole(session.info.first_run),
         whole(session.info.last_run),
+        maybe(session.spent.map(|spent| whole(spent.cpu_ns))),
+        maybe(session.spent.map(|spent| whole(spent.queued_ns))),
     ]
 }
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// `PRAGMA application_id` of a recording: `rtrl`.
 pub const APPLICATION: i32 = i32::from_be_bytes(*b"rtrl");
 /// `PRAGMA user_version`: changes with the tables.
-pub const FORMAT: i32 = 1;
+pub const FORMAT: i32 = 2;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +192,11 @@ fn of_time() -> [Table; 3] {
                 text("step", "Of a wait: spin, yield, sleep or park"),
                 int("blocker", "", "Of a wait: the session that held it, or one of several"),
                 text("action", "What the session said it was at"),
+                int(
+                    "blocker_location",
+                    "",
+                    "Of a wait: where in the code the blocker had got it; null where that is not known",
+                ),
             ],
         ),
         table(
@@ -264,6 +269,8 @@ fn of_sessions() -> [Table; 3] {
                 int("last_blocker", "", "The holder at its last step"),
                 int("first_run", "", "Number of its first run of steps"),
                 int("last_run", "", "Number of its latest run of steps"),
+                int("cpu_ns", "ns", "Processor time of its thread so far; null where the kernel does not say it"),
+                int("queued_ns", "ns", "Time of its thread in run queues so far"),
             ],
         ),
         state(

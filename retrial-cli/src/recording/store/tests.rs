@@ -208,6 +208,7 @@ fn sample(at_ns: u64) -> Sample {
         step: Some("sleep"),
         blocker: Some(Sid::new(2)),
         action: String::new(),
+        blocker_location: None,
     }
 }
 
@@ -222,26 +223,46 @@ fn what_is_old_is_thinned_out_and_the_rest_can_be_read() {
         snapshot.at.real_ns = i * S;
         // Something that changes each time.
         snapshot.mutexes[0].gets = Some(i);
-        let samples: Vec<Sample> = (0..100).map(|n| sample(i * S + n * 10_000_000)).collect();
-        writer.store(&snapshot, &samples, Rounds::default()).unwrap();
+        // Within the second before the snapshot: one session waits all the time, another one is seen now and then.
+        let samples = (0..if i == 0 { 0 } else { 100 }).map(|n| {
+            let waits = sample((i.max(1) - 1) * S + 5_000_000 + n * 10_000_000);
+            if n % 25 == 7 {
+                [Some(waits.clone()), Some(Sample { sid: Sid::new(3), ..waits })]
+            } else {
+                [Some(waits), None]
+            }
+        });
+        let samples: Vec<Sample> = samples.flatten().flatten().collect();
+        let rounds = Rounds { rounds: 100, length_ns: S, sessions_ns: 5 * S, holding_ns: S / 2, recorder_ns: i };
+        writer.store(&snapshot, &samples, rounds).unwrap();
     }
-    // To be kept for 160 s, the last 20 s of it as it is.
-    writer.thin(Duration::from_secs(160), 200 * S).unwrap();
+    // To be kept for 160 s, the last 20 s of it as it is. A second pass finds nothing more to do.
+    for _ in 0..2 {
+        writer.thin(Duration::from_secs(160), 200 * S).unwrap();
+    }
     let recording = Recording::of(writer.into_connection());
     let left = recording.snapshots().unwrap();
     let at: Vec<u64> = left.iter().map(|recorded| recorded.at_ns / S).collect();
     // Written whole at 0, 60, 120 and 180; what lies between goes with the next one that is old enough.
     assert_eq!(at, [0, 60].into_iter().chain(120..200).collect::<Vec<_>>());
-    for recorded in left {
+    for recorded in &left {
         let snapshot = recording.snapshot(recorded.id).unwrap();
         assert_eq!(snapshot.mutexes[0].gets, Some(recorded.at_ns / S));
     }
-    let count = |from: u64, to: u64| -> i64 {
-        let sql = "SELECT count(*) FROM sample WHERE at_ns >= ?1 AND at_ns < ?2";
-        recording
-            .connection()
-            .query_row(sql, [(from * S).cast_signed(), (to * S).cast_signed()], |row| row.get(0))
-            .unwrap()
+    // What was dropped is in what stays: averages between any two snapshots are those of the whole recording.
+    let seen = |from: u64, to: u64| -> (i64, i64, i64) {
+        let sql = "SELECT count(*), sum(count), sum(length_ns) FROM sample WHERE at_ns > ?1 AND at_ns <= ?2";
+        let bounds = [(from * S).cast_signed(), (to * S).cast_signed()];
+        recording.connection().query_row(sql, bounds, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
     };
-    assert_eq!((count(0, 40), count(40, 180), count(180, 200)), (0, 140 * 10, 20 * 100));
+    for [begin, end] in [[0, 60], [60, 120], [120, 150], [150, 199]] {
+        let (rows, count, length_ns) = seen(begin, end);
+        let seconds = (end - begin).cast_signed();
+        assert_eq!((count, length_ns), (seconds * 104, seconds * 104 * 10_000_000), "{begin} to {end}");
+        assert_eq!(rows, if end <= 120 { 2 } else { seconds * 104 }, "{begin} to {end}");
+        let id = |at| left.iter().find(|recorded| recorded.at_ns == at * S).unwrap().id;
+        let rounds = recording.rounds(1, id(begin), id(end)).unwrap();
+        let seconds = end - begin;
+        assert_eq!((rounds.rounds, rounds.length_ns, rounds.holding_ns), (seconds * 100, seconds * S, seconds * S / 2));
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::rows::{self, Row, whole};
 use super::schema::{self, TABLES, Table, table_named};
-use super::{check, failed, is_unborn, thinning};
+use super::{check, failed, is_unborn, plain, thinning};
 use crate::output::quoted;
 use crate::recording::snapshot::{Identity, Snapshot};
 use crate::signals;
@@ -67,6 +67,8 @@ pub struct Sample {
     pub step: Option<&'static str>,
     pub blocker: Option<Sid>,
     pub action: String,
+    /// Of a wait: where the blocker had got the mutex.
+    pub blocker_location: Option<LocationId>,
 }
 
 /// The samples between two snapshots, and what the recorder took.
@@ -105,7 +107,7 @@ impl Writer {
         }
         let is_empty = lock.metadata().map_err(unopened)?.len() == 0;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| failed(path, &error))?;
+        let connection = Connection::open_with_flags(plain(path), flags).map_err(|error| failed(path, &error))?;
         let is_new = is_empty || is_unborn(&connection).map_err(|error| failed(path, &error))?;
         let mut writer = Self { path: path.to_owned(), connection, written: HashMap::new(), _lock: Some(lock) };
         if !is_new {
@@ -389,6 +391,7 @@ fn store_samples(connection: &Connection, instance: i64, samples: &[Sample]) -> 
             sample.step.map_or(Value::Null, |step| step.to_owned().into()),
             sample.blocker.map_or(Value::Null, |blocker| blocker.number().into()),
             sample.action.clone().into(),
+            sample.blocker_location.map_or(Value::Null, |location| location.0.into()),
         ];
         insert(connection, table, &row)?;
     }

@@ -2,7 +2,6 @@
 //! registers and the top of its stacks into memory that it shares with this process
 //! (`retrial-preload/src/profile.rs`); here they are unwound, added up and named.
 
-mod flame;
 pub mod recording;
 pub mod report;
 #[path = "../../../../retrial-preload/src/samples.rs"]

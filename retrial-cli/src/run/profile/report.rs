@@ -1,9 +1,9 @@
 //! A profile's end: locks with their names and stacks, as text, JSON and files.
 
-use super::flame;
 use super::recording::{Cost, FILES, unwritable};
 use super::stacks::{Location, Locations};
 use super::tallies::{About, By, Lock, Tallies, Tally};
+use crate::flame;
 use crate::output::{Table, column, short};
 use crate::run::symbols::Symbols;
 use miette::Report;

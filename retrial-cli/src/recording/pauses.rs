@@ -1,0 +1,39 @@
+//! Uneven pauses between samples.
+
+use retrial::sys::now_ns;
+
+/// Pauses of a given mean length, so uneven that no rhythm of the program's is met at always the same point.
+pub struct Pauses {
+    random: u64,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { random: now_ns() | 1 }
+    }
+}
+
+impl Pauses {
+    /// The next pause: half to one and a half times the mean. Both in ns.
+    pub fn next(&mut self, mean_ns: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        mean_ns / 2 + self.random % mean_ns.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_uneven_about_their_mean() {
+        let mut pauses = Pauses { random: 7 };
+        let all: Vec<u64> = (0..10_000).map(|_| pauses.next(1000)).collect();
+        let mean = all.iter().sum::<u64>() as f64 / all.len() as f64;
+        assert!((mean - 1000.0).abs() < 20.0, "{mean}");
+        assert!(all.iter().all(|pause| (500..1500).contains(pause)));
+        assert!(all.iter().any(|pause| *pause < 600) && all.iter().any(|pause| *pause > 1400));
+    }
+}
