@@ -18,6 +18,7 @@ mod naming;
 mod predict;
 pub mod recording;
 mod run;
+mod settings;
 mod sql;
 mod watch;
 mod who;
