@@ -20,6 +20,7 @@ pub mod recording;
 mod run;
 mod settings;
 mod sql;
+mod top;
 mod watch;
 mod who;
 
@@ -59,6 +60,7 @@ enum Command {
     Record(cmd::record::Args),
     Sql(cmd::sql::Args),
     Who(cmd::who::Args),
+    Top(cmd::top::Args),
     Watch(cmd::watch::Args),
     Export(cmd::export::Args),
     Set(cmd::set::Args),
@@ -105,6 +107,7 @@ pub fn main() -> ExitCode {
         Command::Sql(args) => cmd::sql::run(args, format),
         Command::Export(args) => cmd::export::run(args, format),
         Command::Watch(args) => cmd::watch::run(args, format),
+        Command::Top(args) => cmd::top::run(args, format),
         Command::Who(args) => cmd::who::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),

@@ -18,6 +18,7 @@ mod taking;
 mod tests;
 pub mod views;
 
+pub use deadlocks::deadlocks;
 pub use period::Period;
 pub use recorder::{Pace, Progress, Recorder};
 pub use sampling::Sampler;

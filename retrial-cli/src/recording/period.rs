@@ -1,6 +1,6 @@
 //! What happened to an instance between two snapshots, or since it was created.
 
-use super::snapshot::{Mutex, Snapshot};
+use super::snapshot::{Mutex, Session, Snapshot};
 use retrial::views::{Key, Sid, TypeId};
 use retrial_model::Profile;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -97,6 +97,21 @@ impl<'s> Period<'s> {
         let now = Profile { gets: mutex.gets, samples: mutex.samples, ..Profile::default() };
         let growth = now.since(&then);
         Profile { gets: growth.gets, samples: growth.samples, ..profile }
+    }
+
+    /// Every session that is there at the end, with what it counted, and its gets where sessions count them.
+    pub fn sessions(&self) -> Vec<(&'s Session, Profile)> {
+        let mut counted = self.of(|sid, _| Some(sid));
+        let counts =
+            |session: &Session| Profile { gets: Some(session.gets).filter(|gets| *gets > 0), ..Profile::default() };
+        let of = |session: &'s Session| {
+            let info = &session.info;
+            let earlier = self.from.and_then(|from| from.session(info.sid));
+            let then = earlier.filter(|earlier| earlier.info.claimed_ns == info.claimed_ns).map(counts);
+            let gets = counts(session).since(&then.unwrap_or_default()).gets;
+            (session, Profile { gets, ..counted.remove(&info.sid).unwrap_or_else(|| self.empty()) })
+        };
+        self.to.sessions.iter().map(of).collect()
     }
 
     /// All mutexes together, waits for events left out.
