@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-pub use table::{Column, Stream, Table, column, counter, measure, per, record};
+pub use table::{Column, Stream, Table, cell, column, counter, measure, per, record};
 
 /// How figures are printed.
 #[derive(Args, Clone, Copy, Default)]

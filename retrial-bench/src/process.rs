@@ -146,12 +146,21 @@ pub fn take_precedence() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) };
 }
 
+/// Processor time of this process.
+pub fn own_cpu() -> Duration {
+    cpu_of(libc::RUSAGE_SELF)
+}
+
 /// Processor time of all children that have been reaped.
 pub fn children_cpu() -> Duration {
+    cpu_of(libc::RUSAGE_CHILDREN)
+}
+
+fn cpu_of(who: libc::c_int) -> Duration {
     // SAFETY: numbers, of which 0 is one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is writable.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    unsafe { libc::getrusage(who, &raw mut usage) };
     let time = |time: libc::timeval| {
         Duration::new(time.tv_sec.cast_unsigned(), 0) + Duration::from_micros(time.tv_usec.cast_unsigned())
     };

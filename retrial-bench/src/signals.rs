@@ -2,6 +2,7 @@
 //! as one that has nothing to give back does at once. A second signal ends the command at once.
 
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
@@ -57,4 +58,65 @@ pub fn die_of(signal: i32) -> ! {
     // SAFETY: sent to ourselves.
     unsafe { libc::raise(signal) };
     std::process::exit(128 + signal);
+}
+
+/// How often a terminal's job was asked to stop, and has gone on after a stop.
+static STOPS: AtomicI32 = AtomicI32::new(0);
+static CONTINUED: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note_stop(_: libc::c_int) {
+    STOPS.fetch_add(1, Ordering::Relaxed);
+}
+
+extern "C" fn note_continue(_: libc::c_int) {
+    CONTINUED.fetch_add(1, Ordering::Relaxed);
+}
+
+fn handle(signal: i32, handler: libc::sighandler_t) {
+    // SAFETY: all zero is a valid value of this plain C struct.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: `action` is readable, and the handlers do nothing but add to atomics.
+    unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+}
+
+/// From now on SIGTSTP is noted, so that the terminal can be given back before [`stop`], and SIGCONT, so that
+/// it can be taken again.
+pub fn catch_stops() {
+    handle(libc::SIGTSTP, note_stop as *const () as libc::sighandler_t);
+    handle(libc::SIGCONT, note_continue as *const () as libc::sighandler_t);
+}
+
+/// Whether a SIGTSTP has been noted since the last question.
+pub fn stop_asked() -> bool {
+    STOPS.swap(0, Ordering::Relaxed) > 0
+}
+
+/// Whether this process has gone on after a stop since the last question.
+pub fn continued() -> bool {
+    CONTINUED.swap(0, Ordering::Relaxed) > 0
+}
+
+/// Stops this process as SIGTSTP does, until it is continued.
+pub fn stop() {
+    handle(libc::SIGTSTP, libc::SIG_DFL);
+    // SAFETY: sent to ourselves.
+    unsafe { libc::raise(libc::SIGTSTP) };
+    catch_stops();
+}
+
+/// Sends this process a signal, as if the terminal had.
+pub fn send(signal: i32) {
+    // SAFETY: sent to ourselves.
+    unsafe { libc::raise(signal) };
+}
+
+/// Waits so long at most for a key; whether the terminal that is standard input has gone.
+pub fn hung_up(time: Duration) -> bool {
+    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    let time_ms = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: one writable entry.
+    let ready = unsafe { libc::poll(&raw mut input, 1, time_ms) };
+    ready > 0 && input.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }

@@ -20,7 +20,9 @@ mod naming;
 mod predict;
 pub mod recording;
 mod run;
+mod settings;
 mod sql;
+mod top;
 mod watch;
 mod who;
 
@@ -61,6 +63,7 @@ enum Command {
     Sql(cmd::sql::Args),
     Ash(cmd::ash::Args),
     Who(cmd::who::Args),
+    Top(cmd::top::Args),
     Watch(cmd::watch::Args),
     Export(cmd::export::Args),
     Set(cmd::set::Args),
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Ash(args) => cmd::ash::run(args, format),
         Command::Export(args) => cmd::export::run(args, format),
         Command::Watch(args) => cmd::watch::run(args, format),
+        Command::Top(args) => cmd::top::run(args, format),
         Command::Who(args) => cmd::who::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),

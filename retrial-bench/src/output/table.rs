@@ -101,7 +101,18 @@ impl<'a, R: 'a> Column<'a, R> {
         Self { readers: if is_told { self.readers } else { Readers::Programs }, ..self }
     }
 
-    fn header(&self) -> Cow<'static, str> {
+    /// Its cell of a row.
+    pub fn value(&self, row: &R) -> Value {
+        (self.value)(row)
+    }
+
+    /// Its heading for people.
+    pub fn title(&self) -> Cow<'static, str> {
+        self.title.map_or_else(|| self.header(), Cow::from)
+    }
+
+    /// Its name for programs, with the unit.
+    pub fn header(&self) -> Cow<'static, str> {
         if self.unit.is_empty() { self.name.clone() } else { format!("{}_{}", self.name, self.unit).into() }
     }
 }
@@ -128,11 +139,8 @@ impl Table {
     /// These columns of rows.
     pub fn of<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = impl Borrow<R>>) -> Self {
         let cells = |row: &R| columns.iter().map(|column| (column.value)(row)).collect();
-        let head = |column: &Column<'_, R>| Head {
-            name: column.header(),
-            title: column.title.map_or_else(|| column.header(), Cow::from),
-            readers: column.readers,
-        };
+        let head =
+            |column: &Column<'_, R>| Head { name: column.header(), title: column.title(), readers: column.readers };
         Self {
             heads: columns.iter().map(head).collect(),
             rows: rows.into_iter().map(|row| cells(row.borrow())).collect(),
@@ -253,7 +261,7 @@ pub fn record<T: AsRef<[u8]>>(cells: impl Iterator<Item = T>) -> String {
 }
 
 /// A cell for people: numbers short, nothing for null.
-fn cell(value: &Value) -> String {
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Number(n) if n.is_f64() => short(n.as_f64().unwrap_or(0.0)),
         other => plain(other),

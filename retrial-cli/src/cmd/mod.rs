@@ -27,6 +27,7 @@ pub mod run;
 pub mod set;
 pub mod show;
 pub mod sql;
+pub mod top;
 pub mod trace;
 pub mod watch;
 pub mod what_if;

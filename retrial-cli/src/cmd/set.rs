@@ -2,10 +2,9 @@
 
 use crate::instances::{Which, mutex_type, param_error};
 use crate::output::{Format, Table, column};
+use crate::settings::{self, Setting};
 use miette::{Report, miette};
-use retrial::views::TypeId;
-use retrial::wait::wait_time_unit;
-use retrial::{Instance, P};
+use retrial::P;
 use retrial_bench::arguments::setting;
 use std::process::ExitCode;
 
@@ -29,9 +28,6 @@ pub struct Args {
     unset: Vec<String>,
 }
 
-/// A parameter and its new value, none where it is unset.
-type Setting = (P, Option<u64>);
-
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let which = &args.which;
     // All are checked before the first is set.
@@ -50,27 +46,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }
         changes.push((p, value));
     }
-    // The scheme first: it decides the unit of mutex_wait_time.
-    changes.sort_by_key(|(p, _)| *p != P::Scheme);
     let instance = which.attach()?;
     let row = args.mutex_type.as_deref().map(|text| mutex_type(instance.tables(), text)).transpose()?;
     let before = instance.params(row);
-    let mut scheme = scheme_of(before.get(P::Scheme));
-    let mut values: Vec<Setting> = Vec::new();
-    for (p, text) in changes {
-        let value = text.map(|text| p.parse(text, scheme)).transpose().map_err(|error| param_error(&error))?;
-        if p == P::Scheme {
-            scheme = scheme_of(value.unwrap_or_else(|| inherited(&instance, p, row)));
-        }
-        values.push((p, value));
-    }
-    for (p, value) in &values {
-        match value {
-            Some(value) => instance.set(*p, row, *value),
-            None => instance.unset(*p, row),
-        }
-    }
+    let values = settings::checked(instance.tables(), row, changes)?;
+    settings::apply(&instance, row, &values);
     let after = instance.params(row);
+    let scheme = settings::scheme(instance.tables(), row);
     let place = args.mutex_type.as_ref().map_or_else(|| "instance".to_owned(), |name| format!("type {name}"));
     let columns = [
         column("parameter", |(p, _): &Setting| p.row().name),
@@ -84,36 +66,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         ),
     ];
     Table::of(&columns, &values).print(format);
-    notes(&instance, row, &values, scheme_of(before.get(P::Scheme)), scheme, format);
+    for note in settings::notes(instance.tables(), row, &values, settings::scheme_of(before.get(P::Scheme))) {
+        format.say(&note);
+    }
     format.say(&format!("Next: retrial show params{}", which.flag()));
     Ok(ExitCode::SUCCESS)
-}
-
-fn scheme_of(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
-}
-
-/// The value after the setting for `row` is taken back.
-fn inherited(instance: &Instance, p: P, row: Option<TypeId>) -> u64 {
-    row.and_then(|_| instance.tables().param_set(p, None)).unwrap_or(p.row().default)
-}
-
-/// What the reader of the table might miss: a unit that changed under a value, and types that do not follow.
-fn notes(instance: &Instance, row: Option<TypeId>, values: &[Setting], before: usize, scheme: usize, format: Format) {
-    if let Some(unit) = wait_time_unit(scheme).filter(|unit| wait_time_unit(before) != Some(unit)) {
-        let value = instance.params(row).get(P::WaitTime);
-        let name = retrial::wait::NAMES.get(scheme).copied().unwrap_or_default();
-        format.say(&format!("Note: mutex_wait_time is {value} {unit} in scheme {scheme} ({name})."));
-    }
-    if row.is_some() {
-        return;
-    }
-    for (p, _) in values {
-        for (id, name) in instance.tables().types() {
-            if let Some(own) = instance.tables().param_set(*p, Some(id)) {
-                let (parameter, own) = (p.row().name, p.format(own));
-                format.say(&format!("Note: type {name} has its own {parameter}: {own}."));
-            }
-        }
-    }
 }

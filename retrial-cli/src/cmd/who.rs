@@ -101,7 +101,7 @@ struct Waiting {
 
 fn rows(found: &mut Found<'_>) -> Table {
     let lines: Vec<(usize, usize, Item)> =
-        found.lines(usize::MAX).map(|line| (line.root, line.depth, line.item)).collect();
+        found.tree.lines(usize::MAX).map(|line| (line.root, line.depth, line.item)).collect();
     let mut rows: Vec<Row> = Vec::new();
     for (root, depth, item) in lines {
         match item {

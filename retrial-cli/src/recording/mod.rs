@@ -21,6 +21,7 @@ mod taking;
 mod tests;
 pub mod views;
 
+pub use deadlocks::deadlocks;
 pub use pauses::Pauses;
 pub use period::Period;
 pub use recorder::{Pace, Progress, Recorder};

@@ -1,9 +1,9 @@
 //! What happened to an instance between two snapshots, or since it was created.
 
-use super::snapshot::{Mutex, Snapshot};
+use super::snapshot::{Mutex, Session, Snapshot};
 use retrial::views::{Key, Sid, TypeId};
 use retrial_model::Profile;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// From one snapshot of an instance to a later one.
 #[derive(Clone, Copy, Debug)]
@@ -49,28 +49,20 @@ impl<'s> Period<'s> {
     }
 
     fn sums<K: Ord>(&self, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Profile> {
-        let Some(from) = self.from else { return Profile::of_rows(&self.to.rows, self.time_s(), by) };
-        let length_s = self.time_s();
-        let mut sums = Profile::of_rows(&self.to.rows, length_s, &by);
-        let departed = self.departed(from);
-        let earlier = Profile::of_rows(&from.rows, 0.0, |sid, key| {
-            by(if departed.contains(&sid) { Sid::NONE } else { sid }, key)
-        });
+        let claimed = claims(self.to);
+        let own = |claimed: &HashMap<Sid, u64>, sid: Sid| if claimed.contains_key(&sid) { sid } else { Sid::NONE };
+        let mut sums = Profile::of_rows(&self.to.rows, self.time_s(), |sid, key| by(own(&claimed, sid), key));
+        let Some(from) = self.from else { return sums };
+        // Another session may have the SID of one that has departed.
+        let mut staying = claims(from);
+        staying.retain(|sid, claimed_ns| claimed.get(sid) == Some(claimed_ns));
+        let earlier = Profile::of_rows(&from.rows, 0.0, |sid, key| by(own(&staying, sid), key));
         for (key, profile) in &mut sums {
             if let Some(earlier) = earlier.get(key) {
                 *profile = profile.since(earlier);
             }
         }
         sums
-    }
-
-    /// The sessions of the earlier snapshot that are there no more. Another one may have their SID.
-    fn departed(&self, from: &Snapshot) -> HashSet<Sid> {
-        let claimed: HashMap<Sid, u64> =
-            self.to.sessions.iter().map(|session| (session.info.sid, session.info.claimed_ns)).collect();
-        let earlier = from.sessions.iter().map(|session| &session.info);
-        let is_gone = |sid: Sid, claimed_ns| claimed.get(&sid) != Some(&claimed_ns);
-        earlier.filter(|info| is_gone(info.sid, info.claimed_ns)).map(|info| info.sid).collect()
     }
 
     /// Every mutex that is there at the end, with what was counted, got and sampled of it. Not what is waited for without being held.
@@ -97,6 +89,21 @@ impl<'s> Period<'s> {
         let now = Profile { gets: mutex.gets, samples: mutex.samples, ..Profile::default() };
         let growth = now.since(&then);
         Profile { gets: growth.gets, samples: growth.samples, ..profile }
+    }
+
+    /// Every session that is there at the end, with what it counted, and its gets where sessions count them.
+    pub fn sessions(&self) -> Vec<(&'s Session, Profile)> {
+        let mut counted = self.of(|sid, _| Some(sid));
+        let counts =
+            |session: &Session| Profile { gets: Some(session.gets).filter(|gets| *gets > 0), ..Profile::default() };
+        let of = |session: &'s Session| {
+            let info = &session.info;
+            let earlier = self.from.and_then(|from| from.session(info.sid));
+            let then = earlier.filter(|earlier| earlier.info.claimed_ns == info.claimed_ns).map(counts);
+            let gets = counts(session).since(&then.unwrap_or_default()).gets;
+            (session, Profile { gets, ..counted.remove(&info.sid).unwrap_or_else(|| self.empty()) })
+        };
+        self.to.sessions.iter().map(of).collect()
     }
 
     /// All mutexes together, waits for events left out.
@@ -128,4 +135,10 @@ impl<'s> Period<'s> {
     pub fn busy(&self) -> Option<f64> {
         self.to.load.busy_since(&self.from?.load)
     }
+}
+
+/// The sessions of a snapshot by their SIDs, and when each was claimed. Rows of other SIDs are of sessions that
+/// have departed, until the next claim adds them to those of [`Sid::NONE`].
+fn claims(snapshot: &Snapshot) -> HashMap<Sid, u64> {
+    snapshot.sessions.iter().map(|session| (session.info.sid, session.info.claimed_ns)).collect()
 }

@@ -104,6 +104,27 @@ fn a_period_has_what_was_done_in_it_also_by_sessions_that_are_gone() {
 }
 
 #[test]
+fn a_session_that_has_ended_is_among_the_departed_before_its_slot_is_claimed_again() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 0).unwrap();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let _held = mutex.exclusive(&holder, location!("hold")).unwrap();
+    let leaving = instance.session("leaving", Class::Normal).unwrap();
+    let sid = leaving.sid();
+    miss(&mutex, &leaving);
+    let from = Snapshot::of(instance.tables());
+    miss(&mutex, &leaving);
+    drop(leaving);
+    let ended = Snapshot::of(instance.tables());
+    let period = Period::between(&from, &ended);
+    assert_eq!((waits(period, Sid::NONE), waits(period, sid)), (1, 0));
+    let _next = instance.session("next", Class::Normal).unwrap();
+    let claimed = Snapshot::of(instance.tables());
+    let period = Period::between(&ended, &claimed);
+    assert_eq!((waits(period, Sid::NONE), waits(period, sid)), (0, 0));
+}
+
+#[test]
 fn an_instance_that_came_back_under_the_name_is_another_one() {
     let instance = instance();
     let mut from = Snapshot::of(instance.tables());

@@ -2,7 +2,7 @@
 
 use super::report::{Holding, Report};
 use super::thread::{State, Thread};
-use super::tree::Root;
+use super::tree::{Root, Tree};
 use crate::duration;
 use crate::output::grouped;
 use retrial::MutexId;
@@ -43,37 +43,32 @@ pub struct Line {
     last: bool,
 }
 
-impl Report<'_> {
+impl Tree {
     /// Every line of the trees, from the top down; of the waiters of a mutex at most this many.
     pub fn lines(&self, waiters: usize) -> Lines<'_> {
         let mut open: Vec<Line> = Vec::new();
-        for (number, root) in self.tree.roots.iter().enumerate().rev() {
+        for (number, root) in self.roots.iter().enumerate().rev() {
             let item = match *root {
                 Root::Holder(sid) | Root::Ring(sid) => Item::Session { sid, waits: None },
                 Root::Unheld(mutex) => Item::Mutex { holder: Sid::NONE, mutex },
             };
             open.push(Line { item, root: number + 1, depth: 0, lead: String::new(), last: true });
         }
-        Lines { report: self, open, waiters }
+        Lines { tree: self, open, waiters }
     }
+}
 
+impl Report<'_> {
     /// The trees for people, and how many lines are not shown.
     pub fn text(&mut self, all: bool) -> (Vec<String>, usize) {
         let (waiters, limit) = if all { (usize::MAX, usize::MAX) } else { (WAITERS, LINES) };
-        let mut shown: Vec<Line> = self.lines(waiters).take(limit.saturating_add(1)).collect();
+        let mut shown: Vec<Line> = self.tree.lines(waiters).take(limit.saturating_add(1)).collect();
         let is_cut = shown.len() > limit;
         shown.truncate(limit);
-        let left_out = if is_cut { self.lines(waiters).count() - limit } else { 0 };
+        let left_out = if is_cut { self.tree.lines(waiters).count() - limit } else { 0 };
         let mut lines = Vec::new();
         for line in &shown {
-            let branch = if line.depth == 0 && line.lead.is_empty() && line.root_item() {
-                ""
-            } else if line.last {
-                "└─ "
-            } else {
-                "├─ "
-            };
-            lines.push(format!("{}{branch}{}", line.lead, self.words(line)));
+            lines.push(format!("{}{}", line.branch(), self.words(line)));
             if let Item::Session { sid, waits: None } = line.item
                 && self.tree.above(sid).is_none()
                 && let Some(stack) = self.threads.get(&sid).and_then(calls)
@@ -173,6 +168,18 @@ impl Report<'_> {
 }
 
 impl Line {
+    /// What stands before its words: the branch that it hangs on.
+    pub fn branch(&self) -> String {
+        let branch = if self.depth == 0 && self.lead.is_empty() && self.root_item() {
+            ""
+        } else if self.last {
+            "└─ "
+        } else {
+            "├─ "
+        };
+        format!("{}{branch}", self.lead)
+    }
+
     const fn root_item(&self) -> bool {
         match self.item {
             Item::Session { waits, .. } => waits.is_none(),
@@ -217,9 +224,9 @@ fn calls(thread: &Thread) -> Option<String> {
     (!shown.is_empty()).then(|| format!("{}{more}", shown.join(" < ")))
 }
 
-/// The lines of [`Report::lines`].
+/// The lines of [`Tree::lines`].
 pub struct Lines<'r> {
-    report: &'r Report<'r>,
+    tree: &'r Tree,
     open: Vec<Line>,
     waiters: usize,
 }
@@ -229,7 +236,7 @@ impl Iterator for Lines<'_> {
 
     fn next(&mut self) -> Option<Line> {
         let line = self.open.pop()?;
-        let tree = &self.report.tree;
+        let tree = self.tree;
         let mut below: Vec<Item> = Vec::new();
         match line.item {
             Item::Session { sid, .. } => {

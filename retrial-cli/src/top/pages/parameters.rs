@@ -1,0 +1,50 @@
+//! The parameters of a type, or of the instance.
+
+use super::{Line, Target, Tone, head};
+use crate::top::grid::cut;
+use crate::top::seen::Seen;
+use retrial::P;
+use retrial::views::TypeId;
+
+/// Width of the column of units.
+const UNIT: usize = 9;
+
+/// Adds a section with them.
+pub fn list(lines: &mut Vec<Line>, seen: &Seen, of: Option<TypeId>, room: u16) {
+    let to = seen.to();
+    let of_instance = of.map_or("of the instance".to_owned(), |of| format!("of type {}", to.type_name(of)));
+    lines.push(Line::default());
+    lines.push(head(&format!("Parameters {of_instance}; Enter changes one")));
+    for p in P::ALL {
+        let in_force = |of| to.params.iter().find(|found| found.parameter == *p && found.of == of);
+        let own = in_force(of).filter(|found| found.is_set);
+        let Some(found) = own.or_else(|| in_force(None)) else { continue };
+        let from = match (own, of, found.is_set) {
+            (Some(_), Some(_), _) => "own",
+            (Some(_), None, _) => "set",
+            (None, Some(_), true) => "of the instance",
+            _ => "default",
+        };
+        // A long unit says in which schemes the parameter has which.
+        let (unit, note) = match p.unit(scheme(seen, of)) {
+            unit if unit.len() > UNIT => ("", format!(" In {unit}.")),
+            unit => (unit, String::new()),
+        };
+        let (name, value, about) = (p.row().name, p.format(found.value), p.row().description);
+        let text = format!("  {name:30} {value:>12} {unit:UNIT$} {from:16} {about}{note}");
+        let tone = if found.is_set { Tone::Plain } else { Tone::Dim };
+        lines.push(Line { text: cut(&text, room), tone, target: Some(Target::Parameter(*p, of)) });
+    }
+}
+
+/// The value in force of a parameter.
+pub fn value(seen: &Seen, p: P, of: Option<TypeId>) -> u64 {
+    let params = &seen.to().params;
+    let find = |of| params.iter().find(|found| found.parameter == p && found.of == of);
+    of.and_then(|_| find(of)).or_else(|| find(None)).map_or(p.row().default, |found| found.value)
+}
+
+/// The scheme in force.
+pub fn scheme(seen: &Seen, of: Option<TypeId>) -> usize {
+    crate::settings::scheme_of(value(seen, P::Scheme, of))
+}

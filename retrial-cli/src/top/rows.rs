@@ -1,0 +1,43 @@
+//! The screen for programs: rows under the names of its columns.
+
+use super::columns::{self, Shown};
+use super::seen::Seen;
+use super::tree;
+use crate::cmd::alerts::time;
+use crate::output::{Column, Table};
+use retrial_model::Measure;
+use serde_json::{Map, Value, json};
+
+fn table<R>(shown: Vec<Shown<'_, R>>, rows: impl Iterator<Item = R>) -> Table {
+    let columns: Vec<Column<'_, R>> = shown.into_iter().map(|shown| shown.column).collect();
+    Table::of(&columns, rows)
+}
+
+/// Every mutex.
+pub fn mutexes(seen: &Seen) -> Table {
+    table(columns::mutexes(), (0..seen.mutexes.len()).map(|at| seen.mutex_row(at)))
+}
+
+/// All that the screen tells, and the rows that it has no room for.
+pub fn json(seen: &Seen) -> Value {
+    let (to, period) = (seen.to(), seen.span.period());
+    let from = period.from().map(|from| &from.load);
+    let figure = |measure: &Measure| (measure.name().to_owned(), measure.of(&seen.total).into());
+    let figures: Map<String, Value> = Measure::ALL.iter().map(figure).collect();
+    let sessions = table(columns::sessions(), (0..seen.sessions.len()).map(|at| seen.session_row(at)));
+    let waits: Vec<String> = tree::lines(seen).into_iter().map(|line| line.text).collect();
+    json!({
+        "instance": to.instance.name,
+        "time": time(to.at.real_ns),
+        "period_s": period.time_s(),
+        "processors": to.load.processors,
+        "busy": period.busy(),
+        "pressure": from.and_then(|from| to.load.pressed_since(from, period.time_s())),
+        "stolen": from.and_then(|from| to.load.stolen_since(from)),
+        "top_cpu": seen.cost,
+        "total": figures,
+        "mutexes": mutexes(seen).json(),
+        "sessions": sessions.json(),
+        "waits": waits,
+    })
+}
