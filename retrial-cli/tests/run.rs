@@ -2,6 +2,8 @@
 
 #[path = "kit/preload.rs"]
 mod preload;
+#[path = "kit/terminal.rs"]
+mod terminal;
 
 use preload::library;
 use serde_json::Value;
@@ -12,6 +14,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use terminal::Terminal;
 
 const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
 
@@ -1124,4 +1127,15 @@ fn waits_for_what_nobody_holds_are_timed_apart_from_contention() {
     assert!(of(kinds[0])["at"].as_str().unwrap().starts_with("take ("), "{report}");
     assert!(report["wait_ms"].as_f64().unwrap() < 150.0, "no contention: {report}");
     assert!(report["deadlocks"].as_array().unwrap().is_empty(), "{report}");
+}
+
+#[test]
+fn a_terminal_that_hangs_up_ends_the_program_too() {
+    let mut command = retrial_run(&["--", "sh", "-c", "echo \"pid $$.\"; exec sleep 1000"]);
+    let terminal = Terminal::new(&mut command, (80, 24));
+    let shown = terminal.until(".");
+    let pid = shown.split("pid ").nth(1).unwrap().split('.').next().unwrap();
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    assert_eq!(terminal.hang_up().signal(), Some(libc::SIGHUP));
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }

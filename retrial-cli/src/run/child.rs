@@ -162,13 +162,16 @@ impl Drop for Signals {
 }
 
 /// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, with the program
-/// while it is in the same one. A signal that another process sent to this one alone is passed on.
+/// while it is in the same one. A signal that another process sent to this one alone is passed on, and so is the
+/// hang-up of a terminal, which reaches nobody but the leader of its session.
 fn pass_on(signal: i32, pid: i32, from_kernel: bool) {
     // SAFETY: a process is asked for by number, and the error is -1.
     let theirs = unsafe { libc::getpgid(pid) };
     // SAFETY: cannot fail.
     let ours = unsafe { libc::getpgrp() };
-    if !from_kernel || theirs != ours {
+    // SAFETY: it takes a number.
+    let leads = u32::try_from(unsafe { libc::getsid(0) }) == Ok(std::process::id());
+    if !from_kernel || theirs != ours || (signal == libc::SIGHUP && leads) {
         // SAFETY: our child, not reaped yet, so that the number is still its own.
         unsafe { libc::kill(pid, signal) };
     }
