@@ -100,7 +100,7 @@ fn rows(times: u64) -> Vec<(Sid, Key, Figures)> {
                 (Parks, 380 * times),
                 (SleptNs, 640 * ms * times),
                 (SpinNs, 12 * ms * times),
-                (MaxNs, 34 * ms),
+                (MaxNs, (32 + times) * ms),
             ],
         ),
         row(
@@ -113,7 +113,7 @@ fn rows(times: u64) -> Vec<(Sid, Key, Figures)> {
                 (Busy, 310 * times),
                 (Yields, 500 * times),
                 (SleptNs, 210 * ms * times),
-                (MaxNs, 21 * ms),
+                (MaxNs, (19 + times) * ms),
             ],
         ),
         row(
@@ -126,7 +126,7 @@ fn rows(times: u64) -> Vec<(Sid, Key, Figures)> {
                 (Busy, 20 * times),
                 (Parks, 2 * times),
                 (SleptNs, 3 * ms * times),
-                (MaxNs, 2 * ms),
+                (MaxNs, times * ms),
             ],
         ),
         row(4, 6, 3, &[(Waits, 10 * times), (SleptNs, 900 * ms * times), (MaxNs, 100 * ms)]),
