@@ -31,6 +31,8 @@ pub struct Instance {
     tag: u64,
     /// Sessions of this process that the kernel knows of.
     pub(crate) sessions: AtomicU32,
+    /// Last time that this process found all slots taken and asked the kernel for their threads.
+    searched_ns: AtomicU64,
     /// Whether barriers reach this process, or are not relied on.
     pub(crate) in_reach: bool,
 }
@@ -173,7 +175,8 @@ impl Instance {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let in_reach = sys::register_for_barriers() || !tables.has_barrier();
         sys::tell_children();
-        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions: AtomicU32::new(0), in_reach }
+        let (sessions, searched_ns) = (AtomicU32::new(0), AtomicU64::new(0));
+        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions, searched_ns, in_reach }
     }
 
     /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain,
@@ -247,9 +250,8 @@ impl Instance {
     /// Claims a free slot; where the search comes to a dead session, recovers it. The caller is the new
     /// session's thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
-        let searched_ns = &self.tables.segment.header().searched_ns;
         match self.claim_slot_of_the_known() {
-            Err(SessionError::Full { .. }) if is_due(searched_ns, sys::now_ns(), ASK_EVERY) => {
+            Err(SessionError::Full { .. }) if is_due(&self.searched_ns, sys::now_ns(), ASK_EVERY) => {
                 self.look_for_threads();
                 self.claim_slot_of_the_known()
             }

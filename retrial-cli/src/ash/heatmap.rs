@@ -32,7 +32,8 @@ impl Axis {
         let length_ns = period_ns.end.saturating_sub(period_ns.start).max(1);
         let round_ns = sampled_ns / rounds.max(1);
         let cell_ns = length_ns.div_ceil(CELLS).max(ROUNDS * round_ns);
-        let cells = usize::try_from(length_ns.div_ceil(cell_ns)).unwrap_or(1);
+        // The last one has what is left over: alone, a moment would be a cell of its own.
+        let cells = usize::try_from(length_ns / cell_ns).unwrap_or(1).max(1);
         let mut axis = Self { from_ns: period_ns.start, cell_ns, sampled_s: vec![0.0; cells] };
         for part in sampled {
             let length_s = part.end.saturating_sub(part.start) as f64 / 1e9;
@@ -195,6 +196,14 @@ mod tests {
 
     fn active(heatmap: &Heatmap, row: usize, cell: usize) -> Option<f64> {
         heatmap.rows[row].cells[cell].measure(Measure::Active)
+    }
+
+    #[test]
+    fn no_cell_is_a_moment_that_was_left_over() {
+        let axis = Axis::new(0..S + 3, &[0..S + 3], 100);
+        let lengths_s = axis.sampled_s.clone();
+        assert_eq!((axis.cell_ns, lengths_s.len()), (S / 25, 25));
+        assert!(lengths_s.iter().all(|length_s| *length_s > 0.039), "{lengths_s:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 
 /// Rows of a table for people.
 const TOP: usize = 10;
-const NOTHING_FOUND: &str = "None: nothing is stuck, and no known cause takes 2 % of the sessions' time.";
+const NOTHING_FOUND: &str = "None: nothing is stuck, and no rule found a cause that takes 2 % of the sessions' time.";
 
 /// What a report is of.
 pub struct Report {
