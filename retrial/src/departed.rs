@@ -8,7 +8,7 @@
 use crate::fail;
 use crate::instance::Instance;
 use crate::segment::Segment;
-use crate::stats::{FiguresRow, known_place, place_of};
+use crate::stats::{FiguresRow, known_place, take_place};
 use crate::sys::{self, Ordering};
 
 /// The next step is stored after all that was stored before it, also for a claimer that comes after a kill.
@@ -30,12 +30,11 @@ impl Instance {
         for (position, (key, figures)) in rows[..used].iter().enumerate().filter_map(|(i, row)| Some((i, row.read()?)))
         {
             let used = &segment.departed().rows_used;
-            if let Err(fresh) = known_place(sums, used, key)
-                && !segment.populate_entry(&sums[fresh])
-            {
-                return false;
-            }
-            let to = place_of(sums, used, key);
+            let to = match known_place(sums, used, key) {
+                Ok(known) => known,
+                Err(fresh) if segment.populate_entry(&sums[fresh]) => take_place(sums, used, key, fresh),
+                Err(_) => return false,
+            };
             let mut sum = sums[to].figures();
             sum.add(&figures);
             for (cell, value) in addition.sums.iter().zip(sum.0) {
@@ -73,7 +72,7 @@ fn finish(segment: &Segment) {
         from.clear();
         step();
     }
-    // Before the note goes: a reader that misses the one sees the other.
+    // Before the note is taken back: a reader that finds no note finds another number.
     addition.done.fetch_add(1, Ordering::Relaxed);
     step();
     addition.from.store(0, Ordering::Relaxed);

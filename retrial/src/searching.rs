@@ -36,8 +36,8 @@ impl Instance {
         }
     }
 
-    /// Asks the kernel for the thread of a session that keeps another one waiting, at most once a second,
-    /// whoever waits.
+    /// Asks the kernel for the thread of a session that keeps others waiting, at most once a second for all of
+    /// them together.
     pub(crate) fn ask_for_thread(&self, slot: &Slot, now_ns: u64) {
         let pid_namespace = sys::pid_namespace();
         // A process in another namespace cannot ask, and takes nobody's turn.

@@ -203,10 +203,11 @@ pub(crate) fn find<'a>(rows: &'a [FiguresRow], used: &AtomicU32, key: Key) -> &'
 
 /// The position of that row.
 pub(crate) fn place_of(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> usize {
-    let place = match known_place(rows, used, key) {
-        Ok(place) => return place,
-        Err(fresh) => fresh,
-    };
+    known_place(rows, used, key).unwrap_or_else(|fresh| take_place(rows, used, key, fresh))
+}
+
+/// Gives `key` the row that [`known_place`] found for it; the last one is for all keys without a row.
+pub(crate) fn take_place(rows: &[FiguresRow], used: &AtomicU32, key: Key, place: usize) -> usize {
     let last = rows.len() - 1;
     let key =
         if place < last { key } else { Key { mutex: MutexId(0), location: LocationId(0), event: key.event } }.pack();
@@ -218,7 +219,7 @@ pub(crate) fn place_of(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> usize
     place
 }
 
-/// The position of that row, or of the one that it is going to have.
+/// The position of that row; as an error, the position of the row that the key is to take.
 pub(crate) fn known_place(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> Result<usize, usize> {
     let packed = key.pack();
     let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());

@@ -1150,7 +1150,7 @@ fn an_exec_by_another_thread_than_the_first_is_a_death_too() {
         } else {
             assert_eq!(scene.get_from_the_dead("exec thread").mode, mode);
         }
-        // Nobody asks for a session that is in nobody's way; a word with references does not say who is.
+        // No session asks for one that does not keep it waiting; but a word with references names no session.
         let threads = || scene.instance.tables().sessions().into_iter().filter(|session| session.name == "thread");
         scene.instance.recover_all();
         let left = if mode == Mode::Shared { vec![] } else { vec![false] };
@@ -1178,7 +1178,7 @@ fn a_reader_can_leave_although_an_exec_has_ended_the_examiner() {
     let (mut reader, mut holder) = (scene.actor(HERE), scene.actor(HERE));
     assert_eq!(reader.ask("get S m"), "got");
     assert_eq!(holder.ask("exec thread E m"), "hello");
-    // Hangs where nobody asks.
+    // Hangs where the reader does not ask for the examiner's thread.
     assert_eq!(reader.ask("release"), "done");
 }
 
