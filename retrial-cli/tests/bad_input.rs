@@ -5,11 +5,14 @@
 mod kit;
 
 use kit::{Scratch, command, failed};
+use retrial::{Address, Capacity, Class, GetError, Instance, location};
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// A directory that is removed at the end.
 struct Directory(PathBuf);
@@ -394,6 +397,26 @@ fn a_full_file_system_is_said_at_whatever_step_it_fills_up() {
         held += 1;
     }
     assert!(held > 0 && created > held, "{created} created, {held} held");
+}
+
+#[test]
+fn waits_beyond_those_that_there_is_memory_for_go_on_uncounted_in_a_full_file_system() {
+    const MUTEXES: usize = 100;
+    let Some(small) = Small::new("full", "2m") else { return };
+    let instance = Instance::create(&Address::new(&small.0.file("instance")).unwrap(), Capacity::default(), 0o600);
+    let instance = instance.unwrap();
+    let mutexes: Vec<_> = (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0u64).unwrap()).collect();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let _held: Vec<_> = mutexes.iter().map(|mutex| mutex.exclusive(&holder, location!("hold")).unwrap()).collect();
+    let waiter = instance.session("waiter", Class::Normal).unwrap();
+    let mut rest = fs::File::create(small.0.file("rest")).unwrap();
+    while rest.write_all(&[1; 4096]).is_ok() {}
+    for mutex in &mutexes {
+        let in_a_moment = retrial::sys::Deadline::after(Duration::from_millis(1));
+        assert!(matches!(mutex.exclusive_until(&waiter, location!("wait"), in_a_moment), Err(GetError::TimedOut)));
+    }
+    let counted = instance.tables().figures().len();
+    assert!(counted > 0 && counted < MUTEXES, "{counted}");
 }
 
 #[test]

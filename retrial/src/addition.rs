@@ -28,7 +28,9 @@ impl Addition {
     /// How many notes were taken back, and which one is in force: a reader that finds the same before and after
     /// has read each row once. The caller has a fence between the rows and the second look.
     pub(crate) fn state(&self) -> (u64, Option<(u64, u64)>) {
-        (self.done.acquire(), self.from())
+        // The number last: a note that the first look does not see any more is counted in the second.
+        let from = self.from();
+        (self.done.acquire(), from)
     }
 
     /// The position of the row of slot 0 that it is added to, and what this row has afterwards.

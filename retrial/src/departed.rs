@@ -8,7 +8,7 @@
 use crate::fail;
 use crate::instance::Instance;
 use crate::segment::Segment;
-use crate::stats::{FiguresRow, known_place, take_place};
+use crate::stats::FiguresRow;
 use crate::sys::{self, Ordering};
 
 /// The next step is stored after all that was stored before it, also for a claimer that comes after a kill.
@@ -29,12 +29,7 @@ impl Instance {
         let addition = &segment.header().addition;
         for (position, (key, figures)) in rows[..used].iter().enumerate().filter_map(|(i, row)| Some((i, row.read()?)))
         {
-            let used = &segment.departed().rows_used;
-            let to = match known_place(sums, used, key) {
-                Ok(known) => known,
-                Err(fresh) if segment.populate_entry(&sums[fresh]) => take_place(sums, used, key, fresh),
-                Err(_) => return false,
-            };
+            let Some(to) = segment.place_of(0, &segment.departed().rows_used, key) else { return false };
             let mut sum = sums[to].figures();
             sum.add(&figures);
             for (cell, value) in addition.sums.iter().zip(sum.0) {

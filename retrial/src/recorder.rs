@@ -19,11 +19,12 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Of a wait of a session, if there is one: without one nothing is recorded.
+    /// Of a wait of a session, if there is one: without one nothing is recorded, and nothing is counted where
+    /// a full file system has no memory for it.
     pub(crate) fn new(session: Option<&'a Session<'a>>, key: Key, blocker: Sid) -> Self {
-        let row = session.map(|session| {
-            let rows = session.instance.tables.segment.rows(session.sid().number() as usize);
-            crate::stats::find(rows, &session.slot.rows_used, key)
+        let row = session.and_then(|session| {
+            let (segment, number) = (&session.instance.tables.segment, session.sid().number() as usize);
+            Some(&segment.rows(number)[segment.place_of(number, &session.slot.rows_used, key)?])
         });
         Self { session, row, key, blocker }
     }

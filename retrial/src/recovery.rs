@@ -134,8 +134,10 @@ impl Instance {
             slot.wait.store(0, Ordering::Relaxed);
             // As in `Recorder::end`: who sees the figures sees that the wait is over.
             sys::fence(Ordering::Release);
-            let rows = self.tables.segment.rows(sid.number() as usize);
-            crate::stats::find(rows, &slot.rows_used, key).end_cut_off(died_ns.saturating_sub(since_ns));
+            let (segment, number) = (&self.tables.segment, sid.number() as usize);
+            if let Some(place) = segment.place_of(number, &slot.rows_used, key) {
+                segment.rows(number)[place].end_cut_off(died_ns.saturating_sub(since_ns));
+            }
         }
         fail::point();
         self.forget_park(sid, slot, here);

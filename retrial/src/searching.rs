@@ -18,22 +18,23 @@ pub(crate) fn is_due(last_ns: &AtomicU64, now_ns: u64, interval: Duration) -> bo
 /// debt to one mutex that was busy.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
-/// Shortest time between two questions to the kernel for the thread of a session that keeps others waiting, or
-/// for all threads.
+/// Shortest time between two questions to the kernel for the thread of a session on behalf of waiters, or for
+/// all threads on behalf of claims of one process.
 pub(crate) const ASK_EVERY: Duration = Duration::from_secs(1);
 
 impl Instance {
-    /// Looks for dead sessions, at most once in 10 ms in the whole instance, and once a second also for threads
-    /// that are gone without a mark: the caller waits for references, and the word does not say whose they are.
-    /// What the dead owe to other mutexes is noted for the waiters of those.
+    /// Looks for dead sessions, at most once in 10 ms in the whole instance, and for threads that are gone
+    /// without a mark as [`Instance::ask_for_thread`] does: the caller waits for references, and the word does
+    /// not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>, now_ns: u64) {
-        let header = self.tables.segment.header();
-        if is_due(&header.searched_ns, now_ns, ASK_EVERY) {
-            self.look_for_threads();
-        }
-        if is_due(&header.swept_ns, now_ns, SWEEP_EVERY) {
+        if is_due(&self.tables.segment.header().swept_ns, now_ns, SWEEP_EVERY) {
+            self.all_slots().for_each(|slot| self.ask_for_thread(slot, now_ns));
             self.recover_all_with(here);
         }
+    }
+
+    fn all_slots(&self) -> impl Iterator<Item = &Slot> {
+        self.tables.sids().filter_map(|sid| self.tables.slot(sid))
     }
 
     /// Asks the kernel for the thread of a session that keeps others waiting, at most once a second for all of
@@ -42,8 +43,8 @@ impl Instance {
         let pid_namespace = sys::pid_namespace();
         // A process in another namespace cannot ask, and takes nobody's turn.
         let can_ask = slot.pid_namespace.load(Ordering::Relaxed) == pid_namespace;
-        if can_ask && is_due(&slot.asked_ns, now_ns, ASK_EVERY) {
-            self.look_for_thread(slot, pid_namespace);
+        if can_ask && is_due(&slot.asked_ns, now_ns, ASK_EVERY) && !self.look_for_thread(slot, pid_namespace) {
+            slot.asked_ns.store(0, Ordering::Relaxed);
         }
     }
 
@@ -56,22 +57,25 @@ impl Instance {
     /// asked at most once a second. Leaves out what it finds while another thread has the lock of the tables.
     pub fn look_for_threads(&self) {
         let pid_namespace = sys::pid_namespace();
-        for slot in self.tables.sids().filter_map(|sid| self.tables.slot(sid)) {
+        for slot in self.all_slots() {
             self.look_for_thread(slot, pid_namespace);
         }
     }
 
-    fn look_for_thread(&self, slot: &Slot, pid_namespace: u64) {
+    /// Whether it is done: not while another thread has the lock of the tables.
+    fn look_for_thread(&self, slot: &Slot, pid_namespace: u64) -> bool {
         if slot.lost_thread(pid_namespace).is_none() {
-            return;
+            return true;
         }
         // With the lock no thread claims the slot while the kernel is asked again and the slot is marked: a new
         // thread with the id of the dead one would be taken for it. The lock is not kept from slot to slot: a
         // process that is stopped in here would stop every claim.
         let admin = self.tables.segment.admin();
-        if admin.try_take() != Taken::No {
-            let _admin = Admin(admin);
-            slot.look_for_thread(pid_namespace);
+        if admin.try_take() == Taken::No {
+            return false;
         }
+        let _admin = Admin(admin);
+        slot.look_for_thread(pid_namespace);
+        true
     }
 }

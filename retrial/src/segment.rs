@@ -17,8 +17,8 @@ mod layout;
 
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
-use crate::stats::FiguresRow;
-use crate::sys::{self, AtomicU64, Ordering, RobustLock};
+use crate::stats::{self, FiguresRow, Key};
+use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock};
 use crate::trace::Run;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -265,6 +265,12 @@ impl Segment {
         Some(unsafe { self.table(start, count) })
     }
 
+    /// The position of the row for `key` among those of a session, which has `used` in use: see
+    /// [`stats::place_of`]. `None` if it is a fresh one and there is no memory for it.
+    pub(crate) fn place_of(&self, sid: usize, used: &AtomicU32, key: Key) -> Option<usize> {
+        stats::place_of(self.rows(sid), used, key, |row| self.populate_entry(row))
+    }
+
     /// Offset in the segment of something that is in it.
     pub(crate) fn offset_of(&self, inside: *const u8) -> u64 {
         (inside.addr() - self.base.addr()) as u64
@@ -298,9 +304,10 @@ impl Segment {
         unsafe { self.populate_pages(first, end - first) }
     }
 
-    /// Bytes of what a session has that are used from the start: its slot, its steps, a page of rows.
+    /// Bytes of what a session has that are used from the start: the pages of its slot, its steps and the first
+    /// of its rows. The others get memory when they are taken.
     const fn used_len(capacity: Capacity) -> usize {
-        let (used, all) = ((Layout::ROWS + PAGE) / PAGE * PAGE, Layout::session_len(capacity));
+        let (used, all) = ((Layout::ROWS + 1).next_multiple_of(PAGE), Layout::session_len(capacity));
         if used < all { used } else { all }
     }
 

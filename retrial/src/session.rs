@@ -108,6 +108,7 @@ impl Instance {
         slot.parked_on.store(0, Ordering::Relaxed);
         slot.wait.store(0, Ordering::Relaxed);
         slot.earlier_runs.store(slot.last_run.load(Ordering::Relaxed), Ordering::Relaxed);
+        slot.earlier_gets.store(slot.gets.load(Ordering::Relaxed), Ordering::Relaxed);
         let now = sys::now_ns();
         slot.name.set(name);
         slot.action.set("");

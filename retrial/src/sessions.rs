@@ -97,6 +97,12 @@ impl Tables {
         })
     }
 
+    /// Whether the session has ended and another one has its slot: rows read by now may be that one's.
+    #[must_use]
+    pub fn is_followed(&self, session: &SessionInfo) -> bool {
+        self.slot(session.sid).is_some_and(|slot| slot.claimed_ns.acquire() != session.claimed_ns)
+    }
+
     /// Number of the latest run of steps of a session; 0 before its first. Cheap, to be polled.
     #[must_use]
     pub fn last_run(&self, sid: Sid) -> u64 {
@@ -219,22 +225,29 @@ impl Tables {
     /// Gets counted by sessions rather than by mutexes, as interposers do.
     #[must_use]
     pub fn session_gets(&self) -> u64 {
-        self.gets_by_session().fold(0, |sum, (_, gets)| sum.wrapping_add(gets))
+        let slots = self.all_slots();
+        slots.fold(0, |sum, (_, slot)| sum.wrapping_add(slot.gets.load(Ordering::Relaxed)))
     }
 
-    /// The same by session, with those of departed sessions under [`Sid::NONE`].
+    /// The same of each session. Those of the sessions that had its slot before are in the total only.
     pub fn gets_by_session(&self) -> impl Iterator<Item = (Sid, u64)> + use<'_> {
+        self.all_slots().map(|(sid, slot)| {
+            let earlier = slot.earlier_gets.load(Ordering::Relaxed);
+            (sid, slot.gets.load(Ordering::Relaxed).wrapping_sub(earlier))
+        })
+    }
+
+    /// The slots of all sessions, and that of the departed under [`Sid::NONE`].
+    fn all_slots(&self) -> impl Iterator<Item = (Sid, &Slot)> + use<'_> {
         let all = std::iter::once(Sid::NONE).chain(self.sids());
-        let slots = all.filter_map(|sid| Some((sid, self.segment.slot(sid.number() as usize)?)));
-        slots.map(|(sid, slot)| (sid, slot.gets.load(Ordering::Relaxed)))
+        all.filter_map(|sid| Some((sid, self.segment.slot(sid.number() as usize)?)))
     }
 
     /// Calls of interposers' functions so far, by [`CALLS`].
     #[must_use]
     pub fn calls(&self) -> [u64; CALLS.len()] {
         let mut sums = [0u64; CALLS.len()];
-        let all = std::iter::once(Sid::NONE).chain(self.sids());
-        for slot in all.filter_map(|sid| self.segment.slot(sid.number() as usize)) {
+        for (_, slot) in self.all_slots() {
             for (sum, calls) in sums.iter_mut().zip(&slot.calls) {
                 *sum = sum.wrapping_add(calls.load(Ordering::Relaxed));
             }

@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) claimed_ns: protocol::AtomicU64,
     /// Gets that an interposer has counted; of all sessions that this slot has had, as the calls.
     pub(crate) gets: AtomicU64,
+    /// Those of the sessions that had this slot before.
+    pub(crate) earlier_gets: AtomicU64,
     /// Calls of an interposer's functions, by [`CALLS`].
     pub(crate) calls: [AtomicU64; CALLS.len()],
     /// Key of what is waited for; 0 when nothing is.

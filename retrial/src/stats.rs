@@ -195,36 +195,28 @@ impl FiguresRow {
     }
 }
 
-/// The row for `key` among a session's rows, which has `used` of them in use; the last row takes what finds
-/// no place.
-pub(crate) fn find<'a>(rows: &'a [FiguresRow], used: &AtomicU32, key: Key) -> &'a FiguresRow {
-    &rows[place_of(rows, used, key)]
-}
-
-/// The position of that row.
-pub(crate) fn place_of(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> usize {
-    known_place(rows, used, key).unwrap_or_else(|fresh| take_place(rows, used, key, fresh))
-}
-
-/// Gives `key` the row that [`known_place`] found for it; the last one is for all keys without a row.
-pub(crate) fn take_place(rows: &[FiguresRow], used: &AtomicU32, key: Key, place: usize) -> usize {
-    let last = rows.len() - 1;
-    let key =
-        if place < last { key } else { Key { mutex: MutexId(0), location: LocationId(0), event: key.event } }.pack();
-    if place < last || rows[last].key.load(Ordering::Relaxed) == 0 {
-        // Release: the counters of a fresh row are 0 for a reader that sees the key.
-        rows[place].key.store(key, Ordering::Release);
-        used.store(u32::try_from(place + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-    place
-}
-
-/// The position of that row; as an error, the position of the row that the key is to take.
-pub(crate) fn known_place(rows: &[FiguresRow], used: &AtomicU32, key: Key) -> Result<usize, usize> {
-    let packed = key.pack();
+/// The position of the row for `key` among a session's rows, of which `used` are in use; the last row takes what
+/// finds no place. `None` if it is a fresh row and `populate` does not get memory for it.
+pub(crate) fn place_of(
+    rows: &[FiguresRow],
+    used: &AtomicU32,
+    key: Key,
+    populate: impl FnOnce(&FiguresRow) -> bool,
+) -> Option<usize> {
+    let (packed, last) = (key.pack(), rows.len().checked_sub(1)?);
     let in_use = (used.load(Ordering::Relaxed) as usize).min(rows.len());
     let known = rows[..in_use].iter().position(|row| row.key.load(Ordering::Relaxed) == packed);
-    known.ok_or(in_use.min(rows.len() - 1))
+    if known.is_some() || in_use > last {
+        return known.or(Some(last));
+    }
+    if !populate(&rows[in_use]) {
+        return None;
+    }
+    let of_many = Key { mutex: MutexId(0), location: LocationId(0), event: key.event }.pack();
+    // Release: the counters of a fresh row are 0 for a reader that sees the key.
+    rows[in_use].key.store(if in_use < last { packed } else { of_many }, Ordering::Release);
+    used.store(u32::try_from(in_use + 1).unwrap_or(u32::MAX), Ordering::Relaxed);
+    Some(in_use)
 }
 
 /// A value for every counter.
@@ -310,12 +302,16 @@ mod tests {
         let rows: Vec<FiguresRow> =
             (0..4).map(|_| FiguresRow { key: AtomicU64::new(0), counters: Default::default() }).collect();
         let used = AtomicU32::new(0);
+        let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
         for mutex in 1..=6 {
-            let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
             let key = Key { mutex: MutexId(mutex), location: LocationId(0), event };
-            find(&rows, &used, key).add(Counter::Misses, 1);
+            rows[place_of(&rows, &used, key, |_| true).unwrap()].add(Counter::Misses, 1);
         }
         let misses: Vec<u64> = rows.iter().filter_map(FiguresRow::read).map(|(_, f)| f.get(Counter::Misses)).collect();
         assert_eq!(misses, [1, 1, 1, 3]);
+        let key = Key { mutex: MutexId(1), location: LocationId(0), event };
+        assert_eq!(place_of(&rows, &used, key, |_| false), Some(0), "has memory");
+        let none = AtomicU32::new(0);
+        assert_eq!((place_of(&rows, &none, key, |_| false), none.load(Ordering::Relaxed)), (None, 0));
     }
 }

@@ -97,6 +97,27 @@ fn figures_that_a_claim_moves_are_read_once() {
 }
 
 #[test]
+fn a_session_is_not_shown_the_gets_of_those_that_had_its_slot_before() {
+    let instance = Instance::anonymous(Capacity { sessions: 1, ..Capacity::default() }).unwrap();
+    let gets = |sid| instance.tables().gets_by_session().find(|(of, _)| *of == sid).unwrap().1;
+    for round in 1..=3 {
+        let session = instance.session("s", Class::Normal).unwrap();
+        assert_eq!(gets(session.sid()), 0);
+        let info = instance.tables().session_info(session.sid()).unwrap();
+        for _ in 0..round {
+            retrial::interposer::count_get(&session);
+        }
+        assert_eq!(gets(session.sid()), round);
+        let sid = session.sid();
+        drop(session);
+        assert!(!instance.tables().is_followed(&info), "its rows are still there");
+        assert_eq!((gets(sid), instance.tables().session_gets()), (round, (1..=round).sum()));
+        let next = instance.session("next", Class::Normal).unwrap();
+        assert!(instance.tables().is_followed(&info) && next.sid() == sid);
+    }
+}
+
+#[test]
 fn the_last_sleep_behind_each_blocker_is_remembered() {
     let instance = Instance::anonymous(Capacity::default()).unwrap();
     wait_in_vain(&instance, "sleep");

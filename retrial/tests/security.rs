@@ -669,7 +669,8 @@ fn an_observer_leaves_every_byte_as_it_was() {
     assert_eq!(observer.tables().sids().count(), 2);
     called.insert("waits".to_owned());
     assert_eq!(observer.tables().waits().count(), 0);
-    called.insert("gets_by_session".to_owned());
+    called.extend(["gets_by_session", "is_followed"].map(str::to_owned));
+    assert!(observer.tables().sessions().iter().all(|session| !observer.tables().is_followed(session)));
     assert_eq!(observer.tables().gets_by_session().count(), 3);
     called.insert("wait_began".to_owned());
     for session in observer.tables().sessions() {

@@ -223,12 +223,14 @@ fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> F
 /// So many sessions look so often that the processors are busy with waking them up in vain.
 fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const SHARE: f64 = 0.2;
+    /// Processors; less is not worth a change, however little the sessions do besides.
+    const LEAST: f64 = 0.1;
     let (sleeps_per_s, cpus) = (Measure::SleepsPerS.of(measured)?, Measure::BusyProcessors.of(measured)?);
     // The sleep itself, and the spin that follows it in vain.
     let each_s = workload.machine.sleep_call_ns as f64 / 1e9 + limit_s(workload);
     let waking = (sleeps_per_s * each_s).min(cpus);
-    if !wait_matters(measured) || !is_timed(measured) || waking < SHARE * cpus || measured.count(Counter::Busy) < TRIES
-    {
+    let is_trifle = waking < LEAST.max(SHARE * cpus);
+    if !wait_matters(measured) || !is_timed(measured) || is_trifle || measured.count(Counter::Busy) < TRIES {
         return None;
     }
     let evidence = vec![

@@ -39,9 +39,10 @@ impl<'t> Taker<'t> {
         let tables = self.tables;
         let at = Moment { real_ns: clock_ns(Clock::Realtime), monotonic_ns: now_ns() };
         let (held, awaited) = (tables.mutexes(), tables.events());
-        let look = Look::at(tables, &held, |_| true);
+        let mut look = Look::at(tables, &held, |_| true);
         let until_ns = now_ns();
         let rows = tables.rows_until(|sid, _| (!tables.is_dead(sid)).then_some(until_ns));
+        look.sessions.retain(|session| !tables.is_followed(session));
         // Fewer gets than the spins that led to one: the record was another mutex's before.
         let mut spin_gets: HashMap<MutexId, u64> = HashMap::new();
         for (_, key, figures) in &rows {
