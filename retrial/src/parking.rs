@@ -14,7 +14,7 @@
 //! | throttled | the session that announced last waits by a scheme with which releases wake nobody while enough woken sessions are on their way |
 //! | starving, starving for X | the next release hands over; the session that asked for it wants X or LX |
 //! | watched | one of the parked sessions is the watcher: it looks at the word sooner than the others |
-//! | crowd | woken sessions in a row that found the mutex busy, up to 3: see [`Parking::enough`] |
+//! | crowd | woken sessions that found the mutex busy, less those that found it open, from 0 to 3: see [`Parking::enough`] |
 //! | sequence | counts announcements |
 //! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
 //! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
@@ -145,7 +145,7 @@ impl Parking {
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
     /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it
     /// takes a processor and the cache lines from the sessions that keep the mutex busy. One that finds it
-    /// open came late.
+    /// open came late, and doubles the number.
     #[must_use]
     pub const fn enough(self) -> u64 {
         let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);
@@ -156,9 +156,9 @@ impl Parking {
     #[must_use]
     pub const fn found(self, found: Found, woken: bool) -> Self {
         match found {
-            Found::Open => Self(self.0 & !Self::CROWD),
+            Found::Open if self.0 & Self::CROWD != 0 => Self(self.0 - (1 << Self::CROWD_SHIFT)),
             Found::Busy if woken && self.0 & Self::CROWD != Self::CROWD => self.next(Self::CROWD),
-            Found::Busy | Found::HandedOver => self,
+            _ => self,
         }
     }
 

@@ -45,15 +45,17 @@ fn each_operation_changes_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn a_woken_session_halves_what_is_enough_where_it_finds_the_mutex_busy_and_restores_it_where_open() {
+fn a_woken_session_halves_what_is_enough_where_it_finds_the_mutex_busy_and_doubles_it_where_open() {
     let most = Parking::WOKEN_MAX;
     for state in states() {
-        let busy: Vec<u64> =
-            std::iter::successors(Some(state.found(Found::Open, false)), |all| Some(all.found(Found::Busy, true)))
-                .take(6)
-                .map(Parking::enough)
-                .collect();
-        assert_eq!(busy, [most, most / 2, most / 4, 1, 1, 1].map(|enough| enough.max(1)));
+        let six = |first: Parking, found| -> Vec<u64> {
+            let all = std::iter::successors(Some(first), |all| Some(all.found(found, true)));
+            all.take(6).map(Parking::enough).collect()
+        };
+        let open = (0..3).fold(state, |all, _| all.found(Found::Open, false));
+        let busy = (0..3).fold(state, |all, _| all.found(Found::Busy, true));
+        assert_eq!(six(open, Found::Busy), [most, most / 2, most / 4, 1, 1, 1].map(|enough| enough.max(1)));
+        assert_eq!(six(busy, Found::Open), [1, most / 4, most / 2, most, most, most].map(|enough| enough.max(1)));
         for (found, woken) in [(Found::Busy, false), (Found::HandedOver, true), (Found::HandedOver, false)] {
             assert_eq!(state.found(found, woken), state);
         }
