@@ -127,7 +127,10 @@ fn processors_that_are_short_are_told_from_contention() {
     let report = load.during(&scratch, || report(&scratch, "1s"));
     // Where the test may run on more processors than it has sessions, they are not short.
     if std::thread::available_parallelism().unwrap().get() <= 4 {
-        has(finding(&report, "false_contention"), &["processors are short", "in run queues for", "retrial doctor"]);
+        let found = finding(&report, "false_contention");
+        has(found, &["processors are short", "in run queues for", "retrial doctor"]);
+        let row = report["thread_time"].as_array().unwrap().iter().find(|row| row["part"] == "in run queues").unwrap();
+        assert_eq!((&row["time_s"], &row["pct"]), (&found["time_s"], &found["pct_session_time"]), "{report}");
     }
 }
 

@@ -58,7 +58,7 @@ fn the_parts_of_the_time_of_the_sessions_add_up() {
     }
     let (all_s, of_events) = (report["session_time_s"].as_f64().unwrap(), sum(&report["events"], "time_s"));
     assert!((all_s - of_events).abs() < 1e-6 * all_s);
-    assert!(report["samples"].as_u64() > Some(0) && report["recorder_cpu_pct"].as_f64() > Some(0.0), "{report}");
+    assert!(report["looks"].as_u64() > Some(0) && report["recorder_cpu_pct"].as_f64() > Some(0.0), "{report}");
     let is_negative = |row: &Value| row["time_s"].as_f64().unwrap().is_sign_negative();
     assert!(!report["session_time"].as_array().unwrap().iter().any(is_negative), "{report}");
     let m = &report["mutexes"][0];

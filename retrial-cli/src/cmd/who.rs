@@ -2,10 +2,10 @@
 
 use crate::blocking::{Deadlock, Look};
 use crate::instances::Target;
-use crate::output::{Format, Table, column, line};
+use crate::output::{Format, Table, column, counted, line};
 use crate::who::object::{self, Object};
 use crate::who::report::{Holding, Report as Found};
-use crate::who::text::{Item, counted};
+use crate::who::text::Item;
 use crate::who::thread::Thread;
 use crate::who::tree::Root;
 use miette::Report;
@@ -75,8 +75,8 @@ fn print(observer: &Observer, found: &mut Found<'_>, only: Option<MutexId>, all:
         line(&format!("… {left_out} more lines. All: retrial who{flag} --all"));
     }
     let holders = found.tree.roots.iter().filter(|root| matches!(root, Root::Holder(_))).count();
-    let at_the_top = counted(holders, "holder who waits for nobody", "holders who wait for nobody");
-    line(&format!("{}; {at_the_top}.", counted(waiting, "session waits", "sessions wait")));
+    let at_the_top = counted(holders as u64, "holder who waits for nobody", "holders who wait for nobody");
+    line(&format!("{}; {at_the_top}.", counted(waiting as u64, "session waits", "sessions wait")));
     for links in found.look.deadlocks() {
         line(&Deadlock::new(links, &mut found.names).text(found.now_ns));
     }

@@ -11,10 +11,10 @@ use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
 use crate::cmd::alerts;
-use crate::output::{Format, Table, column, counter, grouped, line, measure, short};
+use crate::output::{Format, Table, column, counted, counter, line, measure, short};
 use miette::Report as Failure;
-use retrial::MutexId;
 use retrial::views::{Counter, LocationId, TypeId};
+use retrial::{Mode, MutexId};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -67,11 +67,12 @@ impl Report {
             "deadlocks": deadlocks(to).iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,
             "findings": self.findings(&time).iter().map(Finding::json).collect::<Vec<_>>(),
-            "samples": self.rounds.rounds,
+            "looks": self.rounds.rounds,
             "recorder_cpu_pct": self.recorder_pct(),
             "load": self.load().json(),
             "events": time.events().json(),
             "session_time": time.parts().json(),
+            "thread_time": time.kernel().json(),
             "sleeps": self.sleeps().json(),
             "mutexes": self.mutexes().json(),
             "awaited": self.awaited().json(),
@@ -127,6 +128,10 @@ impl Report {
         section("LOAD", &self.load(), "");
         section("TOP EVENTS", &time.events(), "");
         section("TIME OF THE SESSIONS", &time.parts(), "");
+        let kernel = time.kernel();
+        if !kernel.is_empty() {
+            section("THE SAME TIME, AS THE KERNEL DIVIDES IT", &kernel, "");
+        }
         section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
         section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed or waited for.");
         let awaited = shortened(self.awaited());
@@ -137,7 +142,7 @@ impl Report {
         section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
         section("ALERTS", &shortened(self.alerts()), "None.");
         if self.deaths() > 0 {
-            parts.push(format!("{} mutexes were held by a session that died", self.deaths()));
+            parts.push(counted(self.deaths(), "mutex was held", "mutexes were held") + " by a session that died");
         }
         let next = findings.first().map_or(&self.next, |finding| &finding.found.command);
         parts.push(format!("Next: {next}"));
@@ -160,25 +165,25 @@ impl Report {
                     String::new()
                 };
                 format!(
-                    "{} looks at who holds and who waits{part}; the recorder took {} % of a processor",
-                    grouped(self.rounds.rounds),
+                    "{} at who holds and who waits{part}; the recorder took {} % of a processor",
+                    counted(self.rounds.rounds, "look", "looks"),
                     short(pct)
                 )
             }
             None => "nobody looked: who held what, and for how long, is not known".to_owned(),
         };
         format!(
-            "retrial report of {}, from {}\nfrom {from} to {}: {} s\nmachine: {} processors, {} % busy, {} % of the time some thread \
-             waited for one, {} % stolen; {} threads ready at the end\nsessions at the end: {}; {looked}",
+            "retrial report of {}, from {}\nfrom {from} to {}: {} s\nmachine: {}, {} % busy, {} % of the time some thread \
+             waited for one, {} % stolen; {} ready at the end\nsessions at the end: {}; {looked}",
             to.instance.name,
             self.of,
             alerts::time(to.at.real_ns),
             short(period.time_s()),
-            to.load.processors,
+            counted(to.load.processors as u64, "processor", "processors"),
             pct(period.busy()),
             pct(pressure),
             pct(steal),
-            to.load.runnable.map_or_else(|| "?".to_owned(), |runnable| runnable.to_string()),
+            to.load.runnable.map_or_else(|| "? threads".to_owned(), |ready| counted(ready, "thread", "threads")),
             to.sessions.len(),
         )
     }
@@ -194,7 +199,8 @@ impl Report {
             ("misses", count(Counter::Misses), None, of(Measure::MissRatio)),
             ("waits", count(Counter::Waits), of(Measure::WaitsPerS), of(Measure::WaitsPerGet)),
             ("sleeps", Some(total.sleeps()), of(Measure::SleepsPerS), of(Measure::SleepsPerGet)),
-            ("wait time (s)", of(Measure::Registered), None, of(Measure::Wait)),
+            ("wait time (s)", of(Measure::Registered), None, None),
+            ("wait time (us)", None, None, of(Measure::Wait).map(|s| 1e6 * s)),
             ("sessions asleep", None, of(Measure::Asleep), None),
         ];
         let columns = [
@@ -273,9 +279,12 @@ impl Report {
     fn blocked(&self) -> Table {
         let to = &self.span.to;
         let columns = [
-            column("blocker", |row: &Blocker| row.sid.number()).titled("session"),
-            column("name", |row: &Blocker| to.session(row.sid).map(|session| session.info.name.clone())),
+            column("blocker", |row: &Blocker| row.holder.sid.number()).titled("session"),
+            column("pid", |row: &Blocker| Some(row.holder.pid).filter(|pid| *pid > 0)),
+            column("name", |row: &Blocker| row.holder.session(to).map(|session| session.info.name.clone())),
             column("mutex", |row: &Blocker| to.mutex_label(row.mutex)),
+            column("mode", |row: &Blocker| row.holder.mode.map(Mode::name)),
+            column("location", |row: &Blocker| row.holder.location.map(|at| to.place(at))).titled("got at"),
             column("sessions_waiting", |row: &Blocker| row.waiters).titled("kept waiting"),
             column("time_s", |row: &Blocker| self.of_period(row.time_ns)).titled("for (s)"),
         ];

@@ -2,11 +2,10 @@
 
 use super::figures::figures;
 use super::{Line, Target, Tone, columns, dim, parameters, section};
-use crate::output::{column, counter, measure};
+use crate::output::{column, counted, counter, measure};
 use crate::recording::Mutex;
 use crate::top::seen::{MutexRow, Seen, SessionRow};
 use crate::top::tree::unlisted;
-use crate::who::text::counted;
 use retrial::views::{Counter, LocationId, PastSleep, Sid};
 use retrial_model::{Measure, Profile};
 use std::cmp::Reverse;
@@ -72,7 +71,7 @@ fn involved(lines: &mut Vec<Line>, seen: &Seen, mutex: &Mutex, room: u16) {
 }
 
 fn of_sessions(count: usize) -> String {
-    counted(count, "session", "sessions")
+    counted(count as u64, "session", "sessions")
 }
 
 fn place_columns(seen: &Seen) -> Vec<columns::Shown<'_, (LocationId, Profile)>> {
