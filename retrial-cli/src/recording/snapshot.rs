@@ -85,6 +85,16 @@ pub enum State {
 impl State {
     pub const ALL: [Self; 4] = [Self::Running, Self::Waiting, Self::Deadlocked, Self::Dead];
 
+    /// Of a session; one that waits for an event waits, too.
+    pub const fn of(session: &SessionInfo, is_deadlocked: bool) -> Self {
+        match session.wait {
+            _ if session.dead => Self::Dead,
+            _ if is_deadlocked => Self::Deadlocked,
+            Some(_) => Self::Waiting,
+            None => Self::Running,
+        }
+    }
+
     /// As the views show it.
     pub const fn name(self) -> &'static str {
         ["running", "waiting", "DEADLOCK", "DEAD"][self as usize]

@@ -140,6 +140,7 @@ fn sessions_that_wait_for_each_other_come_first() {
         let session = case.to.sessions.iter_mut().find(|session| session.info.sid == Sid::new(sid)).unwrap();
         session.info.wait = Some((key, 9 * S, Sid::new(other)));
         session.blockers = vec![(Sid::new(other), Some(Mode::Exclusive))];
+        session.state = State::Deadlocked;
     }
     let names = case.names();
     assert_eq!(names[0], "deadlock");

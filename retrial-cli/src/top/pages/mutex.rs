@@ -52,7 +52,7 @@ fn involved(lines: &mut Vec<Line>, seen: &Seen, mutex: &Mutex, room: u16) {
     };
     let mut waiters: Vec<SessionRow<'_>> =
         seen.to().sessions.iter().filter(waiting).filter_map(|session| found(session.info.sid)).collect();
-    waiters.sort_by_key(|row| row.session.info.wait.map(|(_, since_ns, _)| since_ns));
+    waiters.sort_by_key(|row| (row.session.info.wait.map(|(_, since_ns, _)| since_ns), row.session.info.sid));
     let of_session = |row: &SessionRow<'_>| Some(Target::Session(row.session.info.sid));
     if !mutex.is_event {
         section(
