@@ -74,8 +74,8 @@ impl<'t> Look<'t> {
         look
     }
 
-    /// Takes sessions for what they were when the mutexes were read: one that has got what it waited for waits no
-    /// more, and not for itself.
+    /// Takes sessions for what they were when the mutexes were read: one that has got what it waited for
+    /// waits no more, and not for itself.
     fn end_waits(&mut self) {
         let got: Vec<usize> = (0..self.sessions.len()).filter(|at| self.has_got(&self.sessions[*at])).collect();
         for at in got {

@@ -79,8 +79,8 @@ enum Command {
     Completions(cmd::completions::Args),
 }
 
-/// Has times that begin with `-` taken as such: what is wrong with one is said, rather than that there is no such
-/// option.
+/// Has times that begin with `-` taken as such: what is wrong with one is said, rather than that there is no
+/// such option.
 fn with_times(command: clap::Command) -> clap::Command {
     let is_time = |arg: &clap::Arg| arg.get_value_names().is_some_and(|names| names == ["TIME"]);
     let args = command.mut_args(|arg| if is_time(&arg) { arg.allow_hyphen_values(true) } else { arg });

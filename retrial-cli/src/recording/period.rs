@@ -107,8 +107,8 @@ impl<'s> Period<'s> {
         self.to.sessions.iter().map(of).collect()
     }
 
-    /// All mutexes together, waits for events left out: the utilization is the mean of those that were sampled, the holding time that
-    /// of their gets.
+    /// All mutexes together, waits for events left out: the utilization is the mean of those that were
+    /// sampled, the holding time that of their gets.
     pub fn total(&self) -> Profile {
         let counted = self.of(|_, _| Some(()));
         let mut total = counted.into_values().next().unwrap_or_else(|| self.empty());
@@ -131,8 +131,8 @@ impl<'s> Period<'s> {
         types
     }
 
-    /// Processor time of the threads of the sessions that were there all the time, and their time in run queues, in
-    /// s, where the kernel says them.
+    /// Processor time of the threads of the sessions that were there all the time, and their time in run
+    /// queues, in s, where the kernel says them.
     pub fn processors(&self) -> Option<(f64, f64)> {
         let from = self.from?;
         let mut sum = None;

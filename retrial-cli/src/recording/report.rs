@@ -10,14 +10,13 @@ use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
-use crate::cmd::alerts;
+use crate::cmd::{alerts, show::figures};
 use crate::output::{Format, Table, column, counted, counter, line, measure, short};
 use miette::Report as Failure;
-use retrial::views::{Counter, LocationId, TypeId};
+use retrial::views::{Counter, LocationId};
 use retrial::{Mode, MutexId};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
-use std::cmp::Reverse;
 
 /// Rows of a table for people.
 const TOP: usize = 10;
@@ -73,7 +72,7 @@ impl Report {
             "events": time.events().json(),
             "session_time": time.parts().json(),
             "thread_time": time.kernel().json(),
-            "sleeps": self.sleeps().json(),
+            "sleeps": figures::sleeps(self.period(), None).json(),
             "mutexes": self.mutexes().json(),
             "awaited": self.awaited().json(),
             "blockers": self.blocked().json(),
@@ -132,7 +131,7 @@ impl Report {
         if !kernel.is_empty() {
             section("THE SAME TIME, AS THE KERNEL DIVIDES IT", &kernel, "");
         }
-        section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
+        section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(figures::sleeps(self.period(), None)), "None.");
         section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed or waited for.");
         let awaited = shortened(self.awaited());
         if !awaited.is_empty() {
@@ -208,24 +207,6 @@ impl Report {
             column("total", |row: &Row| row.1),
             column("per_s", |row: &Row| row.2).titled("per second"),
             column("per_get", |row: &Row| row.3).titled("per get"),
-        ];
-        Table::of(&columns, rows)
-    }
-
-    fn sleeps(&self) -> Table {
-        type Row = ((Option<TypeId>, LocationId), Profile);
-        let to = &self.span.to;
-        let slept = self.period().of(|_, key| Some((to.type_of(key.mutex), key.location)));
-        let mut rows: Vec<Row> = slept.into_iter().filter(|(_, profile)| profile.figures.sleeps() > 0).collect();
-        rows.sort_by_key(|(_, profile)| Reverse(profile.figures.sleeps()));
-        let columns = [
-            column("mutex_type", |row: &Row| row.0.0.map_or("unknown", |of| to.type_name(of)).to_owned())
-                .titled("Mutex Type"),
-            column("location", |row: &Row| to.place(row.0.1).to_owned()).titled("Location"),
-            column("sleeps", |row: &Row| row.1.figures.sleeps()).titled("Sleeps"),
-            measure(Measure::Registered, "ms", |row: &Row, measure| measure.of(&row.1))
-                .named("wait_time_ms")
-                .titled("Wait Time (ms)"),
         ];
         Table::of(&columns, rows)
     }

@@ -46,8 +46,8 @@ pub fn check_condition(database: &Database, expression: &str, table: &str) -> Re
     if expression.trim().is_empty() {
         return Err(mistakes::no_expression(table));
     }
-    // Alone, what closes a bracket to go on behind it is no SQL; in brackets, what goes on behind a condition is
-    // none. On lines of its own: a comment at its end does not reach what follows.
+    // Alone, what closes a bracket to go on behind it is no SQL; in brackets, what goes on behind a condition
+    // is none. On lines of its own: a comment at its end does not reach what follows.
     let select = format!("SELECT 1 FROM {table} WHERE\n");
     for (before, after) in [(select.clone(), ""), (format!("{select}("), "\n)")] {
         database

@@ -77,8 +77,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Has two sessions wait for each other while something is done: each has the mutex of `a` and `b` that it got at
-/// `first`, and wants the other one at `second`.
+/// Has two sessions wait for each other while something is done: each has the mutex of `a` and `b` that it
+/// got at `first`, and wants the other one at `second`.
 pub fn deadlocked<T>(scratch: &Scratch, act: impl FnOnce() -> T) -> T {
     let instance = scratch.instance();
     let [a, b]: [Mutex<u64>; 2] = ["a", "b"].map(|name| instance.mutex(name, "test", || 0).unwrap());

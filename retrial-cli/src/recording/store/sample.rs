@@ -31,7 +31,8 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub sid: Sid,
-    /// Begin of the session by the monotonic clock, in ns: successive sessions have one SID. 0 where it is not known.
+    /// Begin of the session by the monotonic clock, in ns: successive sessions have one SID. 0 where it is
+    /// not known.
     pub claimed_ns: u64,
     /// Its process; 0 where it is not known.
     pub pid: u32,
