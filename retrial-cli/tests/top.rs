@@ -107,7 +107,7 @@ fn one_screen_and_its_rows_are_of_what_happens_meanwhile() {
     let load = Load { sessions: 3, hold: Pass::Asleep(time), think: Pass::Asleep(time) };
     load.during(&scratch, || {
         let text = scratch.run(&["top", "--once", "--every", "300ms"]);
-        assert!(text.contains("last 30") && text.contains("▼wait ms") && text.contains("load"), "{text}");
+        assert!(text.contains("  last ") && text.contains("▼wait ms") && text.contains("load"), "{text}");
         let text = scratch.run(&["top", "--once", "--every", "1s", "--json"]);
         let screen: Value = serde_json::from_str(&text).unwrap();
         let row = &screen["mutexes"][0];
