@@ -15,6 +15,9 @@ const LONGEST: Duration = Duration::from_hours(365 * 24);
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("duration `{text}`, expected a number and one of the units ns, us, ms, s, min, h, d");
     let trimmed = text.trim();
+    if trimmed.starts_with('-') {
+        return Err(format!("duration `{text}` is negative, expected a time from 0s on"));
+    }
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(end);
     let number: f64 = number.parse().map_err(|_| wrong())?;

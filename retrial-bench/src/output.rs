@@ -125,6 +125,11 @@ pub fn grouped(n: u64) -> String {
     text
 }
 
+/// `1 mutex`, `1,234 mutexes`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
 /// Three significant digits without an exponent: `1234`, `12.3`, `0.0123`.
 pub fn short(x: f64) -> String {
     let magnitude = x.abs();

@@ -70,7 +70,23 @@ impl<'t> Look<'t> {
         let (by_session, by_mutex) = (HashMap::new(), HashMap::new());
         let mut look = Self { tables, sessions, read, words, threads, by_session, by_mutex };
         look.match_up();
+        look.end_waits();
         look
+    }
+
+    /// Takes sessions for what they were when the mutexes were read: one that has got what it waited for
+    /// waits no more, and not for itself.
+    fn end_waits(&mut self) {
+        let got: Vec<usize> = (0..self.sessions.len()).filter(|at| self.has_got(&self.sessions[*at])).collect();
+        for at in got {
+            let SessionInfo { sid, wait, log, .. } = &self.sessions[at];
+            let Some((key, since_ns, _)) = *wait else { continue };
+            // A thread without a log may have locked its own mutex again, and waits for itself then.
+            let is_logged = log.iter().any(|record| record.mutex == key.mutex);
+            if is_logged || !self.tables.waits().any(|wait| wait == (*sid, key, since_ns)) {
+                self.sessions[at].wait = None;
+            }
+        }
     }
 
     /// Notes what each session holds.
@@ -87,6 +103,8 @@ impl<'t> Look<'t> {
             in_arena.filter_map(|(mutex, word)| Some((word.sid(), *mutex, word.kind().and_then(Kind::mode)?)));
         let in_processes = self.read.iter().filter_map(|(id, read)| Some((self.owner(*read)?, *id, read.mode())));
         held.extend(in_arena.chain(in_processes).filter(|(sid, mutex, _)| !logged.contains(&(*sid, *mutex))));
+        // Holders of several readers' mutex, and what a session holds, are in the same order at every look.
+        held.sort_unstable_by_key(|(sid, mutex, _)| (*sid, *mutex));
         for (sid, mutex, mode) in held {
             self.by_session.entry(sid).or_default().push((mutex, mode));
             self.by_mutex.entry(mutex).or_default().push((sid, mode));
@@ -124,11 +142,13 @@ impl<'t> Look<'t> {
     /// Whether a session that waited when it was looked at has got that mutex since: the mutexes are read a moment later.
     pub fn has_got(&self, session: &SessionInfo) -> bool {
         let Some((key, ..)) = session.wait else { return false };
-        let converts = |record: &LogRecord| {
-            let converting = matches!(record.phase, Phase::Promoting | Phase::Demoting | Phase::Draining);
-            record.mutex == key.mutex && converting
+        let asks = |record: &LogRecord| {
+            // A session can have S twice.
+            let asks_for_more = record.phase == Phase::Getting && record.mode == Mode::Shared;
+            let converts = matches!(record.phase, Phase::Promoting | Phase::Demoting | Phase::Draining);
+            record.mutex == key.mutex && (asks_for_more || converts)
         };
-        self.held(session.sid).contains(&(key.mutex, key.event.mode)) && !session.log.iter().any(converts)
+        self.held(session.sid).contains(&(key.mutex, key.event.mode)) && !session.log.iter().any(asks)
     }
 
     /// What a session holds, for people: `m X, n S`.

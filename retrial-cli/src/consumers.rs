@@ -7,6 +7,7 @@ use crate::predict::check::compare;
 use crate::predict::condition::Condition;
 use crate::predict::prediction::predict;
 use crate::predict::recording::Holds;
+use crate::recording::Snapshot;
 use crate::run::outcome::Used;
 use retrial::views::Counter;
 use retrial::{Class, GetError, Mode, MutexId, Patience, location, wait};
@@ -223,7 +224,7 @@ fn the_views_of_an_instance_say_what_the_table_says() {
     // Its gets are read in this process's memory.
     let profile =
         Profile { gets: Some(mutex.gets()), ..Profile::of_mutex(ours.instance.tables(), info, by_mutex.get(&info.id)) };
-    let row = &show::figures::mutexes(ours.instance.tables(), &show::Only::default()).json()[0];
+    let row = &show::figures::mutexes(&Snapshot::of(ours.instance.tables()), &show::Only::default()).json()[0];
     for (name, measure, unit) in [
         ("miss_ratio", Measure::MissRatio, ""),
         ("sleep_ratio", Measure::SleepRatio, ""),

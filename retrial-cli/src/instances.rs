@@ -38,7 +38,11 @@ impl Which {
             )),
             many => Err(miette!(
                 code = "retrial::instance::which",
-                help = format!("retrial … --instance {}", quoted(&many[0])),
+                help =
+                    readable(many).first().map_or_else(
+                        || "retrial list".to_owned(),
+                        |name| format!("retrial … --instance {}", quoted(name)),
+                    ),
                 "{} instances ({}), expected one to be named",
                 many.len(),
                 many.join(", ")
@@ -129,6 +133,12 @@ pub fn names() -> Result<Vec<String>, Report> {
     })
 }
 
+/// Those of these instances that this user and this build can read.
+fn readable(names: &[String]) -> Vec<String> {
+    let is_readable = |name: &&String| Address::new(name).is_ok_and(|address| Observer::open(&address).is_ok());
+    names.iter().filter(is_readable).cloned().collect()
+}
+
 pub fn address(text: &str) -> Result<Address, Report> {
     Address::new(text).map_err(name_error)
 }
@@ -147,9 +157,12 @@ fn named(path: &Path) -> Option<String> {
 pub fn attach_error(error: AttachError) -> Report {
     let (code, help) = match &error {
         AttachError::NotFound(name) => {
-            let names = retrial::list().unwrap_or_default();
-            let known =
-                if names.is_empty() { "there is none".to_owned() } else { format!("one of: {}", names.join(", ")) };
+            let names = readable(&retrial::list().unwrap_or_default());
+            let known = if names.is_empty() {
+                "there is none that can be read".to_owned()
+            } else {
+                format!("one of: {}", names.join(", "))
+            };
             return miette!(
                 code = "retrial::attach::not_found",
                 help = format!("retrial list, or: retrial create {}", quoted(name)),

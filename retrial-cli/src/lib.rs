@@ -26,7 +26,7 @@ mod top;
 mod watch;
 mod who;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Format;
 use retrial_bench::{calibration, chart, duration, output, signals};
 use std::process::ExitCode;
@@ -79,13 +79,21 @@ enum Command {
     Completions(cmd::completions::Args),
 }
 
+/// Has times that begin with `-` taken as such: what is wrong with one is said, rather than that there is no
+/// such option.
+fn with_times(command: clap::Command) -> clap::Command {
+    let is_time = |arg: &clap::Arg| arg.get_value_names().is_some_and(|names| names == ["TIME"]);
+    let args = command.mut_args(|arg| if is_time(&arg) { arg.allow_hyphen_values(true) } else { arg });
+    args.mut_subcommands(with_times)
+}
+
 /// What the command does. Gives its exit code.
 pub fn main() -> ExitCode {
     // Commands to type are printed whole, to be copied.
     let _ = miette::set_hook(Box::new(|_| {
         Box::new(errors::Handler(miette::MietteHandlerOpts::new().wrap_lines(false).build()))
     }));
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&with_times(Cli::command()).get_matches()).unwrap_or_else(|error| error.exit());
     let format = cli.format;
     if format.json && format.csv {
         // clap does not see conflicts of global options that are given before and after the subcommand.

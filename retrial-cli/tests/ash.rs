@@ -127,7 +127,7 @@ fn the_pace_that_was_reached_is_said() {
     let (scratch, _all) = three_wait();
     let answer = live(&scratch, &["--every", "100us"]);
     assert!((number(&answer, "every_asked_s") - 1e-4).abs() < 1e-12);
-    let (every_s, rounds) = (number(&answer, "every_s"), number(&answer, "rounds"));
+    let (every_s, rounds) = (number(&answer, "every_s"), number(&answer, "looks"));
     assert!((every_s * rounds - number(&answer, "sampled_s")).abs() < 1e-6 * rounds && every_s >= 5e-5, "{answer}");
     assert!(number(&answer, "observer_pct") > 0.0, "{answer}");
     let samples = sum(&answer, "samples");
@@ -162,9 +162,9 @@ fn a_part_of_a_recording_has_the_samples_of_that_part() {
     let end = file.ask(&["--from", rows[1]["at"].as_str().unwrap()]);
     // Each round sees four sessions.
     for part in [&all, &begin, &end] {
-        assert!((sum(part, "samples") - 4.0 * number(part, "rounds")).abs() < 0.5, "{part}");
+        assert!((sum(part, "samples") - 4.0 * number(part, "looks")).abs() < 0.5, "{part}");
     }
-    let rounds = |of| number(of, "rounds");
+    let rounds = |of| number(of, "looks");
     assert!((rounds(&begin) + rounds(&end) - rounds(&all)).abs() < 0.5, "{begin} and {end} of {all}");
 }
 
@@ -183,10 +183,13 @@ fn bad_input_is_one_clear_error() {
         (&["--where", "mutex = 'm"], &["unrecognized token", "^"]),
         (&["--where", "1) GROUP BY (1"], &["syntax error"]),
         (&["--where", "sum(samples) > 1"], &["misuse of aggregate"]),
-        (&["--where", ""], &["syntax error"]),
-        (&["--where", "1); DELETE FROM sample; --"], &["would change something"]),
+        (&["--where", "1) or (1"], &["syntax error", "^"]),
+        (&["--where", ""], &["an empty condition", "--where \"mutex = 'accounts'\""]),
+        (&["--where", "1); DELETE FROM sample; --"], &["syntax error"]),
+        (&["--flame", "/nonexistent/x.svg"], &["no directory /nonexistent", "mkdir -p /nonexistent"]),
         (&["--from", "noon"], &["expected a moment in UTC"]),
         (&["--from", "2999-01-01"], &["no two snapshots in this period", "retrial ash "]),
+        (&["--from", "1s", "--to", "2s"], &["--from 1s is after --to 2s", "--from 2s --to 1s"]),
         (&["-i", "other"], &["no instance `other` in it"]),
         (&["--top", "0"], &["invalid value '0' for '--top <N>'"]),
         (&[], &["no samples in this period", "--sample 10ms"]),
@@ -200,6 +203,8 @@ fn bad_input_is_one_clear_error() {
     for (arguments, part) in [
         (&["--every", "0s"][..], "--every 0s, expected 1.00 us at least"),
         (&["--every", "5"], "without a unit"),
+        (&["--every", "-1s"], "duration `-1s` is negative, expected a time from 0s on"),
+        (&["--for", "0s"], "--for 0s, expected 1.00 ms at least"),
         (&["--for", "soon"], "expected a number and one of the units"),
         (&["--holders", "--waiters"], "cannot be used with"),
         (&["--from", "1min"], "required arguments were not provided"),

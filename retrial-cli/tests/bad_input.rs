@@ -324,6 +324,8 @@ fn without_permission_nothing_is_opened_or_changed() {
         );
         assert!(error.contains("we are user 65534") && error.contains("help:"), "{error}");
     }
+    let error = failed(&as_nobody(&directory, &["show", "-i", "no-such-instance"]).output().unwrap());
+    assert!(!error.contains(&scratch.name), "what cannot be read is not suggested: {error}");
     let error = failed(&as_nobody(&directory, &["rm", &scratch.name, "--force"]).output().unwrap());
     assert!(error.contains("no permission"), "{error}");
     // A third user's file is not trusted with a part in it, however open it is. To look is safe.

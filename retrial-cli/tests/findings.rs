@@ -2,12 +2,9 @@
 
 mod kit;
 
-use kit::load::{Load, Pass};
+use kit::load::{Load, Pass, deadlocked};
 use kit::{Scratch, command, until};
-use retrial::sys::Deadline;
-use retrial::{Class, Mutex, location};
 use serde_json::Value;
-use std::sync::Barrier;
 use std::time::Duration;
 
 fn report(scratch: &Scratch, time: &str) -> Value {
@@ -60,24 +57,7 @@ fn one_session_that_keeps_a_mutex_is_the_first_finding() {
 #[test]
 fn a_deadlock_is_the_first_finding() {
     let scratch = Scratch::new();
-    let instance = scratch.instance();
-    let [a, b]: [Mutex<u64>; 2] = ["a", "b"].map(|name| instance.mutex(name, "test", || 0).unwrap());
-    let met = Barrier::new(2);
-    let report = std::thread::scope(|scope| {
-        for (first, second) in [(&a, &b), (&b, &a)] {
-            let (instance, met) = (&instance, &met);
-            scope.spawn(move || {
-                let session = instance.session("one of two", Class::Normal).unwrap();
-                let held = first.exclusive(&session, location!("first")).unwrap();
-                met.wait();
-                let deadline = Deadline::after(Duration::from_secs(8));
-                let _ = second.exclusive_until(&session, location!("second"), deadline);
-                drop(held);
-            });
-        }
-        wait_for(&scratch, 2);
-        report(&scratch, "300ms")
-    });
+    let report = deadlocked(&scratch, || report(&scratch, "300ms"));
     let first = &report["findings"][0];
     assert_eq!(first["rule"], "deadlock", "{report}");
     has(first, &["2 sessions wait for each other", "waits for X of a at second", "retrial who -i "]);
@@ -117,6 +97,16 @@ fn a_mutex_that_is_wanted_all_the_time_is_found() {
 }
 
 #[test]
+fn a_mutex_that_sleepers_miss_seldom_is_found_too() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "mutex_wait_scheme=sleep"]);
+    let load = Load { sessions: 2, hold: Pass::Asleep(Duration::from_micros(300)), think: Pass::Busy(Duration::ZERO) };
+    let report = load.during(&scratch, || report(&scratch, "1s"));
+    has(finding(&report, "hot_mutex"), &["m is held nearly all the time"]);
+    assert!(report["mutexes"][0]["miss_ratio"].as_f64() < Some(0.3), "{report}");
+}
+
+#[test]
 fn processors_that_are_short_are_told_from_contention() {
     let scratch = Scratch::new();
     let load = Load {
@@ -127,7 +117,10 @@ fn processors_that_are_short_are_told_from_contention() {
     let report = load.during(&scratch, || report(&scratch, "1s"));
     // Where the test may run on more processors than it has sessions, they are not short.
     if std::thread::available_parallelism().unwrap().get() <= 4 {
-        has(finding(&report, "false_contention"), &["processors are short", "in run queues for", "retrial doctor"]);
+        let found = finding(&report, "false_contention");
+        has(found, &["processors are short", "in run queues for", "retrial doctor"]);
+        let row = report["thread_time"].as_array().unwrap().iter().find(|row| row["part"] == "in run queues").unwrap();
+        assert_eq!(row["time_s"], found["time_s"], "{report}");
     }
 }
 

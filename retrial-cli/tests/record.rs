@@ -149,7 +149,11 @@ fn what_is_sampled_is_who_holds_and_who_waits() {
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     let _waits = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
     until("a wait", || scratch.observer().tables().waits().next().is_some());
-    scratch.run(&["record", file.text(), "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    let said = scratch.run(&["record", file.text(), "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    assert!(said.contains(", for 300 ms\n") && !said.contains("Ctrl-C"), "{said}");
+    // A sample is a session at one look, in every command.
+    let samples = format!(" and {} samples in ", file.number("SELECT sum(count) FROM sample"));
+    assert!(said.replace(',', "").contains(&samples), "no{samples}in {said}");
     let held = "SELECT count(*) FROM sample WHERE state = 'holds' AND sid = 1 AND mode = 'X'";
     let waited = "SELECT count(*) FROM sample WHERE state = 'waits' AND sid = 2 AND blocker = 1 AND step IS NOT NULL";
     assert!(file.number(held) > 0 && file.number(waited) > 0);
@@ -167,6 +171,7 @@ fn bad_input_is_answered_and_changes_nothing() {
     for (arguments, expected) in [
         (&["--interval", "1us"][..], "expected 10.0 ms at least"),
         (&["--interval", "5"], "without a unit"),
+        (&["--for", "0s"], "--for 0s, expected 1.00 ms at least"),
         (&["--keep", "soon"], "expected a number and one of the units"),
     ] {
         let said = scratch.fail(&[&["record", file.text()], arguments].concat());

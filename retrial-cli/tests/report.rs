@@ -2,13 +2,10 @@
 
 mod kit;
 
-use kit::load::{Load, Pass};
+use kit::load::{Load, Pass, deadlocked};
 use kit::{Scratch, both, command, failed, until};
-use retrial::sys::Deadline;
-use retrial::{Class, Mutex, location};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::sync::Barrier;
 use std::time::Duration;
 
 /// A recording that is removed at the end.
@@ -58,7 +55,7 @@ fn the_parts_of_the_time_of_the_sessions_add_up() {
     }
     let (all_s, of_events) = (report["session_time_s"].as_f64().unwrap(), sum(&report["events"], "time_s"));
     assert!((all_s - of_events).abs() < 1e-6 * all_s);
-    assert!(report["samples"].as_u64() > Some(0) && report["recorder_cpu_pct"].as_f64() > Some(0.0), "{report}");
+    assert!(report["looks"].as_u64() > Some(0) && report["recorder_cpu_pct"].as_f64() > Some(0.0), "{report}");
     let is_negative = |row: &Value| row["time_s"].as_f64().unwrap().is_sign_negative();
     assert!(!report["session_time"].as_array().unwrap().iter().any(is_negative), "{report}");
     let m = &report["mutexes"][0];
@@ -133,24 +130,7 @@ fn without_samples_nothing_is_said_of_holding() {
 #[test]
 fn a_deadlock_is_what_a_report_says_first() {
     let (scratch, file) = (Scratch::new(), File::new("deadlock"));
-    let instance = scratch.instance();
-    let [a, b]: [Mutex<u64>; 2] = ["a", "b"].map(|name| instance.mutex(name, "test", || 0).unwrap());
-    let met = Barrier::new(2);
-    std::thread::scope(|scope| {
-        for (first, second) in [(&a, &b), (&b, &a)] {
-            let (instance, met) = (&instance, &met);
-            scope.spawn(move || {
-                let session = instance.session("one of two", Class::Normal).unwrap();
-                let held = first.exclusive(&session, location!("first")).unwrap();
-                met.wait();
-                let deadline = Deadline::after(Duration::from_secs(5));
-                let _ = second.exclusive_until(&session, location!("second"), deadline);
-                drop(held);
-            });
-        }
-        until("the waits", || scratch.observer().tables().waits().count() == 2);
-        scratch.run(&["record", file.text(), "--for", "50ms", "--interval", "20ms"]);
-    });
+    deadlocked(&scratch, || scratch.run(&["record", file.text(), "--for", "50ms", "--interval", "20ms"]));
     let text = file.text_report(&[]);
     let (deadlock, load) = (text.find("DEADLOCK: 2 sessions wait for each other"), text.find("LOAD"));
     assert!(deadlock.is_some() && deadlock < load, "{text}");

@@ -234,6 +234,8 @@ fn a_mistake_is_shown_with_its_place_and_what_may_have_been_meant() {
         ("SELECT gest FROM v$mutex", "no such column: gest SELECT gest FROM v$mutex ^ help: did you mean gets?"),
         ("SELEC 1", "near \"SELEC\": syntax error SELEC 1 ^"),
         ("SELECT (1", "incomplete input"),
+        (" ", "no statement, expected one in SQL"),
+        ("/* nothing */", "no statement, expected one in SQL"),
         (".vews", "command `.vews`, expected one of .views"),
         (".views v$mutexs", "no view `v$mutexs`"),
     ] {

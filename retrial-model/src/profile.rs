@@ -256,7 +256,9 @@ impl Samples {
         Self { looks, held, time_s, held_s: time_s * held as f64 / looks as f64, gets }
     }
 
-    fn since(&self, earlier: &Self) -> Self {
+    /// What was seen since an earlier snapshot of the same.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
         Self {
             looks: self.looks.saturating_sub(earlier.looks),
             held: self.held.saturating_sub(earlier.held),

@@ -148,7 +148,8 @@ impl Instance {
             fail::point();
             slot.alive.give_up();
             if mutexes > 0 {
-                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} mutexes recovered"));
+                let what = if mutexes == 1 { "mutex" } else { "mutexes" };
+                self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} {what} recovered"));
             }
             return Recovery::Done { mutexes };
         }

@@ -4,7 +4,7 @@ use super::heatmap::Heatmap;
 use super::question::{Group, Groups, Question};
 use crate::cmd::alerts::time;
 use crate::duration;
-use crate::output::{Column, Format, Table, column, line, measure, short};
+use crate::output::{Column, Format, Table, column, counted, line, measure, short};
 use crate::recording::Span;
 use crate::recording::store::Rounds;
 use retrial_model::Measure;
@@ -40,8 +40,8 @@ impl Looked {
     fn text(&self, span: &Span) -> String {
         let asked = self.every.map(|every| format!(", asked for {}", duration::text(every)));
         let mut text = format!(
-            "{} rounds of samples, {} apart{}; they took {} % of a processor",
-            self.rounds.rounds,
+            "{}, {} apart{}; they took {} % of a processor",
+            counted(self.rounds.rounds, "look", "looks"),
             duration::text(self.pace()),
             asked.unwrap_or_default(),
             short(self.observer_pct()),
@@ -109,7 +109,7 @@ impl Answer {
             "from": self.span.from.as_ref().map(|from| time(from.at.real_ns)),
             "to": time(self.span.to.at.real_ns),
             "sampled_s": looked.time_s(),
-            "rounds": looked.rounds.rounds,
+            "looks": looked.rounds.rounds,
             "every_s": looked.pace().as_secs_f64(),
             "every_asked_s": looked.every.map(|every| every.as_secs_f64()),
             "observer_pct": looked.observer_pct(),
@@ -120,6 +120,18 @@ impl Answer {
             "groups": self.table().json(),
             "heatmap": self.heatmap.as_ref().map(|heatmap| heatmap.cells(&self.question.by).json()),
         })
+    }
+
+    /// What is said where there are no groups: what may have left all of them out.
+    fn nobody(&self) -> String {
+        let state = self.question.state.map(|state| if state == "holds" { "--holders" } else { "--waiters" });
+        let narrowed: Vec<&str> =
+            state.into_iter().chain(self.question.condition.as_ref().map(|_| "--where")).collect();
+        if narrowed.is_empty() {
+            return "Nobody held or waited at any of them. Next: --every 100us sees shorter holds, --for 1min more."
+                .to_owned();
+        }
+        format!("Nobody was seen who fits. Next: leave out {} to see who was there.", narrowed.join(" or "))
     }
 
     fn text(&self) -> String {
@@ -135,7 +147,7 @@ impl Answer {
             self.looked.text(span)
         );
         if self.groups.all.is_empty() {
-            return text + "Nobody was seen who fits.";
+            return text + &self.nobody();
         }
         let mean = |measure| total.measure(measure).map_or_else(String::new, short);
         let [holding, waiting] = [Measure::Utilization, Measure::Waiting].map(mean);

@@ -1,6 +1,6 @@
 //! `retrial ash`.
 
-use super::period::{Part, PeriodArgs};
+use super::period::{Part, PeriodArgs, TIME_MIN};
 use crate::ash::{Answer, Axis, Groups, Heatmap, Looked, Question, columns};
 use crate::flame;
 use crate::instances::{self, Which, attach_error, of_process};
@@ -128,6 +128,13 @@ fn check_flame(args: &Args, format: Format) -> Result<(), Report> {
             "--flame {}, expected a name that ends in .svg, or none for folded stacks; a recording goes before it",
             file.display()
         )),
+        Some(Some(file)) if !directory(file).is_dir() => Err(miette!(
+            code = "retrial::ash::flame",
+            help = format!("mkdir -p {}", quoted(&directory(file).to_string_lossy())),
+            "--flame {}: no directory {}, expected one that is there",
+            file.display(),
+            directory(file).display()
+        )),
         Some(None) if !format.is_text() => Err(miette!(
             code = "retrial::ash::flame",
             help = "retrial ash --flame > ash.folded; retrial ash --flame ash.svg --json",
@@ -135,6 +142,11 @@ fn check_flame(args: &Args, format: Format) -> Result<(), Report> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The directory that a file is to be in.
+fn directory(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn draw(file: &Path, instance: &str, groups: &Groups) -> Result<(), Report> {
@@ -159,7 +171,7 @@ fn question(args: &Args) -> Result<Question, Report> {
 }
 
 fn live(args: &Args) -> Result<Taken, Report> {
-    let time = duration::argument("--for", &args.time)?;
+    let time = duration::at_least("--for", &args.time, TIME_MIN)?;
     let every = duration::at_least("--every", &args.every, EVERY_MIN)?;
     let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
     let observer = Observer::open(&address).map_err(attach_error)?;

@@ -5,7 +5,12 @@ use crate::output::quoted;
 use crate::recording::Span;
 use crate::recording::store::{Recorded, Recording};
 use miette::{Report as Failure, miette};
+use std::borrow::Cow;
 use std::path::Path;
+use std::time::Duration;
+
+/// Shortest time that a live instance is watched for.
+pub const TIME_MIN: Duration = Duration::from_millis(1);
 
 /// From when to when; for commands with a `file`.
 #[derive(clap::Args)]
@@ -41,6 +46,16 @@ impl PeriodArgs {
         let (first, last) = (of[0], of[of.len() - 1]);
         let from = self.from.as_deref().map(|text| Bound::parse("--from", text, last.at_ns)).transpose()?;
         let to = self.to.as_deref().map(|text| Bound::parse("--to", text, last.at_ns)).transpose()?;
+        if let (Some(begin), Some(end)) = (&from, &to)
+            && begin.is_after(end)
+        {
+            let [from, to] = [&self.from, &self.to].map(|text| text.as_deref().unwrap_or_default());
+            return Err(miette!(
+                code = "retrial::recording::period",
+                help = format!("--from {} --to {}", quoted(to), quoted(from)),
+                "--from {from} is after --to {to}, expected the earlier moment as --from"
+            ));
+        }
         let nothing = || {
             miette!(
                 code = "retrial::recording::period",
@@ -147,6 +162,19 @@ impl Bound {
         Ok(Self::Text(text.to_owned()))
     }
 
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => text.into(),
+            Self::At(at_ns) => super::alerts::time(*at_ns).into(),
+        }
+    }
+
+    /// Whether all of a minute or second that it names is after another one.
+    fn is_after(&self, other: &Self) -> bool {
+        let (text, other) = (self.text(), other.text());
+        text > other && !text.starts_with(&*other)
+    }
+
     /// Whether this moment is not after another one.
     fn is_at_or_before(&self, at_ns: u64) -> bool {
         match self {
@@ -176,6 +204,9 @@ mod tests {
         assert!(minute.is_at_or_after(noon_ns + 59_000_000_000) && !minute.is_at_or_after(noon_ns + 60_000_000_000));
         let ago = Bound::parse("--from", "1min", noon_ns).unwrap();
         assert!(ago.is_at_or_before(noon_ns - 60_000_000_000) && !ago.is_at_or_before(noon_ns - 60_000_000_001));
+        assert!(!ago.is_after(&minute) && Bound::parse("--from", "1s", noon_ns).unwrap().is_after(&ago));
+        let hour = Bound::parse("--to", "2024-02-29T12", 0).unwrap();
+        assert!(!minute.is_after(&hour) && !hour.is_after(&minute), "a minute of that hour");
         for wrong in ["yesterday", "2024-02-29 12:00", "12:00", "2024-02-29T12:00:00.000ZZ"] {
             assert!(Bound::parse("--from", wrong, noon_ns).is_err(), "{wrong}");
         }

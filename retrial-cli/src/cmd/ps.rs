@@ -4,6 +4,7 @@ use crate::blocking::{self, Deadlock, Look};
 use crate::instances::Which;
 use crate::naming::Names;
 use crate::output::{Format, Table, column};
+use crate::recording::State;
 use miette::Report;
 use retrial::sys::now_ns;
 use retrial::views::SessionInfo;
@@ -29,6 +30,7 @@ struct Row<'l> {
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let observer = args.which.observe()?;
     let tables = observer.tables();
+    // No snapshot, which takes memory: this is what is typed when there is none.
     let look = Look::at_all(tables);
     if look.sessions.is_empty() && format.is_text() {
         let flag = args.which.flag();
@@ -60,12 +62,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         column("name", |row: &Row<'_>| row.session.name.clone()),
         column("class", |row: &Row<'_>| if row.session.high_priority { "high" } else { "normal" }),
         column("action", |row: &Row<'_>| row.session.action.clone()),
-        column("state", |row: &Row<'_>| match (row.session.dead, row.session.wait) {
-            (true, _) => "DEAD",
-            _ if row.is_deadlocked => "DEADLOCK",
-            (false, Some(_)) => "waiting",
-            (false, None) => "running",
-        }),
+        column("state", |row: &Row<'_>| State::of(row.session, row.is_deadlocked).name()),
         column("holds", |row: &Row<'_>| row.holds.clone()),
         column("waits_for", |row: &Row<'_>| {
             let (key, ..) = row.session.wait?;

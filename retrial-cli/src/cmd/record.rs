@@ -1,7 +1,8 @@
 //! `retrial record`.
 
+use super::period::TIME_MIN;
 use crate::instances::{self, of_process};
-use crate::output::{Format, Stream, column, quoted, rounded, short};
+use crate::output::{Format, Stream, column, counted, quoted, rounded, short};
 use crate::recording::store::Writer;
 use crate::recording::{Pace, Progress, Recorder, Snapshot};
 use crate::{duration, signals};
@@ -85,7 +86,7 @@ struct Written {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let pace = args.pace.pace()?;
-    let time = args.time.as_deref().map(|text| duration::argument("--for", text)).transpose()?;
+    let time = args.time.as_deref().map(|text| duration::at_least("--for", text, TIME_MIN)).transpose()?;
     let wanted = Wanted::of(&args)?;
     let recorder = Recorder::new(Writer::open(&args.file)?, pace);
     signals::catch();
@@ -113,7 +114,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
             progress: recorder.progress(),
         });
     };
-    format.say(&format!("Recording {} into {}, until Ctrl-C", wanted.text(), args.file.display()));
+    let until = time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {}", duration::text(time)));
+    format.say(&format!("Recording {} into {}, {until}", wanted.text(), args.file.display()));
     std::thread::scope(|scope| {
         watch(scope, &wanted, &recorder, &tell, time, |wait| {
             let first = written.recv_timeout(wait);
@@ -129,10 +131,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 fn text(progress: Progress, file: &Path) -> String {
     let shown = quoted(&file.to_string_lossy()).into_owned();
     format!(
-        "{} snapshots and {} samples in {shown}, {} MB. The recorder took {} % of a processor.\n\
+        "{} and {} in {shown}, {} MB. The recorder took {} % of a processor.\n\
          Next: retrial report {shown}, retrial sql {shown}",
-        progress.snapshots,
-        progress.samples,
+        counted(progress.snapshots, "snapshot", "snapshots"),
+        counted(progress.samples, "sample", "samples"),
         short(size_mb(file)),
         short(100.0 * progress.share()),
     )
@@ -175,10 +177,10 @@ fn watch<'scope, 'env>(
         }
         let progress = recorder.progress();
         bar.set_message(format!(
-            "{} instances, {} snapshots, {} samples, {} MB; the recorder takes {} % of a processor",
-            threads.len(),
-            progress.snapshots,
-            progress.samples,
+            "{}, {}, {}, {} MB; the recorder takes {} % of a processor",
+            counted(threads.len() as u64, "instance", "instances"),
+            counted(progress.snapshots, "snapshot", "snapshots"),
+            counted(progress.samples, "sample", "samples"),
             short(progress.size_bytes as f64 / 1e6),
             short(100.0 * progress.share()),
         ));

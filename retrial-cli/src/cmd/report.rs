@@ -1,6 +1,6 @@
 //! `retrial report`.
 
-use super::period::{Part, PeriodArgs};
+use super::period::{Part, PeriodArgs, TIME_MIN};
 use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
 use crate::recording::Span;
@@ -72,7 +72,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
 }
 
 fn live(args: &Args) -> Result<Report, Failure> {
-    let time = duration::argument("--for", &args.time)?;
+    let time = duration::at_least("--for", &args.time, TIME_MIN)?;
     let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();

@@ -8,9 +8,10 @@ use crate::blocking::{Deadlock, Look};
 use crate::instances::{Which, mutex, mutex_type};
 use crate::naming::Names;
 use crate::output::{Format, quoted};
+use crate::recording::{Mutex, Period, Snapshot};
 use miette::{Report, miette};
 use retrial::sys::now_ns;
-use retrial::views::{Cost, MutexInfo, Place, TypeId};
+use retrial::views::{Cost, Place, TypeId};
 use retrial::{MutexId, Observer};
 use std::process::ExitCode;
 
@@ -94,16 +95,21 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 }
 
 fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: Format) -> Result<(), Report> {
-    let flag = which.flag();
+    if view == View::Params {
+        return params::print(observer, only, which, format);
+    }
+    let (flag, tables) = (which.flag(), observer.tables());
+    // The other views take no memory, also where there is none.
+    let is_of_snapshot = matches!(view, View::Mutexes | View::Events | View::Sleeps | View::History);
+    let to = if is_of_snapshot { Snapshot::of(tables) } else { Snapshot::default() };
     let mut table = match view {
-        View::Instance => instance::instance(observer),
-        View::Params => return params::print(observer, only, which, format),
-        View::Mutexes => figures::mutexes(observer.tables(), only),
+        View::Instance | View::Params => instance::instance(observer),
+        View::Mutexes => figures::mutexes(&to, only),
         View::Types => instance::types(observer),
         View::Locations => instance::locations(observer),
-        View::Events => figures::events(observer.tables()),
-        View::Sleeps => figures::sleeps(observer.tables(), only),
-        View::History => figures::history(observer.tables()),
+        View::Events => figures::events(&to),
+        View::Sleeps => figures::sleeps(Period::since_creation(&to), only.mutex_type),
+        View::History => figures::history(&to),
         View::Machine => instance::machine(observer),
     };
     if table.is_empty() && format.is_text() {
@@ -120,7 +126,6 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
         }
     }
     if matches!(view, View::Instance | View::Mutexes | View::Events | View::Sleeps) && format.is_text() {
-        let tables = observer.tables();
         for deadlock in Look::at_awaited(tables).deadlocks() {
             format.say(&Deadlock::new(deadlock, &mut Names::new(tables)).text(now_ns()));
         }
@@ -132,13 +137,13 @@ fn render(view: View, observer: &Observer, only: &Only, which: &Which, format: F
         View::Mutexes if table.is_empty() => format.say(&format!("Next: retrial hold m{flag} --create --for 50s")),
         View::Mutexes => {
             // Of a mutex whose words are in the instance.
-            let in_arena = |mutex: &MutexInfo| mutex.place == Place::Arena && !mutex.name.is_empty();
-            let peek = observer.tables().mutexes().into_iter().find(in_arena);
+            let in_arena = |mutex: &&Mutex| mutex.info.place == Place::Arena && !mutex.name.is_empty();
+            let peek = to.mutexes.iter().find(in_arena);
             let peek = peek.map(|mutex| format!("retrial peek{flag} {}", quoted(&mutex.name)));
             format.say(&format!("Next: retrial show sleeps{flag}, {}", peek.unwrap_or(format!("retrial ps{flag}"))));
         }
-        View::Machine if observer.tables().costs().get(Cost::WakeFar).is_none() => {
-            let name = observer.tables().address().map_or_else(String::new, |at| format!(" -i {at}"));
+        View::Machine if tables.costs().get(Cost::WakeFar).is_none() => {
+            let name = tables.address().map_or_else(String::new, |at| format!(" -i {at}"));
             format.say(&format!("Costs without a value were not measured. Next: retrial calibrate{name}"));
         }
         View::Events => format.say(&format!("Next: retrial show sleeps{flag}, retrial trace{flag}")),

@@ -1,5 +1,6 @@
 //! `retrial sql`.
 
+use super::period::TIME_MIN;
 use crate::duration;
 use crate::instances::{self, Which, of_process};
 use crate::output::{Format, line};
@@ -43,7 +44,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
-    let over = args.over.as_deref().map(|text| duration::argument("--over", text)).transpose()?;
+    let over = args.over.as_deref().map(|text| duration::at_least("--over", text, TIME_MIN)).transpose()?;
     let (file, statement) = words(&args)?;
     // What says what there is needs no instance.
     if let Some(described) = statement.as_deref().and_then(described) {

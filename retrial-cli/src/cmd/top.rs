@@ -36,16 +36,7 @@ pub struct Args {
 const EVERY_MIN: Duration = Duration::from_millis(10);
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
-    let every = duration::argument("--every", &args.every)?;
-    if every < EVERY_MIN {
-        return Err(miette!(
-            code = "retrial::top::every",
-            help = "--every 1s",
-            "--every {}, expected {} at least",
-            args.every,
-            duration::text(EVERY_MIN)
-        ));
-    }
+    let every = duration::at_least("--every", &args.every, EVERY_MIN)?;
     if !args.once {
         has_screen(format)?;
     }

@@ -2,10 +2,11 @@
 
 use crate::blocking::{Deadlock, Look};
 use crate::instances::Target;
-use crate::output::{Format, Table, column, line};
+use crate::output::{Format, Table, column, counted, line};
+use crate::recording::State;
 use crate::who::object::{self, Object};
 use crate::who::report::{Holding, Report as Found};
-use crate::who::text::{Item, counted};
+use crate::who::text::Item;
 use crate::who::thread::Thread;
 use crate::who::tree::Root;
 use miette::Report;
@@ -72,11 +73,12 @@ fn print(observer: &Observer, found: &mut Found<'_>, only: Option<MutexId>, all:
         line(&text);
     }
     if left_out > 0 {
-        line(&format!("… {left_out} more lines. All: retrial who{flag} --all"));
+        let more = counted(left_out as u64, "more line", "more lines");
+        line(&format!("… {more}. All: retrial who{flag} --all"));
     }
     let holders = found.tree.roots.iter().filter(|root| matches!(root, Root::Holder(_))).count();
-    let at_the_top = counted(holders, "holder who waits for nobody", "holders who wait for nobody");
-    line(&format!("{}; {at_the_top}.", counted(waiting, "session waits", "sessions wait")));
+    let at_the_top = counted(holders as u64, "holder who waits for nobody", "holders who wait for nobody");
+    line(&format!("{}; {at_the_top}.", counted(waiting as u64, "session waits", "sessions wait")));
     for links in found.look.deadlocks() {
         line(&Deadlock::new(links, &mut found.names).text(found.now_ns));
     }
@@ -137,11 +139,8 @@ fn table(found: &Found<'_>, rows: &[Row]) -> Table {
         column("tid", |row: &Row| session(row).map(|session| session.tid).or(row.sid.guest_tid())),
         column("name", |row: &Row| session(row).map(|session| session.name.clone())),
         column("action", |row: &Row| session(row).map(|session| session.action.clone())),
-        column("state", |row: &Row| match (session(row).is_some_and(|session| session.dead), &row.waits) {
-            (true, _) => "DEAD",
-            _ if found.tree.is_deadlocked(row.sid) => "DEADLOCK",
-            (false, Some(_)) => "waiting",
-            (false, None) => "running",
+        column("state", |row: &Row| {
+            session(row).map(|session| State::of(session, found.tree.is_deadlocked(row.sid)).name())
         }),
         column("mutex", |row: &Row| Some(row.waits.as_ref()?.mutex.clone())),
         column("mode", |row: &Row| Some(row.waits.as_ref()?.mode)),

@@ -271,8 +271,6 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     })
 }
 
-/// Miss ratio from which on many sessions want a mutex at once.
-pub const MISSED: f64 = 0.3;
 /// Utilization from which on a mutex can hardly give more gets.
 pub const SATURATED: f64 = 0.8;
 
@@ -282,7 +280,7 @@ fn hot_mutex(measured: &Profile, _: &Workload) -> Option<Finding> {
     const HELD: f64 = 0.5;
     let (miss_ratio, share) = (Measure::MissRatio.of(measured)?, Measure::ShareOfType.of(measured)?);
     let (utilization, waiting) = (utilization(measured)?, waiting(measured));
-    if utilization < HELD || miss_ratio < MISSED || share < 0.5 || waiting < 0.5 {
+    if utilization < HELD || share < 0.5 || waiting < 0.5 {
         return None;
     }
     Some(Finding {

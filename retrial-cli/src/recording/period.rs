@@ -3,6 +3,7 @@
 use super::snapshot::{Mutex, Session, Snapshot};
 use retrial::views::{Key, Sid, TypeId};
 use retrial_model::Profile;
+use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, HashMap};
 
 /// From one snapshot of an instance to a later one.
@@ -80,15 +81,15 @@ impl<'s> Period<'s> {
 
     fn with_gets(&self, mutex: &Mutex, counted: Option<Profile>) -> Profile {
         let profile = counted.unwrap_or_else(|| Profile { time_s: self.time_s(), ..Profile::default() });
+        let then = self.from.and_then(|from| from.mutex(mutex.info.id)?.gets).unwrap_or(0);
+        let gets = mutex.gets.map(|gets| gets.saturating_sub(then));
+        Profile { gets, samples: self.samples(mutex), ..profile }
+    }
+
+    /// What an observer saw of a mutex's holders.
+    fn samples(&self, mutex: &Mutex) -> Samples {
         let earlier = self.from.and_then(|from| from.mutex(mutex.info.id));
-        let then = earlier.map_or_else(Profile::default, |earlier| Profile {
-            gets: earlier.gets,
-            samples: earlier.samples,
-            ..Profile::default()
-        });
-        let now = Profile { gets: mutex.gets, samples: mutex.samples, ..Profile::default() };
-        let growth = now.since(&then);
-        Profile { gets: growth.gets, samples: growth.samples, ..profile }
+        mutex.samples.since(&earlier.map_or_else(Samples::default, |earlier| earlier.samples))
     }
 
     /// Every session that is there at the end, with what it counted, and its gets where sessions count them.
@@ -106,7 +107,8 @@ impl<'s> Period<'s> {
         self.to.sessions.iter().map(of).collect()
     }
 
-    /// All mutexes together, waits for events left out.
+    /// All mutexes together, waits for events left out: the utilization is the mean of those that were
+    /// sampled, the holding time that of their gets.
     pub fn total(&self) -> Profile {
         let counted = self.of(|_, _| Some(()));
         let mut total = counted.into_values().next().unwrap_or_else(|| self.empty());
@@ -115,6 +117,8 @@ impl<'s> Period<'s> {
         let running = self.to.sessions.iter().filter(|session| !session.info.dead).count();
         total.sessions = u32::try_from(running).ok();
         total.busy = self.busy();
+        let held = self.to.mutexes.iter().filter(|mutex| !mutex.is_event);
+        total.samples = held.map(|mutex| self.samples(mutex)).fold(Samples::default(), |sum, of| sum.and(&of));
         total
     }
 
@@ -125,6 +129,21 @@ impl<'s> Period<'s> {
             types.entry(mutex.info.mutex_type).and_modify(|sum| sum.add(&profile)).or_insert(profile);
         }
         types
+    }
+
+    /// Processor time of the threads of the sessions that were there all the time, and their time in run
+    /// queues, in s, where the kernel says them.
+    pub fn processors(&self) -> Option<(f64, f64)> {
+        let from = self.from?;
+        let mut sum = None;
+        for session in &self.to.sessions {
+            let earlier = from.session(session.info.sid).filter(|then| then.info.claimed_ns == session.info.claimed_ns);
+            let Some((then, now)) = earlier.and_then(|then| then.spent.zip(session.spent)) else { continue };
+            let (cpu_s, queued_s) = sum.unwrap_or((0.0, 0.0));
+            let s = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9;
+            sum = Some((cpu_s + s(now.cpu_ns, then.cpu_ns), queued_s + s(now.queued_ns, then.queued_ns)));
+        }
+        sum
     }
 
     fn empty(&self) -> Profile {

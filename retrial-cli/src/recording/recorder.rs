@@ -4,7 +4,7 @@ use super::pauses::Pauses;
 use super::sampling::Sampler;
 use super::snapshot::{Identity, Moment, Snapshot};
 use super::state::Load;
-use super::store::Writer;
+use super::store::{Sample, Writer};
 use super::taking::Taker;
 use crate::duration;
 use miette::Report;
@@ -213,6 +213,11 @@ struct Recorded<'r> {
     pauses: Pauses,
 }
 
+/// Samples of which several in a row are one row.
+fn count(samples: &[Sample]) -> u64 {
+    samples.iter().map(|sample| sample.count).sum()
+}
+
 impl Recorded<'_> {
     fn snapshot(&mut self, written: &dyn Fn(&Snapshot, i64)) -> Result<(), Report> {
         let mut snapshot = self.taker.snapshot();
@@ -230,7 +235,7 @@ impl Recorded<'_> {
         self.recorder.thin(&mut writer)?;
         drop(writer);
         self.recorder.snapshots.fetch_add(1, Ordering::Relaxed);
-        self.recorder.samples.fetch_add(samples.len() as u64, Ordering::Relaxed);
+        self.recorder.samples.fetch_add(count(&samples), Ordering::Relaxed);
         self.count_cpu();
         written(&snapshot, id);
         Ok(())
@@ -241,7 +246,7 @@ impl Recorded<'_> {
         let samples = self.sampler.done();
         if !samples.is_empty() {
             lock(&self.recorder.writer).store_samples(self.taker.instance(), &samples)?;
-            self.recorder.samples.fetch_add(samples.len() as u64, Ordering::Relaxed);
+            self.recorder.samples.fetch_add(count(&samples), Ordering::Relaxed);
         }
         self.count_cpu();
         Ok(())

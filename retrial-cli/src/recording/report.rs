@@ -10,14 +10,13 @@ use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
-use crate::cmd::alerts;
-use crate::output::{Format, Table, column, counter, grouped, line, measure, short};
+use crate::cmd::{alerts, show::figures};
+use crate::output::{Format, Table, column, counted, counter, line, measure, short};
 use miette::Report as Failure;
-use retrial::MutexId;
-use retrial::views::{Counter, LocationId, TypeId};
+use retrial::views::{Counter, LocationId};
+use retrial::{Mode, MutexId};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
-use std::cmp::Reverse;
 
 /// Rows of a table for people.
 const TOP: usize = 10;
@@ -67,12 +66,13 @@ impl Report {
             "deadlocks": deadlocks(to).iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,
             "findings": self.findings(&time).iter().map(Finding::json).collect::<Vec<_>>(),
-            "samples": self.rounds.rounds,
+            "looks": self.rounds.rounds,
             "recorder_cpu_pct": self.recorder_pct(),
             "load": self.load().json(),
             "events": time.events().json(),
             "session_time": time.parts().json(),
-            "sleeps": self.sleeps().json(),
+            "thread_time": time.kernel().json(),
+            "sleeps": figures::sleeps(self.period(), None).json(),
             "mutexes": self.mutexes().json(),
             "awaited": self.awaited().json(),
             "blockers": self.blocked().json(),
@@ -127,7 +127,11 @@ impl Report {
         section("LOAD", &self.load(), "");
         section("TOP EVENTS", &time.events(), "");
         section("TIME OF THE SESSIONS", &time.parts(), "");
-        section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(self.sleeps()), "None.");
+        let kernel = time.kernel();
+        if !kernel.is_empty() {
+            section("THE SAME TIME, AS THE KERNEL DIVIDES IT", &kernel, "");
+        }
+        section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(figures::sleeps(self.period(), None)), "None.");
         section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed or waited for.");
         let awaited = shortened(self.awaited());
         if !awaited.is_empty() {
@@ -137,7 +141,7 @@ impl Report {
         section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
         section("ALERTS", &shortened(self.alerts()), "None.");
         if self.deaths() > 0 {
-            parts.push(format!("{} mutexes were held by a session that died", self.deaths()));
+            parts.push(counted(self.deaths(), "mutex was held", "mutexes were held") + " by a session that died");
         }
         let next = findings.first().map_or(&self.next, |finding| &finding.found.command);
         parts.push(format!("Next: {next}"));
@@ -160,25 +164,25 @@ impl Report {
                     String::new()
                 };
                 format!(
-                    "{} looks at who holds and who waits{part}; the recorder took {} % of a processor",
-                    grouped(self.rounds.rounds),
+                    "{} at who holds and who waits{part}; the recorder took {} % of a processor",
+                    counted(self.rounds.rounds, "look", "looks"),
                     short(pct)
                 )
             }
             None => "nobody looked: who held what, and for how long, is not known".to_owned(),
         };
         format!(
-            "retrial report of {}, from {}\nfrom {from} to {}: {} s\nmachine: {} processors, {} % busy, {} % of the time some thread \
-             waited for one, {} % stolen; {} threads ready at the end\nsessions at the end: {}; {looked}",
+            "retrial report of {}, from {}\nfrom {from} to {}: {} s\nmachine: {}, {} % busy, {} % of the time some thread \
+             waited for one, {} % stolen; {} ready at the end\nsessions at the end: {}; {looked}",
             to.instance.name,
             self.of,
             alerts::time(to.at.real_ns),
             short(period.time_s()),
-            to.load.processors,
+            counted(to.load.processors as u64, "processor", "processors"),
             pct(period.busy()),
             pct(pressure),
             pct(steal),
-            to.load.runnable.map_or_else(|| "?".to_owned(), |runnable| runnable.to_string()),
+            to.load.runnable.map_or_else(|| "? threads".to_owned(), |ready| counted(ready, "thread", "threads")),
             to.sessions.len(),
         )
     }
@@ -194,7 +198,8 @@ impl Report {
             ("misses", count(Counter::Misses), None, of(Measure::MissRatio)),
             ("waits", count(Counter::Waits), of(Measure::WaitsPerS), of(Measure::WaitsPerGet)),
             ("sleeps", Some(total.sleeps()), of(Measure::SleepsPerS), of(Measure::SleepsPerGet)),
-            ("wait time (s)", of(Measure::Registered), None, of(Measure::Wait)),
+            ("wait time (s)", of(Measure::Registered), None, None),
+            ("wait time (us)", None, None, of(Measure::Wait).map(|s| 1e6 * s)),
             ("sessions asleep", None, of(Measure::Asleep), None),
         ];
         let columns = [
@@ -202,24 +207,6 @@ impl Report {
             column("total", |row: &Row| row.1),
             column("per_s", |row: &Row| row.2).titled("per second"),
             column("per_get", |row: &Row| row.3).titled("per get"),
-        ];
-        Table::of(&columns, rows)
-    }
-
-    fn sleeps(&self) -> Table {
-        type Row = ((Option<TypeId>, LocationId), Profile);
-        let to = &self.span.to;
-        let slept = self.period().of(|_, key| Some((to.type_of(key.mutex), key.location)));
-        let mut rows: Vec<Row> = slept.into_iter().filter(|(_, profile)| profile.figures.sleeps() > 0).collect();
-        rows.sort_by_key(|(_, profile)| Reverse(profile.figures.sleeps()));
-        let columns = [
-            column("mutex_type", |row: &Row| row.0.0.map_or("unknown", |of| to.type_name(of)).to_owned())
-                .titled("Mutex Type"),
-            column("location", |row: &Row| to.place(row.0.1).to_owned()).titled("Location"),
-            column("sleeps", |row: &Row| row.1.figures.sleeps()).titled("Sleeps"),
-            measure(Measure::Registered, "ms", |row: &Row, measure| measure.of(&row.1))
-                .named("wait_time_ms")
-                .titled("Wait Time (ms)"),
         ];
         Table::of(&columns, rows)
     }
@@ -273,9 +260,12 @@ impl Report {
     fn blocked(&self) -> Table {
         let to = &self.span.to;
         let columns = [
-            column("blocker", |row: &Blocker| row.sid.number()).titled("session"),
-            column("name", |row: &Blocker| to.session(row.sid).map(|session| session.info.name.clone())),
+            column("blocker", |row: &Blocker| row.holder.sid.number()).titled("session"),
+            column("pid", |row: &Blocker| Some(row.holder.pid).filter(|pid| *pid > 0)),
+            column("name", |row: &Blocker| row.holder.session(to).map(|session| session.info.name.clone())),
             column("mutex", |row: &Blocker| to.mutex_label(row.mutex)),
+            column("mode", |row: &Blocker| row.holder.mode.map(Mode::name)),
+            column("location", |row: &Blocker| row.holder.location.map(|at| to.place(at))).titled("got at"),
             column("sessions_waiting", |row: &Blocker| row.waiters).titled("kept waiting"),
             column("time_s", |row: &Blocker| self.of_period(row.time_ns)).titled("for (s)"),
         ];

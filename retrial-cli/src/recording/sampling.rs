@@ -1,7 +1,7 @@
 //! Samples who holds and who waits, again and again.
 
 use super::snapshot::Snapshot;
-use super::store::{Rounds, Sample};
+use super::store::{Holder, Rounds, Sample};
 use super::taking::step;
 use crate::blocking::Look;
 use retrial::sys::{Clock, clock_ns, now_ns};
@@ -111,7 +111,7 @@ impl<'t> Sampler<'t> {
 
     fn waiting(&self, look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
         let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
-        let blocker = look.blockers(session).first().map(|(sid, _)| *sid);
+        let blocker = look.blockers(session).first().map(|(sid, mode)| holder(look, *sid, *mode, key.mutex));
         Some(Sample {
             waits: true,
             mode: Some(key.event.mode),
@@ -121,7 +121,6 @@ impl<'t> Sampler<'t> {
             since_ns: Some(since_ns),
             step: step(self.tables, session.sid),
             blocker,
-            blocker_location: blocker.and_then(|sid| look.held_at(sid, key.mutex)),
             ..held(look, session, key.mutex, key.event.mode, at_ns)
         })
     }
@@ -231,8 +230,12 @@ fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_n
         step: None,
         blocker: None,
         action: session.action.clone(),
-        blocker_location: None,
     }
+}
+
+fn holder(look: &Look<'_>, sid: Sid, mode: Option<Mode>, mutex: MutexId) -> Holder {
+    let (claimed_ns, pid) = look.session(sid).map_or((0, 0), |session| (session.claimed_ns, session.pid));
+    Holder { sid, claimed_ns, pid, mode, location: look.held_at(sid, mutex) }
 }
 
 /// Whether a sample says the same as the one before.

@@ -3,7 +3,7 @@
 use super::state::{Load, Spent};
 use crate::naming;
 use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId};
-use retrial::{Capacity, Mode, MutexId, P};
+use retrial::{Capacity, Mode, MutexId, P, wait};
 use retrial_model::profile::Samples;
 use std::collections::BTreeMap;
 
@@ -84,6 +84,16 @@ pub enum State {
 
 impl State {
     pub const ALL: [Self; 4] = [Self::Running, Self::Waiting, Self::Deadlocked, Self::Dead];
+
+    /// Of a session; one that waits for an event waits, too.
+    pub const fn of(session: &SessionInfo, is_deadlocked: bool) -> Self {
+        match session.wait {
+            _ if session.dead => Self::Dead,
+            _ if is_deadlocked => Self::Deadlocked,
+            Some(_) => Self::Waiting,
+            None => Self::Running,
+        }
+    }
 
     /// As the views show it.
     pub const fn name(self) -> &'static str {
@@ -194,6 +204,13 @@ impl Snapshot {
     /// The name of a wait event.
     pub fn event_name(&self, key: Key) -> String {
         key.event.name(self.type_name_of(key.mutex))
+    }
+
+    /// How sessions wait for a mutex; under `adaptive` with the type in use.
+    pub fn scheme(&self, mutex: &Mutex) -> String {
+        let of = |of| self.params.iter().find(|row| row.parameter == P::Scheme && row.of == of).map(|row| row.value);
+        let value = of(Some(mutex.info.mutex_type)).or_else(|| of(None)).unwrap_or_default();
+        wait::shown(value, mutex.info.pthread_in_use)
     }
 
     /// Gets of all mutexes; `None` where those of some are not known.

@@ -112,12 +112,7 @@ impl<'t> Taker<'t> {
             each.map(|(mutex, mode)| Held { mutex: *mutex, mode: *mode, location: look.held_at(sid, *mutex) }).collect()
         };
         let of = |info: &SessionInfo| Session {
-            state: match info.wait {
-                _ if info.dead => State::Dead,
-                _ if deadlocked.contains(&info.sid) => State::Deadlocked,
-                Some(_) => State::Waiting,
-                None => State::Running,
-            },
+            state: State::of(info, deadlocked.contains(&info.sid)),
             holds: held(info.sid),
             blockers: look.blockers(info),
             step: info.wait.and_then(|_| step(self.tables, info.sid)),

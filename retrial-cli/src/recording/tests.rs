@@ -1,10 +1,11 @@
 //! Snapshots of an instance of this process.
 
-use super::{Period, Snapshot, State};
+use super::{Period, Snapshot, State, snapshot};
 use retrial::sys::Deadline;
 use retrial::views::{Counter, Sid};
 use retrial::{Capacity, Class, GetError, Instance, Mode, Mutex, Patience, Session, location};
 use retrial_model::{Measure, Profile};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn instance() -> Instance {
@@ -122,6 +123,29 @@ fn a_session_that_has_ended_is_among_the_departed_before_its_slot_is_claimed_aga
     let claimed = Snapshot::of(instance.tables());
     let period = Period::between(&ended, &claimed);
     assert_eq!((waits(period, Sid::NONE), waits(period, sid)), (0, 0));
+}
+
+#[test]
+fn who_has_just_got_a_mutex_does_not_wait_for_itself() {
+    let instance = instance();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 0).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let session = instance.session("of several", Class::Normal).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    *mutex.exclusive(&session, location!("hold")).unwrap() += 1;
+                }
+            });
+        }
+        let waits_for_itself =
+            |session: &snapshot::Session| session.blockers.iter().any(|(sid, _)| *sid == session.info.sid);
+        let found =
+            (0..2_000).filter(|_| Snapshot::of(instance.tables()).sessions.iter().any(waits_for_itself)).count();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(found, 0);
+    });
 }
 
 #[test]

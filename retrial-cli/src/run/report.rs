@@ -2,7 +2,7 @@
 
 use super::outcome::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
-use crate::output::{Format, Table, column, counter, grouped, measure, plain, quoted, record, short, whole};
+use crate::output::{Format, Table, column, counted, counter, grouped, measure, plain, quoted, record, short, whole};
 use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -255,12 +255,13 @@ impl Outcome {
         if self.living > 0 {
             let _ = writeln!(
                 text,
-                "{} sessions live on in processes that the program left behind; they keep the instance's memory",
-                self.living
+                "{} on in processes that the program left behind; the instance's memory stays",
+                counted(self.living as u64, "session lives", "sessions live")
             );
         }
         if self.recoveries > 0 {
-            let _ = writeln!(text, "{} mutexes were held by a thread that died, and recovered", self.recoveries);
+            let were = counted(self.recoveries, "mutex was held", "mutexes were held");
+            let _ = writeln!(text, "{were} by a thread that died, and recovered");
         }
         for deadlock in &self.deadlocks {
             let _ = writeln!(text, "{}", deadlock.text(self.ended_ns));

@@ -15,9 +15,11 @@ const ROWS: usize = 1000;
 /// Runs the statements of a script, and prints the rows of each.
 pub fn print(database: &Database, script: &str, format: Format) -> Result<(), Report> {
     let mut batch = rusqlite::Batch::new(database.connection(), script);
+    let mut is_empty = true;
     loop {
         let next = batch.next().map_err(|error| mistakes::report(script, &error))?;
-        let Some(mut statement) = next else { return Ok(()) };
+        let Some(mut statement) = next else { return if is_empty { Err(mistakes::no_statement()) } else { Ok(()) } };
+        is_empty = false;
         if statement.column_count() == 0 {
             // Refused by SQLite when it runs: nothing can be changed here.
             statement.raw_execute().map_err(|error| mistakes::report(script, &error))?;
@@ -41,10 +43,13 @@ pub fn ask(database: &Database, sql: &str) -> Result<Vec<Vec<Value>>, Report> {
 
 /// That a text is one expression over the columns of a table, for a `WHERE`.
 pub fn check_condition(database: &Database, expression: &str, table: &str) -> Result<(), Report> {
-    // On lines of its own: a comment at its end does not reach the bracket. What closes the bracket of the first
-    // statement to go on behind it is no SQL in the second one.
-    let (where_, select) = (format!("SELECT 1 FROM {table} WHERE (\n"), "SELECT (\n".to_owned());
-    for (before, after) in [(where_, "\n)".to_owned()), (select, format!("\n) FROM {table}"))] {
+    if expression.trim().is_empty() {
+        return Err(mistakes::no_expression(table));
+    }
+    // Alone, what closes a bracket to go on behind it is no SQL; in brackets, what goes on behind a condition
+    // is none. On lines of its own: a comment at its end does not reach what follows.
+    let select = format!("SELECT 1 FROM {table} WHERE\n");
+    for (before, after) in [(select.clone(), ""), (format!("{select}("), "\n)")] {
         database
             .connection()
             .prepare(&format!("{before}{expression}{after}"))

@@ -26,6 +26,25 @@ pub fn of_expression(expression: &str, table: &str, before: usize, error: &Error
     )
 }
 
+/// Of a condition without anything in it.
+pub fn no_expression(table: &str) -> Report {
+    let help = format!("--where \"mutex = 'accounts'\"; retrial sql {}", quoted(&format!(".views {table}")));
+    miette!(
+        code = "retrial::sql::expression",
+        help = help,
+        "an empty condition, expected one over the columns of {table}, or none"
+    )
+}
+
+/// Of a script without a statement in it.
+pub fn no_statement() -> Report {
+    miette!(
+        code = "retrial::sql::statement",
+        help = "retrial sql 'SELECT * FROM v$mutex'; retrial sql .views",
+        "no statement, expected one in SQL"
+    )
+}
+
 pub fn report(sql: &str, error: &Error) -> Report {
     if is_refused(error) {
         return miette!(

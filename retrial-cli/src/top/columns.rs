@@ -4,7 +4,7 @@ use super::seen::{MutexRow, SessionRow};
 use crate::blocking;
 use crate::output::{Column, column, counter, measure};
 use retrial::views::Counter;
-use retrial_model::Measure;
+use retrial_model::{Measure, Profile};
 
 /// A column, and how it takes part in a narrow screen.
 pub struct Shown<'a, R> {
@@ -57,22 +57,15 @@ const LOOKS_MIN: u64 = 10;
 const LONGEST: &str = "The longest wait so far, not only in the time of this screen.";
 const MISSES: &str = Counter::DESCRIPTIONS[Counter::Misses as usize];
 
-pub fn mutexes<'s>() -> Vec<Shown<'s, MutexRow<'s>>> {
-    type Row<'s> = MutexRow<'s>;
-    let of = |row: &Row<'_>, measure: Measure| measure.of(row.profile);
+/// What was counted and sampled of a mutex, or of all of them together.
+pub fn figures<'a, R: 'a>(profile: fn(&R) -> &Profile) -> Vec<Shown<'a, R>> {
+    let of = move |row: &R, measure: Measure| measure.of(profile(row));
     let figure = |rank, of: Measure, column| number(rank, column).about(of.description());
     // Of fewer looks it says nothing. 0 looks: every hold was timed.
-    let sampled = |row: &Row<'_>, measure: Measure| {
-        measure.of(row.profile).filter(|_| !(1..LOOKS_MIN).contains(&row.profile.samples.looks))
-    };
-    let holders = |row: &Row<'_>| {
-        let modes: Vec<_> = row.mutex.holders.iter().map(|(sid, mode)| (*sid, Some(*mode))).collect();
-        blocking::text(&modes)
+    let sampled = move |row: &R, measure: Measure| {
+        measure.of(profile(row)).filter(|_| !(1..LOOKS_MIN).contains(&profile(row).samples.looks))
     };
     vec![
-        text(0, 12, 48, column("mutex", |row: &Row<'_>| row.mutex.label())).about("Its name, or its number."),
-        text(6, 13, 24, column("type", |row: &Row<'_>| row.to.type_name(row.mutex.info.mutex_type).to_owned()))
-            .about("Its type; parameters can be set for one."),
         figure(1, Measure::Throughput, measure(Measure::Throughput, "", of).named("gets_per_s").titled("gets/s")),
         figure(2, Measure::MissRatio, measure(Measure::MissRatio, "pct", of).titled("ρ %")),
         figure(4, Measure::WaitsPerS, measure(Measure::WaitsPerS, "", of)),
@@ -88,12 +81,29 @@ pub fn mutexes<'s>() -> Vec<Shown<'s, MutexRow<'s>>> {
         figure(11, Measure::SpinInefficiency, measure(Measure::SpinInefficiency, "pct", of).titled("k %")),
         figure(10, Measure::HoldingTime, measure(Measure::HoldingTime, "us", of).titled("S us")).live(),
         figure(5, Measure::Utilization, measure(Measure::Utilization, "pct", sampled).titled("U %")).live(),
-        number(13, counter(Counter::Misses, |row: &Row<'_>| row.profile)).about(MISSES),
+        number(13, counter(Counter::Misses, profile)).about(MISSES),
+    ]
+}
+
+pub fn mutexes<'s>() -> Vec<Shown<'s, MutexRow<'s>>> {
+    type Row<'s> = MutexRow<'s>;
+    let holders = |row: &Row<'_>| {
+        let modes: Vec<_> = row.mutex.holders.iter().map(|(sid, mode)| (*sid, Some(*mode))).collect();
+        blocking::text(&modes)
+    };
+    let mut shown = vec![
+        text(0, 12, 48, column("mutex", |row: &Row<'_>| row.mutex.label())).about("Its name, or its number."),
+        text(6, 13, 24, column("type", |row: &Row<'_>| row.to.type_name(row.mutex.info.mutex_type).to_owned()))
+            .about("Its type; parameters can be set for one."),
+    ];
+    shown.extend(figures(|row: &Row<'_>| row.profile));
+    shown.extend([
         number(1, column("waiting", |row: &Row<'_>| row.waiters)).at_least(5).about("Sessions that wait for it now."),
         text(3, 7, 24, column("held_by", holders).titled("held by"))
             .about("The numbers of the sessions that hold it, each with its mode.")
             .live(),
-    ]
+    ]);
+    shown
 }
 
 pub fn sessions<'s>() -> Vec<Shown<'s, SessionRow<'s>>> {

@@ -1,13 +1,13 @@
 //! The screen: what the user has chosen of what was seen, into a buffer.
 
 use super::columns::{self, Shown};
-use super::grid::{cut, grid, width};
+use super::grid::{cut, grid, width, wrap};
 use super::head::{self, Part};
-use super::pages::{self, Line, Tone};
+use super::pages::{self, Line, Page, Tone};
 use super::panel::Panel;
 use super::seen::Seen;
 use super::state::{State, Typing};
-use crate::output::{grouped, plain};
+use crate::output::{counted, grouped, plain};
 use crate::recording;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -23,6 +23,9 @@ const HEAD: u16 = 5;
 const ALL: u16 = 28;
 /// Rows of each list on the one screen of `--once`.
 const ONCE: usize = 20;
+
+/// What a list says that the filter has emptied.
+const NONE_PASSES: &str = "None passes the filter; Esc takes it back.";
 
 /// Which part of the screen is what.
 pub struct Layout {
@@ -107,7 +110,8 @@ pub fn draw(state: &State, colour: bool, buffer: &mut Buffer) {
     if let Some(open) = state.pages.last() {
         let (title, lines) = open.page.lines(seen, area.width);
         canvas.parts(HEAD - 1, area.width, &[(format!("‹ {title}"), Tone::Head)]);
-        canvas.lines(layout.body, &lines, open.list.offset, Some(open.list.cursor));
+        let cursor = Some(open.list.cursor).filter(|_| open.page != Page::Help);
+        canvas.lines(layout.body, &lines, open.list.offset, cursor);
     } else {
         let mut hidden = 0;
         for panel in Panel::ALL {
@@ -204,6 +208,7 @@ impl Canvas<'_> {
         let list = state.lists[panel as usize];
         let rows = usize::from(area.height.saturating_sub(1));
         let cursor = (panel == state.focus && !state.once).then_some(list.cursor);
+        let is_filtered = !state.filter.is_empty();
         match panel {
             Panel::Mutexes => {
                 let (order, _) = state.mutexes(seen, list.offset + rows);
@@ -213,7 +218,7 @@ impl Canvas<'_> {
                     () if row.waiters > 0 => Tone::Warn,
                     () => Tone::Plain,
                 };
-                self.rows(area, &columns::mutexes(), &rows, list, cursor, tone)
+                self.rows(area, &columns::mutexes(), &rows, list, (cursor, is_filtered), tone)
             }
             Panel::Sessions => {
                 let (order, _) = state.sessions(seen, list.offset + rows);
@@ -223,11 +228,11 @@ impl Canvas<'_> {
                     recording::State::Waiting => Tone::Warn,
                     recording::State::Deadlocked | recording::State::Dead => Tone::Bad,
                 };
-                self.rows(area, &columns::sessions(), &rows, list, cursor, tone)
+                self.rows(area, &columns::sessions(), &rows, list, (cursor, is_filtered), tone)
             }
             Panel::Waits => {
                 let lines = state.waits(seen);
-                let nothing = if seen.tree.len() > 0 { "None passes the filter." } else { "Nobody waits for a mutex." };
+                let nothing = if seen.tree.len() > 0 { NONE_PASSES } else { "Nobody waits for a mutex." };
                 let says = if lines.is_empty() { nothing } else { "Who waits for whom: holders at the top" };
                 self.put(area.x, area.y, area.width, says, Tone::Dim);
                 let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
@@ -243,7 +248,7 @@ impl Canvas<'_> {
         columns: &[Shown<'_, R>],
         rows: &[R],
         list: super::panel::List,
-        cursor: Option<usize>,
+        (cursor, is_filtered): (Option<usize>, bool),
         tone: impl Fn(&R) -> Tone,
     ) -> usize {
         let grid = grid(columns, rows, Some(list.sort), area.width);
@@ -258,6 +263,9 @@ impl Canvas<'_> {
                     if columns[head.column].is_number { head.x.saturating_sub(1) } else { head.x + width(&head.text) };
                 self.put(area.x + x, area.y, 1, mark, Tone::Head);
             }
+        }
+        if rows.is_empty() && is_filtered {
+            self.put(area.x, area.y + 1, area.width, NONE_PASSES, Tone::Dim);
         }
         for (i, (line, row)) in grid.lines.iter().zip(rows).enumerate() {
             let y = area.y + 1 + i as u16;
@@ -280,7 +288,7 @@ impl Canvas<'_> {
         self.scrolled(below, lines, offset, cursor);
         let seen = offset + usize::from(below.height);
         if lines.len() > seen {
-            let more = format!("… {} more lines", lines.len() - seen);
+            let more = format!("… {}", counted((lines.len() - seen) as u64, "more line", "more lines"));
             self.put(area.x, area.y + below.height, area.width, &more, Tone::Dim);
         }
     }
@@ -293,17 +301,27 @@ impl Canvas<'_> {
         }
     }
 
+    /// A text over the lines above the last one, as many as it needs.
+    fn above(&mut self, area: Rect, text: &str) {
+        let lines = wrap(text, area.width, "");
+        for (line, up) in lines.iter().rev().zip(2..area.height) {
+            self.put(0, area.height - up, area.width, &format!("{line:0$}", usize::from(area.width)), Tone::Bad);
+        }
+    }
+
     fn foot(&mut self, state: &State, seen: &Seen, area: Rect) {
         let (y, room) = (area.height - 1, area.width);
         let (text, tone) = match (&state.typing, &state.message) {
             (Some(Typing::Filter(_)), _) => (format!("Filter: {}_", state.filter), Tone::Head),
             (Some(Typing::Value(change)), message) => {
                 let wrong = message.as_ref().filter(|message| message.is_error);
-                let tone = if wrong.is_some() { Tone::Bad } else { Tone::Head };
                 let p = change.parameter;
                 let now = with_unit(seen, p, change.of, p.format(pages::value(seen, p, change.of)));
                 let ask = format!("{}{}, now {now}: {}_", p.row().name, of(seen, change.of), change.text);
-                (wrong.map_or_else(|| ask.clone(), |wrong| format!("{ask}   {}", wrong.text)), tone)
+                if let Some(wrong) = wrong {
+                    self.above(area, &wrong.text);
+                }
+                (ask, if wrong.is_some() { Tone::Bad } else { Tone::Head })
             }
             (Some(Typing::Confirm(change)), _) => {
                 let p = change.parameter;

@@ -28,8 +28,9 @@ pub struct Grid {
 struct Laid {
     column: usize,
     width: u16,
-    /// Width that its longest cell needs.
+    /// Width that its longest cell needs, up to the most that it gets while others need room, and at all.
     full: u16,
+    whole: u16,
     title: String,
     cells: Vec<String>,
 }
@@ -87,12 +88,13 @@ pub fn grid<R>(columns: &[Shown<'_, R>], rows: &[R], kept: Option<usize>, room: 
         if Some(at) != kept && at != 0 && !shown.is_live && !rows.is_empty() && cells.iter().all(String::is_empty) {
             continue;
         }
-        let longest = cells.iter().map(|cell| width(cell)).max().unwrap_or(0).min(shown.most);
-        let full = longest.max(shown.least).max(width(&title) + 1);
+        let longest = cells.iter().map(|cell| width(cell)).max().unwrap_or(0);
+        let least = shown.least.max(width(&title) + 1);
+        let (full, whole) = (longest.min(shown.most).max(least), longest.max(least));
         let least = match at {
             0 => shown.least.max(room / NAME_PART),
             _ if shown.is_number => full,
-            _ => shown.least.max(width(&title) + 1),
+            _ => least,
         };
         let least = least.min(full);
         let gap = if laid.is_empty() { 0 } else { GAP };
@@ -102,12 +104,14 @@ pub fn grid<R>(columns: &[Shown<'_, R>], rows: &[R], kept: Option<usize>, room: 
             continue;
         }
         left -= least + gap;
-        laid.push(Laid { column: at, width: least, full, title, cells });
+        laid.push(Laid { column: at, width: least, full, whole, title, cells });
     }
-    for each in &mut laid {
-        let more = (each.full - each.width).min(left);
-        each.width += more;
-        left -= more;
+    for wanted in [|each: &Laid| each.full, |each: &Laid| each.whole] {
+        for each in &mut laid {
+            let more = (wanted(each) - each.width).min(left);
+            each.width += more;
+            left -= more;
+        }
     }
     laid.sort_by_key(|laid| laid.column);
     arrange(columns, &laid, rows.len(), hidden)

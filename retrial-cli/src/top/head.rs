@@ -5,9 +5,8 @@ use super::seen::Seen;
 use super::state::State;
 use crate::cmd::alerts::time;
 use crate::duration;
-use crate::output::{grouped, short};
+use crate::output::{counted, grouped, short};
 use crate::recording::{self, Snapshot};
-use crate::who::text::counted;
 use retrial_model::Measure;
 use std::time::Duration;
 
@@ -51,12 +50,11 @@ fn machine(seen: &Seen) -> Vec<Part> {
     let from = period.from().map(|from| &from.load);
     let pressure = from.and_then(|from| load.pressed_since(from, period.time_s()));
     let stolen = from.and_then(|from| load.stolen_since(from));
-    let ready = load
-        .runnable
-        .map_or_else(String::new, |ready| format!("{} ready", counted(ready as usize, "thread", "threads")));
+    let ready =
+        load.runnable.map_or_else(String::new, |ready| format!("{} ready", counted(ready, "thread", "threads")));
     let plain = |text| (text, Tone::Plain);
     vec![
-        plain(format!("{} processors", load.processors)),
+        plain(counted(load.processors as u64, "processor", "processors")),
         plain(share("busy", period.busy())),
         plain(share("PSI", pressure)),
         plain(share("stolen", stolen)),
@@ -87,14 +85,14 @@ fn sessions(to: &Snapshot, seen: &Seen) -> Vec<Part> {
         if count == 0 { (String::new(), tone) } else { (format!("{} {}", grouped(count), state.name()), tone) }
     };
     let deaths = seen.span.period().from().map_or(0, |from| to.recoveries.saturating_sub(from.recoveries));
-    let death = if deaths > 0 { format!("{deaths} deaths of holders") } else { String::new() };
+    let death = if deaths > 0 { counted(deaths, "death of a holder", "deaths of holders") } else { String::new() };
     vec![
-        (format!("{} sessions", grouped(to.sessions.len() as u64)), Tone::Plain),
+        (counted(to.sessions.len() as u64, "session", "sessions"), Tone::Plain),
         of(recording::State::Running, Tone::Plain),
         of(recording::State::Waiting, Tone::Warn),
         of(recording::State::Deadlocked, Tone::Bad),
         of(recording::State::Dead, Tone::Bad),
         (death, Tone::Bad),
-        (format!("{} alerts", to.alerts.len()), Tone::Dim),
+        (counted(to.alerts.len() as u64, "alert", "alerts"), Tone::Dim),
     ]
 }

@@ -39,6 +39,12 @@ impl List {
         self.offset = self.offset.clamp(lowest, self.cursor.max(lowest)).min(count.saturating_sub(height));
     }
 
+    /// Moves what is seen by so many rows, and the choice with it.
+    pub fn turn(&mut self, by: isize) {
+        self.offset = self.offset.saturating_add_signed(by);
+        self.step(by);
+    }
+
     /// Moves the choice by so many rows.
     pub fn step(&mut self, by: isize) {
         self.cursor = self.cursor.saturating_add_signed(by);

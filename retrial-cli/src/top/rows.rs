@@ -5,8 +5,8 @@ use super::seen::Seen;
 use super::tree;
 use crate::cmd::alerts::time;
 use crate::output::{Column, Table};
-use retrial_model::Measure;
-use serde_json::{Map, Value, json};
+use retrial_model::Profile;
+use serde_json::{Value, json};
 
 fn table<R>(shown: Vec<Shown<'_, R>>, rows: impl Iterator<Item = R>) -> Table {
     let columns: Vec<Column<'_, R>> = shown.into_iter().map(|shown| shown.column).collect();
@@ -22,8 +22,8 @@ pub fn mutexes(seen: &Seen) -> Table {
 pub fn json(seen: &Seen) -> Value {
     let (to, period) = (seen.to(), seen.span.period());
     let from = period.from().map(|from| &from.load);
-    let figure = |measure: &Measure| (measure.name().to_owned(), measure.of(&seen.total).into());
-    let figures: Map<String, Value> = Measure::ALL.iter().map(figure).collect();
+    let total = table(columns::figures(|total: &Profile| total), std::iter::once(seen.total.clone()));
+    let pct = |share: Option<f64>| share.map(|share| 100.0 * share);
     let sessions = table(columns::sessions(), (0..seen.sessions.len()).map(|at| seen.session_row(at)));
     let waits: Vec<String> = tree::lines(seen).into_iter().map(|line| line.text).collect();
     json!({
@@ -31,11 +31,11 @@ pub fn json(seen: &Seen) -> Value {
         "time": time(to.at.real_ns),
         "period_s": period.time_s(),
         "processors": to.load.processors,
-        "busy": period.busy(),
-        "pressure": from.and_then(|from| to.load.pressed_since(from, period.time_s())),
-        "stolen": from.and_then(|from| to.load.stolen_since(from)),
-        "top_cpu": seen.cost,
-        "total": figures,
+        "busy_pct": pct(period.busy()),
+        "pressure_pct": pct(from.and_then(|from| to.load.pressed_since(from, period.time_s()))),
+        "stolen_pct": pct(from.and_then(|from| to.load.stolen_since(from))),
+        "top_cpu_pct": pct(seen.cost),
+        "total": total.json()[0],
         "mutexes": mutexes(seen).json(),
         "sessions": sessions.json(),
         "waits": waits,

@@ -105,12 +105,9 @@ fn tree(to: &Snapshot) -> Tree {
     let waits = to.sessions.iter().filter(|session| session.state != State::Dead).filter_map(|session| {
         let (key, since_ns, _) = session.info.wait.filter(|(key, ..)| !key.event.for_event)?;
         let holders: Vec<Sid> = session.blockers.iter().map(|(sid, _)| *sid).collect();
-        // The look came between its get and the end of its wait.
-        let has_got = holders == [session.info.sid] && session.state != State::Deadlocked;
-        (!has_got).then_some(Wait { sid: session.info.sid, mutex: key.mutex, since_ns, holders })
+        Some(Wait { sid: session.info.sid, mutex: key.mutex, since_ns, holders })
     });
-    let is_in_one = |sid| to.session(sid).is_some_and(|session| session.state == State::Deadlocked);
     let rings = deadlocks(to).into_iter().flat_map(|found| found.links);
-    let rings = rings.filter(|link| is_in_one(link.sid)).map(|link| (link.sid, link.holder)).collect();
+    let rings = rings.map(|link| (link.sid, link.holder)).collect();
     Tree::new(waits.collect(), &rings)
 }

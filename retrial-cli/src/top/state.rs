@@ -226,10 +226,10 @@ impl State {
         match code {
             KeyCode::Char('q') => return Some(Effect::Quit),
             KeyCode::Char('u') => return self.take_back(),
-            KeyCode::Up | KeyCode::Char('k') => self.list().step(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.list().step(1),
-            KeyCode::PageUp => self.list().step(-page),
-            KeyCode::PageDown => self.list().step(page),
+            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.step(1),
+            KeyCode::PageUp => self.list().turn(-page),
+            KeyCode::PageDown => self.list().turn(page),
             KeyCode::Home => self.list().step(isize::MIN),
             KeyCode::End => self.list().step(isize::MAX),
             KeyCode::Enter => self.open(),
@@ -253,6 +253,17 @@ impl State {
             _ => {}
         }
         None
+    }
+
+    /// Moves the choice by a row; a text in which nothing can be chosen is scrolled.
+    fn step(&mut self, by: isize) {
+        match self.pages.last_mut() {
+            Some(Open { page: Page::Help, list }) => {
+                list.cursor = list.offset;
+                list.turn(by);
+            }
+            _ => self.list().step(by),
+        }
     }
 
     fn take_back(&mut self) -> Option<Effect> {

@@ -3,8 +3,8 @@
 use super::pages::{Line, Target, Tone};
 use super::seen::Seen;
 use crate::duration;
-use crate::output::grouped;
-use crate::who::text::{Item, counted};
+use crate::output::{counted, grouped};
+use crate::who::text::Item;
 use retrial::views::Sid;
 use std::fmt::Write;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub fn lines(seen: &Seen) -> Vec<Line> {
             }
             Item::Mutex { holder, mutex } => {
                 let count = seen.tree.waiters(holder, mutex).len();
-                let wait = counted(count, "waits", "wait");
+                let wait = counted(count as u64, "waits", "wait");
                 let name = seen.to().mutex_label(mutex);
                 let text = if holder.is_none() {
                     format!("{name}: nobody is seen to hold it: {wait}")

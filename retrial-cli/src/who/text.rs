@@ -274,8 +274,3 @@ impl Iterator for Lines<'_> {
         Some(line)
     }
 }
-
-/// `1 mutex`, `3 mutexes`.
-pub fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count as u64), if count == 1 { one } else { many })
-}

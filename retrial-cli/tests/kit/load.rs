@@ -1,7 +1,9 @@
 //! Sessions of this process that get a mutex of an instance again and again, until they are stopped.
 
 use super::{Scratch, until};
+use retrial::sys::Deadline;
 use retrial::{Class, Instance, Mutex, location};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -73,4 +75,27 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Has two sessions wait for each other while something is done: each has the mutex of `a` and `b` that it
+/// got at `first`, and wants the other one at `second`.
+pub fn deadlocked<T>(scratch: &Scratch, act: impl FnOnce() -> T) -> T {
+    let instance = scratch.instance();
+    let [a, b]: [Mutex<u64>; 2] = ["a", "b"].map(|name| instance.mutex(name, "test", || 0).unwrap());
+    let met = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for (first, second) in [(&a, &b), (&b, &a)] {
+            let (instance, met) = (&instance, &met);
+            scope.spawn(move || {
+                let session = instance.session("one of two", Class::Normal).unwrap();
+                let held = first.exclusive(&session, location!("first")).unwrap();
+                met.wait();
+                let deadline = Deadline::after(Duration::from_secs(8));
+                let _ = second.exclusive_until(&session, location!("second"), deadline);
+                drop(held);
+            });
+        }
+        until("the waits", || scratch.observer().tables().waits().count() == 2);
+        act()
+    })
 }

@@ -2,9 +2,10 @@
 
 use crate::blocking::Deadlock;
 use crate::output::quoted;
-use crate::recording::snapshot::{Mutex, Snapshot};
+use crate::recording::snapshot::{Mutex, Session, Snapshot};
+use crate::recording::store::Holder;
 use crate::recording::{Period, deadlocks::deadlocks};
-use retrial::views::{Counter, LocationId, Sid};
+use retrial::views::{Counter, LocationId};
 use retrial::{Mode, MutexId};
 use retrial_model::Profile;
 
@@ -19,10 +20,9 @@ pub enum Source {
 /// A session that others waited for, by samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    pub sid: Sid,
+    /// With mode and place where these were the same all the time.
+    pub holder: Holder,
     pub mutex: MutexId,
-    /// Where it got it, if that was the same place all the time.
-    pub location: Option<LocationId>,
     /// Sessions that waited for it, the time of all of them, and the longest time that one wait was kept by
     /// it, in ns.
     pub waiters: u64,
@@ -44,9 +44,6 @@ pub struct Evidence<'e> {
     /// Mutexes that were waited for, the longest first.
     pub mutexes: Vec<(&'e Mutex, Profile)>,
     pub deadlocks: Vec<Deadlock>,
-    /// Processor time of the sessions' threads, and their time in run queues, in s, where the kernel says
-    /// them.
-    pub processors: Option<(f64, f64)>,
 }
 
 impl<'e> Evidence<'e> {
@@ -54,17 +51,7 @@ impl<'e> Evidence<'e> {
         let mut mutexes = period.mutexes();
         mutexes.retain(|(_, profile)| profile.registered_s() > 0.0);
         mutexes.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
-        Self {
-            total: period.total(),
-            mutexes,
-            deadlocks: deadlocks(period.to),
-            processors: processors(period),
-            period,
-            source,
-            all_s,
-            blockers,
-            scale,
-        }
+        Self { total: period.total(), mutexes, deadlocks: deadlocks(period.to), period, source, all_s, blockers, scale }
     }
 
     pub const fn to(&self) -> &'e Snapshot {
@@ -112,22 +99,18 @@ impl<'e> Evidence<'e> {
         self.mutex(mutex).map_or(0.0, |(_, profile)| profile.registered_s())
     }
 
-    /// What a session has, and where: ` in X at place`.
-    pub fn held_text(&self, sid: Sid, mutex: MutexId, location: Option<LocationId>) -> String {
-        let held = self.to().session(sid).and_then(|session| session.holds.iter().find(|held| held.mutex == mutex));
-        let mode = held.map_or_else(String::new, |held| format!(" in {}", Mode::name(held.mode)));
-        let place = held.and_then(|held| held.location).or(location);
-        mode + &place.map_or_else(String::new, |at| format!(" at {}", self.to().place(at)))
+    /// How something is held, and where: ` in X at place`.
+    pub fn held_text(&self, mode: Option<Mode>, location: Option<LocationId>) -> String {
+        let mode = mode.map_or_else(String::new, |mode| format!(" in {}", mode.name()));
+        mode + &location.map_or_else(String::new, |at| format!(" at {}", self.to().place(at)))
     }
 
-    /// A session for people: number, name, process.
-    pub fn session_text(&self, sid: Sid) -> String {
-        match self.to().session(sid) {
-            Some(session) if !session.info.name.is_empty() => {
-                format!("session {sid} ({}, pid {})", session.info.name, session.info.pid)
-            }
-            Some(session) => format!("session {sid} (pid {})", session.info.pid),
-            None => format!("session {sid}"),
+    /// A holder for people: number, name, process; also of a session that has ended meanwhile.
+    pub fn holder_text(&self, holder: &Holder) -> String {
+        match holder.session(self.to()) {
+            Some(session) => session_text(session),
+            None if holder.pid == 0 => format!("session {}", holder.sid),
+            None => format!("session {} (pid {}, has ended)", holder.sid, holder.pid),
         }
     }
 
@@ -144,16 +127,9 @@ impl<'e> Evidence<'e> {
     }
 }
 
-/// Growth of the processor time and of the time in run queues of the sessions that were there all the time.
-fn processors(period: Period<'_>) -> Option<(f64, f64)> {
-    let from = period.from()?;
-    let mut sum = None;
-    for session in &period.to.sessions {
-        let earlier = from.session(session.info.sid).filter(|then| then.info.claimed_ns == session.info.claimed_ns);
-        let Some((then, now)) = earlier.and_then(|then| then.spent.zip(session.spent)) else { continue };
-        let (cpu_s, queued_s) = sum.unwrap_or((0.0, 0.0));
-        let s = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9;
-        sum = Some((cpu_s + s(now.cpu_ns, then.cpu_ns), queued_s + s(now.queued_ns, then.queued_ns)));
-    }
-    sum
+/// A session for people: number, name, process.
+pub fn session_text(session: &Session) -> String {
+    let info = &session.info;
+    let name = if info.name.is_empty() { String::new() } else { format!("{}, ", info.name) };
+    format!("session {} ({name}pid {})", info.sid, info.pid)
 }

@@ -6,7 +6,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use evidence::{Blocker, Evidence, Source};
+pub use evidence::{Blocker, Evidence, Source, session_text};
 pub use rules::RULES;
 
 use crate::output::short;

@@ -1,11 +1,12 @@
 //! The rules, as data. `predict/rules.rs` has those of `advise`, which change parameters; bounds that both
 //! have are there.
 
-use super::{Blocker, Evidence, Found, Rule, TRIFLE, Urgency};
+use super::{Blocker, Evidence, Found, Rule, TRIFLE, Urgency, session_text};
 use crate::duration;
-use crate::output::{grouped, short};
+use crate::output::{counted, grouped, short};
 use crate::predict::rules;
 use crate::recording::State;
+use retrial::Mode;
 use retrial::views::{Counter, Sid};
 use retrial_model::Measure;
 use std::time::Duration;
@@ -55,16 +56,21 @@ fn deadlock(evidence: &Evidence<'_>) -> Vec<Found> {
 /// A holder has died, and what it held is not given back, or its data is not declared consistent.
 fn dead_holder(evidence: &Evidence<'_>) -> Vec<Found> {
     let to = evidence.to();
-    let is_dead = |sid: &Sid| to.session(*sid).is_some_and(|session| session.state == State::Dead);
+    let dead =
+        |(sid, mode): &(Sid, Mode)| Some((to.session(*sid).filter(|session| session.state == State::Dead)?, *mode));
     let found = |mutex: &crate::recording::Mutex| {
-        let holder = mutex.holders.iter().map(|(sid, _)| *sid).find(is_dead);
+        let holder = mutex.holders.iter().find_map(dead);
         let death = mutex.info.death.as_ref();
         let (sentence, line, command) = match (holder, mutex.is_poisoned) {
-            (Some(sid), _) => (
-                format!("{} is held by a session that is dead", mutex.label()),
-                format!("{} died with it{}", evidence.session_text(sid), evidence.held_text(sid, mutex.info.id, None)),
-                evidence.on_instance("recover"),
-            ),
+            (Some((session, mode)), _) => {
+                let place =
+                    session.holds.iter().find(|held| held.mutex == mutex.info.id).and_then(|held| held.location);
+                (
+                    format!("{} is held by a session that is dead", mutex.label()),
+                    format!("{} died with it{}", session_text(session), evidence.held_text(Some(mode), place)),
+                    evidence.on_instance("recover"),
+                )
+            }
             (None, true) => (
                 format!("{} is poisoned: its holder died, and nobody has declared the data consistent", mutex.label()),
                 death.map_or_else(
@@ -92,7 +98,7 @@ fn dead_holder(evidence: &Evidence<'_>) -> Vec<Found> {
 fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
     /// A larger share of the time in which sessions could have run, spent in run queues, is what slows them.
     const QUEUED: f64 = 0.25;
-    let Some((cpu_s, queued_s)) = evidence.processors else { return Vec::new() };
+    let Some((cpu_s, queued_s)) = evidence.period.processors() else { return Vec::new() };
     let (waited_s, ready_s) = (evidence.total.registered_s(), cpu_s + queued_s);
     if ready_s <= 0.0 || queued_s < QUEUED * ready_s || waited_s < TRIFLE * evidence.all_s {
         return Vec::new();
@@ -105,7 +111,7 @@ fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
         time(ready_s),
         pct(queued_s / ready_s)
     )];
-    let mut machine = vec![format!("{} processors", to.load.processors)];
+    let mut machine = vec![counted(to.load.processors as u64, "processor", "processors")];
     machine.extend(evidence.period.busy().map(|busy| format!("{} busy", pct(busy))));
     let pressed = load.and_then(|load| to.load.pressed_since(load, evidence.period.time_s()));
     machine.extend(pressed.map(|pressed| format!("some thread waited for one {} of the time", pct(pressed))));
@@ -147,12 +153,12 @@ fn long_holder(evidence: &Evidence<'_>) -> Vec<Found> {
         let all_ns: u64 = of_mutex.map(|other| other.time_ns).sum();
         let (kept_s, longest_s) = (blocker.time_ns as f64 / 1e9 * evidence.scale, blocker.longest_ns as f64 / 1e9);
         let hold_s = Measure::HoldingTime.of(profile);
-        let held = evidence.held_text(blocker.sid, blocker.mutex, blocker.location);
-        let action = evidence.to().session(blocker.sid).map(|session| session.info.action.clone());
+        let held = evidence.held_text(blocker.holder.mode, blocker.holder.location);
+        let action = blocker.holder.session(evidence.to()).map(|session| session.info.action.clone());
         let mut lines = vec![
             format!(
                 "{} waited for it, for {} together, {} of all that waited for this mutex",
-                sessions(blocker.waiters),
+                counted(blocker.waiters, "session", "sessions"),
                 time(kept_s),
                 pct(blocker.time_ns as f64 / all_ns as f64)
             ),
@@ -163,7 +169,7 @@ fn long_holder(evidence: &Evidence<'_>) -> Vec<Found> {
         Some(Found {
             sentence: format!(
                 "{} keeps {}{held} for long, and others wait",
-                evidence.session_text(blocker.sid),
+                evidence.holder_text(&blocker.holder),
                 mutex.label()
             ),
             evidence: lines,
@@ -174,18 +180,16 @@ fn long_holder(evidence: &Evidence<'_>) -> Vec<Found> {
     evidence.blockers.iter().filter_map(found).collect()
 }
 
-fn sessions(count: u64) -> String {
-    if count == 1 { "1 session".to_owned() } else { format!("{} sessions", grouped(count)) }
-}
-
 /// A mutex that is held nearly all the time, by many in turn.
+///
+/// Few gets need find it busy: sessions that sleep for longer than it is held come back seldom.
 fn hot_mutex(evidence: &Evidence<'_>) -> Vec<Found> {
     let found = |(mutex, profile): &(&crate::recording::Mutex, retrial_model::Profile)| {
         let (utilization, miss_ratio) = (rules::utilization(profile)?, Measure::MissRatio.of(profile)?);
         let hold_s = Measure::HoldingTime.of(profile)?;
         let is_of_mutex = |blocker: &&Blocker| blocker.mutex == mutex.info.id;
         let is_kept = evidence.blockers.iter().filter(is_of_mutex).any(|blocker| keeps_long(evidence, blocker));
-        if utilization < rules::SATURATED || miss_ratio < rules::MISSED || is_kept {
+        if utilization < rules::SATURATED || is_kept {
             return None;
         }
         let waits_s = profile.registered_s();
@@ -254,7 +258,12 @@ fn one_place(evidence: &Evidence<'_>) -> Vec<Found> {
     vec![Found {
         sentence: format!("{place} makes {} of the time of all waits", pct(s / all_s)),
         evidence: [
-            Some(format!("{} waits, {} together, at one of {} places", grouped(*waits), time(*s), places.len())),
+            Some(format!(
+                "{}, {} together, at one of {} places",
+                counted(*waits, "wait", "waits"),
+                time(*s),
+                places.len()
+            )),
             second,
         ]
         .into_iter()

@@ -1,7 +1,8 @@
 //! Each rule on a made period.
 
 use super::{Blocker, Evidence, Finding, Source, findings};
-use crate::recording::snapshot::{Alert, Held, Mutex, Session, Snapshot, State};
+use crate::recording::snapshot::{Alert, Mutex, Session, Snapshot, State};
+use crate::recording::store::Holder;
 use crate::recording::{Load, Period, Spent};
 use retrial::views::{Counter, Figures, Key, LocationId, MutexInfo, Place, SessionInfo, Sid, TypeId, WaitEvent};
 use retrial::{Death, Mode, MutexId};
@@ -139,6 +140,7 @@ fn sessions_that_wait_for_each_other_come_first() {
         let session = case.to.sessions.iter_mut().find(|session| session.info.sid == Sid::new(sid)).unwrap();
         session.info.wait = Some((key, 9 * S, Sid::new(other)));
         session.blockers = vec![(Sid::new(other), Some(Mode::Exclusive))];
+        session.state = State::Deadlocked;
     }
     let names = case.names();
     assert_eq!(names[0], "deadlock");
@@ -193,16 +195,16 @@ fn run_queues_are_told_from_contention() {
 #[test]
 fn a_holder_that_keeps_it_for_long_is_named() {
     let mut case = Case::new().held(3, 9.0).waits(1, 1, 8.0, &[]).waits(3, 1, 8.0, &[]);
-    case.to.sessions[1].holds = vec![Held { mutex: MutexId(1), mode: Mode::Exclusive, location: Some(LocationId(3)) }];
     case.to.sessions[1].info.action = "month's end".to_owned();
-    let blocker = |sid, time_ns, longest_ns| Blocker {
+    let holder = |sid| Holder {
         sid: Sid::new(sid),
-        mutex: MutexId(1),
-        location: None,
-        waiters: 2,
-        time_ns,
-        longest_ns,
+        claimed_ns: 1,
+        pid: 9,
+        mode: Some(Mode::Exclusive),
+        location: Some(LocationId(3)),
     };
+    let blocker =
+        |sid, time_ns, longest_ns| Blocker { holder: holder(sid), mutex: MutexId(1), waiters: 2, time_ns, longest_ns };
     case.blockers = vec![blocker(2, 16 * S, 8 * S), blocker(4, S / 10, S / 10)];
     assert_eq!(case.names(), ["long_holder"]);
     has(
@@ -215,6 +217,10 @@ fn a_holder_that_keeps_it_for_long_is_named() {
         ],
     );
     assert!((case.first().share - 16.0 / 40.0).abs() < 1e-9);
+    // By the end the session has gone, and another one has its number.
+    case.to.sessions[1].info.claimed_ns = 2;
+    has(&case.first(), &["session 2 (pid 9, has ended) keeps m1 in X at place 3 for long"]);
+    assert!(!case.first().text(1).contains("month's end"), "that is the other one's action");
     // A hundred sessions that hold it in turn: none of them has most.
     case.blockers = (0..4).map(|sid| blocker(sid, 4 * S, S)).collect();
     assert_eq!(case.names(), ["hot_mutex"]);
@@ -241,6 +247,9 @@ fn a_mutex_that_is_held_all_the_time_is_hot() {
     );
     let case = Case::new().held(9_500, 5.0).waits(1, 1, 20.0, &[(Counter::Misses, 5_000)]);
     assert_eq!(case.names(), [""; 0], "held for half of the time");
+    // Sleepers come back seldom, and miss it each time: few misses, much time.
+    let case = Case::new().held(33_000, 9.9).waits(1, 1, 18.0, &[(Counter::Misses, 900)]);
+    assert_eq!(case.names(), ["hot_mutex"]);
 }
 
 #[test]

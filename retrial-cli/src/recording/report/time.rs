@@ -13,12 +13,17 @@ struct Event {
     time_s: f64,
 }
 
+/// A part of the time, and how long it was in s.
+type Part = (&'static str, f64);
+
 /// Where the time of the sessions went.
 pub(super) struct Time {
     events: Vec<Event>,
     /// Time of all sessions together in s.
     pub(super) all_s: f64,
-    parts: Vec<(&'static str, f64)>,
+    parts: Vec<Part>,
+    /// The same time as the kernel divides it, whatever the sessions were at; empty where it does not say it.
+    kernel: Vec<Part>,
 }
 
 impl Time {
@@ -46,13 +51,20 @@ impl Time {
     }
 
     pub(super) fn parts(&self) -> Table {
-        type Part = (&'static str, f64);
+        self.table(&self.parts)
+    }
+
+    pub(super) fn kernel(&self) -> Table {
+        self.table(&self.kernel)
+    }
+
+    fn table(&self, parts: &[Part]) -> Table {
         let columns = [
             column("part", |part: &Part| part.0).titled(""),
             column("time_s", |part: &Part| part.1).titled("Time (s)"),
             column("pct", |part: &Part| self.share(part.1)).titled("%"),
         ];
-        Table::of(&columns, &self.parts)
+        Table::of(&columns, parts)
     }
 }
 
@@ -94,7 +106,7 @@ impl Report {
             ("waiting: spinning", part(Measure::SpinShare)),
             ("waiting: yielding", part(Measure::YieldShare)),
             ("waiting: asleep as asked, or parked", part(Measure::SleptShare)),
-            ("waiting: asleep for longer, or in the run queue", part(Measure::OverShare)),
+            ("waiting: asleep for longer than asked", part(Measure::OverShare)),
             ("waiting for events", awaited_s),
             (rest, elsewhere_s),
         ];
@@ -105,6 +117,11 @@ impl Report {
             events.retain(|event| event.class != "Holding");
         }
         events.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
-        Time { events, all_s, parts }
+        let of_kernel = |(cpu_s, queued_s): (f64, f64)| {
+            let rest_s = (all_s - cpu_s - queued_s).max(0.0);
+            vec![("on a processor", cpu_s), ("in run queues", queued_s), ("asleep, or not known", rest_s)]
+        };
+        let kernel = period.processors().map(of_kernel).unwrap_or_default();
+        Time { events, all_s, parts, kernel }
     }
 }

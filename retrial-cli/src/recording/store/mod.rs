@@ -6,6 +6,7 @@
 mod cells;
 mod reader;
 mod rows;
+mod sample;
 pub mod schema;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,8 @@ mod thinning;
 mod writer;
 
 pub use reader::{Recorded, Recording};
-pub use writer::{Rounds, Sample, Writer};
+pub use sample::{Holder, Sample};
+pub use writer::{Rounds, Writer};
 
 use crate::output::quoted;
 use miette::{Report, miette};

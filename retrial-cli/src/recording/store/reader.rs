@@ -2,7 +2,7 @@
 
 use super::cells::{self, Cells};
 use super::schema::TABLES;
-use super::{Rounds, check, failed, foreign, plain};
+use super::{Holder, Rounds, check, failed, foreign, plain};
 use crate::output::quoted;
 use crate::recording::findings::Blocker;
 use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot};
@@ -134,18 +134,26 @@ impl Recording {
     pub fn blockers(&self, instance: i64, from_ns: u64, to_ns: u64) -> Result<Vec<Blocker>, Report> {
         let read = || {
             let mut statement = self.connection.prepare(
-                "SELECT blocker, mutex, CASE WHEN min(first) = max(last) THEN min(first) END, count(DISTINCT sid), \
-                 sum(length_ns), max(length_ns) FROM (SELECT blocker, mutex, sid, min(blocker_location) AS first, \
-                 max(blocker_location) AS last, sum(length_ns) AS length_ns FROM sample WHERE state = 'waits' AND blocker <> 0 \
-                 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 GROUP BY blocker, mutex, sid, since_ns) \
-                 GROUP BY blocker, mutex ORDER BY 5 DESC",
+                "SELECT blocker, blocker_since_ns, max(pid), CASE WHEN min(least) = max(most) THEN min(least) END, \
+                 CASE WHEN min(first) = max(last) THEN min(first) END, mutex, count(DISTINCT sid), sum(length_ns), \
+                 max(length_ns) FROM (SELECT blocker, blocker_since_ns, max(blocker_pid) AS pid, \
+                 min(blocker_mode) AS least, max(blocker_mode) AS most, min(blocker_location) AS first, \
+                 max(blocker_location) AS last, mutex, sid, sum(length_ns) AS length_ns FROM sample \
+                 WHERE state = 'waits' AND blocker <> 0 AND instance = ?1 AND at_ns BETWEEN ?2 AND ?3 \
+                 GROUP BY blocker, blocker_since_ns, mutex, sid, since_ns) \
+                 GROUP BY blocker, blocker_since_ns, mutex ORDER BY 8 DESC, mutex, blocker, blocker_since_ns",
             )?;
             let blocker = |row: &rusqlite::Row<'_>| {
                 let mut cells = Cells::new(row, 0);
                 Ok(Blocker {
-                    sid: Sid::new(cells.small()?),
+                    holder: Holder {
+                        sid: Sid::new(cells.small()?),
+                        claimed_ns: cells.whole()?,
+                        pid: cells.small()?,
+                        mode: cells.maybe_text()?.and_then(|mode| mode.parse().ok()),
+                        location: cells.maybe_whole()?.and_then(|at| u16::try_from(at).ok()).map(LocationId),
+                    },
                     mutex: MutexId(cells.small()?),
-                    location: cells.maybe_whole()?.and_then(|at| u16::try_from(at).ok()).map(LocationId),
                     waiters: cells.whole()?,
                     time_ns: cells.whole()?,
                     longest_ns: cells.whole()?,

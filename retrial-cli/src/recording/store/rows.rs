@@ -15,15 +15,15 @@ pub fn whole(number: u64) -> Value {
     Value::Integer(number.cast_signed())
 }
 
-fn int(number: impl Into<i64>) -> Value {
+pub fn int(number: impl Into<i64>) -> Value {
     Value::Integer(number.into())
 }
 
-fn text(text: impl Into<String>) -> Value {
+pub fn text(text: impl Into<String>) -> Value {
     Value::Text(text.into())
 }
 
-fn maybe(cell: Option<Value>) -> Value {
+pub fn maybe(cell: Option<Value>) -> Value {
     cell.unwrap_or(Value::Null)
 }
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// `PRAGMA application_id` of a recording: `rtrl`.
 pub const APPLICATION: i32 = i32::from_be_bytes(*b"rtrl");
 /// `PRAGMA user_version`: changes with the tables.
-pub const FORMAT: i32 = 2;
+pub const FORMAT: i32 = 3;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +197,13 @@ fn of_time() -> [Table; 3] {
                     "",
                     "Of a wait: where in the code the blocker had got it; null where that is not known",
                 ),
+                text("blocker_mode", "Of a wait: the blocker's mode; null where that is not known"),
+                int(
+                    "blocker_since_ns",
+                    "ns",
+                    "Of a wait: begin of the blocker's session, by the monotonic clock; successive sessions have one number",
+                ),
+                int("blocker_pid", "", "Of a wait: the blocker's process; 0 where that is not known"),
             ],
         ),
         table(

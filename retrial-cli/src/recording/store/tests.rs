@@ -1,6 +1,6 @@
 //! Recordings: what was written is read again, also where only a part was written.
 
-use super::{Recording, Rounds, Sample, Writer, schema};
+use super::{Holder, Recording, Rounds, Sample, Writer, schema};
 use crate::recording::{Period, Snapshot};
 use retrial::sys::Deadline;
 use retrial::views::{Key, Sid};
@@ -206,10 +206,23 @@ fn sample(at_ns: u64) -> Sample {
         for_event: false,
         since_ns: Some(1),
         step: Some("sleep"),
-        blocker: Some(Sid::new(2)),
+        blocker: Some(Holder { sid: Sid::new(2), claimed_ns: 1, pid: 7, mode: Some(Mode::Exclusive), location: None }),
         action: String::new(),
-        blocker_location: None,
     }
+}
+
+#[test]
+fn successive_sessions_of_one_number_are_two_blockers() {
+    let mut writer = Writer::in_memory().unwrap();
+    let mut last = None;
+    story(|snapshot| last = Some(snapshot.clone()));
+    let earlier = sample(100);
+    let holder = Holder { claimed_ns: 2, pid: 8, mode: Some(Mode::Shared), ..earlier.blocker.unwrap() };
+    let later = |at_ns| Sample { blocker: Some(holder), ..sample(at_ns) };
+    writer.store(&last.unwrap(), &[earlier.clone(), later(200), later(300)], Rounds::default()).unwrap();
+    let found = Recording::of(writer.into_connection()).blockers(1, 0, 1000).unwrap();
+    let holders: Vec<_> = found.iter().map(|blocker| (blocker.holder, blocker.time_ns)).collect();
+    assert_eq!(holders, [(holder, 20_000_000), (earlier.blocker.unwrap(), 10_000_000)]);
 }
 
 #[test]

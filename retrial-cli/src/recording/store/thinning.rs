@@ -94,8 +94,8 @@ impl Stretch {
 
     /// Makes one sample of those that say the same within a minute.
     fn add_up_samples(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-        const SAME: &str =
-            "sid, state, mutex, mode, location, on_x, for_event, step, blocker, action, blocker_location";
+        const SAME: &str = "sid, state, mutex, mode, location, on_x, for_event, step, blocker, action, blocker_location, \
+                            blocker_mode, blocker_since_ns, blocker_pid";
         let these = "instance = ?1 AND at_ns > ?2 AND at_ns <= ?3";
         let bounds = [self.instance, self.first_ns, self.last_ns];
         transaction.execute(

@@ -1,15 +1,13 @@
 //! Writes a recording.
 
 use super::rows::{self, Row, whole};
+use super::sample::Sample;
 use super::schema::{self, TABLES, Table, table_named};
 use super::{check, failed, is_unborn, plain, thinning};
 use crate::output::quoted;
 use crate::recording::snapshot::{Identity, Snapshot};
 use crate::signals;
 use miette::{Report, miette};
-use retrial::Mode;
-use retrial::MutexId;
-use retrial::views::{LocationId, Sid};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use std::collections::HashMap;
@@ -46,29 +44,6 @@ struct Written {
 enum Cell {
     Number(i64),
     Text(String),
-}
-
-/// A session that held or waited for something, at one or several samples in a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// By the real-time clock, in ns.
-    pub at_ns: u64,
-    pub sid: Sid,
-    pub waits: bool,
-    pub mutex: MutexId,
-    pub count: u64,
-    pub length_ns: u64,
-    pub mode: Option<Mode>,
-    pub location: Option<LocationId>,
-    pub on_x: bool,
-    pub for_event: bool,
-    /// Of a wait: its begin, by the monotonic clock, in ns.
-    pub since_ns: Option<u64>,
-    pub step: Option<&'static str>,
-    pub blocker: Option<Sid>,
-    pub action: String,
-    /// Of a wait: where the blocker had got the mutex.
-    pub blocker_location: Option<LocationId>,
 }
 
 /// The samples between two snapshots, and what the recorder took.
@@ -373,27 +348,5 @@ fn of_snapshot(id: i64, instance: i64, is_whole: bool, snapshot: &Snapshot, roun
 
 fn store_samples(connection: &Connection, instance: i64, samples: &[Sample]) -> rusqlite::Result<()> {
     let table = table_named("sample");
-    for sample in samples {
-        let of_wait = |value: Value| if sample.waits { value } else { Value::Null };
-        let row = [
-            whole(sample.at_ns),
-            instance.into(),
-            sample.sid.number().into(),
-            if sample.waits { "waits" } else { "holds" }.to_owned().into(),
-            sample.mutex.0.into(),
-            whole(sample.count),
-            whole(sample.length_ns),
-            sample.mode.map_or(Value::Null, |mode| mode.name().to_owned().into()),
-            sample.location.map_or(Value::Null, |location| location.0.into()),
-            of_wait(sample.on_x.into()),
-            of_wait(sample.for_event.into()),
-            sample.since_ns.map_or(Value::Null, whole),
-            sample.step.map_or(Value::Null, |step| step.to_owned().into()),
-            sample.blocker.map_or(Value::Null, |blocker| blocker.number().into()),
-            sample.action.clone().into(),
-            sample.blocker_location.map_or(Value::Null, |location| location.0.into()),
-        ];
-        insert(connection, table, &row)?;
-    }
-    Ok(())
+    samples.iter().try_for_each(|sample| insert(connection, table, &sample.row(instance)))
 }

@@ -7,7 +7,7 @@ use crate::cmd::alerts::time;
 use crate::recording::scene::Span;
 use crate::recording::snapshot::Mutex;
 use retrial::views::{Counter, Key, LocationId, PastSleep, Place, Sid, TypeId};
-use retrial::{Mode, MutexId, P, wait};
+use retrial::{Mode, MutexId};
 use retrial_model::{Measure, Profile};
 
 pub(super) fn views() -> Vec<View> {
@@ -46,7 +46,7 @@ fn mutex() -> View {
                 span.to.type_name(info(span, row).info.mutex_type)
             }),
             column("scheme", "", "How sessions wait for it", |span: &Span, row: &Counted| {
-                scheme(span, info(span, row))
+                span.to.scheme(info(span, row))
             }),
             text("value", "Its word", |span: &Span, row: &Counted| info(span, row).word.as_str()),
             column("holders", "", "Sessions that hold it, and their modes", |span: &Span, row: &Counted| {
@@ -89,13 +89,6 @@ fn mutex() -> View {
             }),
         ],
     )
-}
-
-/// The scheme in force; of `adaptive` with the type in use.
-fn scheme(span: &Span, mutex: &Mutex) -> String {
-    let of = |of| span.to.params.iter().find(|row| row.parameter == P::Scheme && row.of == of).map(|row| row.value);
-    let value = of(Some(mutex.info.mutex_type)).or_else(|| of(None)).unwrap_or_default();
-    wait::shown(value, mutex.info.pthread_in_use)
 }
 
 /// A mutex by its position, and a session that holds it.

@@ -2,11 +2,10 @@
 
 use super::figures::figures;
 use super::{Line, Target, Tone, columns, dim, parameters, section};
-use crate::output::{column, counter, measure};
+use crate::output::{column, counted, counter, measure};
 use crate::recording::Mutex;
 use crate::top::seen::{MutexRow, Seen, SessionRow};
 use crate::top::tree::unlisted;
-use crate::who::text::counted;
 use retrial::views::{Counter, LocationId, PastSleep, Sid};
 use retrial_model::{Measure, Profile};
 use std::cmp::Reverse;
@@ -53,7 +52,7 @@ fn involved(lines: &mut Vec<Line>, seen: &Seen, mutex: &Mutex, room: u16) {
     };
     let mut waiters: Vec<SessionRow<'_>> =
         seen.to().sessions.iter().filter(waiting).filter_map(|session| found(session.info.sid)).collect();
-    waiters.sort_by_key(|row| row.session.info.wait.map(|(_, since_ns, _)| since_ns));
+    waiters.sort_by_key(|row| (row.session.info.wait.map(|(_, since_ns, _)| since_ns), row.session.info.sid));
     let of_session = |row: &SessionRow<'_>| Some(Target::Session(row.session.info.sid));
     if !mutex.is_event {
         section(
@@ -72,7 +71,7 @@ fn involved(lines: &mut Vec<Line>, seen: &Seen, mutex: &Mutex, room: u16) {
 }
 
 fn of_sessions(count: usize) -> String {
-    counted(count, "session", "sessions")
+    counted(count as u64, "session", "sessions")
 }
 
 fn place_columns(seen: &Seen) -> Vec<columns::Shown<'_, (LocationId, Profile)>> {

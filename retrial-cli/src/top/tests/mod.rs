@@ -46,6 +46,8 @@ fn keys(state: &mut State, typed: &str) -> Option<Effect> {
             ("<down>", KeyCode::Down),
             ("<up>", KeyCode::Up),
             ("<end>", KeyCode::End),
+            ("<pgdn>", KeyCode::PageDown),
+            ("<pgup>", KeyCode::PageUp),
             ("<tab>", KeyCode::Tab),
             ("<back>", KeyCode::Backspace),
         ];
@@ -114,6 +116,13 @@ fn what_has_no_room_is_marked() {
 }
 
 #[test]
+fn nothing_is_cut_where_there_is_room() {
+    let mut state = state(seen(2), (300, 24));
+    keys(&mut state, "2");
+    assert!(!screen(&state).contains('…'), "{}", screen(&state));
+}
+
+#[test]
 fn columns_that_come_and_go_keep_their_place() {
     let mut look = seen(2);
     for mutex in &mut look.span.to.mutexes {
@@ -136,19 +145,6 @@ fn utilization_is_not_told_of_a_few_looks() {
     assert!(accounts(9).is_null());
     assert_eq!(accounts(10), accounts(0), "0: every hold was timed");
     assert!(accounts(10).is_number());
-}
-
-#[test]
-fn who_has_just_got_it_does_not_wait_for_itself() {
-    let mut to = seen(2).span.to;
-    for session in &mut to.sessions {
-        if session.info.wait.is_some() {
-            session.blockers = vec![(session.info.sid, Some(retrial::Mode::Exclusive))];
-        }
-    }
-    let look = Seen::new(crate::recording::Span { from: None, to }, None);
-    assert_eq!(look.tree.len(), 0);
-    assert!(seen(2).tree.len() > 0);
 }
 
 #[test]
@@ -204,7 +200,10 @@ fn a_filter_is_a_text_in_names_and_places() {
     assert_eq!(mutexes(&state), ["accounts"], "by a place where it was waited for");
     keys(&mut state, "<enter>");
     assert!(screen(&state).contains("filter: transfer"));
-    keys(&mut state, "/xyz<esc>");
+    keys(&mut state, "/xyz");
+    let says = screen(&state);
+    assert_eq!(says.matches("None passes the filter; Esc takes it back.").count(), 3, "of each list: {says}");
+    keys(&mut state, "<esc>");
     assert_eq!((state.filter.as_str(), mutexes(&state).len()), ("transfer", 1), "Esc leaves the filter as it was");
     keys(&mut state, "<esc>");
     assert_eq!(mutexes(&state).len(), 5);
@@ -261,6 +260,25 @@ fn what_is_chosen_is_opened_and_leads_further() {
 }
 
 #[test]
+fn a_text_is_scrolled_by_each_key() {
+    let mut state = state(seen(2), (80, 24));
+    keys(&mut state, "?");
+    let line = |state: &State, y| screen(state).lines().nth(y).unwrap().to_owned();
+    let (second, last) = (line(&state, 6), line(&state, 21));
+    keys(&mut state, "<down>");
+    assert_eq!(line(&state, 5), second);
+    keys(&mut state, "<up><pgdn>");
+    assert!(screen(&state).contains(&last) && !screen(&state).contains(&second), "{}", screen(&state));
+    keys(&mut state, "<end><up>");
+    assert!(screen(&state).contains("… 1 more line\n"), "{}", screen(&state));
+    // Of a page on which something can be chosen, too.
+    keys(&mut state, "<esc><enter><pgdn>");
+    assert!(!screen(&state).contains("Held by"), "{}", screen(&state));
+    keys(&mut state, "<pgup>");
+    assert!(screen(&state).contains("Held by"));
+}
+
+#[test]
 fn the_choice_stays_with_what_is_chosen() {
     let mut state = state(seen(2), (80, 24));
     keys(&mut state, "<down>");
@@ -287,6 +305,11 @@ fn a_parameter_is_set_after_a_confirmation_only_and_set_back() {
     assert!(screen(&state).contains("mutex_spin_count of the instance, now 300 polls: _"), "{}", screen(&state));
     assert_eq!(keys(&mut state, "9x<enter>"), None);
     assert!(screen(&state).contains("expected"), "a wrong value is said: {}", screen(&state));
+    state.resize(60, 20);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let wrong = state.message.as_ref().unwrap().text.clone();
+    assert!(words(&screen(&state)).contains(&words(&wrong)), "all of it: {wrong} in {}", screen(&state));
+    state.resize(200, 60);
     keys(&mut state, "<back>0<enter>");
     let asks = "Set mutex_spin_count of the instance from 300 to 90? y: yes, any other key: no";
     assert!(screen(&state).contains(asks), "{}", screen(&state));
