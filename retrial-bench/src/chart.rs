@@ -83,11 +83,13 @@ impl Scale {
 pub struct Axis {
     pub name: String,
     pub scale: Scale,
+    /// Its ends where they are not those of the values.
+    pub ends: Option<(f64, f64)>,
 }
 
 impl Axis {
     pub fn new(name: impl Into<String>, scale: Scale) -> Self {
-        Self { name: name.into(), scale }
+        Self { name: name.into(), scale, ends: None }
     }
 }
 
@@ -199,7 +201,8 @@ impl Chart {
     fn draw(&self, area: &Area) -> Result<(), Report> {
         let (x_scale, y_scale) = (self.x.scale, self.y.scale);
         let all = || self.series.iter().flat_map(|series| &series.points);
-        let x_range = x_scale.of_points(all().map(|point| point.x));
+        let ends = self.x.ends.map(|(low, high)| [low, high]);
+        let x_range = x_scale.of_points(all().map(|point| point.x).chain(ends.into_iter().flatten()));
         let ends = |point: &Point| point.interval.map_or([point.y; 2], |(low, high)| [low, high]);
         let y_range = y_scale.range(all().flat_map(ends).filter_map(|y| y_scale.place(y)));
         let lowest = y_range.start;

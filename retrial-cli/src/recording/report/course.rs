@@ -1,7 +1,8 @@
 //! How the load of a period went from snapshot to snapshot.
 
 use super::Report;
-use crate::chart::{Axis, Chart, Form, Legend, Scale, Series};
+use crate::chart::{Axis, Chart, Form, Legend, Point, Scale, Series};
+use crate::cmd::alerts;
 use retrial_model::Measure;
 
 /// Maximum number of parts that a period is drawn in.
@@ -47,21 +48,29 @@ pub(super) fn charts(courses: &[Course]) -> Vec<Chart> {
     let titles = ["sessions"].into_iter().chain(OTHERS.iter().map(|(name, _)| *name)).chain(["processors busy (%)"]);
     let figures = [0..CLASSES.len(), 3..4, 4..5, 5..6];
     let longest_ns = courses.iter().map(Course::length_ns).max().unwrap_or(0);
+    let (unit, unit_ns) = unit(longest_ns);
+    let name = match courses {
+        // The time of the day, without the date.
+        [course] => format!("{unit} after {}", &alerts::time(course.begin_ns())[11..19]),
+        _ => format!("{unit} after the begin"),
+    };
     let chart = |(title, figures): (&str, std::ops::Range<usize>)| {
         let drawn = figures.clone().flat_map(|figure| courses.iter().enumerate().map(move |(i, of)| (figure, i, of)));
-        let series = drawn.map(|(figure, number, course)| {
+        let series = drawn.flat_map(|(figure, number, course)| {
             let class = CLASSES.get(figure).map_or("", |(_, name)| name);
-            Series {
-                name: format!("{class} {}", course.name).trim().to_owned(),
+            let name = format!("{class} {}", course.name).trim().to_owned();
+            let line = move |(at, points)| Series {
+                name: if at == 0 { name.clone() } else { String::new() },
                 form: if number == 0 { Form::Line } else { Form::Dashes },
                 colour: if figure < CLASSES.len() { figure } else { 0 },
-                points: course.points(figure, unit(longest_ns).1),
-            }
+                points,
+            };
+            course.lines(figure, unit_ns).into_iter().enumerate().map(line)
         });
-        let series: Vec<Series> = series.filter(|series| series.points.iter().any(|point| point.y > 0.0)).collect();
+        let series: Vec<Series> = series.collect();
         Chart {
             title: title.to_owned(),
-            x: Axis::new(unit(longest_ns).0, Scale::Linear),
+            x: Axis { ends: Some((0.0, longest_ns as f64 / unit_ns as f64)), ..Axis::new(name.clone(), Scale::Linear) },
             y: Axis::new("", Scale::Linear),
             legend: Legend::ByColour,
             series,
@@ -88,10 +97,39 @@ impl Course {
         self.steps.last().map_or(0, |step| step.ends_ns[1].saturating_sub(self.begin_ns()))
     }
 
-    /// A figure at both ends of each part: it is a mean of all of it.
-    fn points(&self, figure: usize, unit_ns: u64) -> Vec<crate::chart::Point> {
+    /// A figure at both ends of each part, as it is a mean of all of it: a line for all parts in a row in which it is
+    /// known. Nothing of what never was above 0.
+    fn lines(&self, figure: usize, unit_ns: u64) -> Vec<Vec<Point>> {
         let x = |at_ns: u64| at_ns.saturating_sub(self.begin_ns()) as f64 / unit_ns as f64;
-        let known = self.steps.iter().filter_map(|step| Some((step.ends_ns, step.figures[figure]?)));
-        known.flat_map(|(ends_ns, y)| ends_ns.map(|at_ns| (x(at_ns), y).into())).collect()
+        if self.steps.iter().all(|step| step.figures[figure].is_none_or(|y| y <= 0.0)) {
+            return Vec::new();
+        }
+        let runs = self.steps.chunk_by(|a, b| a.figures[figure].is_some() == b.figures[figure].is_some());
+        let line = |run: &[Step]| {
+            let known = run.iter().filter_map(|step| Some((step.ends_ns, step.figures[figure]?)));
+            known.flat_map(|(ends_ns, y)| ends_ns.map(|at_ns| (x(at_ns), y).into())).collect()
+        };
+        runs.map(line).filter(|line: &Vec<Point>| !line.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_a_gap_and_the_axis_is_as_long_as_the_period() {
+        const S: u64 = 1_000_000_000;
+        let step = |(at, miss_ratio): (u64, Option<f64>)| Step {
+            ends_ns: [at * S, (at + 1) * S],
+            figures: vec![Some(0.0), Some(0.0), Some(0.0), None, miss_ratio, None],
+        };
+        let steps = (7..12).zip([Some(0.5), None, Some(0.25), Some(0.0), None]).map(step).collect();
+        let charts = charts(&[Course { name: "", steps }]);
+        assert_eq!(charts.len(), 1);
+        let lines: Vec<Vec<(f64, f64)>> =
+            charts[0].series.iter().map(|line| line.points.iter().map(|point| (point.x, point.y)).collect()).collect();
+        assert_eq!(lines, [vec![(0.0, 0.5), (1.0, 0.5)], vec![(2.0, 0.25), (3.0, 0.25), (3.0, 0.0), (4.0, 0.0)]]);
+        assert_eq!((charts[0].x.name.as_str(), charts[0].x.ends), ("s after 00:00:07", Some((0.0, 5.0))));
     }
 }

@@ -74,7 +74,10 @@ impl Picture {
     fn html(&self) -> Result<String, Failure> {
         match self {
             Self::None => Ok(String::new()),
-            Self::Bars(bars) => Ok(bars.iter().map(Bar::html).collect()),
+            Self::Bars(bars) => {
+                let order = order(bars);
+                Ok(bars.iter().map(|bar| bar.html(&order)).collect())
+            }
             Self::Charts(courses) => drawn(courses),
         }
     }
@@ -122,28 +125,42 @@ impl Finding {
     }
 }
 
+/// The names in the bars, those of most time first.
+fn order(bars: &[Bar]) -> Vec<&str> {
+    let mut sums: Vec<(&str, f64)> = Vec::new();
+    for share in bars.iter().flat_map(|bar| &bar.shares) {
+        match sums.iter_mut().find(|(name, _)| *name == share.name) {
+            Some((_, sum)) => *sum += share.pct,
+            None => sums.push((&share.name, share.pct)),
+        }
+    }
+    sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+    sums.into_iter().map(|(name, _)| name).collect()
+}
+
 impl Bar {
-    /// The parts in the order of their classes, the largest first; what is left after the first ones is one part.
-    fn drawn(&self) -> Vec<(usize, String, f64)> {
+    /// The parts in the order of their classes, then in this one; what is left after the first ones is one part.
+    fn drawn(&self, order: &[&str]) -> Vec<(usize, String, f64)> {
         let class = |share: &Share| CLASSES.iter().position(|class| *class == share.class).unwrap_or(CLASSES.len() - 1);
-        let mut shares: Vec<&Share> = self.shares.iter().collect();
-        shares.sort_by(|a, b| b.pct.total_cmp(&a.pct));
-        let rest = shares.split_off(shares.len().min(SHARES));
-        let mut drawn: Vec<_> = shares.iter().map(|share| (class(share), share.name.clone(), share.pct)).collect();
+        let place = |share: &Share| order.iter().position(|name| *name == share.name).unwrap_or(order.len());
+        let (first, rest): (Vec<&Share>, Vec<&Share>) = self.shares.iter().partition(|share| place(share) < SHARES);
+        let mut drawn: Vec<_> = first.iter().map(|share| (class(share), place(share), share)).collect();
+        drawn.sort_by_key(|(class, place, _)| (*class, *place));
+        let mut drawn: Vec<_> =
+            drawn.into_iter().map(|(class, _, share)| (class, share.name.clone(), share.pct)).collect();
         if !rest.is_empty() {
             let sum = rest.iter().fold(0.0, |sum, share| sum + share.pct);
             drawn.push((CLASSES.len() - 1, format!("{} others", rest.len()), sum));
         }
-        drawn.sort_by_key(|(class, ..)| *class);
         drawn
     }
 
-    fn html(&self) -> String {
+    fn html(&self, order: &[&str]) -> String {
         let (mut boxes, mut legend, mut left) = (String::new(), String::new(), 0.0);
-        let drawn = self.drawn();
-        for (at, (class, name, share)) in drawn.iter().enumerate() {
-            // Neighbours of one class differ.
-            let shade = drawn[..at].iter().filter(|(of, ..)| of == class).count() % 3;
+        let drawn = self.drawn(order);
+        for (class, name, share) in &drawn {
+            // The same has the same shade in each bar.
+            let shade = order.iter().position(|of| of == name).unwrap_or(0) % 3;
             let (name, shown) = (markup(name), pct(*share));
             let _ = writeln!(
                 boxes,
@@ -165,5 +182,26 @@ impl Bar {
             "<figure>\n{name}<svg class=\"bar\" width=\"100%\" height=\"28\" role=\"img\">\n{boxes}</svg>\n\
              <ul class=\"legend\">\n{legend}</ul>\n</figure>\n"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_part_of_its_own_is_among_the_others() {
+        let share = |at: usize| Share {
+            name: format!("event {at}"),
+            class: if at == 0 { "Holding" } else { "Concurrency" },
+            pct: if at == 0 { 78.0 } else { 2.0 },
+        };
+        let bars = [Bar { name: "", shares: (0..12).map(share).collect() }];
+        let drawn = bars[0].drawn(&order(&bars));
+        assert_eq!(drawn.len(), SHARES + 1);
+        assert_eq!(drawn[SHARES - 1], (1, "event 0".to_owned(), 78.0));
+        assert_eq!(drawn[SHARES], (3, "3 others".to_owned(), 6.0));
+        let sum = drawn.iter().fold(0.0, |sum, (.., share)| sum + share);
+        assert!((sum - 100.0).abs() < 1e-9, "{drawn:?}");
     }
 }
