@@ -6,6 +6,7 @@ use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::{Phase, Record};
 use crate::parking::{self, Circumstances, Parking};
+use crate::probes;
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::sys::protocol::{AtomicU64, fence};
@@ -163,7 +164,9 @@ impl RawMutex {
         // Release: a session that parks and reads the new count has its look after our store.
         self.wakes.fetch_add(1, Ordering::Release);
         fail::point();
-        sys::futex_wake_kinds(&raw const self.wakes, count, kinds)
+        let woken = sys::futex_wake_kinds(&raw const self.wakes, count, kinds);
+        probes::wake(self, count, woken);
+        woken
     }
 
     /// Wakes all parked sessions in queue order.
