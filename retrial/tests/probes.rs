@@ -56,7 +56,7 @@ fn scripts() -> Vec<PathBuf> {
 fn load() {
     let capacity = Capacity { sessions: 8, mutexes: 16, locations: 16, rows: 16, arena: 1 << 16 };
     let instance = Instance::anonymous(capacity).unwrap();
-    instance.set(P::WaitScheme, None, 0);
+    instance.set(P::Scheme, None, 0);
     let mutex: Mutex<u64> = instance.mutex("m", "test", || 0).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
