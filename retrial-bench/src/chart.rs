@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_chart_in_a_page_has_the_colours_of_the_page() {
         let chart = chart(Scale::Linear, &[(1.0, 5.0), (64.0, 9.0)]);
-        assert!(svg(&[chart.clone()], 1).unwrap().contains("#FFFFFF"));
+        assert!(svg(std::slice::from_ref(&chart), 1).unwrap().contains("#FFFFFF"));
         let text = inline(&chart, (300, 200)).unwrap();
         assert!(text.contains("currentColor") && !text.contains("#FFFFFF") && !text.contains("#000000"), "{text}");
     }

@@ -8,7 +8,7 @@
 //! | `park` | mutex, session, mode, place, time-out in ns |
 //! | `step` | mutex, session, what, ns asked for, ns that it took |
 //! | `wait_end` | mutex, session, mode, place, ns waited, whether it was got |
-//! | `wake` | mutex, address of the mutex, sessions to be woken at most, sessions woken |
+//! | `wake` | address of the futex in the mutex, sessions to be woken at most, sessions woken |
 //! | `death` | mutex, dead session, mode, place |
 //! | `recovery` | dead session, its process, mutexes recovered |
 //!
@@ -20,7 +20,6 @@ use crate::entries::Location;
 #[cfg(doc)]
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId, Record};
-use crate::raw_mutex::RawMutex;
 use crate::recorder::Recorder;
 use crate::session::Session;
 use crate::sys::Ordering;
@@ -89,8 +88,9 @@ pub(crate) fn wait_end(recorder: &Recorder<'_>, waited_ns: u64, what: What) {
     probe!(retrial, wait_end, of.mutex, of.session, of.mode, of.place, waited_ns, got);
 }
 
-pub(crate) fn wake(mutex: &RawMutex, count: u32, woken: u32) {
-    probe!(retrial, wake, mutex.id().0, ptr::from_ref(mutex), count, woken);
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn wake(futex: usize, count: u32, woken: i64) {
+    probe!(retrial, wake, futex, count, woken);
 }
 
 pub(crate) fn death(tables: &Tables, mutex: MutexId, sid: Sid, record: Record) {

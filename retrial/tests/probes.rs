@@ -16,7 +16,7 @@ const PROBES: [(&str, usize); 8] = [
     ("step", 5),
     ("wait_begin", 6),
     ("wait_end", 6),
-    ("wake", 4),
+    ("wake", 3),
 ];
 
 #[test]

@@ -6,7 +6,6 @@ use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::{Phase, Record};
 use crate::parking::{self, Circumstances, Parking};
-use crate::probes;
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::sys::protocol::{AtomicU64, fence};
@@ -164,9 +163,7 @@ impl RawMutex {
         // Release: a session that parks and reads the new count has its look after our store.
         self.wakes.fetch_add(1, Ordering::Release);
         fail::point();
-        let woken = sys::futex_wake_kinds(&raw const self.wakes, count, kinds);
-        probes::wake(self, count, woken);
-        woken
+        sys::futex_wake_kinds(&raw const self.wakes, count, kinds)
     }
 
     /// Wakes all parked sessions in queue order.

@@ -114,7 +114,10 @@ fn legend(chart: &Chart) -> String {
 
 impl Finding {
     fn html(&self) -> String {
-        let evidence: String = self.found.evidence.iter().map(|line| format!("<li>{}</li>\n", markup(line))).collect();
+        let evidence = self.found.evidence.iter().fold(String::new(), |mut text, line| {
+            let _ = writeln!(text, "<li>{}</li>", markup(line));
+            text
+        });
         format!(
             "<li><strong>{}</strong> <span class=\"share\">{}</span>\n<ul>\n{evidence}</ul>\n\
              <p>type: <code>{}</code></p></li>\n",
