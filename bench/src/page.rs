@@ -4,7 +4,7 @@ use crate::measurement::Load;
 use crate::row::{Key, Row, table};
 use miette::Report;
 use retrial_bench::chart::{self, Axis, Chart, Form, Point, Scale, Series};
-use retrial_bench::output::Table;
+use retrial_bench::output::{Table, markup};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -36,10 +36,6 @@ const FIGURES: [Figure; 5] = [
     Figure { title: "longest wait, us", of: |row| row.wait_max_us, scale: Scale::Decimal },
 ];
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 /// The page of the rows, under these lines.
 pub fn of_rows(header: &[String], rows: &[Row]) -> Result<String, Report> {
     let mut peers: Vec<&str> = Vec::new();
@@ -50,7 +46,7 @@ pub fn of_rows(header: &[String], rows: &[Row]) -> Result<String, Report> {
     }
     let mut body = legend(&peers);
     for (title, plots) in sections(rows, &peers)? {
-        let _ = write!(body, "<h2>{}</h2>\n<div class=\"plots\">\n{}</div>\n", escaped(&title), plots.concat());
+        let _ = write!(body, "<h2>{}</h2>\n<div class=\"plots\">\n{}</div>\n", markup(&title), plots.concat());
     }
     let _ = write!(body, "<h2>Figures</h2>\n{}", html_table(&table(rows)));
     Ok(page(header, &body))
@@ -62,7 +58,7 @@ pub fn of_table(header: &[String], table: &Table) -> String {
 }
 
 fn page(header: &[String], body: &str) -> String {
-    let lines: Vec<String> = header.iter().map(|line| escaped(line)).collect();
+    let lines: Vec<String> = header.iter().map(|line| markup(line)).collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>retrial against its peers</title>\n\
          <style>{STYLE}</style></head>\n<body><h1>retrial against its peers</h1>\n<p>{}</p>\n{body}</body></html>\n",
@@ -73,7 +69,7 @@ fn page(header: &[String], body: &str) -> String {
 fn legend(peers: &[&str]) -> String {
     let entry = |(number, peer): (usize, &&str)| {
         let (red, green, blue) = chart::rgb(number);
-        let name = escaped(peer);
+        let name = markup(peer);
         format!("<span><b style=\"background:rgb({red},{green},{blue})\">{}</b> {name}</span>", number + 1)
     };
     let entries: Vec<String> = peers.iter().enumerate().map(entry).collect();
@@ -139,7 +135,7 @@ fn over_time(rows: &[&Row], peers: &[&str]) -> Result<String, Report> {
 
 /// One plot, for a page with one legend for all: a line ends in the number of its peer.
 fn plot(title: &str, series: Vec<Series>, x: Axis, scale: Scale) -> Result<String, Report> {
-    let chart = Chart { title: title.to_owned(), x, y: Axis::new("", scale), series, legend: false };
+    let chart = Chart { title: title.to_owned(), x, y: Axis::new("", scale), series, legend: chart::Legend::ByNumber };
     // Within a page it needs no namespace.
     Ok(chart::svg(&[chart], 1)?.replace(" xmlns=\"http://www.w3.org/2000/svg\"", ""))
 }
@@ -148,7 +144,7 @@ fn html_table(table: &Table) -> String {
     let Value::Array(rows) = table.json() else { return String::new() };
     let cell = |value: &Value| match value {
         Value::Null => String::new(),
-        Value::String(text) => escaped(text),
+        Value::String(text) => markup(text),
         other => other.to_string(),
     };
     let Some(Value::Object(first)) = rows.first() else { return "<p>nothing measured</p>\n".to_owned() };

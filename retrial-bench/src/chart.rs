@@ -83,11 +83,13 @@ impl Scale {
 pub struct Axis {
     pub name: String,
     pub scale: Scale,
+    /// Its ends where they are not those of the values.
+    pub ends: Option<(f64, f64)>,
 }
 
 impl Axis {
     pub fn new(name: impl Into<String>, scale: Scale) -> Self {
-        Self { name: name.into(), scale }
+        Self { name: name.into(), scale, ends: None }
     }
 }
 
@@ -125,6 +127,16 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+/// Where the names of the series are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Legend {
+    Within,
+    /// Elsewhere, by the number of the colour, counted from 1, which is at the end of a line.
+    ByNumber,
+    /// Elsewhere, by the colour alone.
+    ByColour,
+}
+
 /// A chart of one figure.
 #[derive(Clone, Debug)]
 pub struct Chart {
@@ -132,9 +144,7 @@ pub struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<Series>,
-    /// The names of the series, within the chart; without it the number of the colour, counted from 1, at the
-    /// end of a line.
-    pub legend: bool,
+    pub legend: Legend,
 }
 
 const WIDTH: u32 = 580;
@@ -172,11 +182,27 @@ pub fn svg(charts: &[Chart], columns: usize) -> Result<String, Report> {
     Ok(svg)
 }
 
+/// One chart to be put into a page: without a background, its words and axes in the colour of the page's text.
+///
+/// # Errors
+///
+/// When it cannot be drawn.
+pub fn inline(chart: &Chart, size: (u32, u32)) -> Result<String, Report> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        chart.draw(&area)?;
+        area.present().into_diagnostic()?;
+    }
+    Ok(svg.replace("\"#000000\"", "\"currentColor\"").replace("fill=\"#FFFFFF\"", "fill=\"none\""))
+}
+
 impl Chart {
     fn draw(&self, area: &Area) -> Result<(), Report> {
         let (x_scale, y_scale) = (self.x.scale, self.y.scale);
         let all = || self.series.iter().flat_map(|series| &series.points);
-        let x_range = x_scale.of_points(all().map(|point| point.x));
+        let ends = self.x.ends.map(|(low, high)| [low, high]);
+        let x_range = x_scale.of_points(all().map(|point| point.x).chain(ends.into_iter().flatten()));
         let ends = |point: &Point| point.interval.map_or([point.y; 2], |(low, high)| [low, high]);
         let y_range = y_scale.range(all().flat_map(ends).filter_map(|y| y_scale.place(y)));
         let lowest = y_range.start;
@@ -212,11 +238,11 @@ impl Chart {
                 Form::Points => context.draw_series(points.iter().map(|at| Circle::new(*at, 3, colour.filled()))),
             }
             .into_diagnostic()?;
-            if !self.legend {
+            if self.legend == Legend::ByNumber {
                 let font = ("sans-serif", 11).into_font().color(&colour);
                 let number = last.map(|at| Text::new((series.colour + 1).to_string(), at, font));
                 context.draw_series(number).into_diagnostic()?;
-            } else if !series.name.is_empty() {
+            } else if self.legend == Legend::Within && !series.name.is_empty() {
                 let form = series.form;
                 drawn.label(&series.name).legend(move |(x, y)| {
                     let ends = if form == Form::Points { [(x + 9, y), (x + 11, y)] } else { [(x, y), (x + 20, y)] };
@@ -224,7 +250,7 @@ impl Chart {
                 });
             }
         }
-        if self.legend {
+        if self.legend == Legend::Within {
             context
                 .configure_series_labels()
                 .position(SeriesLabelPosition::UpperLeft)
@@ -258,7 +284,7 @@ mod tests {
             x: Axis::new("sessions", Scale::Binary),
             y: Axis::new("1/s", scale),
             series: vec![series],
-            legend: true,
+            legend: Legend::Within,
         }
     }
 
@@ -268,6 +294,14 @@ mod tests {
         for word in ["throughput", "sessions", "orbit &amp; others", "polyline"] {
             assert!(text.contains(word), "{word}: {text}");
         }
+    }
+
+    #[test]
+    fn a_chart_in_a_page_has_the_colours_of_the_page() {
+        let chart = chart(Scale::Linear, &[(1.0, 5.0), (64.0, 9.0)]);
+        assert!(svg(std::slice::from_ref(&chart), 1).unwrap().contains("#FFFFFF"));
+        let text = inline(&chart, (300, 200)).unwrap();
+        assert!(text.contains("currentColor") && !text.contains("#FFFFFF") && !text.contains("#000000"), "{text}");
     }
 
     #[test]

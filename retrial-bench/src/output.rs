@@ -55,6 +55,23 @@ fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     text.chars().map(escape).collect::<String>().into()
 }
 
+/// A text to be put into HTML or SVG, also between quotes: what a reader would take for markup is shown as it is, and
+/// what it would obey as [`printable`] shows it.
+pub fn markup(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => shown.push_str("&amp;"),
+            '<' => shown.push_str("&lt;"),
+            '>' => shown.push_str("&gt;"),
+            '"' => shown.push_str("&quot;"),
+            '\'' => shown.push_str("&#39;"),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Writes a line; see [`write()`].
 pub fn line(text: &str) {
     write(&format!("{}\n", printable(text)));
@@ -162,6 +179,7 @@ mod tests {
             let json = Value::from(format!("a{c}b"));
             assert_eq!(serde_json::from_str::<Value>(&printable(&json.to_string())).unwrap(), json);
         }
+        assert_eq!(markup("<a b='\"'>&\u{1b}"), "&lt;a b=&#39;&quot;&#39;&gt;&amp;\\u001b");
         let fine = "Grüße, κ ≤ 1 😀 «x»";
         assert!(matches!(printable(fine), Cow::Borrowed(text) if text == fine));
     }

@@ -2,6 +2,7 @@
 //! in SVG that needs no script. The usual crate for these, inferno, is under the CDDL.
 
 use crate::duration;
+use crate::output::markup;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub fn svg(title: &str, stacks: &Stacks) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"monospace\" font-size=\"11\">\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
          <text x=\"8\" y=\"22\" font-size=\"15\">{}: {} in all</text>\n",
-        escaped(title),
+        markup(title),
         time(root.ns),
     );
     let mut left = 0.0;
@@ -88,7 +89,7 @@ impl<'s> Node<'s> {
         let _ = write!(
             text,
             "<g><title>{}: {}, {:.1} %</title><rect x=\"{left:.2}\" y=\"{top}\" width=\"{:.2}\" height=\"{}\" fill=\"{}\"/>",
-            escaped(name),
+            markup(name),
             time(self.ns),
             share * 100.0,
             (width - 0.5).max(NARROWEST),
@@ -102,7 +103,7 @@ impl<'s> Node<'s> {
             } else {
                 name.chars().enumerate().take_while(|(i, _)| fits(i + 3)).map(|(_, c)| c).chain(['…']).collect()
             };
-            let _ = write!(text, "<text x=\"{:.2}\" y=\"{}\">{}</text>", left + 2.0, top + 12.0, escaped(&shown));
+            let _ = write!(text, "<text x=\"{:.2}\" y=\"{}\">{}</text>", left + 2.0, top + 12.0, markup(&shown));
         }
         text.push_str("</g>\n");
         let mut inner = left;
@@ -121,10 +122,6 @@ fn time(ns: u64) -> String {
 fn colour(name: &str) -> String {
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("hsl({},{}%,{}%)", 12 + hash % 40, 70 + hash / 64 % 20, 62 + hash / 4096 % 12)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -116,6 +116,57 @@ fn a_report_of_a_recording_says_what_kept_whom() {
 }
 
 #[test]
+fn a_page_is_written_and_has_the_load_over_time() {
+    let (scratch, file) = (Scratch::new(), File::new("page"));
+    let page = std::env::temp_dir().join(format!("retrial-report-{}.html", std::process::id()));
+    let shown = page.to_str().unwrap();
+    let record = ["record", file.text(), "--for", "1s", "--interval", "100ms", "--sample", "2ms"];
+    LOAD.during(&scratch, || scratch.run(&record));
+    // It is written anew, as whatever else commands write.
+    std::fs::write(&page, "what was there before").unwrap();
+    assert_eq!(file.text_report(&["--html", shown]), format!("{shown} is the report: a page to open in a browser.\n"));
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"), "{html}");
+    // Ten parts make a line of more than a few points in each chart.
+    for title in ["sessions", "gets per second"] {
+        let chart = html.split("<svg ").find(|svg| svg.contains(&format!("\n{title}\n"))).unwrap();
+        let lines = chart.split("stroke-width=\"2\" d=\"").skip(1).map(|path| path.split('"').next().unwrap());
+        assert!(lines.map(|path| path.matches('L').count()).max() >= Some(15), "{title}: {chart}");
+    }
+    // What the text says, the page says; with JSON both are given.
+    for line in file.text_report(&[]).lines().filter(|line| line.starts_with("machine: ")) {
+        assert!(html.contains(line), "no {line} in {html}");
+    }
+    std::fs::remove_file(&page).unwrap();
+    let figures: Value = serde_json::from_str(&file.text_report(&["--html", shown, "--json"])).unwrap();
+    assert!(figures["events"].is_array() && page.exists());
+    file.text_report(&["--diff", file.text(), "--from", "500ms", "--html", shown]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert_eq!(html.matches("<svg class=\"bar\"").count(), 2, "{html}");
+    assert!(html.contains("TIME OF THE SESSIONS: MEAN NUMBER") && html.contains(" before</li>"), "{html}");
+    scratch.run(&["report", "--for", "20ms", "--html", shown]);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("from the live instance"));
+    std::fs::remove_file(&page).unwrap();
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error_and_changes_nothing() {
+    let (scratch, file) = (Scratch::new(), File::new("nowhere"));
+    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms"]);
+    let before = std::fs::read(&file.0).unwrap();
+    let refused = |arguments: &[&str]| failed(&command(arguments).output().unwrap());
+    // The recording in the place of the page.
+    let said = refused(&["report", "--html", file.text()]);
+    assert!(said.contains("expected a name that ends in .html; a recording goes before it"), "{said}");
+    assert!(std::fs::read(&file.0).unwrap() == before);
+    let said = refused(&["report", file.text(), "--html", "/nonexistent/r.html"]);
+    assert!(said.contains("/nonexistent/r.html: No such file or directory") && said.contains("help:"), "{said}");
+    // A live instance is not watched for it: this ends at once, though the time is long.
+    let said = refused(&["report", "-i", &scratch.name, "--for", "1h", "--html", "/dev/null/r.html"]);
+    assert!(said.contains("/dev/null/r.html: Not a directory"), "{said}");
+}
+
+#[test]
 fn without_samples_nothing_is_said_of_holding() {
     let (scratch, file) = (Scratch::new(), File::new("unsampled"));
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);

@@ -190,6 +190,36 @@ fn every_call_of_libc_on_such_an_object_is_exported() {
     }
 }
 
+/// A probe is a `nop` in code that waits or wakes: a lock that nobody else has is got and given back without one.
+#[test]
+fn probes_are_there_and_none_is_in_a_call_that_locks() {
+    let read = |program: &str, options: &[&str]| {
+        let output = check(Command::new(program).args(options).arg(library()));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let number = |hex: &str| u64::from_str_radix(hex.trim_start_matches("0x"), 16).expect("an address");
+    let notes = read("readelf", &["-nW"]);
+    for name in ["miss", "wait_begin", "park", "step", "wait_end", "wake", "death", "recovery"] {
+        assert!(notes.lines().any(|line| line.trim() == format!("Name: {name}")), "{name} in {notes}");
+    }
+    let places = notes.lines().filter_map(|line| line.trim().strip_prefix("Location: ")?.split(',').next());
+    let places: Vec<u64> = places.map(number).collect();
+    // What the exported calls jump to.
+    let locks =
+        ["mutex::lock", "mutex::unlock", "mutex::lock_any", "mutex::unlock_any", "spin::lock", "rwlock::unlock"];
+    let mut seen = Vec::new();
+    for line in read("nm", &["-SC", "--defined-only"]).lines() {
+        let [start, length, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else { continue };
+        let Some(call) = name.strip_prefix("retrial_preload::").filter(|call| locks.contains(call)) else { continue };
+        let range = number(start)..number(start) + number(length);
+        assert!(places.iter().all(|place| !range.contains(place)), "a probe in {name}");
+        seen.push(call.to_owned());
+    }
+    for call in locks {
+        assert!(seen.iter().any(|seen| seen == call), "{call} is a function: {seen:?}");
+    }
+}
+
 #[test]
 fn a_program_finds_every_symbol_here() {
     check(&mut Command::new(program("symbols")));

@@ -8,6 +8,7 @@ use crate::fail;
 use crate::file::{check, format, link, open, unnamed_file};
 use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
+use crate::probes;
 use crate::searching::{ASK_EVERY, is_due};
 use crate::segment::{Capacity, TYPES};
 use crate::slot::Slot;
@@ -227,6 +228,7 @@ impl Instance {
     }
 
     pub(crate) fn note_death(&self, id: MutexId, sid: Sid, record: Record) {
+        probes::death(&self.tables, id, sid, record);
         self.tables.segment.header().recoveries.fetch_add(1, Ordering::Relaxed);
         let (name, location) = (self.tables.mutex_label(id), self.tables.location_label(record.location));
         self.alert_line(format_args!("owner died: session {sid} held {name} in {} from {location}", record.mode));

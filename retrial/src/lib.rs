@@ -86,6 +86,7 @@ mod named_mutex;
 mod operation_log;
 mod params;
 pub mod parking;
+mod probes;
 mod raw_mutex;
 mod recorder;
 mod recovery;

@@ -2,6 +2,7 @@
 
 use crate::instance::Instance;
 use crate::operation_log::{Phase, Record};
+use crate::probes;
 use crate::session::Session;
 use crate::stats::{Counter, FiguresRow, Key};
 use crate::sys::{self, Ordering};
@@ -35,7 +36,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    pub(crate) fn note(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
+    fn note(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
         if let Some(session) = self.session {
             let ring = session.instance.tables.segment.runs(session.sid().number() as usize);
             let step = Note { now_ns, key: self.key, blocker: self.blocker, what, asked_ns, took_ns };
@@ -43,12 +44,18 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// Notes a step that has been taken.
+    pub(crate) fn step(&self, now_ns: u64, what: What, asked_ns: u64, took_ns: u64) {
+        probes::step(self, what, asked_ns, took_ns);
+        self.note(now_ns, what, asked_ns, took_ns);
+    }
+
     /// Splits the time of a sleep or park into what was asked for and the rest.
     pub(crate) fn slept(&self, now: u64, what: What, asked: Duration, took_ns: u64) {
         let asked_ns = u64::try_from(asked.as_nanos()).unwrap_or(u64::MAX);
         self.add(Counter::SleptNs, took_ns.min(asked_ns));
         self.add(Counter::OverNs, took_ns.saturating_sub(asked_ns));
-        self.note(now, what, asked_ns, took_ns);
+        self.step(now, what, asked_ns, took_ns);
     }
 
     pub(crate) fn begin(&self, now: u64) {
@@ -60,6 +67,7 @@ impl<'a> Recorder<'a> {
             // Release: a reader that finds the wait finds the rest of it.
             slot.wait.store(self.key.pack(), Ordering::Release);
         }
+        probes::wait_begin(self);
         self.note(now, What::Began, 0, 0);
     }
 
@@ -84,6 +92,7 @@ impl<'a> Recorder<'a> {
         if let Some(row) = self.row {
             row.longest(took);
         }
+        probes::wait_end(self, took, what);
         self.note(now, what, 0, took);
     }
 

@@ -10,6 +10,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::operation_log::{MutexId, Phase, Record};
+use crate::probes;
 use crate::raw_mutex::RawMutex;
 use crate::searching::SWEEP_EVERY;
 use crate::slot::{LOG_RECORDS, Slot};
@@ -147,6 +148,7 @@ impl Instance {
             slot.free();
             fail::point();
             slot.alive.give_up();
+            probes::recovery(sid, pid, mutexes);
             if mutexes > 0 {
                 let what = if mutexes == 1 { "mutex" } else { "mutexes" };
                 self.alert_line(format_args!("session {sid} (pid {pid}, tid {tid}) died; {mutexes} {what} recovered"));

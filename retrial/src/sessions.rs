@@ -286,7 +286,7 @@ mod tests {
         let waits = Recorder::new(Some(&first), key, Sid::NONE);
         waits.begin(0);
         assert_eq!(found(&first), (1, true));
-        waits.note(0, What::Yield, 0, 0);
+        waits.step(0, What::Yield, 0, 0);
         assert_eq!(found(&first), (1, true));
         // As of a session that is killed while it waits.
         drop(first);

@@ -7,6 +7,7 @@ use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
 use crate::params::{P, Params};
 use crate::parking::Parked;
+use crate::probes;
 use crate::recorder::Recorder;
 use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
@@ -133,6 +134,7 @@ impl<'a> Wait<'a> {
             now: 0,
             alerted: false,
         };
+        probes::miss(&wait.recorder);
         wait.recorder.add(Counter::Misses, 1);
         wait.recorder.add(Counter::Busy, 1);
         if let Some(cells) = wait.adaptive() {
@@ -251,7 +253,7 @@ impl<'a> Wait<'a> {
                 let took = self.last.saturating_sub(self.now);
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
-                self.recorder.note(self.last, What::Yield, 0, took);
+                self.recorder.step(self.last, What::Yield, 0, took);
                 None
             }
             Step::Sleep(asked) | Step::Overflow(asked) => {
@@ -284,6 +286,7 @@ impl<'a> Wait<'a> {
         if let Some(interval) = how.asks {
             target.ask_for_handover(self.now, interval);
         }
+        probes::park(&self.recorder, how.lasts(false));
         let parked = target.park(how);
         self.last = sys::now_ns();
         self.course.park_ended(&parked, target.gets());

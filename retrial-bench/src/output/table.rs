@@ -1,10 +1,11 @@
 //! Columns and rows: text, JSON and CSV from one list of columns.
 
-use super::{Format, line, plain, rounded, short};
+use super::{Format, line, markup, plain, rounded, short};
 use retrial::views::Counter;
 use retrial_model::{Measure, Profile};
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};
+use std::fmt::Write;
 
 /// A column of rows: what it is called, in which unit, and its cell of a row. Text, CSV and JSON come from
 /// one list of them.
@@ -199,7 +200,7 @@ impl Table {
             table.add_row(shown.iter().map(|(i, _)| cell(&row[*i])));
         }
         for ((i, _), column) in shown.into_iter().zip(table.column_iter_mut()) {
-            if self.rows.iter().all(|row| row[i].is_number() || row[i].is_null()) {
+            if self.is_of_numbers(i) {
                 column.set_cell_alignment(comfy_table::CellAlignment::Right);
             }
             if self.rows.iter().all(|row| cell(&row[i]).chars().count() <= WRAPPED) {
@@ -208,6 +209,27 @@ impl Table {
             column.set_padding((0, 2));
         }
         table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn is_of_numbers(&self, column: usize) -> bool {
+        self.rows.iter().all(|row| row[column].is_number() || row[column].is_null())
+    }
+
+    /// The same rows and headings as an HTML table; cells of numbers have the class `n`.
+    pub fn html(&self) -> String {
+        let shown: Vec<(usize, &Head)> = self.without(Readers::Programs).collect();
+        let row = |tag: &str, cells: &mut dyn Iterator<Item = (usize, Cow<'_, str>)>| {
+            let mut text = "<tr>".to_owned();
+            for (i, cell) in cells {
+                let class = if self.is_of_numbers(i) { " class=\"n\"" } else { "" };
+                let _ = write!(text, "<{tag}{class}>{}</{tag}>", markup(&cell));
+            }
+            text + "</tr>\n"
+        };
+        let head = row("th", &mut shown.iter().map(|(i, head)| (*i, head.title.clone())));
+        let cells = |of: &Vec<Value>| row("td", &mut shown.iter().map(|(i, _)| (*i, cell(&of[*i]).into())));
+        let rows: String = self.rows.iter().map(cells).collect();
+        format!("<table>\n<thead>\n{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
     }
 
     /// The rows as CSV under a header.
@@ -285,6 +307,9 @@ mod tests {
         let table = Table::of(&columns, [2e-6, 0.0]);
         assert_eq!(table.csv(), "name,wait_us,only_kept,perhaps\nn0.000002,2.0,2,3\nn0,,2,3\n");
         assert_eq!(table.names().collect::<Vec<_>>(), ["name", "wait_us", "only_kept", "perhaps"]);
+        let html = "<tr><th>name</th><th class=\"n\">W</th><th class=\"n\">told</th></tr>\n</thead>\n<tbody>\n\
+            <tr><td>n0.000002</td><td class=\"n\">2.00</td><td class=\"n\">1</td></tr>\n<tr><td>n0</td><td class=\"n\"></td>";
+        assert!(table.html().contains(html), "{}", table.html());
         let json = serde_json::json!({ "name": "n0", "wait_us": null, "only_kept": 2, "perhaps": 3 });
         assert_eq!(table.json()[1], json);
         assert_eq!(table.text().lines().next().unwrap().split_whitespace().collect::<Vec<_>>(), ["name", "W", "told"]);

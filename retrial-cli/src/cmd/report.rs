@@ -3,11 +3,11 @@
 use super::period::{Part, PeriodArgs, TIME_MIN};
 use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
-use crate::recording::Span;
 use crate::recording::findings::Source;
-use crate::recording::report::Report;
 use crate::recording::report::diff::{Diff, Side};
+use crate::recording::report::{self, Report, Step};
 use crate::recording::store::{Recorded, Recording};
+use crate::recording::{Snapshot, Span};
 use crate::{duration, signals, sql};
 use miette::{Report as Failure, miette};
 use retrial::Observer;
@@ -18,13 +18,15 @@ use std::process::ExitCode;
 ///
 /// Of a recording the whole of it, or the part between two of its snapshots; of a live instance what it does
 /// from now on for a time. The parts of the sessions' time add up to 100 %: waits as they were counted,
-/// holding as it was sampled, and the rest. With --csv the top events alone.
+/// holding as it was sampled, and the rest. With --csv the top events alone. With --html the same as a page with
+/// pictures.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial report retrial.db
   retrial report retrial.db --from 2026-11-22T14:00 --to 2026-11-22T14:10
   retrial report retrial.db --from 10min
   retrial report -i demo --for 30s
+  retrial report retrial.db --html report.html
   retrial report --diff before.db after.db
   retrial report --diff retrial.db --from 10min --to 5min --other-from 5min")]
 pub struct Args {
@@ -46,6 +48,12 @@ pub struct Args {
     /// With --diff: the end of the second period, as --to
     #[arg(long, value_name = "TIME", requires = "diff")]
     other_to: Option<String>,
+    /// Write the report into this file as a page, with the load over the period as charts, rather than print it
+    ///
+    /// One file that is read without a network, in light and dark, and printed on A4. With --json and --csv the
+    /// figures are printed as well.
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
     /// The instance of a program under `retrial run`
@@ -59,16 +67,47 @@ pub struct Args {
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
-    if let Some(file) = args.file.as_deref().filter(|_| args.diff) {
-        compared(file, &args)?.print(format);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let report = match &args.file {
-        Some(file) => recorded(file, &args)?,
-        None => live(&args)?,
+    args.html.as_deref().map(check_page).transpose()?;
+    // The page is instead of the text.
+    let prints = args.html.is_none() || !format.is_text();
+    let page = if let Some(file) = args.file.as_deref().filter(|_| args.diff) {
+        let diff = compared(file, &args)?;
+        if prints {
+            diff.print(format);
+        }
+        args.html.as_ref().map(|_| diff.html())
+    } else {
+        let report = args.file.as_ref().map_or_else(|| live(&args), |file| recorded(file, &args))?;
+        if prints {
+            report.print(format)?;
+        }
+        args.html.as_ref().map(|_| report.html())
     };
-    report.print(format)?;
+    if let Some((file, page)) = args.html.zip(page.transpose()?) {
+        std::fs::write(&file, page).map_err(|error| unwritable(&file, &error))?;
+        format.say(&format!("{} is the report: a page to open in a browser.", file.display()));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// That a page can be there, before an instance is watched for it, and that nothing else is meant to be there.
+fn check_page(file: &Path) -> Result<(), Failure> {
+    if file.extension().is_none_or(|end| !end.eq_ignore_ascii_case("html") && !end.eq_ignore_ascii_case("htm")) {
+        return Err(miette!(
+            code = "retrial::report::html",
+            help = "retrial report retrial.db --html report.html",
+            "--html {}, expected a name that ends in .html; a recording goes before it",
+            file.display()
+        ));
+    }
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // `parent/.` is there if the parent is a directory.
+    std::fs::metadata(parent.join(".")).map(|_| ()).map_err(|error| unwritable(file, &error))
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let help = format!("ls -ld {}", quoted(&file.parent().unwrap_or(file).to_string_lossy()));
+    miette!(code = "retrial::report::write", help = help, "{}: {error}", file.display())
 }
 
 fn live(args: &Args) -> Result<Report, Failure> {
@@ -80,7 +119,29 @@ fn live(args: &Args) -> Result<Report, Failure> {
     let recording = Recording::of(writer.into_connection());
     let (of, next) = ("the live instance".to_owned(), format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'"));
     let snapshots = recording.snapshots()?;
-    report(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)
+    made(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)
+}
+
+/// The snapshots of a part of a recording at which it is divided into parts of about the same length, `most` at most.
+fn divided(recording: &Recording, part: &Part, most: usize) -> Result<Vec<Recorded>, Failure> {
+    let is_within = |at: &Recorded| at.instance == part.to.instance && (part.from.id..=part.to.id).contains(&at.id);
+    let within: Vec<Recorded> = recording.snapshots()?.into_iter().filter(is_within).collect();
+    let count = within.len().saturating_sub(1).min(most);
+    Ok((0..=count).map(|i| within[i * (within.len() - 1) / count.max(1)]).collect())
+}
+
+/// What the load was in the parts of a period.
+fn course(recording: &Recording, file: &Path, part: &Part) -> Result<Vec<Step>, Failure> {
+    let mut from: Option<Snapshot> = None;
+    let mut steps = Vec::new();
+    for ends in divided(recording, part, report::PARTS)?.windows(2) {
+        let earlier = from.take().map_or_else(|| recording.snapshot(ends[0].id), Ok)?;
+        let span = Span { from: Some(earlier), to: recording.snapshot(ends[1].id)? };
+        let report = of_file(recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() })?;
+        steps.push(Step::of(&report));
+        from = Some(report.span.to);
+    }
+    Ok(steps)
 }
 
 /// Maximum number of parts that a period is divided into to see how much its figures vary.
@@ -108,10 +169,7 @@ fn compared(file: &Path, args: &Args) -> Result<Diff, Failure> {
 fn side(file: &Path, period: &PeriodArgs, name: Option<&str>) -> Result<Side, Failure> {
     let recording = Recording::open(file)?;
     let part = period.of(&recording, file, name, "report --diff")?;
-    let is_within = |at: &Recorded| at.instance == part.to.instance && (part.from.id..=part.to.id).contains(&at.id);
-    let within: Vec<Recorded> = recording.snapshots()?.into_iter().filter(is_within).collect();
-    let count = within.len().saturating_sub(1).min(PARTS);
-    let ends: Vec<Recorded> = (0..=count).map(|i| within[i * (within.len() - 1) / count.max(1)]).collect();
+    let ends = divided(&recording, &part, PARTS)?;
     let between = |ends: &[Recorded]| {
         let span = Span { from: Some(recording.snapshot(ends[0].id)?), to: recording.snapshot(ends[1].id)? };
         of_file(&recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() })
@@ -123,16 +181,17 @@ fn side(file: &Path, period: &PeriodArgs, name: Option<&str>) -> Result<Side, Fa
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
     let part = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
-    of_file(&recording, file, part)
+    let course = args.html.as_ref().map(|_| course(&recording, file, &part)).transpose()?;
+    Ok(Report { course: course.unwrap_or_default(), ..of_file(&recording, file, part)? })
 }
 
 fn of_file(recording: &Recording, file: &Path, Part { from, to, span, note }: Part) -> Result<Report, Failure> {
     let shown = quoted(&file.to_string_lossy()).into_owned();
     let next = format!("retrial sql {shown} 'SELECT * FROM v$mutex_wait'");
-    report(recording, [from, to], span, format!("{shown}{note}"), next, Source::File(shown))
+    made(recording, [from, to], span, format!("{shown}{note}"), next, Source::File(shown))
 }
 
-fn report(
+fn made(
     recording: &Recording,
     [from, to]: [Recorded; 2],
     span: Span,
@@ -142,5 +201,5 @@ fn report(
 ) -> Result<Report, Failure> {
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let blockers = recording.blockers(to.instance, from.at_ns, to.at_ns)?;
-    Ok(Report { span, rounds, blockers, of, source, next })
+    Ok(Report { span, rounds, blockers, of, source, next, course: Vec::new() })
 }

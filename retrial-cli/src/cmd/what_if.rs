@@ -1,7 +1,7 @@
 //! `retrial what-if`.
 
 use super::model;
-use crate::chart::{self, Axis, Chart, Form, Point, Scale};
+use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration;
 use crate::output::{Format, Table, column, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
@@ -347,7 +347,7 @@ impl Drawing {
             x: Axis::new(self.x.unwrap_or("case"), scale),
             y: Axis::new("gets/s", Scale::Linear),
             series: series.collect(),
-            legend: true,
+            legend: Legend::Within,
         };
         chart::svg(&[chart], 1)
     }

@@ -25,7 +25,7 @@ mod paper;
 pub mod quantities;
 pub mod render;
 mod still;
-mod svg;
+pub mod svg;
 
 use crate::chart::Scale;
 use crate::output::Table;

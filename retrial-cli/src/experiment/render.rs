@@ -5,7 +5,7 @@ use super::lab::ANY;
 use super::machine::{ENGINE, EXADATA, HERE, Machine, SOCKETS, T2000, T5240};
 use super::quantities::{Found, How, Quantity, Row};
 use super::{Experiment, Findings, svg};
-use crate::chart::{self, Axis, Chart, Form, Point, Scale, Series};
+use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale, Series};
 use crate::output::{Table, column, short};
 use miette::Report;
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ impl Done {
             ),
             y: Axis::new(quantity.title(), scale),
             series,
-            legend: true,
+            legend: Legend::Within,
         })
     }
 

@@ -1,8 +1,17 @@
 //! What an instance did in a period, for people: load, waits, the mutexes behind them, who kept whom.
 
+mod course;
 pub mod diff;
+mod html;
+mod page;
+#[cfg(test)]
+mod tests;
 mod time;
 
+pub use self::course::{PARTS, Step};
+
+use self::course::Course;
+use self::page::{Bar, Page, Part, Picture};
 use self::time::Time;
 use super::deadlocks::deadlocks;
 use super::findings::{Blocker, Evidence, Finding, Source, findings};
@@ -10,6 +19,7 @@ use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
+use crate::blocking::Deadlock;
 use crate::cmd::{alerts, show::figures};
 use crate::output::{Format, Table, column, counted, counter, line, measure, short};
 use miette::Report as Failure;
@@ -33,6 +43,8 @@ pub struct Report {
     pub source: Source,
     /// Commands to type next.
     pub next: String,
+    /// Parts of the period, for the charts; nothing where none are drawn.
+    pub course: Vec<Step>,
 }
 
 impl Report {
@@ -109,46 +121,55 @@ impl Report {
         self.span.to.recoveries.saturating_sub(before)
     }
 
-    fn text(&self) -> String {
+    /// What it says, in its order.
+    fn page(&self) -> Page {
         let time = self.time();
         let to = &self.span.to;
-        let mut parts = vec![self.head()];
-        parts.extend(deadlocks(to).iter().map(|found| found.text(to.at.monotonic_ns)));
-        let findings = self.findings(&time);
-        let found: Vec<String> = findings.iter().enumerate().map(|(i, finding)| finding.text(i + 1)).collect();
-        parts.push(format!(
-            "FINDINGS, MOST TIME AT STAKE FIRST\n{}",
-            if found.is_empty() { NOTHING_FOUND.to_owned() } else { found.join("\n") }
-        ));
-        let mut section = |title: &str, table: &Table, nothing: &str| {
-            let rows = if table.is_empty() { nothing.to_owned() } else { table.text() };
-            parts.push(format!("{title}\n{rows}"));
-        };
-        section("LOAD", &self.load(), "");
-        section("TOP EVENTS", &time.events(), "");
-        section("TIME OF THE SESSIONS", &time.parts(), "");
+        let found = self.findings(&time);
+        let next = found.first().map_or(&self.next, |finding| &finding.found.command).clone();
+        let alarm = |found: &Deadlock| Part::Alarm(found.text(to.at.monotonic_ns));
+        let mut parts: Vec<Part> = deadlocks(to).iter().map(alarm).collect();
+        parts.push(Part::Findings { found, nothing: NOTHING_FOUND });
+        let course = Picture::Charts(vec![Course { name: "", steps: self.course.clone() }]);
+        parts.push(Part::pictured("LOAD", course, self.load()));
+        let bar = Picture::Bars(vec![Bar { name: "", shares: time.shares().collect() }]);
+        parts.push(Part::pictured("TOP EVENTS", bar, time.events()));
+        parts.push(Part::section("TIME OF THE SESSIONS", time.parts(), ""));
         let kernel = time.kernel();
         if !kernel.is_empty() {
-            section("THE SAME TIME, AS THE KERNEL DIVIDES IT", &kernel, "");
+            parts.push(Part::section("THE SAME TIME, AS THE KERNEL DIVIDES IT", kernel, ""));
         }
-        section("MUTEX SLEEPS BY TYPE AND LOCATION", &shortened(figures::sleeps(self.period(), None)), "None.");
-        section("MUTEXES, WAITED FOR MOST FIRST", &shortened(self.mutexes()), "None was missed or waited for.");
+        let sleeps = shortened(figures::sleeps(self.period(), None));
+        parts.push(Part::section("MUTEX SLEEPS BY TYPE AND LOCATION", sleeps, "None."));
+        let nothing = "None was missed or waited for.";
+        parts.push(Part::section("MUTEXES, WAITED FOR MOST FIRST", shortened(self.mutexes()), nothing));
         let awaited = shortened(self.awaited());
         if !awaited.is_empty() {
-            section("WAITS FOR EVENTS, WHICH NOBODY HOLDS", &awaited, "");
+            parts.push(Part::section("WAITS FOR EVENTS, WHICH NOBODY HOLDS", awaited, ""));
         }
-        section("WHO KEPT OTHERS WAITING", &shortened(self.blocked()), "Nobody, as far as samples saw.");
-        section("PARAMETERS THAT WERE SET", &self.parameters(), "None.");
-        section("ALERTS", &shortened(self.alerts()), "None.");
+        let nothing = "Nobody, as far as samples saw.";
+        parts.push(Part::section("WHO KEPT OTHERS WAITING", shortened(self.blocked()), nothing));
+        parts.push(Part::section("PARAMETERS THAT WERE SET", self.parameters(), "None."));
+        parts.push(Part::section("ALERTS", shortened(self.alerts()), "None."));
         if self.deaths() > 0 {
-            parts.push(counted(self.deaths(), "mutex was held", "mutexes were held") + " by a session that died");
+            let deaths = counted(self.deaths(), "mutex was held", "mutexes were held") + " by a session that died";
+            parts.push(Part::Line(deaths));
         }
-        let next = findings.first().map_or(&self.next, |finding| &finding.found.command);
-        parts.push(format!("Next: {next}"));
-        parts.join("\n\n")
+        let title = format!("retrial report of {}, from {}", to.instance.name, self.of);
+        Page { title, head: self.head(), parts, next: Some(next) }
     }
 
-    fn head(&self) -> String {
+    fn text(&self) -> String {
+        self.page().text()
+    }
+
+    /// The same with pictures, as one file of HTML.
+    pub fn html(&self) -> Result<String, Failure> {
+        self.page().html()
+    }
+
+    /// Lines under the title.
+    fn head(&self) -> Vec<String> {
         let (period, to) = (self.period(), &self.span.to);
         let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), alerts::time);
         let pct = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| short(100.0 * share));
@@ -171,20 +192,18 @@ impl Report {
             }
             None => "nobody looked: who held what, and for how long, is not known".to_owned(),
         };
-        format!(
-            "retrial report of {}, from {}\nfrom {from} to {}: {} s\nmachine: {}, {} % busy, {} % of the time some thread \
-             waited for one, {} % stolen; {} ready at the end\nsessions at the end: {}; {looked}",
-            to.instance.name,
-            self.of,
-            alerts::time(to.at.real_ns),
-            short(period.time_s()),
-            counted(to.load.processors as u64, "processor", "processors"),
-            pct(period.busy()),
-            pct(pressure),
-            pct(steal),
-            to.load.runnable.map_or_else(|| "? threads".to_owned(), |ready| counted(ready, "thread", "threads")),
-            to.sessions.len(),
-        )
+        vec![
+            format!("from {from} to {}: {} s", alerts::time(to.at.real_ns), short(period.time_s())),
+            format!(
+                "machine: {}, {} % busy, {} % of the time some thread waited for one, {} % stolen; {} ready at the end",
+                counted(to.load.processors as u64, "processor", "processors"),
+                pct(period.busy()),
+                pct(pressure),
+                pct(steal),
+                to.load.runnable.map_or_else(|| "? threads".to_owned(), |ready| counted(ready, "thread", "threads")),
+            ),
+            format!("sessions at the end: {}; {looked}", to.sessions.len()),
+        ]
     }
 
     /// Counts, per second and per get, as far as there are measures of them.

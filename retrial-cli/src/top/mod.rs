@@ -19,7 +19,7 @@ mod seen;
 mod state;
 pub mod terminal;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod tree;
 
 pub use draw::once;

@@ -2,6 +2,7 @@
 
 use super::{Clock, Errno, Taken, Woken, calls_are_limited, errno, interposed::robust_calls};
 use crate::fail;
+use crate::probes;
 pub(crate) use std::hint::spin_loop;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
@@ -103,6 +104,7 @@ pub fn futex_wake(word: *const AtomicU32, count: u32, private: bool) -> u32 {
     let op = libc::FUTEX_WAKE | if private { libc::FUTEX_PRIVATE_FLAG } else { 0 };
     // SAFETY: a wake only hashes the address; a bad one gives an error.
     let woken = unsafe { libc::syscall(libc::SYS_futex, word, op, count) };
+    probes::wake(word.addr(), count, woken);
     u32::try_from(woken).unwrap_or(0)
 }
 
@@ -142,6 +144,7 @@ fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 
     let _errno = Errno::keep();
     // SAFETY: a wake only hashes the address; a bad one gives an error. Time and second address are not used.
     let woken = unsafe { libc::syscall(libc::SYS_futex, word, op, count, 0usize, 0usize, bits) };
+    probes::wake(word.addr(), count, woken);
     u32::try_from(woken).unwrap_or(0)
 }
 

@@ -1,7 +1,7 @@
 //! k against ρ by the paper's form factor, by that of requests, and simulated: the picture of docs/MODEL.md.
 
 use super::refused;
-use crate::chart::{Axis, Chart, Form, Point, Scale, Series};
+use crate::chart::{Axis, Chart, Form, Legend, Point, Scale, Series};
 use miette::Report;
 use retrial_model::{CallError, Function};
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ fn chart(name: &str, dist: &str) -> Result<Chart, CallError> {
             series("mean over requests", Form::Line, 1, curve("spin-open")?),
             series("simulated, 95 %", Form::Points, 2, simulated.into_iter().flatten().collect()),
         ],
-        legend: true,
+        legend: Legend::Within,
     })
 }
 

@@ -65,13 +65,17 @@ pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 impl Finding {
     pub fn text(&self, number: usize) -> String {
-        let mut text =
-            format!("{number}. {} ({} % of the sessions' time)", self.found.sentence, short(100.0 * self.share));
+        let mut text = format!("{number}. {} ({})", self.found.sentence, self.stake());
         for line in self.found.evidence.iter().map(String::as_str) {
             text += "\n   ";
             text += line;
         }
         text + "\n   type: " + &self.found.command
+    }
+
+    /// What is at stake, for people.
+    pub fn stake(&self) -> String {
+        format!("{} % of the sessions' time", short(100.0 * self.share))
     }
 
     pub fn json(&self) -> Value {

@@ -5,8 +5,11 @@
 //! change is noise.
 
 use super::Report;
+use super::course::{Course, Step};
+use super::page::{Bar, Page, Part, Picture};
 use crate::output::{Format, Table, column, line, per, short};
 use crate::recording::snapshot::Parameter;
+use miette::Report as Failure;
 use retrial_model::sim::Estimate;
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -199,7 +202,7 @@ impl Row {
 impl Diff {
     pub fn print(&self, format: Format) {
         if format.is_text() {
-            line(&self.text());
+            line(&self.page().text());
         } else if format.json {
             line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
         } else {
@@ -268,22 +271,34 @@ impl Diff {
         all
     }
 
-    fn text(&self) -> String {
-        let mut parts = vec![format!(
-            "retrial report --diff\n{}\n{}\na change is noise unless it exceeds the spread: what the parts vary by, at 95 %",
-            self.before.text("before"),
-            self.after.text("after ")
-        )];
+    fn page(&self) -> Page {
+        let sides = [("before", &self.before), ("after ", &self.after)];
+        let bar = |(name, side): (&'static str, &Side)| Bar { name, shares: side.whole.time().shares().collect() };
+        let course = |(name, side): (&'static str, &Side)| Course {
+            name: name.trim_end(),
+            steps: side.parts.iter().map(Step::of).collect(),
+        };
+        let mut parts = Vec::new();
         for ((section, rows), (_, _, title)) in self.sections().iter().zip(Section::ALL) {
             let most = if *section == Section::Mutex { TOP * (1 + OF_MUTEX.len()) } else { TOP };
             let mut table = table(rows);
             table.shorten(most);
-            parts.push(format!("{title}\n{}", if table.is_empty() { "None.".to_owned() } else { table.text() }));
+            let picture = match section {
+                Section::Time => Picture::Bars(sides.map(bar).into()),
+                Section::Load => Picture::Charts(sides.map(course).into()),
+                _ => Picture::None,
+            };
+            parts.push(Part::pictured(title, picture, table));
         }
-        let parameters = self.parameters();
-        let rows = if parameters.is_empty() { "None.".to_owned() } else { parameters.text() };
-        parts.push(format!("PARAMETERS THAT DIFFER\n{rows}"));
-        parts.join("\n\n")
+        parts.push(Part::section("PARAMETERS THAT DIFFER", self.parameters(), "None."));
+        let mut head: Vec<String> = sides.iter().map(|(name, side)| side.text(name)).collect();
+        head.push("a change is noise unless it exceeds the spread: what the parts vary by, at 95 %".to_owned());
+        Page { title: "retrial report --diff".to_owned(), head, parts, next: None }
+    }
+
+    /// The same with pictures, as one file of HTML.
+    pub fn html(&self) -> Result<String, Failure> {
+        self.page().html()
     }
 }
 

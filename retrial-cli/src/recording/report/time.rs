@@ -1,6 +1,7 @@
 //! Where the time of the sessions went: parts that add up to 100 %.
 
 use super::Report;
+use super::page::Share;
 use crate::output::{Table, column, measure};
 use retrial::views::{Counter, Key, TypeId, WaitEvent};
 use retrial_model::{Measure, Profile};
@@ -34,6 +35,13 @@ impl Time {
     /// What the sessions did, and for how long altogether in s.
     pub(super) fn times(&self) -> impl Iterator<Item = (&str, f64)> {
         self.events.iter().map(|event| (event.name.as_str(), event.time_s))
+    }
+
+    /// The same as shares of the time of all of them, which add up to 100 %.
+    pub(super) fn shares(&self) -> impl Iterator<Item = Share> {
+        self.events.iter().filter_map(|event| {
+            Some(Share { name: event.name.clone(), class: event.class, pct: self.share(event.time_s)? })
+        })
     }
 
     pub(super) fn events(&self) -> Table {

@@ -1,7 +1,7 @@
 //! Keys in, a screen out: no terminal, no instance.
 
 mod panic;
-mod scene;
+pub mod scene;
 
 use super::columns;
 use super::draw::{draw, text};

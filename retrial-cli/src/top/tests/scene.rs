@@ -161,7 +161,7 @@ fn history() -> Vec<PastSleep> {
 }
 
 /// An instance at such a look.
-fn snapshot(times: u64) -> Snapshot {
+pub fn snapshot(times: u64) -> Snapshot {
     let params = P::ALL.iter().map(|p| {
         let is_set = *p == P::SpinCount;
         Parameter { parameter: *p, of: None, value: if is_set { 300 } else { p.row().default }, is_set }
