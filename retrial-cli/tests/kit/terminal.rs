@@ -44,7 +44,7 @@ impl Terminal {
         let before = mode(&program);
         let end = || program.try_clone().unwrap();
         command.env("TERM", "xterm-256color").stdin(end()).stdout(end()).stderr(end());
-        // SAFETY: both calls are allowed between fork and exec.
+        // SAFETY: its calls are allowed between fork and exec.
         unsafe { command.pre_exec(lead) };
         let child = command.spawn().unwrap();
         let shown = Arc::new(Mutex::new(Parser::new(cells(height), cells(width), 0)));
@@ -175,6 +175,9 @@ fn lead() -> std::io::Result<()> {
     if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } < 0 {
         return Err(std::io::Error::last_os_error());
     }
+    // Tests that `nohup` has started ignore it, and so would the program.
+    // SAFETY: the default action runs none of our code.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     Ok(())
 }
 
