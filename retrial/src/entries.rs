@@ -91,6 +91,8 @@ pub(crate) struct MutexEntry {
     /// From when on a waiter looks for the dead sessions that owe to this mutex, by the monotonic clock; 0
     /// when none is known.
     pub(crate) debts_due_ns: AtomicU64,
+    /// Last alert about a wait for it, by the monotonic clock.
+    pub(crate) alerted_ns: AtomicU64,
     pub(crate) adaption: AdaptionCells,
     pub(crate) name: Text<8>,
 }

@@ -9,7 +9,7 @@ use crate::file::{check, format, link, open, unnamed_file};
 use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
 use crate::probes;
-use crate::searching::{ASK_EVERY, is_due};
+use crate::searching::ASK_EVERY;
 use crate::segment::{Capacity, TYPES};
 use crate::slot::Slot;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock, Taken};
@@ -253,7 +253,7 @@ impl Instance {
     /// session's thread.
     pub(crate) fn claim_slot(&self) -> Result<(Sid, &Slot), SessionError> {
         match self.claim_slot_of_the_known() {
-            Err(SessionError::Full { .. }) if is_due(&self.searched_ns, sys::now_ns(), ASK_EVERY) => {
+            Err(SessionError::Full { .. }) if sys::is_due(&self.searched_ns, sys::now_ns(), ASK_EVERY) => {
                 self.look_for_threads();
                 self.claim_slot_of_the_known()
             }

@@ -141,7 +141,7 @@ params! {
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",
         "Scheme orbit: no handovers; a handover to a session that was woken in vain, now and then; a handover at every release.";
     AlertThreshold "alert_threshold" = 15_000, Number(1, 86_400_000), "ms",
-        "A wait longer than this is written to the alert log.";
+        "A wait longer than this is written to the alert log, one for each mutex in this time.";
 }
 
 /// Number of parameters.

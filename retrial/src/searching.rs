@@ -3,16 +3,8 @@
 use crate::instance::{Admin, Instance};
 use crate::raw_mutex::RawMutex;
 use crate::slot::Slot;
-use crate::sys::{self, AtomicU64, Ordering, Taken};
+use crate::sys::{self, Ordering, Taken};
 use std::time::Duration;
-
-/// Whether so much time has passed at `now_ns` since the last time that the answer was yes.
-pub(crate) fn is_due(last_ns: &AtomicU64, now_ns: u64, interval: Duration) -> bool {
-    let last = last_ns.load(Ordering::Relaxed);
-    // A monotonic clock that went back means another boot, or a container's clock.
-    let due = u128::from(now_ns.abs_diff(last)) > interval.as_nanos();
-    due && last_ns.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-}
 
 /// Shortest time between two searches of all slots for dead sessions, whether for the whole instance or for a
 /// debt to one mutex that was busy.
@@ -27,7 +19,7 @@ impl Instance {
     /// without a mark as [`Instance::ask_for_thread`] does: the caller waits for references, and the word does
     /// not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>, now_ns: u64) {
-        if is_due(&self.tables.segment.header().swept_ns, now_ns, SWEEP_EVERY) {
+        if sys::is_due(&self.tables.segment.header().swept_ns, now_ns, SWEEP_EVERY) {
             self.all_slots().for_each(|slot| self.ask_for_thread(slot, now_ns));
             self.recover_all_with(here);
         }
@@ -43,7 +35,7 @@ impl Instance {
         let pid_namespace = sys::pid_namespace();
         // A process in another namespace cannot ask, and takes nobody's turn.
         let can_ask = slot.pid_namespace.load(Ordering::Relaxed) == pid_namespace;
-        if can_ask && is_due(&slot.asked_ns, now_ns, ASK_EVERY) && !self.look_for_thread(slot, pid_namespace) {
+        if can_ask && sys::is_due(&slot.asked_ns, now_ns, ASK_EVERY) && !self.look_for_thread(slot, pid_namespace) {
             slot.asked_ns.store(0, Ordering::Relaxed);
         }
     }

@@ -197,7 +197,13 @@ impl<'a> Wait<'a> {
     fn look_how_long(&mut self) {
         let Some(instance) = self.waiter.instance else { return };
         let waited_ns = self.now.saturating_sub(self.course.started_ns());
-        if !self.alerted && waited_ns > self.params.get(P::AlertThreshold) * 1_000_000 {
+        let threshold = Duration::from_millis(self.params.get(P::AlertThreshold));
+        if self.alerted || u128::from(waited_ns) <= threshold.as_nanos() {
+            return;
+        }
+        // Thousands wait for one holder: each alert looks at that one's thread, and takes a place in the log.
+        let entry = instance.tables.mutex_entry(self.recorder.key.mutex);
+        if entry.is_none_or(|entry| sys::is_due(&entry.alerted_ns, self.now, threshold)) {
             self.alerted = true;
             self.recorder.alert(instance, waited_ns);
         }

@@ -97,6 +97,29 @@ fn figures_that_a_claim_moves_are_read_once() {
 }
 
 #[test]
+fn many_that_wait_for_one_mutex_are_one_alert_within_the_threshold() {
+    const THRESHOLD: Duration = Duration::from_millis(200);
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    instance.set(P::AlertThreshold, None, THRESHOLD.as_millis() as u64);
+    let mutex = instance.mutex("m", "test", || ()).unwrap();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let _held = mutex.exclusive(&holder, location!("holder")).unwrap();
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                let waiter = instance.session("waiter", Class::Normal).unwrap();
+                let patience = Patience::within(Duration::from_secs(1));
+                assert!(mutex.get(&waiter, Mode::Exclusive, location!("waiter"), patience).is_err());
+            });
+        }
+    });
+    let most = began.elapsed().as_nanos() / THRESHOLD.as_nanos();
+    let alerts = instance.tables().alerts(0).iter().filter(|alert| alert.2.contains("has waited")).count();
+    assert!((1..=most).contains(&(alerts as u128)), "{alerts} alerts, at most {most}");
+}
+
+#[test]
 fn a_session_is_not_shown_the_gets_of_those_that_had_its_slot_before() {
     let instance = Instance::anonymous(Capacity { sessions: 1, ..Capacity::default() }).unwrap();
     let gets = |sid| instance.tables().gets_by_session().find(|(of, _)| *of == sid).unwrap().1;

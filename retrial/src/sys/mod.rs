@@ -318,6 +318,14 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     })
 }
 
+/// Whether so much time has passed at `now_ns` since the last time that the answer was yes.
+pub(crate) fn is_due(last_ns: &AtomicU64, now_ns: u64, interval: Duration) -> bool {
+    let last = last_ns.load(Ordering::Relaxed);
+    // A monotonic clock that went back means another boot, or a container's clock.
+    let due = u128::from(now_ns.abs_diff(last)) > interval.as_nanos();
+    due && last_ns.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
 /// Blocks the signals of the calling thread until dropped. Not `SIGSYS`, the answer to a system call that the
 /// program has forbidden: blocked, it kills.
 #[derive(Debug)]
