@@ -13,8 +13,13 @@ pub fn shown(path: &Path) -> String {
     quoted(&path.to_string_lossy()).into_owned()
 }
 
+/// The directory that a file is in, or is to be in.
+pub fn directory(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn directory_of(path: &Path) -> String {
-    shown(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))
+    shown(directory(path))
 }
 
 pub fn create_error(error: CreateError) -> Report {

@@ -83,7 +83,8 @@ impl<'t> Look<'t> {
             let Some((key, since_ns, _)) = *wait else { continue };
             // A thread without a log may have locked its own mutex again, and waits for itself then.
             let is_logged = log.iter().any(|record| record.mutex == key.mutex);
-            if is_logged || !self.tables.waits().any(|wait| wait == (*sid, key, since_ns)) {
+            let now = self.tables.session_info(*sid).and_then(|session| session.wait);
+            if is_logged || now.is_none_or(|(now, now_since_ns, _)| (now, now_since_ns) != (key, since_ns)) {
                 self.sessions[at].wait = None;
             }
         }

@@ -29,7 +29,7 @@ impl Instance {
         let addition = &segment.header().addition;
         for (position, (key, figures)) in rows[..used].iter().enumerate().filter_map(|(i, row)| Some((i, row.read()?)))
         {
-            let Some(to) = segment.place_of(0, &segment.departed().rows_used, key) else { return false };
+            let Some(to) = segment.place_of(0, key) else { return false };
             let mut sum = sums[to].figures();
             sum.add(&figures);
             for (cell, value) in addition.sums.iter().zip(sum.0) {

@@ -303,7 +303,7 @@ impl Instance {
 
     /// Why no slot is free: what the dead among them owe.
     fn full(&self, capacity: u32) -> SessionError {
-        let dead = self.tables.sids().filter_map(|sid| self.tables.slot(sid)).filter(|slot| slot.is_dead());
+        let dead = self.tables.slots().map(|(_, slot)| slot).filter(|slot| slot.is_dead());
         let mut owes = dead.filter_map(Slot::owes_to).peekable();
         let mutex = owes.peek().copied().unwrap_or_default();
         SessionError::Full { capacity, owing: owes.count() as u32, mutex }

@@ -25,7 +25,7 @@ impl<'a> Recorder<'a> {
     pub(crate) fn new(session: Option<&'a Session<'a>>, key: Key, blocker: Sid) -> Self {
         let row = session.and_then(|session| {
             let (segment, number) = (&session.instance.tables.segment, session.sid().number() as usize);
-            Some(&segment.rows(number)[segment.place_of(number, &session.slot.rows_used, key)?])
+            Some(&segment.rows(number)[segment.place_of(number, key)?])
         });
         Self { session, row, key, blocker }
     }

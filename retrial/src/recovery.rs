@@ -136,7 +136,7 @@ impl Instance {
             // As in `Recorder::end`: who sees the figures sees that the wait is over.
             sys::fence(Ordering::Release);
             let (segment, number) = (&self.tables.segment, sid.number() as usize);
-            if let Some(place) = segment.place_of(number, &slot.rows_used, key) {
+            if let Some(place) = segment.place_of(number, key) {
                 segment.rows(number)[place].end_cut_off(died_ns.saturating_sub(since_ns));
             }
         }

@@ -20,13 +20,9 @@ impl Instance {
     /// not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>, now_ns: u64) {
         if sys::is_due(&self.tables.segment.header().swept_ns, now_ns, SWEEP_EVERY) {
-            self.all_slots().for_each(|slot| self.ask_for_thread(slot, now_ns));
+            self.tables.slots().for_each(|(_, slot)| self.ask_for_thread(slot, now_ns));
             self.recover_all_with(here);
         }
-    }
-
-    fn all_slots(&self) -> impl Iterator<Item = &Slot> {
-        self.tables.sids().filter_map(|sid| self.tables.slot(sid))
     }
 
     /// Asks the kernel for the thread of a session that keeps others waiting, at most once a second for all of
@@ -49,7 +45,7 @@ impl Instance {
     /// asked at most once a second. Leaves out what it finds while another thread has the lock of the tables.
     pub fn look_for_threads(&self) {
         let pid_namespace = sys::pid_namespace();
-        for slot in self.all_slots() {
+        for (_, slot) in self.tables.slots() {
             self.look_for_thread(slot, pid_namespace);
         }
     }

@@ -18,7 +18,7 @@ mod layout;
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
 use crate::stats::{self, FiguresRow, Key};
-use crate::sys::{self, AtomicU32, AtomicU64, Ordering, RobustLock};
+use crate::sys::{self, AtomicU64, Ordering, RobustLock};
 use crate::trace::Run;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -265,10 +265,10 @@ impl Segment {
         Some(unsafe { self.table(start, count) })
     }
 
-    /// The position of the row for `key` among those of a session, which has `used` in use: see
-    /// [`stats::place_of`]. `None` if it is a fresh one and there is no memory for it.
-    pub(crate) fn place_of(&self, sid: usize, used: &AtomicU32, key: Key) -> Option<usize> {
-        stats::place_of(self.rows(sid), used, key, |row| self.populate_entry(row))
+    /// The position of the row for `key` among those of a session: see [`stats::place_of`]. `None` if it is a
+    /// fresh one and there is no memory for it.
+    pub(crate) fn place_of(&self, sid: usize, key: Key) -> Option<usize> {
+        stats::place_of(self.rows(sid), &self.slot(sid)?.rows_used, key, |row| self.populate_entry(row))
     }
 
     /// Offset in the segment of something that is in it.

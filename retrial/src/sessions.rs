@@ -177,8 +177,7 @@ impl Tables {
     ) -> Vec<(Sid, Key, Figures)> {
         let mut all = Vec::new();
         let sums = adding.map(|_| self.segment.header().addition.to());
-        for sid in std::iter::once(Sid::NONE).chain(self.sids()) {
-            let Some(slot) = self.segment.slot(sid.number() as usize) else { continue };
+        for (sid, slot) in self.all_slots() {
             let wait = slot.wait_under_way();
             let first = all.len();
             let rows = self.segment.rows(sid.number() as usize);
@@ -239,8 +238,7 @@ impl Tables {
 
     /// The slots of all sessions, and that of the departed under [`Sid::NONE`].
     fn all_slots(&self) -> impl Iterator<Item = (Sid, &Slot)> + use<'_> {
-        let all = std::iter::once(Sid::NONE).chain(self.sids());
-        all.filter_map(|sid| Some((sid, self.segment.slot(sid.number() as usize)?)))
+        std::iter::once((Sid::NONE, self.segment.departed())).chain(self.slots())
     }
 
     /// Calls of interposers' functions so far, by [`CALLS`].

@@ -187,6 +187,11 @@ impl Tables {
         if sid.is_none() { None } else { self.segment.slot(sid.number() as usize) }
     }
 
+    /// The slots that sessions have, or have had.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (Sid, &Slot)> + use<'_> {
+        self.sids().filter_map(|sid| Some((sid, self.slot(sid)?)))
+    }
+
     /// Alerts after number `after`, oldest first: number, real time in ns, text.
     #[must_use]
     pub fn alerts(&self, after: u64) -> Vec<(u64, u64, String)> {

@@ -12,6 +12,7 @@ use crate::{duration, signals};
 use clap::value_parser;
 use miette::{Report, miette};
 use retrial::Observer;
+use retrial_bench::errors::directory;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -142,11 +143,6 @@ fn check_flame(args: &Args, format: Format) -> Result<(), Report> {
         )),
         _ => Ok(()),
     }
-}
-
-/// The directory that a file is to be in.
-fn directory(file: &Path) -> &Path {
-    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn draw(file: &Path, instance: &str, groups: &Groups) -> Result<(), Report> {

@@ -11,6 +11,7 @@ use crate::recording::{Snapshot, Span};
 use crate::{duration, signals, sql};
 use miette::{Report as Failure, miette};
 use retrial::Observer;
+use retrial_bench::errors::directory;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -100,13 +101,12 @@ fn check_page(file: &Path) -> Result<(), Failure> {
             file.display()
         ));
     }
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // `parent/.` is there if the parent is a directory.
-    std::fs::metadata(parent.join(".")).map(|_| ()).map_err(|error| unwritable(file, &error))
+    // `DIRECTORY/.` is there if it is a directory.
+    std::fs::metadata(directory(file).join(".")).map(|_| ()).map_err(|error| unwritable(file, &error))
 }
 
 fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
-    let help = format!("ls -ld {}", quoted(&file.parent().unwrap_or(file).to_string_lossy()));
+    let help = format!("ls -ld {}", quoted(&directory(file).to_string_lossy()));
     miette!(code = "retrial::report::write", help = help, "{}: {error}", file.display())
 }
 

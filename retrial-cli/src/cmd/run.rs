@@ -4,6 +4,7 @@ use crate::output::{Format, printable, quoted};
 use crate::run::child::{End, Signals};
 use crate::run::supervise::{Options, supervise};
 use miette::{Report, miette};
+use retrial_bench::errors::directory;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -114,7 +115,7 @@ fn create(path: &Path) -> Result<File, Report> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Report {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory(path);
     miette!(
         code = "retrial::run::report",
         help = format!("ls -ld {0}; df {0}", quoted(&directory.to_string_lossy())),

@@ -5,6 +5,7 @@ use crate::output::whole;
 use miette::{Report, miette};
 use retrial::P;
 use retrial::views::{Counter, Figures, Params};
+use retrial_bench::errors::directory;
 use retrial_model::profile::Samples;
 use retrial_model::sim::{Arrivals, Machine, Workload};
 use retrial_model::{Distribution, Profile};
@@ -81,7 +82,7 @@ impl Recording {
     pub fn write(&self, path: &Path) -> Result<(), Report> {
         let text = serde_json::to_string_pretty(self).expect("numbers and texts") + "\n";
         std::fs::write(path, text).map_err(|error| {
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let directory = directory(path);
             miette!(
                 code = "retrial::predict::record",
                 help = format!("ls -ld {0}; df {0}", directory.display()),

@@ -99,8 +99,7 @@ impl<'s> Period<'s> {
             |session: &Session| Profile { gets: Some(session.gets).filter(|gets| *gets > 0), ..Profile::default() };
         let of = |session: &'s Session| {
             let info = &session.info;
-            let earlier = self.from.and_then(|from| from.session(info.sid));
-            let then = earlier.filter(|earlier| earlier.info.claimed_ns == info.claimed_ns).map(counts);
+            let then = self.from.and_then(|from| from.session_begun(info.sid, info.claimed_ns)).map(counts);
             let gets = counts(session).since(&then.unwrap_or_default()).gets;
             (session, Profile { gets, ..counted.remove(&info.sid).unwrap_or_else(|| self.empty()) })
         };
@@ -137,7 +136,7 @@ impl<'s> Period<'s> {
         let from = self.from?;
         let mut sum = None;
         for session in &self.to.sessions {
-            let earlier = from.session(session.info.sid).filter(|then| then.info.claimed_ns == session.info.claimed_ns);
+            let earlier = from.session_begun(session.info.sid, session.info.claimed_ns);
             let Some((then, now)) = earlier.and_then(|then| then.spent.zip(session.spent)) else { continue };
             let (cpu_s, queued_s) = sum.unwrap_or((0.0, 0.0));
             let s = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1e9;

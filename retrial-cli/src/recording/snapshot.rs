@@ -173,6 +173,11 @@ impl Snapshot {
         Some(&self.sessions[position])
     }
 
+    /// The session of this SID, if it is the one that began then: successive sessions have one SID.
+    pub fn session_begun(&self, sid: Sid, claimed_ns: u64) -> Option<&Session> {
+        self.session(sid).filter(|session| session.info.claimed_ns == claimed_ns)
+    }
+
     pub fn mutex(&self, id: MutexId) -> Option<&Mutex> {
         let position = self.mutexes.binary_search_by_key(&id, |mutex| mutex.info.id).ok()?;
         Some(&self.mutexes[position])

@@ -1,6 +1,7 @@
 //! How the load of a period went from snapshot to snapshot.
 
 use super::Report;
+use super::page::CLASSES;
 use crate::chart::{Axis, Chart, Form, Legend, Point, Scale, Series};
 use crate::cmd::alerts;
 use retrial_model::Measure;
@@ -22,20 +23,19 @@ pub struct Course {
     pub steps: Vec<Step>,
 }
 
-/// Mean number of sessions at what takes time; the one that is left out is the time elsewhere.
-const CLASSES: [(&str, &str); 3] =
-    [("Concurrency", "waiting for mutexes"), ("Holding", "holding"), ("Event", "waiting for events")];
+/// What sessions of the first classes are doing. The chart shows how many do so, on the mean.
+const DOING: [&str; 3] = ["waiting for mutexes", "holding", "waiting for events"];
 const OTHERS: [(&str, Measure); 2] = [("gets per second", Measure::Throughput), ("miss ratio ρ", Measure::MissRatio)];
 
 impl Step {
     pub fn of(report: &Report) -> Self {
         let (period, time) = (report.period(), report.time());
         let total = period.total();
-        let of_class = |(class, _)| {
-            let shares = time.shares().filter(|share| share.class == class);
+        let of_class = |class: &&str| {
+            let shares = time.shares().filter(|share| share.class == *class);
             Some(shares.fold(0.0, |sum, share| sum + share.pct) / 100.0 * time.all_s / period.time_s())
         };
-        let mut figures: Vec<Option<f64>> = CLASSES.into_iter().map(of_class).collect();
+        let mut figures: Vec<Option<f64>> = CLASSES[..DOING.len()].iter().map(of_class).collect();
         figures.extend(OTHERS.iter().map(|(_, measure)| measure.of(&total)));
         figures.push(period.busy().map(|busy| 100.0 * busy));
         let to_ns = report.span.to.at.real_ns;
@@ -46,7 +46,7 @@ impl Step {
 /// Charts of the load of one period, or of several that begin together.
 pub(super) fn charts(courses: &[Course]) -> Vec<Chart> {
     let titles = ["sessions"].into_iter().chain(OTHERS.iter().map(|(name, _)| *name)).chain(["processors busy (%)"]);
-    let figures = [0..CLASSES.len(), 3..4, 4..5, 5..6];
+    let figures = [0..DOING.len(), 3..4, 4..5, 5..6];
     let longest_ns = courses.iter().map(Course::length_ns).max().unwrap_or(0);
     let (unit, unit_ns) = unit(longest_ns);
     let name = match courses {
@@ -57,12 +57,12 @@ pub(super) fn charts(courses: &[Course]) -> Vec<Chart> {
     let chart = |(title, figures): (&str, std::ops::Range<usize>)| {
         let drawn = figures.clone().flat_map(|figure| courses.iter().enumerate().map(move |(i, of)| (figure, i, of)));
         let series = drawn.flat_map(|(figure, number, course)| {
-            let class = CLASSES.get(figure).map_or("", |(_, name)| name);
+            let class = DOING.get(figure).copied().unwrap_or_default();
             let name = format!("{class} {}", course.name).trim().to_owned();
             let line = move |(at, points)| Series {
                 name: if at == 0 { name.clone() } else { String::new() },
                 form: if number == 0 { Form::Line } else { Form::Dashes },
-                colour: if figure < CLASSES.len() { figure } else { 0 },
+                colour: if figure < DOING.len() { figure } else { 0 },
                 points,
             };
             course.lines(figure, unit_ns).into_iter().enumerate().map(line)

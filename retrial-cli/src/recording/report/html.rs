@@ -1,7 +1,7 @@
 //! A report as one file of HTML: pictures are in it as SVG, nothing is loaded and no script runs.
 
 use super::course::{Course, charts};
-use super::page::{Bar, FINDINGS, Page, Part, Picture, Share, pct};
+use super::page::{Bar, CLASSES, FINDINGS, Page, Part, Picture, Share, pct};
 use crate::chart::{self, Chart, Form, Series};
 use crate::experiment::svg::compact;
 use crate::output::markup;
@@ -17,8 +17,6 @@ const SHARES: usize = 9;
 const NARROWEST_NAMED: f64 = 6.0;
 /// Width and height of a chart.
 const CHART: (u32, u32) = (480, 230);
-/// Classes of what takes time, in the order of a bar. Their places are those of the colours in `html.css`.
-const CLASSES: [&str; 4] = ["Concurrency", "Holding", "Event", "Other"];
 
 impl Page {
     pub fn html(&self) -> Result<String, Failure> {
@@ -142,7 +140,8 @@ fn order(bars: &[Bar]) -> Vec<&str> {
 }
 
 impl Bar {
-    /// The parts in the order of their classes, then in this one; what is left after the first ones is one part.
+    /// The parts in the order of their classes, whose places are those of the colours in `html.css`, then in this
+    /// one; what is left after the first ones is one part.
     fn drawn(&self, order: &[&str]) -> Vec<(usize, String, f64)> {
         let class = |share: &Share| CLASSES.iter().position(|class| *class == share.class).unwrap_or(CLASSES.len() - 1);
         let place = |share: &Share| order.iter().position(|name| *name == share.name).unwrap_or(order.len());

@@ -44,6 +44,9 @@ pub(super) struct Bar {
     pub shares: Vec<Share>,
 }
 
+/// Classes of what takes time, in the order of a bar; the last is the time elsewhere.
+pub(super) const CLASSES: [&str; 4] = ["Concurrency", "Holding", "Event", "Other"];
+
 /// What the sessions did for a share of their time.
 pub(super) struct Share {
     pub name: String,

@@ -19,14 +19,14 @@ pub use writer::{Rounds, Writer};
 
 use crate::output::quoted;
 use miette::{Report, miette};
+use retrial_bench::errors::directory;
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
 /// What is said when the file cannot be read or written.
 pub fn failed(path: &Path, error: &rusqlite::Error) -> Report {
     let shown = quoted(&path.to_string_lossy()).into_owned();
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let directory = quoted(&parent.to_string_lossy()).into_owned();
+    let directory = quoted(&directory(path).to_string_lossy()).into_owned();
     let is_full = matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull)) || is_write_error(error);
     if is_full {
         return miette!(

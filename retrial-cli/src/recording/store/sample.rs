@@ -1,4 +1,4 @@
-//! Samples of who holds and who waits, and their rows.
+//! Samples of the sessions that hold and that wait, and their rows.
 
 use super::rows::{Row, int, maybe, text, whole};
 use crate::recording::snapshot::{Session, Snapshot};
@@ -22,7 +22,7 @@ pub struct Sample {
     /// Of a wait: its begin, by the monotonic clock, in ns.
     pub since_ns: Option<u64>,
     pub step: Option<&'static str>,
-    /// Of a wait: who held the mutex, or one of several.
+    /// Of a wait: the holder of the mutex, or one of several.
     pub blocker: Option<Holder>,
     pub action: String,
 }
@@ -44,7 +44,7 @@ pub struct Holder {
 impl Holder {
     /// Its session, if that is the one which has the SID in a snapshot.
     pub fn session<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Session> {
-        snapshot.session(self.sid).filter(|session| session.info.claimed_ns == self.claimed_ns)
+        snapshot.session_begun(self.sid, self.claimed_ns)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::output::quoted;
 use crate::recording::snapshot::{Identity, Snapshot};
 use crate::signals;
 use miette::{Report, miette};
+use retrial_bench::errors::directory;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use std::collections::HashMap;
@@ -61,8 +62,7 @@ impl Writer {
     /// Opens a recording to go on with it, or makes one. Refused while another process writes it.
     pub fn open(path: &Path) -> Result<Self, Report> {
         let unopened = |error: std::io::Error| {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let help = format!("ls -ld {}", quoted(&parent.to_string_lossy()));
+            let help = format!("ls -ld {}", quoted(&directory(path).to_string_lossy()));
             miette!(code = "retrial::recording::io", help = help, "recording {}: {error}", path.display())
         };
         signals::outlive_file_limit();

@@ -5,6 +5,7 @@ use super::samples::{FILE, FREE, FULL, GAP_NS, GET, HOLD, MAGIC, Ring, STACK, WA
 use super::tallies::Tallies;
 use miette::{Report, miette};
 use retrial::sys::{now_ns, thread_cpu_ns};
+use retrial_bench::errors::directory;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -168,7 +169,7 @@ fn map(path: &Path) -> io::Result<&'static Ring> {
 }
 
 pub(super) fn unwritable(path: &Path, error: &io::Error) -> Report {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory(path);
     miette!(
         code = "retrial::run::profile",
         help = format!("ls -ld {0}; df {0}; or: retrial run --profile=DIRECTORY -- …", directory.display()),
