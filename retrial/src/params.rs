@@ -132,7 +132,7 @@ params! {
         "Scheme adaptive: checks in a row that switch the type.";
     OrbitSpinTime "orbit_spin_time" = 8, Number(0, 100_000), "us",
         "Scheme orbit: spin before the first yield and after a wake-up; an eighth of it after each yield.";
-    OrbitYields "orbit_yields" = 64, Number(0, 1_000_000), "yields",
+    OrbitYields "orbit_yields" = 8, Number(0, 1_000_000), "yields",
         "Scheme orbit: most yields before a session parks; fewer when others get the mutex 64 times meanwhile.";
     OrbitRetryRate "orbit_retry_rate" = 25, Number(1, 1_000_000), "1/s",
         "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";

@@ -7,6 +7,7 @@ use crate::mode::Mode;
 use crate::operation_log::{MutexId, Phase, Record};
 use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::{self, Ordering, compiler_fence, protocol};
+use crate::wait::Experience;
 use crate::word::{Sid, Word};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -51,6 +52,7 @@ pub struct Session<'i> {
     pub(crate) slot: &'i Slot,
     sid: Sid,
     random: Cell<u64>,
+    experience: Cell<Experience>,
     /// Records that have been in use so far: the first ones.
     used: Cell<usize>,
     class: Cell<Class>,
@@ -119,6 +121,7 @@ impl Instance {
             slot,
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            experience: Cell::default(),
             class: Cell::new(class),
             used: Cell::new(1),
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
@@ -189,6 +192,14 @@ impl<'i> Session<'i> {
         x ^= x >> 27;
         self.random.set(x);
         x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// What its waits have taught it.
+    pub(crate) fn experience<R>(&self, by: impl FnOnce(&mut Experience) -> R) -> R {
+        let mut experience = self.experience.get();
+        let result = by(&mut experience);
+        self.experience.set(experience);
+        result
     }
 
     /// Writes a record before an operation. `None` when all records are in use, and in a child of fork.

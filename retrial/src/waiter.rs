@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::trace::What;
-use crate::wait::{Course, Park, Seen, Spin, Step, Wanted};
+use crate::wait::{Course, Experience, Park, Seen, Spin, Step, Wanted};
 use std::time::Duration;
 
 mod adapting;
@@ -120,7 +120,8 @@ impl<'a> Wait<'a> {
         let wanted = Wanted {
             shared: want.mode == Mode::Shared,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),
-            from_queue: want.from_queue,
+            parks_first: want.from_queue
+                || waiter.session.is_some_and(|session| session.experience(Experience::begins)),
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
         };
         let wait = Self {
@@ -245,7 +246,8 @@ impl<'a> Wait<'a> {
         let (blocker, on_x) = target.blocker();
         self.recorder.set_blocker(blocker);
         let mut course = self.course;
-        let step = course.step(&self.seen(target, on_x));
+        let seen = self.seen(target, on_x);
+        let (step, gets) = (course.step(&seen), seen.gets);
         self.course = course;
         if let Some(instance) = self.waiter.instance
             && (step != Step::Yield || course.failed() == 1)
@@ -257,6 +259,11 @@ impl<'a> Wait<'a> {
                 sys::yield_now();
                 self.last = sys::now_ns();
                 let took = self.last.saturating_sub(self.now);
+                if let Some(session) = self.waiter.session {
+                    let gets = target.gets().wrapping_sub(gets);
+                    session
+                        .experience(|experience| experience.yielded(&self.params, took, gets, target.is_open(false)));
+                }
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
                 self.recorder.step(self.last, What::Yield, 0, took);

@@ -262,7 +262,7 @@ impl<'a> Engine<'a> {
         if self.is_unlimited() {
             self.processors.add();
         }
-        self.sessions.push(Session::new(s % self.processors.count(), self.course()));
+        self.sessions.push(Session::new(s % self.processors.count(), self.course(false)));
         if s < self.workload.traced {
             self.traces.push(Trace::default());
         }

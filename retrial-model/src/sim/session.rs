@@ -3,7 +3,7 @@
 use super::Time;
 use super::tally::Use;
 use retrial::parking::{Announced, Parks};
-use retrial::wait::Course;
+use retrial::wait::{Course, Experience};
 
 /// What a session does, or did until it became ready to run again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +83,7 @@ pub(super) struct Session {
     /// The copy of the mutex that it asked for last.
     pub(super) copy: u32,
     pub(super) requested: Time,
+    pub(super) experience: Experience,
 
     // The wait under way.
     pub(super) course: Course,
@@ -91,6 +92,8 @@ pub(super) struct Session {
     /// Ends of the last failed spin and of the last step.
     pub(super) stepped: Time,
     pub(super) last: Time,
+    /// Gets of the mutex before the last step.
+    pub(super) gets_before: u64,
     /// What the last sleep or park was asked for, and what the sleep takes.
     pub(super) asked: Time,
     pub(super) sleeps: Time,
@@ -116,10 +119,12 @@ impl Session {
             gets: 0,
             copy: 0,
             requested: 0,
+            experience: Experience::default(),
             course,
             handed: false,
             stepped: 0,
             last: 0,
+            gets_before: 0,
             asked: 0,
             sleeps: 0,
             place: 0,

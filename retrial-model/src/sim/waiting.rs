@@ -20,15 +20,15 @@ impl<'a> Engine<'a> {
     pub(super) fn request(&mut self, s: u32) {
         self.tally.requested(self.now);
         self.choose(s);
-        let course = self.course();
         let now_ns = self.now_ns();
         let session = &mut self.sessions[s as usize];
         session.requested = self.now;
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        session.course = course;
+        let parks_first = session.experience.begins();
         session.park = Parks::default();
+        self.sessions[s as usize].course = self.course(parks_first);
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.counted.misses += 1;
@@ -36,9 +36,9 @@ impl<'a> Engine<'a> {
     }
 
     /// A wait that begins.
-    pub(super) fn course(&self) -> Course {
+    pub(super) fn course(&self, parks_first: bool) -> Course {
         let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
-        let wanted = Wanted { shared: false, high_priority: false, from_queue: false, poll_ns };
+        let wanted = Wanted { shared: false, high_priority: false, parks_first, poll_ns };
         Course::begin(wanted, self.mutex.gets)
     }
 
@@ -109,7 +109,9 @@ impl<'a> Engine<'a> {
     /// Does what the scheme says next.
     pub(super) fn step(&mut self, s: u32) {
         let seen = self.seen(self.sessions[s as usize].stepped);
-        let step = self.sessions[s as usize].course.step(&seen);
+        let session = &mut self.sessions[s as usize];
+        session.gets_before = seen.gets;
+        let step = session.course.step(&seen);
         match step {
             Step::Yield => self.give_way(s),
             Step::Sleep(asked) => self.sleep(s, asked),
@@ -126,6 +128,8 @@ impl<'a> Engine<'a> {
         let session = &mut self.sessions[s as usize];
         session.last = self.now;
         let took = self.now - session.stepped;
+        let (gets, is_open) = (self.mutex.gets - session.gets_before, self.mutex.is_open(false, self.now / NS));
+        session.experience.yielded(&self.workload.params, took / NS, gets, is_open);
         self.tally.count(Counter::Yields);
         self.tally.yields += u128::from(took);
         self.note(s, What::Yield, 0, took);

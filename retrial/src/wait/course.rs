@@ -17,8 +17,9 @@ pub struct Wanted {
     pub shared: bool,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
-    /// Whether the session comes out of a condition's queue.
-    pub from_queue: bool,
+    /// Whether the session is to park at once: it comes out of a condition's queue, or yields have been in vain
+    /// in its [`Experience`](super::Experience).
+    pub parks_first: bool,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
 }
@@ -139,7 +140,7 @@ impl Course {
             high_priority: self.wanted.high_priority,
             parked: seen.parked,
             pthread_in_use: seen.pthread_in_use,
-            from_queue: self.wanted.from_queue,
+            parks_first: self.wanted.parks_first,
             poll_ns: self.wanted.poll_ns,
             random: seen.random,
         }
@@ -258,7 +259,7 @@ fn jittered(asked: Duration, scheme: &dyn Scheme, seen: &Seen<'_>) -> Duration {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted { shared: false, high_priority: false, from_queue: false, poll_ns: 30 };
+    const WANTED: Wanted = Wanted { shared: false, high_priority: false, parks_first: false, poll_ns: 30 };
 
     fn seen(params: &Params) -> Seen<'_> {
         Seen { params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 499 }

@@ -43,8 +43,8 @@ pub struct Attempt<'a> {
     pub parked: u32,
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
-    /// Whether the session is to queue at once: it comes out of a condition's queue.
-    pub from_queue: bool,
+    /// Whether the session is to park at once.
+    pub parks_first: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
@@ -65,7 +65,7 @@ impl<'a> Attempt<'a> {
             high_priority: false,
             parked: 0,
             pthread_in_use: false,
-            from_queue: false,
+            parks_first: false,
             poll_ns: 30,
             random: 0x9e37_79b9_7f4a_7c15,
         }
@@ -100,8 +100,10 @@ pub trait Scheme: Sync {
 }
 
 mod course;
+mod experience;
 
 pub use course::{Course, Park, Seen, Spin, Wanted};
+pub use experience::Experience;
 
 macro_rules! schemes {
     ($( $number:literal => $module:ident::$scheme:ident, $name:literal, $unit:literal; )*) => {

@@ -24,12 +24,16 @@ const WATCH_TIMES: u32 = 16;
 /// or a yield takes.
 const YIELDS_FOR: u64 = 64;
 
-/// A session that was woken out of a condition's queue parks at once: the signaller most likely has the mutex
-/// still. To spin for it would take it from the signaller at every turn: a convoy of the program's own, such
-/// as Python's interpreter lock, then changes hands at every step instead of now and then (16 threads on a
-/// queue: 5 times slower, measured).
+/// A session parks at once, without a spin, in two cases.
+///
+/// It was woken out of a condition's queue: the signaller most likely has the mutex still. To spin for it
+/// would take it from the signaller at every turn: a convoy of the program's own, such as Python's interpreter
+/// lock, then changes hands at every step instead of now and then (16 threads on a queue: 5 times slower,
+/// measured).
+///
+/// Its yields have been in vain: see [`Experience`](super::Experience). A spin is shorter than such a yield.
 const fn queues(attempt: &Attempt<'_>) -> bool {
-    attempt.from_queue && attempt.parks == 0
+    attempt.parks_first && attempt.parks == 0
 }
 
 impl Scheme for Orbit {
@@ -85,7 +89,7 @@ mod tests {
         assert_eq!((Orbit.step(&attempt(1, false, 0)), Orbit.step(&attempt(99, false, 0))), (park(1), park(15)));
         let beside = |parks, woken| Orbit.step(&Attempt { parked: 1, ..attempt(parks, woken, 0) });
         assert_eq!((beside(0, false), beside(1, true)), (Step::Yield, Step::Yield));
-        let signalled = Attempt { from_queue: true, ..attempt(0, false, 0) };
+        let signalled = Attempt { parks_first: true, ..attempt(0, false, 0) };
         assert_eq!((Orbit.spins(&signalled), Orbit.step(&signalled)), (0, park(0)));
     }
 }
