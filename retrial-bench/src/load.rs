@@ -58,7 +58,7 @@ impl Times {
     }
 }
 
-/// Random numbers of a session (xorshift64*, Marsaglia 2003 and Vigna 2014).
+/// Random numbers of a session.
 #[derive(Debug)]
 pub struct Random(u64);
 
@@ -70,10 +70,7 @@ impl Random {
     /// A number below `limit`, which is at most 2^32.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) * limit) >> 32
+        ((retrial::wait::random(&mut self.0) >> 32) * limit) >> 32
     }
 }
 

@@ -290,7 +290,7 @@ impl Target for Getting {
 
     fn park(&self, how: Park) -> Parked<c_int> {
         // SAFETY: as `Foreign::new` was promised.
-        match unsafe { real::mutex_within(self.foreign.mutex, how.lasts(true)) } {
+        match unsafe { real::mutex_within(self.foreign.mutex, how.lasts_in_libc()) } {
             ETIMEDOUT => Parked::TimedOut,
             result => Parked::Got(result),
         }
@@ -305,6 +305,10 @@ impl Target for Getting {
             0 => (Sid::NONE, true),
             tid => (Sid::guest(tid), true),
         }
+    }
+
+    fn counts_gets(&self) -> bool {
+        self.foreign.counts_gets()
     }
 
     fn gets(&self) -> u64 {

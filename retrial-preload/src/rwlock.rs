@@ -154,9 +154,9 @@ impl Target for Getting {
     fn park(&self, how: Park) -> Parked<c_int> {
         let result = match self.side {
             // SAFETY: a lock that is waited for is there.
-            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.lasts(true)) },
+            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.lasts_in_libc()) },
             // SAFETY: as above.
-            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.lasts(true)) },
+            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.lasts_in_libc()) },
         };
         if result == ETIMEDOUT { Parked::TimedOut } else { Parked::Got(result) }
     }
@@ -170,6 +170,10 @@ impl Target for Getting {
             0 => (Sid::NONE, false),
             tid => (Sid::guest(tid), true),
         }
+    }
+
+    fn counts_gets(&self) -> bool {
+        false
     }
 
     fn gets(&self) -> u64 {

@@ -8,7 +8,7 @@
 
 use crate::process;
 use crate::samples::{GAP_NS, Ring};
-use retrial::sys;
+use retrial::{sys, wait};
 use std::cell::Cell;
 use std::ptr::from_ref;
 use std::sync::atomic::Ordering;
@@ -80,14 +80,12 @@ impl Sampling {
         }
     }
 
-    /// A number of 64 bits: xorshift64*, Vigna 2016.
+    /// A number of 64 bits.
     pub(crate) fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        let mut state = self.random.get();
+        let number = wait::random(&mut state);
+        self.random.set(state);
+        number
     }
 
     /// A number below 2^`shift`, which is at most 2^63.

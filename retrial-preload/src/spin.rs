@@ -137,6 +137,10 @@ impl Target for Getting {
         (Sid::NONE, true)
     }
 
+    fn counts_gets(&self) -> bool {
+        false
+    }
+
     fn gets(&self) -> u64 {
         registry::missed_gets(Type::Spin, self.spin as usize)
     }

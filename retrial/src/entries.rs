@@ -43,6 +43,8 @@ pub(crate) struct Header {
     pub(crate) arena_next: AtomicU64,
     /// Last time that a session looked for dead sessions because of references.
     pub(crate) swept_ns: AtomicU64,
+    /// Last alert about a wait for a mutex without an entry, by the same clock.
+    pub(crate) alerted_ns: AtomicU64,
     /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) admin: RobustLock,

@@ -175,6 +175,12 @@ impl Params {
         }
     }
 
+    /// `alert_threshold`.
+    #[must_use]
+    pub const fn alert_threshold(&self) -> Duration {
+        Duration::from_millis(self.get(P::AlertThreshold))
+    }
+
     /// `orbit_handover_interval`.
     #[must_use]
     pub const fn handover_interval(&self) -> Duration {

@@ -7,7 +7,7 @@ use crate::mode::Mode;
 use crate::operation_log::{MutexId, Phase, Record};
 use crate::slot::{LOG_RECORDS, Slot};
 use crate::sys::{self, Ordering, compiler_fence, protocol};
-use crate::wait::Experience;
+use crate::wait::{self, Experience};
 use crate::word::{Sid, Word};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -184,14 +184,12 @@ impl<'i> Session<'i> {
         self.slot.action.set(action);
     }
 
-    /// A fresh random number (xorshift64*, Marsaglia 2003 and Vigna 2014).
+    /// A fresh random number.
     pub(crate) fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        let mut state = self.random.get();
+        let number = wait::random(&mut state);
+        self.random.set(state);
+        number
     }
 
     /// What its waits have taught it.

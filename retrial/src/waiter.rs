@@ -1,11 +1,11 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::costs::Cost;
-use crate::entries::{AdaptionCells, TypeId};
+use crate::entries::{AdaptionCells, MutexEntry, TypeId};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
-use crate::params::{P, Params};
+use crate::params::Params;
 use crate::parking::Parked;
 use crate::probes;
 use crate::recorder::Recorder;
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::trace::What;
-use crate::wait::{Course, Experience, Park, Seen, Spin, Step, Wanted};
+use crate::wait::{Course, Park, Seen, Spin, Step, Wanted, Yielded};
 use std::time::Duration;
 
 mod adapting;
@@ -98,7 +98,7 @@ fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
 struct Wait<'a> {
     waiter: Waiter<'a>,
     recorder: Recorder<'a>,
-    adaption: Option<&'a AdaptionCells>,
+    entry: Option<&'a MutexEntry>,
     want: Want,
     /// Read afresh before every step.
     params: Params,
@@ -121,13 +121,13 @@ impl<'a> Wait<'a> {
             shared: want.mode == Mode::Shared,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),
             parks_first: want.from_queue
-                || waiter.session.is_some_and(|session| session.experience(Experience::begins)),
+                || waiter.session.is_some_and(|session| session.experience(|known| known.begins(want.mutex.0))),
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
         };
         let wait = Self {
             waiter,
             recorder: Recorder::new(waiter.session, key, blocker),
-            adaption: entry.map(|entry| &entry.adaption),
+            entry,
             want,
             params: waiter.params(want.mutex_type),
             course: Course::begin(wanted, target.gets()),
@@ -146,7 +146,7 @@ impl<'a> Wait<'a> {
 
     /// State of the controller, while `adaptive` is in force.
     fn adaptive(&self) -> Option<&'a AdaptionCells> {
-        self.adaption.filter(|_| self.params.is_adaptive())
+        self.entry.map(|entry| &entry.adaption).filter(|_| self.params.is_adaptive())
     }
 
     fn pthread_in_use(&self) -> bool {
@@ -161,7 +161,7 @@ impl<'a> Wait<'a> {
             gets: target.gets(),
             on_x,
             pthread_in_use: self.pthread_in_use(),
-            random: self.waiter.session.map_or(self.last, Session::random),
+            random: self.waiter.session.map_or(self.now, Session::random),
         }
     }
 
@@ -198,13 +198,14 @@ impl<'a> Wait<'a> {
     fn look_how_long(&mut self) {
         let Some(instance) = self.waiter.instance else { return };
         let waited_ns = self.now.saturating_sub(self.course.started_ns());
-        let threshold = Duration::from_millis(self.params.get(P::AlertThreshold));
+        let threshold = self.params.alert_threshold();
         if self.alerted || u128::from(waited_ns) <= threshold.as_nanos() {
             return;
         }
         // Thousands wait for one holder: each alert looks at that one's thread, and takes a place in the log.
-        let entry = instance.tables.mutex_entry(self.recorder.key.mutex);
-        if entry.is_none_or(|entry| sys::is_due(&entry.alerted_ns, self.now, threshold)) {
+        // Mutexes without an entry have one turn together.
+        let alerted_ns = self.entry.map_or(&instance.tables.segment.header().alerted_ns, |entry| &entry.alerted_ns);
+        if sys::is_due(alerted_ns, self.now, threshold) {
             self.alerted = true;
             self.recorder.alert(instance, waited_ns);
         }
@@ -247,23 +248,20 @@ impl<'a> Wait<'a> {
         self.recorder.set_blocker(blocker);
         let mut course = self.course;
         let seen = self.seen(target, on_x);
-        let (step, gets) = (course.step(&seen), seen.gets);
+        let step = course.step(&seen);
+        let before = seen.gets;
         self.course = course;
         if let Some(instance) = self.waiter.instance
             && (step != Step::Yield || course.failed() == 1)
         {
-            self.recorder.remember(instance, self.now, target.gets(), course.failed());
+            self.recorder.remember(instance, self.now, before, course.failed());
         }
         match step {
             Step::Yield => {
                 sys::yield_now();
                 self.last = sys::now_ns();
                 let took = self.last.saturating_sub(self.now);
-                if let Some(session) = self.waiter.session {
-                    let gets = target.gets().wrapping_sub(gets);
-                    session
-                        .experience(|experience| experience.yielded(&self.params, took, gets, target.is_open(false)));
-                }
+                self.learn(target, took, before);
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
                 self.recorder.step(self.last, What::Yield, 0, took);
@@ -293,6 +291,15 @@ impl<'a> Wait<'a> {
             self.give_up(target);
         }
         got
+    }
+
+    /// A yield has ended that took so long and began after so many gets: the session learns from it.
+    fn learn<T: Target>(&self, target: &T, took_ns: u64, before: u64) {
+        if let Some(session) = self.waiter.session.filter(|_| target.counts_gets()) {
+            let gets = target.gets().wrapping_sub(before);
+            let yielded = Yielded { mutex: self.want.mutex.0, took_ns, gets, is_open: target.is_open(false) };
+            session.experience(|known| known.learn(&self.params, yielded));
+        }
     }
 
     fn park<T: Target>(&mut self, target: &T, how: Park) -> Option<T::Got> {

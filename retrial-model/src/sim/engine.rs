@@ -14,7 +14,7 @@ use super::workload::{Arrivals, Workload};
 use super::{Time, seconds, time};
 use retrial::P;
 use retrial::interposer::Parked;
-use retrial::wait::{Adaption, Counts};
+use retrial::wait::{Adaption, Counts, Experience};
 
 /// State of the controller of `adaptive`, and what it saw at its last check.
 #[derive(Debug, Default)]
@@ -284,6 +284,7 @@ impl<'a> Engine<'a> {
             let after = seconds(self.now.into());
             return Err(SimulationError::Population { sessions: s + 1, limit, after, gets });
         }
+        self.sessions[s as usize].experience = Experience::default();
         self.comes_back(s, Doing::Arriving);
         Ok(())
     }

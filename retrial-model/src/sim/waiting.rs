@@ -8,7 +8,7 @@ use super::{NS, Time};
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Counts, Course, Park, Seen, Step, Wanted};
+use retrial::wait::{Counts, Course, Park, Seen, Step, Wanted, Yielded};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -26,7 +26,7 @@ impl<'a> Engine<'a> {
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        let parks_first = session.experience.begins();
+        let parks_first = session.experience.begins(session.copy);
         session.park = Parks::default();
         self.sessions[s as usize].course = self.course(parks_first);
         self.tally.count(Counter::Misses);
@@ -129,7 +129,8 @@ impl<'a> Engine<'a> {
         session.last = self.now;
         let took = self.now - session.stepped;
         let (gets, is_open) = (self.mutex.gets - session.gets_before, self.mutex.is_open(false, self.now / NS));
-        session.experience.yielded(&self.workload.params, took / NS, gets, is_open);
+        let yielded = Yielded { mutex: session.copy, took_ns: took / NS, gets, is_open };
+        session.experience.learn(&self.workload.params, yielded);
         self.tally.count(Counter::Yields);
         self.tally.yields += u128::from(took);
         self.note(s, What::Yield, 0, took);

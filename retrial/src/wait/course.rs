@@ -65,6 +65,8 @@ pub struct Park {
     pub timeout: Duration,
     /// Time to its deadline.
     pub left: Duration,
+    /// Time until so long a wait is an alert.
+    pub alert: Duration,
     /// Whether releases need wake nobody while enough woken sessions are on their way.
     pub throttle: bool,
     /// Whether it may take what was handed over.
@@ -79,7 +81,22 @@ impl Park {
     /// With this time-out, beside a watcher or not.
     #[must_use]
     pub const fn lasting(time: Duration) -> Self {
-        Self { watch: time, timeout: time, left: time, throttle: false, handed: true, overdue: false, asks: None }
+        Self {
+            watch: time,
+            timeout: time,
+            left: time,
+            alert: time,
+            throttle: false,
+            handed: true,
+            overdue: false,
+            asks: None,
+        }
+    }
+
+    /// Longest sleep where libc sees to everything but alerts.
+    #[must_use]
+    pub fn lasts_in_libc(&self) -> Duration {
+        self.left.min(self.alert)
     }
 
     /// Longest sleep.
@@ -89,8 +106,11 @@ impl Park {
     }
 }
 
-/// Maximum time-out of a first park beside a watcher, in thousandths: 16 s. Doubles with each park.
-const FIRST_LOOK: Duration = Duration::from_millis(16);
+/// A wait is an alert when it is longer than the threshold.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
+/// Maximum mean time-out of a first park beside a watcher, in thousandths: 32 s. Doubles with each park.
+const FIRST_LOOK: Duration = Duration::from_millis(32);
 
 /// A wait under way.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +207,7 @@ impl Course {
             watch: limit,
             timeout: limit.max(self.look_beside_a_watcher(seen)),
             left: Duration::MAX,
+            alert: seen.params.alert_threshold().saturating_add(A_MOMENT).checked_sub(waited).unwrap_or(Duration::MAX),
             throttle,
             handed: self.takes_handover(),
             overdue: throttle && is_overdue(seen, waited),
@@ -204,8 +225,8 @@ impl Course {
 
     /// Time-out beside a watcher: all of these look `orbit_retry_rate` times a second together.
     fn look_beside_a_watcher(&self, seen: &Seen<'_>) -> Duration {
-        // Uniform on 0.5 to 1.5 times the mean, so that sessions that parked together do not look together.
-        let permille = 500 + u32::try_from(seen.random % 1000).unwrap_or(0);
+        // Uniform on 0 to 2 times the mean: sessions that parked together look one by one, and the first soon.
+        let permille = (seen.random % 2000) as u32;
         let share =
             Duration::from_millis(1) * seen.parked.saturating_add(1) / clamp(seen.params.get(P::OrbitRetryRate));
         // The watcher may have died, with all other parked sessions.
@@ -333,7 +354,7 @@ mod tests {
     fn those_that_do_not_watch_look_more_rarely_the_more_they_are_but_not_more_than_each_wait_allows() {
         let params = Params::default().with(P::OrbitRetryRate, 25).with(P::OrbitYields, 0);
         let mut course = Course::begin(WANTED, 0);
-        let beside = |parked| Seen { parked, random: 500, ..seen(&params) };
+        let beside = |parked| Seen { parked, random: 1000, ..seen(&params) };
         let ms = Duration::from_millis;
         assert_eq!(park(&mut course.clone(), &beside(0)).timeout, ms(40));
         assert_eq!(park(&mut course.clone(), &beside(99)).timeout, ms(4000));

@@ -1,50 +1,73 @@
 //! What a session learns from its yields, from one wait to the next.
 
+use super::Scheme;
 use crate::params::{P, Params};
 
-/// Net number of yields in vain from which a session rests.
+/// Net number of yields in vain from which a session parks at once.
 const ENOUGH: u32 = 4;
 
-/// Maximum of that number: a session rests for fewer than two to the power of this many waits.
+/// Maximum of that number: fewer waits than two to the power of this park at once before the next trial.
 const MOST: u32 = 8;
 
 /// Gets of the mutex by others during one yield, at most, that say that sections last as long as a yield.
 const FEW: u64 = 2;
 
+fn scheme(params: &Params) -> &'static dyn Scheme {
+    super::scheme(params.get(P::Scheme))
+}
+
+/// A yield that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Yielded {
+    /// Id of the mutex.
+    pub mutex: u32,
+    /// Its time.
+    pub took_ns: u64,
+    /// Gets of the mutex meanwhile.
+    pub gets: u64,
+    /// Whether the mutex is open after it.
+    pub is_open: bool,
+}
+
 /// Whether yields bring a session the mutex; a new one takes it that they do.
 ///
 /// A section in which the holder gives its processor away lasts until the processor has been through all
 /// sessions that yield there: the more of them wait so, the longer each section takes. What they see is that
-/// the mutex passes once or twice in each of their yields, however many the yields are. Then the next
-/// waits park at once, and the holder has its processor back at once. Where yields are useful, the mutex passes
-/// many times meanwhile or is open.
+/// the mutex passes once or twice in each of their yields, however many the yields are. Then the next waits
+/// for that mutex park at once, and the holder has its processor back at once. Where yields are useful, the
+/// mutex passes many times meanwhile, or is open after a short one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Experience {
+    /// The mutex that it is about: the last one with a yield in vain.
+    mutex: u32,
     /// Yields in vain, less the useful ones.
     in_vain: u32,
-    /// Waits to come without yields.
+    /// Waits to come that park at once.
     rests: u32,
 }
 
 impl Experience {
-    /// A wait begins. Whether it is to park at once.
+    /// A wait for this mutex begins. Whether it is to park at once.
     #[must_use]
-    pub const fn begins(&mut self) -> bool {
-        let rests = self.rests != 0;
-        self.rests = self.rests.saturating_sub(1);
+    pub const fn begins(&mut self, mutex: u32) -> bool {
+        let rests = self.rests != 0 && self.mutex == mutex;
+        if rests {
+            self.rests -= 1;
+        }
         rests
     }
 
-    /// A yield has ended that took so long, with so many gets of the mutex meanwhile. It was in vain if it was
-    /// longer than a spin: after a shorter one nobody else may have been ready to run.
-    pub fn yielded(&mut self, params: &Params, took_ns: u64, gets: u64, is_open: bool) {
-        if gets > FEW {
-            self.in_vain = self.in_vain.saturating_sub(1);
-        } else if gets > 0 && !is_open && took_ns >= params.get(P::OrbitSpinTime) * 1000 {
-            self.in_vain = if self.in_vain < MOST { self.in_vain + 1 } else { MOST };
-            if self.in_vain >= ENOUGH {
-                self.rests = (1 << self.in_vain) - 1;
-            }
+    /// A yield has ended. It was in vain if it was longer than a spin: after a shorter one nobody else may have
+    /// been ready to run.
+    pub fn learn(&mut self, params: &Params, yielded: Yielded) {
+        let Yielded { mutex, took_ns, gets, is_open } = yielded;
+        let is_known = mutex == self.mutex;
+        let is_long = took_ns >= params.get(P::OrbitSpinTime) * 1000;
+        if gets > FEW || is_open && !is_long {
+            self.in_vain = self.in_vain.saturating_sub(u32::from(is_known));
+        } else if gets > 0 && is_long && !is_open && scheme(params).throttles_wakes() {
+            let in_vain = if is_known { (self.in_vain + 1).min(MOST) } else { 1 };
+            *self = Self { mutex, in_vain, rests: if in_vain < ENOUGH { 0 } else { (1 << in_vain) - 1 } };
         }
     }
 }
@@ -53,39 +76,55 @@ impl Experience {
 mod tests {
     use super::*;
 
-    const SPIN_NS: u64 = 8000;
+    const IN_VAIN: Yielded = Yielded { mutex: 7, took_ns: 8000, gets: 1, is_open: false };
 
     /// Waits in a row that park at once.
-    fn rests(experience: &mut Experience) -> u32 {
-        (0..1000).take_while(|_| experience.begins()).count().try_into().unwrap()
+    fn rests(known: &mut Experience) -> usize {
+        (0..1000).take_while(|_| known.begins(7)).count()
+    }
+
+    fn learn(known: &mut Experience, yielded: Yielded) {
+        known.learn(&Params::default(), yielded);
     }
 
     #[test]
-    fn a_session_whose_yields_are_in_vain_rests_for_longer_and_longer_and_tries_again() {
-        let mut experience = Experience::default();
-        let after_each: Vec<u32> = (0..12)
+    fn a_session_whose_yields_are_in_vain_parks_at_once_for_longer_and_longer_and_tries_again() {
+        let mut known = Experience::default();
+        let after_each: Vec<usize> = (0..12)
             .map(|_| {
-                experience.yielded(&Params::default(), SPIN_NS, 1, false);
-                rests(&mut experience)
+                learn(&mut known, IN_VAIN);
+                rests(&mut known)
             })
             .collect();
         assert_eq!(after_each, [0, 0, 0, 15, 31, 63, 127, 255, 255, 255, 255, 255]);
-        for _ in 0..5 {
-            experience.yielded(&Params::default(), SPIN_NS, 3, false);
+        for (gets, took_ns) in [(3, 8000), (64, 8000), (1, 7999), (3, 0), (64, 90_000)] {
+            learn(&mut known, Yielded { gets, took_ns, is_open: true, ..IN_VAIN });
         }
-        experience.yielded(&Params::default(), SPIN_NS, 2, false);
-        assert_eq!(rests(&mut experience), 15, "three and one more");
+        learn(&mut known, Yielded { gets: 2, ..IN_VAIN });
+        assert_eq!(rests(&mut known), 15, "three and one more");
     }
 
     #[test]
     fn a_yield_is_in_vain_only_if_it_was_long_and_the_mutex_passed_and_is_busy() {
-        let mut experience = Experience::default();
+        let mut known = Experience::default();
         for _ in 0..99 {
-            experience.yielded(&Params::default(), SPIN_NS - 1, 1, false);
-            experience.yielded(&Params::default(), SPIN_NS, 0, false);
-            experience.yielded(&Params::default(), SPIN_NS, 1, true);
-            experience.yielded(&Params::default(), SPIN_NS, 64, false);
+            for (took_ns, gets, is_open) in [(7999, 1, false), (8000, 0, false), (8000, 1, true), (8000, 64, false)] {
+                learn(&mut known, Yielded { took_ns, gets, is_open, ..IN_VAIN });
+            }
         }
-        assert_eq!((rests(&mut experience), experience), (0, Experience::default()));
+        let published = Params::default().with(P::Scheme, super::super::SLEEP as u64);
+        (0..99).for_each(|_| known.learn(&published, IN_VAIN));
+        assert_eq!((rests(&mut known), known), (0, Experience::default()));
+    }
+
+    #[test]
+    fn what_is_learnt_is_about_one_mutex() {
+        let mut known = Experience::default();
+        (0..4).for_each(|_| learn(&mut known, IN_VAIN));
+        learn(&mut known, Yielded { mutex: 8, gets: 64, ..IN_VAIN });
+        assert_eq!((known.begins(8), rests(&mut known)), (false, 15));
+        (0..4).for_each(|_| learn(&mut known, IN_VAIN));
+        learn(&mut known, Yielded { mutex: 8, ..IN_VAIN });
+        assert_eq!((known.begins(8), rests(&mut known)), (false, 0));
     }
 }

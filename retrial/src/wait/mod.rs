@@ -1,8 +1,9 @@
 //! Wait schemes: pure functions from "how often this wait has failed and what can be seen" to "what next".
 //!
 //! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; what all of them
-//! share is in [`Course`]. None of it performs anything. A new scheme is a file here and the last line of the
-//! table in `schemes.rs`: instances store its position.
+//! share is in [`Course`]. None of it performs anything. A new scheme is a file here, the last line of the
+//! table in `schemes.rs` (instances store its position) and a row in `retrial-model/src/theory.rs`; parameters
+//! of its own are in `params.rs`. The tests of the workspace find what is missing.
 
 use crate::params::{P, Params};
 use crate::schemes::with_schemes;
@@ -15,7 +16,7 @@ pub enum Step<T = Duration> {
     Yield,
     /// Sleep this long; nobody wakes the sleeper.
     Sleep(Duration),
-    /// Queue for a wake-up by a releaser, and look again after a time at the latest.
+    /// Queue for a wake-up by a releaser. The time is the watcher's until its look; others look more rarely.
     Park(T),
     /// The queue is full: sleep this long instead; counted apart.
     Overflow(Duration),
@@ -43,7 +44,7 @@ pub struct Attempt<'a> {
     pub parked: u32,
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
-    /// Whether the session is to park at once.
+    /// Whether the session had better park at once, for schemes that heed it.
     pub parks_first: bool,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
@@ -74,7 +75,8 @@ impl<'a> Attempt<'a> {
 
 /// A wait scheme.
 pub trait Scheme: Sync {
-    /// Polls of the word before the step of this attempt; the exchange is tried when a poll finds it open.
+    /// Polls of the word before the step of this attempt, after a first look, which there is in any case; the
+    /// exchange is tried when a look finds it open.
     fn spins(&self, attempt: &Attempt<'_>) -> u32 {
         clamp(attempt.params.get(P::SpinCount))
     }
@@ -103,7 +105,7 @@ mod course;
 mod experience;
 
 pub use course::{Course, Park, Seen, Spin, Wanted};
-pub use experience::Experience;
+pub use experience::{Experience, Yielded};
 
 macro_rules! schemes {
     ($( $number:literal => $module:ident::$scheme:ident, $name:literal, $unit:literal; )*) => {
@@ -132,6 +134,16 @@ pub fn shown(position: u64, pthread_in_use: bool) -> String {
         Some(in_use) => format!("{} ({in_use})", name.to_uppercase()),
         None => name,
     }
+}
+
+/// The next random number of a generator whose state is not 0 (xorshift64*, Marsaglia 2003 and Vigna 2016).
+#[inline]
+#[must_use]
+pub const fn random(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
 /// A step of `duration`; a sleep of 0 is a yield.

@@ -57,6 +57,11 @@ pub trait Target {
         let _ = now_ns;
     }
 
+    /// Whether `gets` counts all gets, not only those that missed.
+    fn counts_gets(&self) -> bool {
+        true
+    }
+
     /// Gets so far.
     fn gets(&self) -> u64;
 

@@ -77,7 +77,7 @@ const ROWS: [Row; 17] = [
         &[],
         "as ydb while few sessions wait, as pthread when the yields of many would take the processors",
     ),
-    row("orbit", &[], "the default: spins for about as long as a wake-up takes, yields up to 64 times, then parks"),
+    row("orbit", &[], "the default: spins for about as long as a wake-up takes, yields up to 8 times, then parks"),
 ];
 
 /// These, and with their defaults the schemes that none of them is of.
