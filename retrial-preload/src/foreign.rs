@@ -290,7 +290,7 @@ impl Target for Getting {
 
     fn park(&self, how: Park) -> Parked<c_int> {
         // SAFETY: as `Foreign::new` was promised.
-        match unsafe { real::mutex_within(self.foreign.mutex, how.lasts_in_libc()) } {
+        match unsafe { real::mutex_within(self.foreign.mutex, how.lasts_alone()) } {
             ETIMEDOUT => Parked::TimedOut,
             result => Parked::Got(result),
         }

@@ -154,9 +154,9 @@ impl Target for Getting {
     fn park(&self, how: Park) -> Parked<c_int> {
         let result = match self.side {
             // SAFETY: a lock that is waited for is there.
-            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.lasts_in_libc()) },
+            Side::Read => unsafe { real::rwlock_read_within(self.rwlock, how.lasts_alone()) },
             // SAFETY: as above.
-            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.lasts_in_libc()) },
+            Side::Write => unsafe { real::rwlock_write_within(self.rwlock, how.lasts_alone()) },
         };
         if result == ETIMEDOUT { Parked::TimedOut } else { Parked::Got(result) }
     }

@@ -65,8 +65,8 @@ pub struct Park {
     pub timeout: Duration,
     /// Time to its deadline.
     pub left: Duration,
-    /// Time until so long a wait is an alert.
-    pub alert: Duration,
+    /// Time-out where parked sessions do not know of each other: in locks of libc's formats.
+    pub alone: Duration,
     /// Whether releases need wake nobody while enough woken sessions are on their way.
     pub throttle: bool,
     /// Whether it may take what was handed over.
@@ -85,7 +85,7 @@ impl Park {
             watch: time,
             timeout: time,
             left: time,
-            alert: time,
+            alone: time,
             throttle: false,
             handed: true,
             overdue: false,
@@ -93,10 +93,10 @@ impl Park {
         }
     }
 
-    /// Longest sleep where libc sees to everything but alerts.
+    /// Longest sleep where parked sessions do not know of each other.
     #[must_use]
-    pub fn lasts_in_libc(&self) -> Duration {
-        self.left.min(self.alert)
+    pub fn lasts_alone(&self) -> Duration {
+        self.left.min(self.alone)
     }
 
     /// Longest sleep.
@@ -106,8 +106,9 @@ impl Park {
     }
 }
 
-/// A wait is an alert when it is longer than the threshold.
-const A_MOMENT: Duration = Duration::from_millis(1);
+/// Time-out of the first park where parked sessions do not know of each other. Doubles with each park, up to
+/// 41 s: a session that libc forgets when another one is killed waits for twice as long as it has waited then.
+const FIRST_ALONE: Duration = Duration::from_millis(10);
 
 /// Maximum mean time-out of a first park beside a watcher, in thousandths: 32 s. Doubles with each park.
 const FIRST_LOOK: Duration = Duration::from_millis(32);
@@ -207,7 +208,7 @@ impl Course {
             watch: limit,
             timeout: limit.max(self.look_beside_a_watcher(seen)),
             left: Duration::MAX,
-            alert: seen.params.alert_threshold().saturating_add(A_MOMENT).checked_sub(waited).unwrap_or(Duration::MAX),
+            alone: FIRST_ALONE * (1 << self.parks.min(12)),
             throttle,
             handed: self.takes_handover(),
             overdue: throttle && is_overdue(seen, waited),
