@@ -6,6 +6,7 @@
 #![allow(clippy::needless_pass_by_value)] // a command takes what was typed, an error what it is about
 
 mod ash;
+mod attach;
 mod blocking;
 mod cmd;
 #[cfg(test)]
@@ -63,6 +64,7 @@ enum Command {
     Sql(cmd::sql::Args),
     Ash(cmd::ash::Args),
     Who(cmd::who::Args),
+    Attach(cmd::attach::Args),
     Top(cmd::top::Args),
     Watch(cmd::watch::Args),
     Export(cmd::export::Args),
@@ -121,6 +123,7 @@ pub fn main() -> ExitCode {
         Command::Watch(args) => cmd::watch::run(args, format),
         Command::Top(args) => cmd::top::run(args, format),
         Command::Who(args) => cmd::who::run(args, format),
+        Command::Attach(args) => cmd::attach::run(args, format),
         Command::Set(args) => cmd::set::run(args, format),
         Command::Hold(args) => cmd::hold::run(args, format),
         Command::Trace(args) => cmd::trace::run(args, format),

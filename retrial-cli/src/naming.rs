@@ -37,12 +37,12 @@ impl<'t> Names<'t> {
 
     /// Function and line, where the location is a place in a program.
     pub fn place(&mut self, location: LocationId) -> String {
-        self.address(&self.tables.location_name(location))
+        self.symbols.text(&self.tables.location_name(location))
     }
 
-    /// The same of `MODULE+0xOFFSET`.
-    pub fn address(&mut self, location: &str) -> String {
-        self.symbols.text(location)
+    /// What names the places in the program's files.
+    pub fn symbols(&mut self) -> &mut Symbols {
+        &mut self.symbols
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod alerts;
 pub mod ash;
+pub mod attach;
 pub mod bench;
 pub mod calibrate;
 pub mod completions;

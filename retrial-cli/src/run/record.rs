@@ -8,16 +8,16 @@ use retrial::views::{Sid, Tables, TypeId, Word};
 pub const RECORD: usize = 40;
 
 /// Bits of the kind: the sort, and what makes a mutex one of libc's format.
-const SORT: u32 = 3;
+pub const SORT: u32 = 3;
 const ADAPTIVE: u32 = 3;
-const ROBUST: u32 = 0x10;
-const SHARED: u32 = 0x80;
+pub const ROBUST: u32 = 0x10;
+pub const SHARED: u32 = 0x80;
 
 /// Number of a `pthread_rwlock_t`'s readers in its first field, from this bit on.
 const READERS: u32 = 3;
 
 /// The bits of a lock in libc's format that have its owner's thread id.
-const TID: u32 = 0x3fff_ffff;
+pub const TID: u32 = 0x3fff_ffff;
 
 /// What lies at a mutex's address in its process, by its type in the instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

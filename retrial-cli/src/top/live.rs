@@ -132,7 +132,7 @@ impl<'o> Looker<'o> {
     fn thread(&mut self, seen: &Seen, sid: Sid) -> Option<(Sid, Thread)> {
         let info = &seen.session(sid)?.session.info;
         let is_seen = !info.dead;
-        is_seen.then(|| (sid, Thread::of(info.pid, info.tid, &mut self.files, &mut self.names)))
+        is_seen.then(|| (sid, Thread::of(info.pid, info.tid, &mut self.files, self.names.symbols())))
     }
 
     /// The file of an instance goes with it; what is mapped stays.

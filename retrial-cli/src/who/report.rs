@@ -79,7 +79,7 @@ impl<'t> Report<'t> {
         let mut files = Files::default();
         for sid in holders {
             if let Some((pid, tid)) = self.ids(sid) {
-                self.threads.insert(sid, Thread::of(pid, tid, &mut files, &mut self.names));
+                self.threads.insert(sid, Thread::of(pid, tid, &mut files, self.names.symbols()));
             }
         }
     }

@@ -11,8 +11,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// People are shown so many waiters of a mutex, and so many lines; JSON and CSV have all.
-const WAITERS: usize = 10;
-const LINES: usize = 200;
+pub const WAITERS: usize = 10;
+pub const LINES: usize = 200;
 /// Levels that are indented.
 const LEVELS: usize = 32;
 /// Calls of a stack that a line has.
@@ -218,7 +218,8 @@ impl Holding {
     }
 }
 
-fn calls(thread: &Thread) -> Option<String> {
+/// The innermost calls of a thread, innermost first.
+pub fn calls(thread: &Thread) -> Option<String> {
     let shown: Vec<&str> = thread.stack.iter().take(CALLS).map(String::as_str).collect();
     let more = if thread.stack.len() > CALLS { " < …" } else { "" };
     (!shown.is_empty()).then(|| format!("{}{more}", shown.join(" < ")))

@@ -2,7 +2,8 @@
 //! call, its stacks.
 
 use super::unwind::Files;
-use crate::naming::Names;
+use crate::run::symbols::Symbols;
+use crate::run::variables::Modules;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -122,19 +123,19 @@ impl State {
 
 impl Thread {
     /// A thread of this PID namespace.
-    pub fn of(pid: u32, tid: u32, files: &mut Files, names: &mut Names<'_>) -> Self {
+    pub fn of(pid: u32, tid: u32, files: &mut Files, symbols: &mut Symbols) -> Self {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).unwrap_or_default();
         // `TID (NAME) STATE …`; a name may have anything in it.
         let stat = read("stat");
         let letter = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
         let Some(letter) = letter else { return Self::default() };
         let syscall = Syscall::parse(&read("syscall"));
-        let stack = syscall.and_then(|syscall| files.stack(pid, syscall.ip?, syscall.sp?)).unwrap_or_default();
+        let stack = syscall.and_then(|syscall| files.stack(pid, &Modules::of(pid), syscall.ip?, syscall.sp?));
         Self {
             state: State::of(letter),
             wchan: Some(read("wchan").trim().to_owned()).filter(|wchan| !matches!(wchan.as_str(), "" | "0")),
             call: syscall.and_then(Syscall::name),
-            stack: stack.iter().map(|place| names.address(place)).collect(),
+            stack: stack.unwrap_or_default().iter().map(|place| symbols.text(place)).collect(),
             kernel_stack: kernel_stack(&read("stack")),
         }
     }
@@ -162,20 +163,23 @@ impl Thread {
 
 /// What the kernel says of a thread's system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Syscall {
+pub struct Syscall {
     /// Below 0: it is in the kernel, but in no system call.
-    number: i64,
-    sp: Option<u64>,
-    ip: Option<u64>,
+    pub number: i64,
+    /// What it was called with; 0 where the kernel tells none.
+    pub arguments: [u64; 6],
+    pub sp: Option<u64>,
+    pub ip: Option<u64>,
 }
 
 impl Syscall {
     /// `NUMBER ARGUMENTS… SP IP`, or `running`, or nothing where we may not know.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let [number, .., sp, ip] = words.as_slice() else { return None };
+        let [number, told @ .., sp, ip] = words.as_slice() else { return None };
         let hex = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
-        Some(Self { number: number.parse().ok()?, sp: hex(sp), ip: hex(ip) })
+        let arguments = std::array::from_fn(|i| told.get(i).copied().and_then(hex).unwrap_or(0));
+        Some(Self { number: number.parse().ok()?, arguments, sp: hex(sp), ip: hex(ip) })
     }
 
     fn name(self) -> Option<String> {
@@ -198,6 +202,7 @@ mod tests {
     fn a_system_call_has_a_name_and_where_it_returns_to() {
         let asleep = Syscall::parse("230 0x0 0x0 0x7ffd 0x0 0x0 0x0 0x7ffd1020 0x7f0010\n").unwrap();
         assert_eq!((asleep.sp, asleep.ip), (Some(0x7ffd_1020), Some(0x7f_0010)));
+        assert_eq!(asleep.arguments, [0, 0, 0x7ffd, 0, 0, 0]);
         if cfg!(target_arch = "x86_64") {
             assert_eq!(asleep.name().as_deref(), Some("clock_nanosleep"));
         }
@@ -214,8 +219,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_not_there_is_not_seen() {
-        let instance = retrial::Instance::anonymous(retrial::Capacity::default()).unwrap();
-        let thread = Thread::of(u32::MAX, 1, &mut Files::default(), &mut Names::new(instance.tables()));
+        let thread = Thread::of(u32::MAX, 1, &mut Files::default(), &mut Symbols::default());
         assert_eq!((thread.state, thread.text()), (State::Unseen, "not seen from here".to_owned()));
     }
 }

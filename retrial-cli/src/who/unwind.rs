@@ -20,9 +20,8 @@ pub struct Files(HashMap<PathBuf, Option<Tables>>);
 impl Files {
     /// Where the calls return to, `MODULE+0xOFFSET` of each, innermost first. `None` where the kernel keeps
     /// us from that memory.
-    pub fn stack(&mut self, pid: u32, ip: u64, sp: u64) -> Option<Vec<String>> {
+    pub fn stack(&mut self, pid: u32, modules: &Modules, ip: u64, sp: u64) -> Option<Vec<String>> {
         let bytes = read(pid, sp)?;
-        let modules = Modules::of(pid);
         let mut unwinder = Native::default();
         for (path, start, end) in modules.code() {
             let tables = self.0.entry(PathBuf::from(path)).or_insert_with(|| Tables::read(Path::new(path)));
@@ -97,7 +96,7 @@ mod tests {
             if let [call, .., sp, ip] = words.as_slice()
                 && call.parse() == Ok(libc::SYS_clock_nanosleep)
             {
-                found = Files::default().stack(pid, hex(ip), hex(sp)).unwrap_or_default();
+                found = Files::default().stack(pid, &Modules::of(pid), hex(ip), hex(sp)).unwrap_or_default();
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
