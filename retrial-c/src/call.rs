@@ -4,6 +4,7 @@ use crate::code::{Answer, Code, Failure};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::{self, Display, Write};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Bytes of the longest message, its 0 included.
@@ -55,42 +56,39 @@ pub(crate) fn null(name: &str, expected: &str) -> Failure {
     failure(Code::Invalid, format_args!("argument `{name}` is NULL, expected {expected}"))
 }
 
-/// A string argument.
-///
-/// # Safety
-///
-/// NULL, or a string with its 0 that outlives the call.
-pub(crate) unsafe fn text<'a>(name: &str, at: *const c_char) -> Result<&'a str, Failure> {
-    if at.is_null() {
-        return Err(null(name, "a string"));
+/// A string argument: NULL, or a string with its 0 that outlives the call, as the header says. A pointer by
+/// which C is trusted is an `Option<&T>` in the calls' signatures, and this is the same for strings.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    pub(crate) const fn is_null(self) -> bool {
+        self.0.is_null()
     }
-    // SAFETY: a string with its 0, as the caller says.
-    let bytes = unsafe { CStr::from_ptr(at) };
-    bytes.to_str().map_err(|error| failure(Code::Invalid, format_args!("argument `{name}` is not UTF-8: {error}")))
+
+    /// The text; `name` is the argument's.
+    pub(crate) fn get<'a>(self, name: &str) -> Result<&'a str, Failure> {
+        if self.is_null() {
+            return Err(null(name, "a string"));
+        }
+        // SAFETY: a string with its 0 that outlives the call.
+        let bytes = unsafe { CStr::from_ptr(self.0) };
+        bytes.to_str().map_err(|error| failure(Code::Invalid, format_args!("argument `{name}` is not UTF-8: {error}")))
+    }
+
+    /// The same; NULL is the empty one.
+    pub(crate) fn or_empty<'a>(self, name: &str) -> Result<&'a str, Failure> {
+        if self.is_null() { Ok("") } else { self.get(name) }
+    }
 }
 
-/// A string argument that may be NULL, which is the empty one.
-///
-/// # Safety
-///
-/// As for [`text`].
-pub(crate) unsafe fn text_or_empty<'a>(name: &str, at: *const c_char) -> Result<&'a str, Failure> {
-    // SAFETY: the caller's.
-    if at.is_null() { Ok("") } else { unsafe { text(name, at) } }
-}
+/// A place for a result, which C has not initialised.
+pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
 /// Stores a result where C wants it.
-///
-/// # Safety
-///
-/// NULL, or memory for a `T`.
-pub(crate) unsafe fn out<T>(name: &str, at: *mut T, value: impl FnOnce() -> Result<T, Failure>) -> Answer {
-    if at.is_null() {
-        return Err(null(name, "a place for the result"));
-    }
-    let value = value()?;
-    // SAFETY: memory for it, as the caller says.
-    unsafe { ptr::write(at, value) };
+pub(crate) fn out<T>(name: &str, to: Out<T>, value: impl FnOnce() -> Result<T, Failure>) -> Answer {
+    to.ok_or_else(|| null(name, "a place for the result"))?.write(value()?);
     Ok(())
 }
 

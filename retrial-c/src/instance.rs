@@ -1,12 +1,12 @@
 //! `retrial_instance`: the calls that create, open and close instances.
 
-use crate::call::{Uncancelled, code, failure, null, out, text};
+use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::header::ABI;
 use libc::mode_t;
 use retrial::{Address, Capacity, Instance};
 use std::cell::UnsafeCell;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -37,12 +37,8 @@ unsafe impl Sync for Handle {}
 pub(crate) struct Open(pub(crate) &'static Handle);
 
 impl Open {
-    /// # Safety
-    ///
-    /// NULL, or what one of the calls here gave.
-    pub(crate) unsafe fn new(at: *const Handle) -> Result<Self, Failure> {
-        // SAFETY: such a handle is never freed.
-        let handle = unsafe { at.as_ref() }.ok_or_else(|| null("instance", "an open instance"))?;
+    pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
+        let handle = at.ok_or_else(|| null("instance", "an open instance"))?;
         // Acquire: pairs with the Release of the drops below.
         let entered = handle
             .users
@@ -65,18 +61,14 @@ impl Drop for Open {
     }
 }
 
-fn handle(instance: Instance) -> *mut Handle {
+fn handle(instance: Instance) -> &'static Handle {
     let instance = UnsafeCell::new(ManuallyDrop::new(instance));
-    Box::into_raw(Box::new(Handle { users: AtomicU32::new(0), instance }))
+    Box::leak(Box::new(Handle { users: AtomicU32::new(0), instance }))
 }
 
-/// # Safety
-///
-/// NULL, or a `retrial_capacity`.
-unsafe fn capacity(at: *const CCapacity) -> Capacity {
+fn capacity(asked: Option<&CCapacity>) -> Capacity {
     let default = Capacity::default();
-    // SAFETY: the caller's.
-    let Some(asked) = (unsafe { at.as_ref() }) else { return default };
+    let Some(asked) = asked else { return default };
     let or = |asked: u32, default: u32| if asked == 0 { default } else { asked };
     Capacity {
         sessions: or(asked.sessions, default.sessions),
@@ -87,89 +79,61 @@ unsafe fn capacity(at: *const CCapacity) -> Capacity {
     }
 }
 
+/// Where C gets an instance.
+type To<'a> = Out<'a, &'static Handle>;
+
 /// Gives C an instance, if its header is of this library.
-unsafe fn give(abi: u64, to: *mut *mut Handle, make: impl FnOnce() -> Result<Instance, Failure>) -> c_int {
+fn give(abi: u64, to: To, make: impl FnOnce() -> Result<Instance, Failure>) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's.
-    code(unsafe {
-        out("instance", to, || {
-            if abi != ABI {
-                return Err(failure(
-                    Code::Format,
-                    format_args!(
-                        "the program was compiled with a retrial.h of ABI {abi:#x}, this library has {ABI:#x}; \
-                         compile it with the header of the library that it runs with"
-                    ),
-                ));
-            }
-            make().map(handle)
-        })
-    })
+    code(out("instance", to, || {
+        if abi != ABI {
+            return Err(failure(
+                Code::Format,
+                format_args!(
+                    "the program was compiled with a retrial.h of ABI {abi}, this library has {ABI}; compile it with \
+                     the header of the library that it runs with"
+                ),
+            ));
+        }
+        make().map(handle)
+    }))
 }
 
-/// # Safety
-///
-/// As for [`text`].
-unsafe fn address(at: *const c_char) -> Result<Address, Failure> {
-    // SAFETY: the caller's.
-    let text = unsafe { text("address", at) }?;
-    Address::new(text).map_err(|error| failure(Code::Invalid, error))
+fn address(text: Text) -> Result<Address, Failure> {
+    Address::new(text.get("address")?).map_err(|error| failure(Code::Invalid, error))
 }
 
 /// `retrial_instance_create`.
-///
-/// # Safety
-///
-/// Pointers are NULL or what the header says; so it is with all calls of this crate.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_instance_create_abi(
+pub(crate) extern "C" fn retrial_instance_create_abi(
     abi: u64,
-    name: *const c_char,
-    asked: *const CCapacity,
+    name: Text,
+    asked: Option<&CCapacity>,
     permissions: mode_t,
-    to: *mut *mut Handle,
+    to: To,
 ) -> c_int {
-    // SAFETY: the caller's.
-    let create = || unsafe { Ok(Instance::create(&address(name)?, capacity(asked), permissions)?) };
-    // SAFETY: the caller's.
-    unsafe { give(abi, to, create) }
+    give(abi, to, || Ok(Instance::create(&address(name)?, capacity(asked), permissions)?))
 }
 
 /// `retrial_instance_attach`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_instance_attach_abi(
-    abi: u64,
-    name: *const c_char,
-    to: *mut *mut Handle,
-) -> c_int {
-    // SAFETY: the caller's.
-    unsafe { give(abi, to, || Ok(Instance::attach(&address(name)?)?)) }
+pub(crate) extern "C" fn retrial_instance_attach_abi(abi: u64, name: Text, to: To) -> c_int {
+    give(abi, to, || Ok(Instance::attach(&address(name)?)?))
 }
 
 /// `retrial_instance_open`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_instance_open_abi(
+pub(crate) extern "C" fn retrial_instance_open_abi(
     abi: u64,
-    name: *const c_char,
-    asked: *const CCapacity,
+    name: Text,
+    asked: Option<&CCapacity>,
     permissions: mode_t,
-    to: *mut *mut Handle,
+    to: To,
 ) -> c_int {
-    // SAFETY: the caller's.
-    let open = || unsafe { open(&address(name)?, capacity(asked), permissions) };
-    // SAFETY: the caller's.
-    unsafe { give(abi, to, open) }
+    give(abi, to, || open(&address(name)?, capacity(asked), permissions))
 }
 
-/// Attaches or creates; a file that is none of ours is told apart from one that cannot be created.
+/// As [`Instance::create_or_attach`], with the errors of both told apart.
 fn open(address: &Address, capacity: Capacity, permissions: u32) -> Result<Instance, Failure> {
     use retrial::{AttachError::NotFound, CreateError::Exists};
     loop {
@@ -185,46 +149,30 @@ fn open(address: &Address, capacity: Capacity, permissions: u32) -> Result<Insta
 }
 
 /// `retrial_instance_anonymous`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_instance_anonymous_abi(
-    abi: u64,
-    asked: *const CCapacity,
-    to: *mut *mut Handle,
-) -> c_int {
-    // SAFETY: the caller's.
-    let make = || Ok(Instance::anonymous(unsafe { capacity(asked) })?);
-    // SAFETY: the caller's.
-    unsafe { give(abi, to, make) }
+pub(crate) extern "C" fn retrial_instance_anonymous_abi(abi: u64, asked: Option<&CCapacity>, to: To) -> c_int {
+    give(abi, to, || Ok(Instance::anonymous(capacity(asked))?))
 }
 
 /// `retrial_instance_close`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_instance_close(at: *const Handle) -> c_int {
+pub(crate) extern "C" fn retrial_instance_close(at: Option<&'static Handle>) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's.
-    code(unsafe { close(at) })
+    code(close(at))
 }
 
-unsafe fn close(at: *const Handle) -> Answer {
-    // SAFETY: the caller's.
-    let open = ManuallyDrop::new(unsafe { Open::new(at) }?);
+fn close(at: Option<&'static Handle>) -> Answer {
+    let open = Open::new(at)?;
     // Acquire: pairs with the Release of the last user's drop. This call is a user itself.
     if let Err(users) = open.0.users.compare_exchange(1, CLOSED, Ordering::Acquire, Ordering::Relaxed) {
-        drop(ManuallyDrop::into_inner(open));
         let users = users - 1;
         return Err(failure(
             Code::Busy,
             format_args!("the instance has {users} open sessions or calls under way, expected 0; close them first"),
         ));
     }
+    // It stays closed.
+    let open = ManuallyDrop::new(open);
     // SAFETY: nobody else enters a closed one, and this thread alone has closed it.
     let instance = unsafe { &mut *open.0.instance.get() };
     // SAFETY: dropped once.
@@ -233,14 +181,8 @@ unsafe fn close(at: *const Handle) -> Answer {
 }
 
 /// `retrial_instance_remove`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_instance_remove(name: *const c_char) -> c_int {
+pub(crate) extern "C" fn retrial_instance_remove(name: Text) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's.
-    let address = unsafe { address(name) };
-    code(address.and_then(|address| Ok(retrial::remove(&address)?)))
+    code(address(name).and_then(|address| Ok(retrial::remove(&address)?)))
 }

@@ -1,15 +1,14 @@
 //! `retrial_location`: places in the code, registered by name once.
 
-use crate::call::text;
+use crate::call::Text;
 use crate::code::Failure;
 use retrial::CodeLocation;
-use std::ffi::c_char;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// `retrial_location`, which `RETRIAL_HERE` makes one of for each place.
 #[repr(C)]
 pub(crate) struct CLocation {
-    name: *const c_char,
+    name: Text,
     /// The same for the library; NULL until the place is first passed.
     resolved: AtomicPtr<CodeLocation>,
 }
@@ -17,13 +16,9 @@ pub(crate) struct CLocation {
 /// Where C does not say where it is.
 static UNKNOWN: CodeLocation = CodeLocation::new("C");
 
-/// # Safety
-///
-/// NULL, or a `retrial_location` that nobody else writes.
 #[inline]
-pub(crate) unsafe fn location(at: *const CLocation) -> Result<&'static CodeLocation, Failure> {
-    // SAFETY: the caller's.
-    let Some(place) = (unsafe { at.as_ref() }) else { return Ok(&UNKNOWN) };
+pub(crate) fn location(at: Option<&CLocation>) -> Result<&'static CodeLocation, Failure> {
+    let Some(place) = at else { return Ok(&UNKNOWN) };
     // Acquire: pairs with the Release below.
     let resolved = place.resolved.load(Ordering::Acquire);
     // SAFETY: NULL, or leaked below.
@@ -36,8 +31,7 @@ pub(crate) unsafe fn location(at: *const CLocation) -> Result<&'static CodeLocat
 impl CLocation {
     #[cold]
     fn resolve(&self) -> Result<&'static CodeLocation, Failure> {
-        // SAFETY: NULL or a string, as the header says.
-        let name = unsafe { text("location->name", self.name) }?;
+        let name = self.name.get("location->name")?;
         // Once for each place. Where two threads come at once, both stay.
         let made = Box::leak(Box::new(CodeLocation::new(String::leak(name.to_owned()))));
         self.resolved.store(made, Ordering::Release);

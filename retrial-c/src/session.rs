@@ -1,11 +1,11 @@
 //! `retrial_session`: a thread's membership of an instance.
 
-use crate::call::{Uncancelled, code, failure, null, out, text_or_empty};
+use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::instance::{self, Open};
 use retrial::{Class, Session};
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Mutex;
@@ -54,13 +54,9 @@ fn own_thread() -> usize {
 pub(crate) struct InUse(&'static Handle);
 
 impl InUse {
-    /// # Safety
-    ///
-    /// NULL, or what `retrial_session_open` gave.
     #[inline]
-    pub(crate) unsafe fn new(at: *const Handle) -> Result<Self, Failure> {
-        // SAFETY: such a handle is never freed.
-        let handle = unsafe { at.as_ref() }.ok_or_else(|| null("session", "an open session of this thread"))?;
+    pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
+        let handle = at.ok_or_else(|| null("session", "an open session of this thread"))?;
         // Relaxed: what this thread has written itself.
         if handle.thread.load(Ordering::Relaxed) != own_thread() {
             return Err(failure(
@@ -114,26 +110,19 @@ impl Handle {
 }
 
 /// `retrial_session_open`.
-///
-/// # Safety
-///
-/// Pointers are NULL or what the header says; so it is with all calls of this crate.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_session_open(
-    at: *const instance::Handle,
-    name: *const c_char,
-    to: *mut *const Handle,
+pub(crate) extern "C" fn retrial_session_open(
+    at: Option<&'static instance::Handle>,
+    name: Text,
+    to: Out<&'static Handle>,
 ) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's.
-    code(unsafe { out("session", to, || open(at, name)) })
+    code(out("session", to, || open(at, name)))
 }
 
-unsafe fn open(at: *const instance::Handle, name: *const c_char) -> Result<*const Handle, Failure> {
-    // SAFETY: the caller's.
-    let open = unsafe { Open::new(at) }?;
-    // SAFETY: the caller's.
-    let name = unsafe { text_or_empty("name", name) }?;
+fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Handle, Failure> {
+    let open = Open::new(at)?;
+    let name = name.or_empty("name")?;
     // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
     let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
     let ended = |_| failure(Code::NotMySession, "this thread is ending; open sessions before that");
@@ -147,42 +136,29 @@ unsafe fn open(at: *const instance::Handle, name: *const c_char) -> Result<*cons
 }
 
 /// `retrial_session_close`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_session_close(at: *const Handle) -> c_int {
+pub(crate) extern "C" fn retrial_session_close(at: Option<&'static Handle>) -> c_int {
     let _uncancelled = Uncancelled::new();
-    // SAFETY: the caller's.
-    code(unsafe { close(at) })
+    code(close(at))
 }
 
-unsafe fn close(at: *const Handle) -> Answer {
-    // SAFETY: the caller's.
-    let session = ManuallyDrop::new(unsafe { InUse::new(at) }?);
+fn close(at: Option<&'static Handle>) -> Answer {
+    let session = InUse::new(at)?;
     // What a child of fork finds there is its parent's.
     if session.has_records() && !session.is_forked() {
-        drop(ManuallyDrop::into_inner(session));
         return Err(failure(Code::Busy, "the session holds mutexes; release them before it is closed"));
     }
-    let handle = session.0;
+    let handle = ManuallyDrop::new(session).0;
     let _ = OPENED.try_with(|opened| opened.0.borrow_mut().retain(|other| !std::ptr::eq(*other, handle)));
     handle.end();
     Ok(())
 }
 
 /// `retrial_session_set_action`.
-///
-/// # Safety
-///
-/// As above.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn retrial_session_set_action(at: *const Handle, action: *const c_char) -> c_int {
-    // SAFETY: the caller's.
-    code(unsafe { InUse::new(at) }.and_then(|session| {
-        // SAFETY: the caller's.
-        session.set_action(unsafe { text_or_empty("action", action) }?);
+pub(crate) extern "C" fn retrial_session_set_action(at: Option<&'static Handle>, action: Text) -> c_int {
+    code(InUse::new(at).and_then(|session| {
+        session.set_action(action.or_empty("action")?);
         Ok(())
     }))
 }

@@ -33,8 +33,7 @@ fn prefix() -> &'static Path {
 fn options(of: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")).args(of).arg("retrial");
-    let output = check(&mut command).stdout;
-    String::from_utf8(output).expect("text").split_whitespace().map(str::to_owned).collect()
+    printed(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 
 /// A program, compiled with the installed library.
@@ -51,6 +50,11 @@ fn compiled(source: &str, is_static: bool) -> PathBuf {
     }
     check(&mut command);
     binary
+}
+
+/// What a program prints.
+fn printed(command: &mut Command) -> String {
+    String::from_utf8(check(command).stdout).expect("text")
 }
 
 /// The path of an instance of one test's own.
@@ -76,9 +80,22 @@ fn modes_deadlines_conversions_and_parameters_work() {
 
 #[test]
 fn the_ring_buffer_of_the_examples_loses_nothing() {
-    let output = check(Command::new(compiled("examples/ring_buffer.c", false)).arg(instance("ring")));
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = printed(Command::new(compiled("examples/ring_buffer.c", false)).arg(instance("ring")));
     assert!(text.contains("2 producers put 20000 items, 2 consumers took 20000, sum right"), "{text}");
+}
+
+#[test]
+fn the_program_of_the_page_counts() {
+    let page = std::fs::read_to_string(here("../docs/C.md")).expect("the page can be read");
+    let (_, rest) = page.split_once("```c\n").expect("the page has a program");
+    let (program, _) = rest.split_once("```").expect("the program ends");
+    let source = prefix().join("counter.c");
+    std::fs::write(&source, program).expect("a file can be written");
+    let binary = compiled(source.to_str().expect("a path"), false);
+    let instance = instance("page");
+    let counts = || printed(Command::new(&binary).arg(&instance));
+    assert_eq!([counts(), counts(), counts()], ["1\n", "2\n", "3\n"]);
+    std::fs::remove_file(&instance).expect("the instance is there");
 }
 
 #[test]
@@ -103,7 +120,7 @@ fn the_header_is_that_of_the_source() {
 #[test]
 fn every_call_of_the_header_is_exported_and_no_other() {
     let header = std::fs::read_to_string(HEADER).expect("the header can be read");
-    let declared = |line: &&str| !line.starts_with("static inline") && !line.starts_with(' ') && line.contains("(");
+    let declared = |line: &&str| !line.starts_with("static inline") && !line.starts_with(' ') && line.contains('(');
     let name = |line: &str| line.split('(').next()?.rsplit([' ', '*']).next().map(str::to_owned);
     let mut expected: Vec<_> = header.lines().filter(declared).filter_map(name).collect();
     expected.retain(|name| name.starts_with("retrial_"));

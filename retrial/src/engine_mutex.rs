@@ -124,8 +124,9 @@ impl Instance {
         let mutex_type = self.register_type(mutex_type)?;
         let whole = size_of::<EngineMutex>() + len.next_multiple_of(align_of::<EngineMutex>());
         let (_, address) = self.object(name, mutex_type, whole)?;
-        // SAFETY: `object` gives at least so many bytes, aligned to 64, for as long as the instance is mapped;
-        // any bytes are a value.
+        #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
+        // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are a
+        // value.
         let mutex = unsafe { &*address.cast::<EngineMutex>() };
         self.initialise(&mutex.raw, &mutex.instance, || ())?;
         // SAFETY: the object is longer than that.

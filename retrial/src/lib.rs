@@ -37,6 +37,8 @@ mod pages {
     mod changelog {}
     #[doc = include_str!("../../docs/BENCHMARKS.md")]
     mod benchmarks {}
+    #[doc = include_str!("../../docs/C.md")]
+    mod c {}
     #[doc = include_str!("../../docs/DESIGN.md")]
     mod design {}
     #[doc = include_str!("../../docs/EXPERIMENTS.md")]
