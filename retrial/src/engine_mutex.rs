@@ -138,6 +138,7 @@ impl Instance {
 mod tests {
     use super::*;
     use crate::segment::Capacity;
+    use crate::session::Class;
 
     fn instance() -> Instance {
         Instance::anonymous(Capacity::default()).unwrap()
@@ -163,12 +164,12 @@ mod tests {
         let value = instance.mutex("m", "t", || 7u64).unwrap();
         let (mutex, bytes) = instance.mutex_bytes("m", "t", 8).unwrap();
         assert_eq!(mutex.record(&instance).unwrap().id(), value.id());
-        // SAFETY: 8 bytes, aligned, and nobody writes.
-        assert_eq!(unsafe { bytes.cast::<u64>().read() }, 7);
+        // SAFETY: 8 bytes, and nobody writes.
+        assert_eq!(unsafe { bytes.cast::<[u8; 8]>().read() }, 7u64.to_ne_bytes());
         assert!(matches!(instance.mutex_bytes("m", "t", 16), Err(ObjectError::Shape { .. })));
         assert!(matches!(instance.mutex_bytes("n", "t", usize::MAX), Err(ObjectError::Full(_))));
         instance.mutex_bytes("n", "t", 8).unwrap();
         let zero = instance.mutex("n", "t", || 9u64).unwrap();
-        assert_eq!(*zero.shared(&instance.session("", Default::default()).unwrap(), crate::location!()).unwrap(), 0);
+        assert_eq!(*zero.shared(&instance.session("", Class::Normal).unwrap(), crate::location!()).unwrap(), 0);
     }
 }
