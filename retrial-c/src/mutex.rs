@@ -132,11 +132,11 @@ fn held<'a>(session: &'a InUse, mutex: &'a EngineMutex) -> Result<ManuallyDrop<H
             format_args!("the session is of process {}, which has the mutex; open one in the child", session.pid()),
         ));
     }
-    let record = mutex.record(session.instance())?;
-    // SAFETY: of its instance, and `get` has forgotten the hold.
-    let mut holds = Mode::ALL.into_iter().filter_map(|mode| unsafe { record.resume(session, mode) });
-    let hold = holds.next().map(ManuallyDrop::new);
-    hold.ok_or_else(|| {
+    let hold = mutex.bound(session.instance())?.and_then(|record| {
+        // SAFETY: of its instance, and `get` has forgotten the hold.
+        Mode::ALL.into_iter().find_map(|mode| unsafe { record.resume(session, mode) })
+    });
+    hold.map(ManuallyDrop::new).ok_or_else(|| {
         failure(
             Code::NotHeld,
             format_args!("session {} does not hold the mutex; the session that got it releases it", session.sid()),

@@ -66,6 +66,23 @@ impl EngineMutex {
         Ok(self.raw.id())
     }
 
+    /// Its record, where it is bound to this instance; `None` where it is bound to none.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError`].
+    #[inline]
+    pub fn bound(&self, instance: &Instance) -> Result<Option<&RawMutex>, BindError> {
+        // Relaxed: a session that sees its own instance needs nothing of the thread that bound it but the id,
+        // which `record` asks `bind` for where it is not seen.
+        match self.instance.load(Ordering::Relaxed) {
+            own if own == instance.tables.created_ns() => Ok(Some(&self.raw)),
+            0 => Ok(None),
+            GONE => Err(BindError::Gone),
+            _ => Err(BindError::OtherInstance),
+        }
+    }
+
     /// Its record, for the sessions of an instance. Binds it to the instance if it is not bound.
     ///
     /// # Errors
@@ -73,9 +90,7 @@ impl EngineMutex {
     /// [`BindError`].
     #[inline]
     pub fn record(&self, instance: &Instance) -> Result<&RawMutex, BindError> {
-        // Relaxed: a session that sees its own instance needs nothing of the thread that bound it but the id,
-        // which `bind` waits for where it is not seen.
-        if self.instance.load(Ordering::Relaxed) != instance.tables.created_ns() || self.raw.id().0 == 0 {
+        if self.bound(instance)?.is_none_or(|raw| raw.id().0 == 0) {
             self.bind(instance, TYPE, "")?;
         }
         Ok(&self.raw)
@@ -92,13 +107,13 @@ impl EngineMutex {
     ///
     /// No session gets it meanwhile, and it is in memory of the engine's own: not a named one.
     pub unsafe fn unbind(&self, instance: &Instance) -> Result<bool, BindError> {
-        let id = self.record(instance)?.id();
+        self.bound(instance)?;
         let word = self.raw.load();
         let is_free = word.sid().is_none() && word.references() == 0;
         if is_free {
             self.instance.store(GONE, Ordering::Release);
-            // SAFETY: bound by this id, free, and nobody gets it, as the caller says.
-            unsafe { instance.unregister_mutex(id) };
+            // SAFETY: bound by this id or by none, free, and nobody gets it, as the caller says.
+            unsafe { instance.unregister_mutex(self.raw.id()) };
         }
         Ok(is_free)
     }
@@ -139,6 +154,14 @@ mod tests {
     use super::*;
     use crate::segment::Capacity;
     use crate::session::Class;
+    use std::cell::Cell;
+    use std::sync::Barrier;
+
+    /// What the mutex protects.
+    struct Counted(Cell<u64>);
+
+    // SAFETY: changed under the mutex alone.
+    unsafe impl Sync for Counted {}
 
     fn instance() -> Instance {
         Instance::anonymous(Capacity::default()).unwrap()
@@ -156,6 +179,32 @@ mod tests {
         assert_eq!(unsafe { mutex.unbind(&ours) }, Ok(true));
         assert_eq!(mutex.record(&ours).unwrap_err(), BindError::Gone);
         assert!(ours.tables.mutex_info(id).is_none());
+    }
+
+    #[test]
+    fn sessions_that_use_it_first_at_once_have_one_mutex() {
+        let instance = instance();
+        for round in 0..200 {
+            let (mutex, count, barrier) = (EngineMutex::default(), Counted(Cell::new(0)), Barrier::new(4));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    let (mutex, instance, barrier, count) = (&mutex, &instance, &barrier, &count);
+                    scope.spawn(move || {
+                        let session = instance.session("", Class::Normal).unwrap();
+                        barrier.wait();
+                        let record = mutex.record(instance).unwrap();
+                        // SAFETY: of the mutex's instance.
+                        let hold = unsafe { record.exclusive(&session, crate::location!()) }.unwrap();
+                        count.0.set(count.0.get() + 1);
+                        drop(hold);
+                    });
+                }
+            });
+            assert_eq!((count.0.get(), mutex.raw.gets()), (4, 4), "round {round}");
+            assert_eq!(instance.tables.mutexes().len(), 1, "round {round}");
+            // SAFETY: no session gets it.
+            assert_eq!(unsafe { mutex.unbind(&instance) }, Ok(true));
+        }
     }
 
     #[test]

@@ -81,6 +81,9 @@ static void *releases_what_another_holds(void *unused) {
 }
 
 static void holds(void) {
+    retrial_mutex fresh = RETRIAL_MUTEX_INIT, zero = RETRIAL_MUTEX_INIT;
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, &fresh));
+    CHECK(memcmp(&fresh, &zero, sizeof zero) == 0);
     ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, mutex));
     OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
     ANSWERS(RETRIAL_DEADLOCK, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
