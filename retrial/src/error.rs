@@ -207,6 +207,21 @@ pub struct TableFull {
     pub capacity: u64,
 }
 
+/// Why a mutex in memory of an engine's own is none of an instance's.
+#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Sessions of another instance get it.
+    #[error("the mutex belongs to another instance; get it by a session of the one that it was first used with")]
+    OtherInstance,
+    /// It has been given back.
+    #[error("the mutex was given back; make it anew, all bytes 0")]
+    Gone,
+    /// No entry is free.
+    #[error(transparent)]
+    Full(#[from] TableFull),
+}
+
 /// Why a named object could not be had.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ use std::ops::{Deref, DerefMut};
 #[repr(C)]
 pub(crate) struct Shared<T> {
     pub(crate) raw: RawMutex,
-    /// 1 once the value was written; changed under the mutex.
+    /// When the instance was created, once the value was written; changed under the mutex. See `EngineMutex`.
     pub(crate) initialised: AtomicU64,
     pub(crate) value: UnsafeCell<T>,
 }

@@ -37,6 +37,8 @@ mod pages {
     mod changelog {}
     #[doc = include_str!("../../docs/BENCHMARKS.md")]
     mod benchmarks {}
+    #[doc = include_str!("../../docs/C.md")]
+    mod c {}
     #[doc = include_str!("../../docs/DESIGN.md")]
     mod design {}
     #[doc = include_str!("../../docs/EXPERIMENTS.md")]
@@ -60,6 +62,7 @@ mod address;
 pub mod condition;
 mod costs;
 mod departed;
+mod engine_mutex;
 mod entries;
 mod error;
 mod event;
@@ -110,7 +113,7 @@ mod word;
 
 pub use address::{Address, list};
 pub use error::{
-    AttachError, ConvertError, CreateError, Death, GetError, GetFailure, NameError, ObjectError, OwnerDied,
+    AttachError, BindError, ConvertError, CreateError, Death, GetError, GetFailure, NameError, ObjectError, OwnerDied,
     SessionError, TableFull,
 };
 pub use file::{Observer, remove};
@@ -146,6 +149,7 @@ pub mod views {
 /// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their
 /// own.
 pub mod engine {
+    pub use crate::engine_mutex::EngineMutex;
     pub use crate::mutex::Get;
     pub use crate::raw_mutex::RawMutex;
     pub use crate::slot::LOG_RECORDS;

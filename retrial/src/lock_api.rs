@@ -196,7 +196,8 @@ impl RawLock {
 
     /// Has `f` change or drop what the calling thread holds.
     fn with_hold(&self, mode: Mode, f: impl Fn(Hold<'_>)) {
-        let resumed = with_sessions(false, |session| self.0.resume(session, mode).map(&f));
+        // SAFETY: `get` forgets its holds, and all of this module is of one instance.
+        let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
         if matches!(resumed, Ok(None)) {
             // A child of fork has the memory of its parent's lock, but no record of its hold.
             let _ = with_sessions(true, |session| self.0.inherit(session, mode).map(&f));

@@ -9,7 +9,7 @@ use crate::mutex::Patience;
 use crate::operation_log::MutexId;
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
-use crate::sys::{Deadline, Ordering};
+use crate::sys::{AtomicU64, Deadline, Ordering};
 use crate::word::Word;
 use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -87,28 +87,40 @@ impl Instance {
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value.
         let shared = unsafe { &*address.cast::<Shared<T>>() };
-        if shared.initialised.load(Ordering::Acquire) == 0 {
-            let session = self.session("", crate::session::Class::Normal)?;
-            // SAFETY: a session of this instance, which the mutex is registered with.
-            let hold = match unsafe { shared.raw.exclusive(&session, crate::location!("retrial: create")) } {
-                Ok(hold) => hold,
-                Err(GetError::OwnerDied(mut died)) => {
-                    if shared.initialised.load(Ordering::Relaxed) == 0 {
-                        // The session that died here was writing the value that this session writes now.
-                        died.guard.consistent();
-                    }
-                    died.guard
-                }
-                Err(error) => unreachable!("an endless get of an unheld mutex by a fresh session: {error}"),
-            };
-            if shared.initialised.load(Ordering::Relaxed) == 0 {
-                // SAFETY: we hold the mutex, and nobody reads the value before `initialised` says so.
-                unsafe { shared.value.get().write(value()) };
-                shared.initialised.store(1, Ordering::Release);
-            }
-            drop(hold);
-        }
+        // SAFETY: written under the mutex, and nobody reads the value before `initialised` says so.
+        self.initialise(&shared.raw, &shared.initialised, || unsafe { shared.value.get().write(value()) })?;
         Ok(Mutex { shared, instance: self, id })
+    }
+
+    /// Has the value of a named mutex written, under the mutex, if no session has done so.
+    pub(crate) fn initialise(
+        &self,
+        raw: &RawMutex,
+        initialised: &AtomicU64,
+        write: impl FnOnce(),
+    ) -> Result<(), ObjectError> {
+        if initialised.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        let session = self.session("", crate::session::Class::Normal)?;
+        // SAFETY: a session of this instance, which the mutex is registered with.
+        let hold = match unsafe { raw.exclusive(&session, crate::location!("retrial: create")) } {
+            Ok(hold) => hold,
+            Err(GetError::OwnerDied(mut died)) => {
+                if initialised.load(Ordering::Relaxed) == 0 {
+                    // The session that died here was writing the value that this session writes now.
+                    died.guard.consistent();
+                }
+                died.guard
+            }
+            Err(error) => unreachable!("an endless get of an unheld mutex by a fresh session: {error}"),
+        };
+        if initialised.load(Ordering::Relaxed) == 0 {
+            write();
+            initialised.store(self.tables.created_ns(), Ordering::Release);
+        }
+        drop(hold);
+        Ok(())
     }
 }
 

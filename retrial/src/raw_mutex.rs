@@ -76,7 +76,6 @@ impl RawMutex {
     }
 
     /// Takes an id unless it has one. Whether it took it.
-    #[cfg(feature = "lock_api")]
     pub(crate) fn adopt_once(&self, id: MutexId, mutex_type: TypeId, fenced: bool) -> bool {
         self.belong(mutex_type, fenced);
         self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()

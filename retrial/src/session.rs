@@ -257,9 +257,9 @@ impl<'i> Session<'i> {
         records.filter(|record| id.0 != 0 && id != MutexId::OVERFLOW && record.mutex == id).count()
     }
 
-    /// Whether its log has any record.
-    #[cfg(feature = "lock_api")]
-    pub(crate) fn has_records(&self) -> bool {
+    /// Whether its log has any record: it holds or gets a mutex.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
         self.records().iter().any(|cell| cell.load(Ordering::Relaxed) != 0)
     }
 

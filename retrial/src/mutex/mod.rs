@@ -106,9 +106,15 @@ impl RawMutex {
         std::ptr::from_ref(self).addr() as u64
     }
 
-    /// The hold that this session forgot, from its log.
-    #[cfg(feature = "lock_api")]
-    pub(crate) fn resume<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
+    /// The hold of this mutex in a mode that a session has forgotten ([`std::mem::forget`]), from the session's
+    /// log. For languages that keep no guards.
+    ///
+    /// # Safety
+    ///
+    /// The session's instance is the mutex's. The session has forgotten the hold: two holds of one get would
+    /// release the mutex twice, which may be another session's by then.
+    #[must_use]
+    pub unsafe fn resume<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
         let records = session.records().iter().map(|cell| Record::unpack(cell.load(Ordering::Relaxed)));
         let found = records
             .enumerate()
@@ -122,7 +128,8 @@ impl RawMutex {
     #[cfg(feature = "lock_api")]
     pub(crate) fn inherit<'a>(&'a self, session: &'a Session<'a>, mode: Mode) -> Option<Hold<'a>> {
         session.log(Record { phase: Phase::Held, mode, location: LocationId(0), mutex: self.id() })?;
-        self.resume(session, mode)
+        // SAFETY: the record was written above.
+        unsafe { self.resume(session, mode) }
     }
 
     /// Gets the mutex exclusively.

@@ -1,0 +1,20 @@
+//! retrial for C: the calls of `include/retrial.h`, which says what each of them does; `docs/C.md` is the
+//! introduction.
+//!
+//! Every call checks what it is given and answers with a [`Code`]; a message in words is kept for the thread.
+//! What C cannot be checked for is said in the header: a pointer that this library did not give, and memory
+//! that was freed. A closed session or instance is recognised: the memory of its handle is not freed.
+//!
+//! A panic ends the process at the boundary (`extern "C"`); its sessions are recovered as after any death.
+
+mod call;
+mod code;
+mod header;
+mod instance;
+mod location;
+mod mutex;
+mod params;
+mod session;
+
+pub use code::Code;
+pub use header::{ABI, generated};

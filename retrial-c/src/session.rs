@@ -1,0 +1,164 @@
+//! `retrial_session`: a thread's membership of an instance.
+
+use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
+use crate::code::{Answer, Code, Failure};
+use crate::instance::{self, Open};
+use retrial::{Class, Session};
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// `retrial_session`. Its memory is used again for later sessions and never freed, so that a closed one is
+/// recognised.
+#[derive(Default)]
+pub(crate) struct Handle {
+    /// `pthread_self` of its thread; 0 while it is closed.
+    thread: AtomicUsize,
+    /// Whether its thread is in a call.
+    inside: Cell<bool>,
+    /// The session and what keeps its instance open. Of its thread alone.
+    session: UnsafeCell<Option<(Session<'static>, Open)>>,
+}
+
+/// A handle that no thread has.
+struct Closed(&'static Handle);
+
+// SAFETY: while it is closed nothing but `thread` is touched, until one thread takes it out of the pool.
+unsafe impl Send for Closed {}
+
+static POOL: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
+
+/// The open sessions of a thread, closed when it ends.
+struct Opened(RefCell<Vec<&'static Handle>>);
+
+thread_local! {
+    static OPENED: Opened = const { Opened(RefCell::new(Vec::new())) };
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // One that holds a mutex becomes a dead session, which the next waiter recovers.
+        self.0.take().into_iter().for_each(Handle::end);
+    }
+}
+
+fn own_thread() -> usize {
+    // SAFETY: has no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// The calling thread's session, in a call.
+pub(crate) struct InUse(&'static Handle);
+
+impl InUse {
+    #[inline]
+    pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
+        let handle = at.ok_or_else(|| null("session", "an open session of this thread"))?;
+        // Relaxed: what this thread has written itself.
+        if handle.thread.load(Ordering::Relaxed) != own_thread() {
+            return Err(failure(
+                Code::NotMySession,
+                "the session is closed or belongs to another thread, expected one that this thread has opened",
+            ));
+        }
+        if handle.inside.replace(true) {
+            return Err(failure(
+                Code::Reentered,
+                "the session is in a call already; a signal handler opens a session of its own, beforehand",
+            ));
+        }
+        Ok(Self(handle))
+    }
+}
+
+impl Deref for InUse {
+    type Target = Session<'static>;
+
+    #[inline]
+    fn deref(&self) -> &Session<'static> {
+        // SAFETY: this thread's, and only `end` writes it, which is not called meanwhile: `inside` is set.
+        let session = unsafe { &*self.0.session.get() };
+        let (session, _) = session.as_ref().expect("an open handle has its session");
+        session
+    }
+}
+
+impl Drop for InUse {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.inside.set(false);
+    }
+}
+
+impl Handle {
+    /// Ends the session of this thread, and gives the handle back.
+    fn end(&'static self) {
+        self.thread.store(0, Ordering::Relaxed);
+        self.inside.set(false);
+        // SAFETY: this thread's, and no reference to it is left.
+        let session = unsafe { &mut *self.session.get() };
+        // The session first: what keeps its instance open comes after it in the tuple.
+        drop(session.take());
+        // Not where another thread has the pool: it may have been there when this process was forked.
+        if let Ok(mut pool) = POOL.try_lock() {
+            pool.push(Closed(self));
+        }
+    }
+}
+
+/// `retrial_session_open`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn retrial_session_open(
+    at: Option<&'static instance::Handle>,
+    name: Text,
+    to: Out<&'static Handle>,
+) -> c_int {
+    let _uncancelled = Uncancelled::new();
+    code(out("session", to, || open(at, name)))
+}
+
+fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Handle, Failure> {
+    let open = Open::new(at)?;
+    let name = name.or_empty("name")?;
+    // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
+    let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
+    let ended = |_| failure(Code::NotMySession, "this thread is ending; open sessions before that");
+    let closed = POOL.try_lock().ok().and_then(|mut pool| pool.pop());
+    let handle = closed.map_or_else(|| &*Box::leak(Box::default()), |Closed(handle)| handle);
+    OPENED.try_with(|opened| opened.0.borrow_mut().push(handle)).map_err(ended)?;
+    // SAFETY: no other thread has it.
+    unsafe { *handle.session.get() = Some((session, open)) };
+    handle.thread.store(own_thread(), Ordering::Relaxed);
+    Ok(handle)
+}
+
+/// `retrial_session_close`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn retrial_session_close(at: Option<&'static Handle>) -> c_int {
+    let _uncancelled = Uncancelled::new();
+    code(close(at))
+}
+
+fn close(at: Option<&'static Handle>) -> Answer {
+    let session = InUse::new(at)?;
+    // What a child of fork finds there is its parent's.
+    if session.has_records() && !session.is_forked() {
+        return Err(failure(Code::Busy, "the session holds mutexes; release them before it is closed"));
+    }
+    let handle = ManuallyDrop::new(session).0;
+    let _ = OPENED.try_with(|opened| opened.0.borrow_mut().retain(|other| !std::ptr::eq(*other, handle)));
+    handle.end();
+    Ok(())
+}
+
+/// `retrial_session_set_action`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn retrial_session_set_action(at: Option<&'static Handle>, action: Text) -> c_int {
+    code(InUse::new(at).and_then(|session| {
+        session.set_action(action.or_empty("action")?);
+        Ok(())
+    }))
+}

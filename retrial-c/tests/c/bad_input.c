@@ -1,0 +1,212 @@
+/* Everything that C can get wrong and the library can notice: a code, a message, and no harm. */
+#define _GNU_SOURCE
+#include "check.h"
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static retrial_instance *instance;
+static retrial_session *session;
+static retrial_mutex *mutex;
+
+static int in_thread(void *(*run)(void *)) {
+    pthread_t thread;
+    void *failed;
+    CHECK(pthread_create(&thread, NULL, run, NULL) == 0 && pthread_join(thread, &failed) == 0);
+    return failed == NULL;
+}
+
+static void nulls(void) {
+    retrial_session *to;
+    ANSWERS(RETRIAL_INVALID, retrial_instance_open(NULL, NULL, 0600, &instance));
+    CHECK(strcmp(retrial_message(), "argument `address` is NULL, expected a string") == 0);
+    ANSWERS(RETRIAL_INVALID, retrial_instance_open("n", NULL, 0600, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_instance_anonymous(NULL, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_instance_close(NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_session_open(NULL, "s", &to));
+    ANSWERS(RETRIAL_INVALID, retrial_session_open(instance, "s", NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_session_close(NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_named(instance, NULL, "t", 8, &mutex, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_named(instance, "m", "t", 8, NULL, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_get(NULL, mutex, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, NULL, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_release(session, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_init(instance, NULL, "t", NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_param_set(instance, NULL, NULL, "1"));
+    ANSWERS(RETRIAL_INVALID, retrial_param_get(instance, NULL, "mutex_spin_count", NULL, 8));
+}
+
+static void values(void) {
+    char text[3];
+    retrial_instance *to;
+    retrial_location nameless = {NULL, NULL};
+    const retrial_capacity much = {.sessions = UINT32_MAX};
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, mutex, 4, RETRIAL_HERE));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, mutex, -1, RETRIAL_HERE));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, mutex, RETRIAL_X, &nameless));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, (retrial_mutex *)((char *)mutex + 4), RETRIAL_X, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_instance_open("x y", NULL, 0600, &to));
+    ANSWERS(RETRIAL_INVALID, retrial_instance_open(".hidden", NULL, 0600, &to));
+    ANSWERS(RETRIAL_INVALID, retrial_instance_open("\xff", NULL, 0600, &to));
+    ANSWERS(RETRIAL_INVALID, retrial_instance_anonymous(&much, &to));
+    ANSWERS(RETRIAL_NOT_FOUND, retrial_instance_attach("retrial-c-no-such-instance", &to));
+    ANSWERS(RETRIAL_FORMAT, retrial_instance_anonymous_abi(RETRIAL_ABI + 1, NULL, &to));
+    ANSWERS(RETRIAL_NOT_FOUND, retrial_param_set(instance, NULL, "mutex_spin_cout", "1"));
+    CHECK(strstr(retrial_message(), "mutex_spin_count"));
+    ANSWERS(RETRIAL_NOT_FOUND, retrial_param_set(instance, "no such type", "mutex_spin_count", "1"));
+    ANSWERS(RETRIAL_INVALID, retrial_param_set(instance, NULL, "mutex_spin_count", "1s"));
+    ANSWERS(RETRIAL_INVALID, retrial_param_get(instance, NULL, "mutex_spin_count", text, sizeof text));
+    ANSWERS(RETRIAL_SHAPE, retrial_mutex_named(instance, "m", "t", 80, &mutex, NULL));
+    ANSWERS(RETRIAL_FULL, retrial_mutex_named(instance, "large", "t", SIZE_MAX, &mutex, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_named(instance, "", "t", 8, &mutex, NULL));
+    CHECK(strcmp(retrial_strerror(12345), "no code of retrial") == 0);
+}
+
+static void *with_a_foreign_session(void *unused) {
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release(session, mutex));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_session_close(session));
+    return unused;
+}
+
+static void *releases_what_another_holds(void *unused) {
+    retrial_session *own;
+    OK(retrial_session_open(instance, "thread", &own));
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(own, mutex));
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_consistent(own, mutex));
+    ANSWERS(RETRIAL_BUSY, retrial_mutex_try(own, mutex, RETRIAL_S, RETRIAL_HERE));
+    return unused; /* the session ends with the thread */
+}
+
+static void holds(void) {
+    retrial_mutex fresh = RETRIAL_MUTEX_INIT, zero = RETRIAL_MUTEX_INIT;
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, &fresh));
+    CHECK(memcmp(&fresh, &zero, sizeof zero) == 0);
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, mutex));
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_DEADLOCK, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_DEADLOCK, retrial_mutex_get(session, mutex, RETRIAL_S, RETRIAL_HERE));
+    ANSWERS(RETRIAL_WRONG_MODE, retrial_mutex_examine(session, mutex, RETRIAL_NOW));
+    ANSWERS(RETRIAL_WRONG_MODE, retrial_mutex_upgrade(session, mutex, RETRIAL_NOW));
+    ANSWERS(RETRIAL_BUSY, retrial_session_close(session));
+    CHECK(in_thread(with_a_foreign_session) && in_thread(releases_what_another_holds));
+    OK(retrial_mutex_release(session, mutex));
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, mutex));
+    OK(retrial_mutex_get(session, mutex, RETRIAL_S, RETRIAL_HERE));
+    ANSWERS(RETRIAL_WRONG_MODE, retrial_mutex_share(session, mutex));
+    ANSWERS(RETRIAL_WRONG_MODE, retrial_mutex_consistent(session, mutex));
+    OK(retrial_mutex_release(session, mutex));
+}
+
+static void too_many(void) {
+    static retrial_mutex many[257];
+    for (int i = 0; i < 256; i++) {
+        OK(retrial_mutex_get(session, &many[i], RETRIAL_X, RETRIAL_HERE));
+    }
+    ANSWERS(RETRIAL_LOG_FULL, retrial_mutex_get(session, &many[256], RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_BUSY, retrial_mutex_destroy(instance, &many[7]));
+    for (int i = 0; i < 256; i++) {
+        OK(retrial_mutex_release(session, &many[i]));
+        OK(retrial_mutex_destroy(instance, &many[i]));
+    }
+    ANSWERS(RETRIAL_GONE, retrial_mutex_get(session, &many[0], RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_GONE, retrial_mutex_release(session, &many[0]));
+    OK(retrial_mutex_init(instance, &many[0], "t", "again"));
+    OK(retrial_mutex_get(session, &many[0], RETRIAL_X, RETRIAL_HERE));
+    OK(retrial_mutex_release(session, &many[0]));
+}
+
+static void other_instance(void) {
+    retrial_instance *theirs;
+    retrial_session *foreign;
+    retrial_mutex own = RETRIAL_MUTEX_INIT;
+    OK(retrial_instance_anonymous(NULL, &theirs));
+    OK(retrial_session_open(theirs, NULL, &foreign));
+    ANSWERS(RETRIAL_OTHER_INSTANCE, retrial_mutex_get(foreign, mutex, RETRIAL_X, RETRIAL_HERE));
+    OK(retrial_mutex_get(session, &own, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_OTHER_INSTANCE, retrial_mutex_release(foreign, &own));
+    ANSWERS(RETRIAL_OTHER_INSTANCE, retrial_mutex_destroy(theirs, &own));
+    OK(retrial_mutex_release(session, &own));
+    OK(retrial_mutex_destroy(instance, &own));
+    ANSWERS(RETRIAL_BUSY, retrial_instance_close(theirs));
+    OK(retrial_session_close(foreign));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_session_close(foreign));
+    OK(retrial_instance_close(theirs));
+    ANSWERS(RETRIAL_GONE, retrial_instance_close(theirs));
+    ANSWERS(RETRIAL_GONE, retrial_session_open(theirs, NULL, &foreign));
+}
+
+static volatile int is_held, answer_in_handler;
+
+static void in_handler(int signal) {
+    (void)signal;
+    /* Between two calls the session may be used: there is nothing to be seen then. */
+    if (retrial_mutex_release(session, mutex) == RETRIAL_REENTERED) {
+        answer_in_handler = retrial_mutex_get(session, mutex, RETRIAL_S, NULL);
+    }
+}
+
+/* Holds the mutex until the waiter has been interrupted in its get. */
+static void *holds_and_signals(void *waiter) {
+    retrial_session *own;
+    OK(retrial_session_open(instance, "holder", &own));
+    OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
+    is_held = 1;
+    while (answer_in_handler == 0) {
+        pthread_kill(*(pthread_t *)waiter, SIGUSR1);
+        usleep(1000);
+    }
+    OK(retrial_mutex_release(own, mutex));
+    return NULL;
+}
+
+static void signals(void) {
+    pthread_t self = pthread_self(), holder;
+    struct sigaction action = {.sa_handler = in_handler};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    CHECK(pthread_create(&holder, NULL, holds_and_signals, &self) == 0);
+    while (!is_held) {
+        usleep(100);
+    }
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    CHECK(answer_in_handler == RETRIAL_REENTERED);
+    CHECK(pthread_join(holder, NULL) == 0);
+    OK(retrial_mutex_release(session, mutex));
+}
+
+static void forked(void) {
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    pid_t child = fork();
+    if (child == 0) {
+        retrial_session *own;
+        retrial_mutex local = RETRIAL_MUTEX_INIT;
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_release(session, mutex));
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_get(session, &local, RETRIAL_X, RETRIAL_HERE));
+        OK(retrial_session_close(session));
+        OK(retrial_session_open(instance, "child", &own));
+        ANSWERS(RETRIAL_BUSY, retrial_mutex_try(own, mutex, RETRIAL_X, RETRIAL_HERE));
+        exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    OK(retrial_mutex_release(session, mutex));
+}
+
+int main(void) {
+    OK(retrial_instance_anonymous(NULL, &instance));
+    OK(retrial_session_open(instance, "main", &session));
+    OK(retrial_mutex_named(instance, "m", "t", 8, &mutex, NULL));
+    nulls();
+    values();
+    holds();
+    too_many();
+    other_instance();
+    signals();
+    forked();
+    OK(retrial_session_close(session));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    OK(retrial_instance_close(instance));
+    return 0;
+}
