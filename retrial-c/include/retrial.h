@@ -3,9 +3,9 @@
  * A thread opens a *session* of an *instance*, and gets a *mutex* in a *mode* at a *location*. When a process
  * is killed with a mutex, the next session that gets it is answered RETRIAL_OWNER_DIED, and holds it.
  *
- * Every call that gives an int answers a code: 0 is RETRIAL_OK. After any other one retrial_message() says what
- * was found, what was expected, and what to do. A call that fails changes nothing. Strings are UTF-8 and are
- * copied. NULL is refused where nothing else is said.
+ * Every call that gives an int answers a code: 0 is RETRIAL_OK, all others are negative numbers of errno. After
+ * any of these retrial_message() says what was found, what was expected, and what to do. A call that fails changes
+ * nothing. Strings are UTF-8 and are copied. NULL is refused where nothing else is said.
  *
  * Threads: an instance and a mutex are for all threads; a session is for the thread that opened it. It ends with
  *   its thread; what it still holds then is recovered by the next waiter, as after a kill. Data that it protects
@@ -34,26 +34,26 @@ extern "C" {
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
     RETRIAL_OK = 0, /* done */
-    RETRIAL_OWNER_DIED = 1, /* the mutex is held, and an earlier holder died with it: check the data, then declare them consistent */
-    RETRIAL_BUSY = 2, /* the mutex is held by another session, or the instance has open sessions */
-    RETRIAL_TIMED_OUT = 3, /* the deadline has passed */
-    RETRIAL_DEADLOCK = 4, /* this session holds the mutex and would wait for itself */
-    RETRIAL_FORKED = 5, /* the session belongs to the parent process; open one in the child */
-    RETRIAL_LOG_FULL = 6, /* the session holds as many mutexes as its log has records */
-    RETRIAL_INVALID = 7, /* an argument is NULL or out of its range */
-    RETRIAL_NOT_MY_SESSION = 8, /* the session is closed or belongs to another thread */
-    RETRIAL_OTHER_INSTANCE = 9, /* the mutex belongs to another instance than the session */
-    RETRIAL_NOT_HELD = 10, /* this session does not hold the mutex */
-    RETRIAL_WRONG_MODE = 11, /* the session holds the mutex in a mode that the call is not for */
-    RETRIAL_GONE = 12, /* the mutex was destroyed, or the instance is closed */
-    RETRIAL_REENTERED = 13, /* the session is in a call already: a signal handler may not use it */
-    RETRIAL_EXISTS = 14, /* an instance of this name exists */
-    RETRIAL_NOT_FOUND = 15, /* there is no instance, type or parameter of this name */
-    RETRIAL_PERMISSION = 16, /* the instance's file belongs to another user */
-    RETRIAL_FORMAT = 17, /* the file or the header is of another version of the library */
-    RETRIAL_SHAPE = 18, /* the named mutex exists with data of another size */
-    RETRIAL_FULL = 19, /* a table of the instance is full, or no memory is left */
-    RETRIAL_SYSTEM = 20, /* the operating system refused */
+    RETRIAL_OWNER_DIED = -130, /* the mutex is held, and an earlier holder died with it: check the data, then declare them consistent */
+    RETRIAL_BUSY = -16, /* the mutex is held by another session, or the instance has open sessions */
+    RETRIAL_TIMED_OUT = -110, /* the deadline has passed */
+    RETRIAL_DEADLOCK = -35, /* this session holds the mutex and would wait for itself */
+    RETRIAL_FORKED = -10, /* the session belongs to the parent process; open one in the child */
+    RETRIAL_LOG_FULL = -37, /* the session holds as many mutexes as its log has records */
+    RETRIAL_INVALID = -22, /* an argument is NULL or out of its range */
+    RETRIAL_NOT_MY_SESSION = -3, /* the session is closed or belongs to another thread */
+    RETRIAL_OTHER_INSTANCE = -18, /* the mutex belongs to another instance than the session */
+    RETRIAL_NOT_HELD = -1, /* this session does not hold the mutex */
+    RETRIAL_WRONG_MODE = -95, /* the session holds the mutex in a mode that the call is not for */
+    RETRIAL_GONE = -116, /* the mutex was destroyed, or the instance is closed */
+    RETRIAL_REENTERED = -114, /* the session is in a call already: a signal handler may not use it */
+    RETRIAL_EXISTS = -17, /* an instance of this name exists */
+    RETRIAL_NOT_FOUND = -2, /* there is no instance, type or parameter of this name */
+    RETRIAL_PERMISSION = -13, /* the instance's file belongs to another user */
+    RETRIAL_FORMAT = -71, /* the file or the header is of another version of the library */
+    RETRIAL_SHAPE = -90, /* the named mutex exists with data of another size */
+    RETRIAL_FULL = -28, /* a table of the instance is full, or no memory is left */
+    RETRIAL_SYSTEM = -5, /* the operating system refused */
 };
 
 /* Modes of a get. */
@@ -163,7 +163,7 @@ int retrial_instance_remove(const char *address);
 
 /* ---- Parameters ------------------------------------------------------------------------------------------ */
 
-/* Sets a parameter, as `retrial params` lists them: "mutex_wait_scheme" to "orbit". `type` is a mutex type, or NULL
+/* Sets a parameter, as `retrial show params` lists them: "mutex_wait_scheme" to "orbit". `type` is a mutex type, or NULL
  * for the instance; `value` is text, with the parameter's own unit or none, or NULL to take a setting back. Takes
  * effect at the next step of every wait. NOT_FOUND, INVALID. */
 int retrial_param_set(retrial_instance *instance, const char *type, const char *name, const char *value);

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 macro_rules! codes {
     ($( $name:ident $c_name:literal = $number:literal, $text:literal; )*) => {
-        /// What a call answers.
+        /// What a call answers: 0 or a negative number of `errno`, each its own.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(i32)]
         pub enum Code { $( #[doc = $text] $name = $number ),* }
@@ -20,26 +20,26 @@ macro_rules! codes {
 
 codes! {
     Ok "OK" = 0, "done";
-    OwnerDied "OWNER_DIED" = 1, "the mutex is held, and an earlier holder died with it: check the data, then declare them consistent";
-    Busy "BUSY" = 2, "the mutex is held by another session, or the instance has open sessions";
-    TimedOut "TIMED_OUT" = 3, "the deadline has passed";
-    Deadlock "DEADLOCK" = 4, "this session holds the mutex and would wait for itself";
-    Forked "FORKED" = 5, "the session belongs to the parent process; open one in the child";
-    LogFull "LOG_FULL" = 6, "the session holds as many mutexes as its log has records";
-    Invalid "INVALID" = 7, "an argument is NULL or out of its range";
-    NotMySession "NOT_MY_SESSION" = 8, "the session is closed or belongs to another thread";
-    OtherInstance "OTHER_INSTANCE" = 9, "the mutex belongs to another instance than the session";
-    NotHeld "NOT_HELD" = 10, "this session does not hold the mutex";
-    WrongMode "WRONG_MODE" = 11, "the session holds the mutex in a mode that the call is not for";
-    Gone "GONE" = 12, "the mutex was destroyed, or the instance is closed";
-    Reentered "REENTERED" = 13, "the session is in a call already: a signal handler may not use it";
-    Exists "EXISTS" = 14, "an instance of this name exists";
-    NotFound "NOT_FOUND" = 15, "there is no instance, type or parameter of this name";
-    Permission "PERMISSION" = 16, "the instance's file belongs to another user";
-    Format "FORMAT" = 17, "the file or the header is of another version of the library";
-    Shape "SHAPE" = 18, "the named mutex exists with data of another size";
-    Full "FULL" = 19, "a table of the instance is full, or no memory is left";
-    System "SYSTEM" = 20, "the operating system refused";
+    OwnerDied "OWNER_DIED" = -130, "the mutex is held, and an earlier holder died with it: check the data, then declare them consistent";
+    Busy "BUSY" = -16, "the mutex is held by another session, or the instance has open sessions";
+    TimedOut "TIMED_OUT" = -110, "the deadline has passed";
+    Deadlock "DEADLOCK" = -35, "this session holds the mutex and would wait for itself";
+    Forked "FORKED" = -10, "the session belongs to the parent process; open one in the child";
+    LogFull "LOG_FULL" = -37, "the session holds as many mutexes as its log has records";
+    Invalid "INVALID" = -22, "an argument is NULL or out of its range";
+    NotMySession "NOT_MY_SESSION" = -3, "the session is closed or belongs to another thread";
+    OtherInstance "OTHER_INSTANCE" = -18, "the mutex belongs to another instance than the session";
+    NotHeld "NOT_HELD" = -1, "this session does not hold the mutex";
+    WrongMode "WRONG_MODE" = -95, "the session holds the mutex in a mode that the call is not for";
+    Gone "GONE" = -116, "the mutex was destroyed, or the instance is closed";
+    Reentered "REENTERED" = -114, "the session is in a call already: a signal handler may not use it";
+    Exists "EXISTS" = -17, "an instance of this name exists";
+    NotFound "NOT_FOUND" = -2, "there is no instance, type or parameter of this name";
+    Permission "PERMISSION" = -13, "the instance's file belongs to another user";
+    Format "FORMAT" = -71, "the file or the header is of another version of the library";
+    Shape "SHAPE" = -90, "the named mutex exists with data of another size";
+    Full "FULL" = -28, "a table of the instance is full, or no memory is left";
+    System "SYSTEM" = -5, "the operating system refused";
 }
 
 /// An error whose message has been kept.
