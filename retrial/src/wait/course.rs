@@ -340,6 +340,24 @@ mod tests {
     }
 
     #[test]
+    fn sessions_that_do_not_know_of_each_other_look_half_as_often_each_time() {
+        let params = Params::default().with(P::OrbitYields, 0);
+        let mut course = Course::begin(WANTED, 0);
+        let looks: Vec<Duration> = (0..14)
+            .map(|_| {
+                let how = park(&mut course, &seen(&params));
+                course.park_ended::<()>(&Parked::TimedOut, 0);
+                how.lasts_alone()
+            })
+            .collect();
+        let ms = Duration::from_millis;
+        assert_eq!((looks[0], looks[1], looks[9]), (ms(10), ms(20), ms(5120)));
+        assert_eq!(looks[12..], [ms(40_960); 2]);
+        let left = Park { left: ms(7), ..park(&mut course, &seen(&params)) };
+        assert_eq!(left.lasts_alone(), ms(7));
+    }
+
+    #[test]
     fn a_wait_is_overdue_once_each_of_the_parked_could_have_had_a_handover() {
         let mut params = Params::default();
         let interval_ns = params.get(P::HandoverInterval) * 1000;
