@@ -2,6 +2,7 @@
 
 use crate::work::{self, Work};
 use retrial::sys;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// How times are spread about their mean.
@@ -70,7 +71,7 @@ impl Random {
     /// A number below `limit`, which is at most 2^32.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
-        ((retrial::wait::random(&mut self.0) >> 32) * limit) >> 32
+        ((retrial::wait::random(Cell::from_mut(&mut self.0)) >> 32) * limit) >> 32
     }
 }
 

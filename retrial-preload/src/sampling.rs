@@ -82,10 +82,7 @@ impl Sampling {
 
     /// A number of 64 bits.
     pub(crate) fn random(&self) -> u64 {
-        let mut state = self.random.get();
-        let number = wait::random(&mut state);
-        self.random.set(state);
-        number
+        wait::random(&self.random)
     }
 
     /// A number below 2^`shift`, which is at most 2^63.

@@ -23,10 +23,7 @@ impl<'a> Recorder<'a> {
     /// Of a wait of a session, if there is one: without one nothing is recorded, and nothing is counted where
     /// a full file system has no memory for it.
     pub(crate) fn new(session: Option<&'a Session<'a>>, key: Key, blocker: Sid) -> Self {
-        let row = session.and_then(|session| {
-            let (segment, number) = (&session.instance.tables.segment, session.sid().number() as usize);
-            Some(&segment.rows(number)[segment.place_of(number, key)?])
-        });
+        let row = session.and_then(|session| session.instance.tables.segment.row(session.sid().number() as usize, key));
         Self { session, row, key, blocker }
     }
 

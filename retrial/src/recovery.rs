@@ -135,9 +135,8 @@ impl Instance {
             slot.wait.store(0, Ordering::Relaxed);
             // As in `Recorder::end`: who sees the figures sees that the wait is over.
             sys::fence(Ordering::Release);
-            let (segment, number) = (&self.tables.segment, sid.number() as usize);
-            if let Some(place) = segment.place_of(number, key) {
-                segment.rows(number)[place].end_cut_off(died_ns.saturating_sub(since_ns));
+            if let Some(row) = self.tables.segment.row(sid.number() as usize, key) {
+                row.end_cut_off(died_ns.saturating_sub(since_ns));
             }
         }
         fail::point();

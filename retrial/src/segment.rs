@@ -271,6 +271,11 @@ impl Segment {
         stats::place_of(self.rows(sid), &self.slot(sid)?.rows_used, key, |row| self.populate_entry(row))
     }
 
+    /// That row.
+    pub(crate) fn row(&self, sid: usize, key: Key) -> Option<&FiguresRow> {
+        Some(&self.rows(sid)[self.place_of(sid, key)?])
+    }
+
     /// Offset in the segment of something that is in it.
     pub(crate) fn offset_of(&self, inside: *const u8) -> u64 {
         (inside.addr() - self.base.addr()) as u64

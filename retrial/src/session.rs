@@ -186,10 +186,7 @@ impl<'i> Session<'i> {
 
     /// A fresh random number.
     pub(crate) fn random(&self) -> u64 {
-        let mut state = self.random.get();
-        let number = wait::random(&mut state);
-        self.random.set(state);
-        number
+        wait::random(&self.random)
     }
 
     /// What its waits have taught it.

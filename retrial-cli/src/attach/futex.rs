@@ -1,7 +1,7 @@
 //! What a thread waits for in the kernel, by its system call and by the memory at that address.
 //!
-//! A futex is 4 bytes that may be anything. A `pthread_mutex_t` of glibc's is taken for one only if all of this
-//! fits together: what the thread expected to find there, how it called, and the fields beside the word.
+//! A futex is 4 bytes that may be anything. A `pthread_mutex_t` of glibc's is taken for one only if all of
+//! this fits together: what the thread expected to find there, how it called, and the fields beside the word.
 
 use crate::run::record::{ROBUST, SHARED, SORT, TID};
 use crate::who::thread::Syscall;
@@ -51,8 +51,8 @@ pub struct Wait {
 /// What lies at the address of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guess {
-    /// A mutex that this thread has, by the number that its process knows it by; 0 of one without an owner at this
-    /// moment. The kind is `None` of a futex with priority inheritance that is no `pthread_mutex_t`.
+    /// A mutex that this thread has, by the number that its process knows it by; 0 of one without an owner at
+    /// this moment. The kind is `None` of a futex with priority inheritance that is no `pthread_mutex_t`.
     Mutex { kind: Option<u32>, owner: u32 },
     /// The number of a thread, which the kernel clears when that thread ends.
     End { tid: u32 },
@@ -61,8 +61,8 @@ pub enum Guess {
 }
 
 impl Wait {
-    /// The wait that a system call is; `None` of any other call. `is_in_futex` says whether the kernel's function that
-    /// the thread sleeps in is one of futexes.
+    /// The wait that a system call is; `None` of any other call. `is_in_futex` says whether the kernel's
+    /// function that the thread sleeps in is one of futexes.
     pub fn of(call: &Syscall, is_in_futex: bool) -> Option<Self> {
         let [address, operation, expected, timeout, ..] = call.arguments;
         match call.number {
@@ -139,7 +139,8 @@ impl Found {
         Self { lock, count, owner, users, kind }
     }
 
-    /// Who has a mutex that was known before to be one of this kind; `None` if it is none any more. 0: nobody.
+    /// The thread that has a mutex that was known before to be one of this kind; `None` if it is none any
+    /// more. 0: none has it.
     pub fn owner_of(&self, kind: u32) -> Option<u32> {
         if self.kind != kind || !self.fits() {
             return None;

@@ -1,4 +1,4 @@
-//! One look at a process: which threads wait in futexes, for what, and who has that.
+//! One look at a process: which threads wait in futexes, for what, and which thread has that.
 
 use super::futex::{Guess, Wait, is_shared};
 use super::process::{Process, Sleeper};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Number of reads of a mutex that has no owner: it is between two of them for less time than a read takes.
 const READS: usize = 8;
 
-/// Who looks at a process again and again, and knows the mutexes that were met.
+/// Looks at a process again and again, and knows the mutexes that were met.
 pub struct Looker {
     pub process: Process,
     /// Kinds of the mutexes that threads have waited for, by address.
@@ -30,7 +30,7 @@ pub struct Look {
     /// What they wait for, by address, and the mutexes that were waited for before.
     pub futexes: Vec<Futex>,
     pub tree: Tree,
-    /// Threads that wait for each other, each followed by the one that it waits for.
+    /// Threads that wait for each other, each followed by the thread that it waits for.
     pub deadlocks: Vec<Vec<Link>>,
 }
 
@@ -63,7 +63,7 @@ pub enum What {
     Event,
 }
 
-/// Who has a mutex.
+/// The thread that has a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// No thread at this moment.
@@ -183,16 +183,16 @@ impl Looker {
         if let Some(tid) = self.process.thread(owner, tids) {
             return Holder::Thread(tid);
         }
-        // A mutex of this process alone names a thread of another one where fork has copied it; else the thread has ended,
-        // and its number is another's now.
+        // A mutex of this process alone names a thread of another one where fork has copied it; else the
+        // thread has ended, and its number is another's now.
         match self.process.other_process_of(owner) {
             Some(pid) if is_shared(kind) || self.process.descends_from(pid) => Holder::Other { tid: owner, pid },
             _ => Holder::Gone(owner),
         }
     }
 
-    /// Threads that wait for each other and did so together: each has slept from the first look at it until after the
-    /// last one's, and what they wait for had its holder then.
+    /// Threads that wait for each other and did so together: each has slept from the first look at it until
+    /// after the last one's, and what they wait for had its holder then.
     fn deadlocks(&self, look: &Look) -> Vec<Vec<Link>> {
         let mut links: BTreeMap<Sid, Vec<Link>> = BTreeMap::new();
         for waiting in &look.waits {

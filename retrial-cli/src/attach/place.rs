@@ -1,4 +1,5 @@
-//! What mutexes are called, and where threads wait: by the files of the program and the calls on the threads' stacks.
+//! What mutexes are called, and where threads wait: by the files of the program and the calls on the threads'
+//! stacks.
 
 use super::futex::is_shared;
 use super::look::{Futex, Holder, What};
@@ -8,7 +9,8 @@ use crate::who::thread::Thread;
 use crate::who::unwind::Files;
 use std::collections::HashMap;
 
-/// Number of stacks that are read at the only look, and at each of many, so that these follow each other in time.
+/// Number of stacks that are read at the only look, and at each of many, so that these follow each other in
+/// time.
 const STACKS: usize = 64;
 const STACKS_EACH: usize = 4;
 
@@ -61,7 +63,8 @@ impl Places {
         name.clone()
     }
 
-    /// Where a thread waits; nothing beyond the number of stacks that are read, and where the kernel keeps us from them.
+    /// Where a thread waits; nothing beyond the number of stacks that are read, and where the kernel keeps us
+    /// from them.
     pub fn wait(&mut self, process: &Process, sleeper: &Sleeper) -> Place {
         if let Some((known, place)) = self.waits.get(&sleeper.tid)
             && known == sleeper

@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Show who waits for whom in a program that was not started under `retrial run`
 ///
-/// What can be seen of any process from outside, without stopping it: the threads that sleep in the kernel for a pthread mutex
-/// of glibc's, and the thread that has it, as the tree of `retrial who`. Threads that wait for each other are marked DEADLOCK.
-/// Not seen: threads that spin, mutexes for which nobody waits, and how often a mutex was got; `retrial run` counts these.
+/// What can be seen of any process from outside, without stopping it: the threads that sleep in the kernel
+/// for a pthread mutex of glibc's, and the thread that has it, as the tree of `retrial who`. Threads that
+/// wait for each other are marked DEADLOCK. Not seen: threads that spin, mutexes for which nobody waits, and
+/// how often a mutex was got; `retrial run` counts these.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial attach 4242                          who waits for whom now

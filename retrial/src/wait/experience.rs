@@ -1,6 +1,5 @@
 //! What a session learns from its yields, from one wait to the next.
 
-use super::Scheme;
 use crate::params::{P, Params};
 
 /// Net number of yields in vain from which a session parks at once.
@@ -11,10 +10,6 @@ const MOST: u32 = 8;
 
 /// Gets of the mutex by others during one yield, at most, that say that sections last as long as a yield.
 const FEW: u64 = 2;
-
-fn scheme(params: &Params) -> &'static dyn Scheme {
-    super::scheme(params.get(P::Scheme))
-}
 
 /// A yield that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +60,7 @@ impl Experience {
         let is_long = took_ns >= params.get(P::OrbitSpinTime) * 1000;
         if gets > FEW || is_open && !is_long {
             self.in_vain = self.in_vain.saturating_sub(u32::from(is_known));
-        } else if gets > 0 && is_long && !is_open && scheme(params).throttles_wakes() {
+        } else if gets > 0 && is_long && !is_open && super::scheme(params.get(P::Scheme)).throttles_wakes() {
             let in_vain = if is_known { (self.in_vain + 1).min(MOST) } else { 1 };
             *self = Self { mutex, in_vain, rests: if in_vain < ENOUGH { 0 } else { (1 << in_vain) - 1 } };
         }

@@ -7,6 +7,7 @@
 
 use crate::params::{P, Params};
 use crate::schemes::with_schemes;
+use std::cell::Cell;
 use std::time::Duration;
 
 /// What to do after a failed spin. A scheme says how long a park may last, a [`Course`] how to [`Park`].
@@ -139,11 +140,13 @@ pub fn shown(position: u64, pthread_in_use: bool) -> String {
 /// The next random number of a generator whose state is not 0 (xorshift64*, Marsaglia 2003 and Vigna 2016).
 #[inline]
 #[must_use]
-pub const fn random(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+pub fn random(state: &Cell<u64>) -> u64 {
+    let mut x = state.get();
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    state.set(x);
+    x.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }
 
 /// A step of `duration`; a sleep of 0 is a yield.
