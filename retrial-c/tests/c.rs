@@ -1,5 +1,9 @@
 //! Programs in C with the library as it is installed. A failure prints what the program printed.
 
+#[path = "../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
+
+use not_tested::not_tested;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -136,7 +140,7 @@ fn every_call_of_the_header_is_exported_and_no_other() {
 #[test]
 fn the_header_compiles_as_cpp() {
     if Command::new("c++").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no compiler for C++");
+        not_tested("there is no compiler for C++");
         return;
     }
     let flags = ["-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];

@@ -3,10 +3,13 @@
 #![allow(missing_docs)]
 
 mod kit;
+#[path = "../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
 use kit::{RETRIAL, Running, Scratch, both, command, failed, until};
+use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
 use std::fs;
@@ -139,7 +142,7 @@ fn may_look(pid: u32) -> bool {
     *MAY.get_or_init(|| {
         let may = fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok();
         if !may {
-            eprintln!("skipped: this user may not look into other processes");
+            not_tested("this user may not look into other processes");
         }
         may
     })

@@ -1,8 +1,11 @@
 //! `retrial run --profile`, by its executable, on programs whose calls are known.
 
+#[path = "../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
+use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
 use std::fs;
@@ -238,7 +241,7 @@ __attribute__((noinline)) void serve(shop::Stock &stock) { stock.sell(); sink = 
 int main() { shop::Stock stock; for (int i = 0; i < 20000; i++) serve(stock); }
 ";
     if Command::new("c++").arg("--version").output().is_err() {
-        eprintln!("skipped: no C++ compiler");
+        not_tested("no C++ compiler");
         return;
     }
     let scratch = Scratch::new();

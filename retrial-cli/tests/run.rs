@@ -1,10 +1,13 @@
 //! `retrial run`, by its executable and on real programs.
 
+#[path = "../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 #[path = "kit/terminal.rs"]
 mod terminal;
 
+use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -536,7 +539,7 @@ fn a_program_without_pthread_locks_is_told_apart() {
 fn a_program_with_thread_sanitizer_is_refused() {
     let scratch = Scratch::new();
     let Some(program) = scratch.compile(UNCONTENDED, &["-fsanitize=thread"]) else {
-        eprintln!("skipped: the compiler has no ThreadSanitizer");
+        not_tested("the compiler has no ThreadSanitizer");
         return;
     };
     let script = scratch.path("script");
@@ -554,7 +557,7 @@ fn a_program_with_thread_sanitizer_is_refused() {
 fn a_program_with_address_sanitizer_runs_alone_or_started_by_another() {
     let scratch = Scratch::new();
     let Some(program) = scratch.compile(UNCONTENDED, &["-fsanitize=address"]) else {
-        eprintln!("skipped: the compiler has no AddressSanitizer");
+        not_tested("the compiler has no AddressSanitizer");
         return;
     };
     for started in [&[&*program][..], &["sh", "-c", &program]] {
@@ -587,7 +590,7 @@ fn a_set_user_id_program_is_told_in_a_line() {
     let scratch = Scratch::new();
     let program = scratch.compile(UNCONTENDED, &[]).unwrap();
     if std::os::unix::fs::chown(&program, Some(NOBODY), None).is_err() {
-        eprintln!("skipped: only root gives files away");
+        not_tested("only root gives files away");
         return;
     }
     assert!(Command::new("chmod").args(["4755", &program]).status().unwrap().success());
@@ -880,7 +883,7 @@ fn may_read() -> bool {
     // SAFETY: has no preconditions.
     let may = matches!(scope.trim(), "" | "0") || unsafe { libc::geteuid() } == 0;
     if !may {
-        eprintln!("skipped: this user may not read other processes' memory");
+        not_tested("this user may not read other processes' memory");
     }
     may
 }

@@ -3,10 +3,13 @@
 #![allow(missing_docs)]
 
 mod kit;
+#[path = "../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
 use kit::{RETRIAL, Running, Scratch, command, failed, until};
+use not_tested::not_tested;
 use preload::library;
 use retrial::engine::RawMutex;
 use retrial::{Class, CodeLocation, Mode, Patience, location};
@@ -202,7 +205,7 @@ impl Drop for Directory {
 fn threads_of_a_program_are_found_by_its_pid_with_the_calls_of_the_holder() {
     // SAFETY: has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: this user may not read other processes' memory");
+        not_tested("this user may not read other processes' memory");
         return;
     }
     let directory = Directory(std::env::temp_dir().join(format!("retrial-who-{}", std::process::id())));

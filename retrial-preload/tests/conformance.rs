@@ -5,7 +5,7 @@
 
 mod kit;
 
-use kit::{Named, check, compiled, has_cpp, library, preloaded, program};
+use kit::{Named, check, compiled, has_cpp, library, not_tested, preloaded, program};
 use retrial::P;
 use retrial::interposer::CALLS;
 use retrial::wait::NAMES;
@@ -122,7 +122,7 @@ fn programs_pass_when_it_is_off() {
 #[test]
 fn a_program_in_cpp_passes_as_it_is_and_with_us() {
     if !has_cpp() {
-        eprintln!("skipped: no C++ compiler");
+        not_tested("no C++ compiler");
         return;
     }
     let unwinding = program("unwinding");
@@ -356,7 +356,7 @@ for thread in threads: thread.join()
 print(sum(sums))
 ";
     if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: no python3");
+        not_tested("no python3");
         return;
     }
     let named = Named::new("python");

@@ -5,7 +5,7 @@ mod kit;
 #[path = "../src/samples.rs"]
 mod samples;
 
-use kit::{Named, check, compiled, library, preloaded, program, sanitized};
+use kit::{Named, check, compiled, library, not_tested, preloaded, program, sanitized};
 use retrial::P;
 use retrial::wait::NAMES;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -167,7 +167,7 @@ fn a_set_user_id_program_is_left_alone() {
     let run = |path: &Path| stderr(&check(preloaded(path, "orbit").env("RETRIAL_INSTANCE", "/nonexistent/instance")));
     assert!(run(&plain).contains("locks are left to libc"), "{}", run(&plain));
     if chown(&secure, Some(NOBODY), None).is_err() {
-        eprintln!("skipped: only root gives files away");
+        not_tested("only root gives files away");
     } else {
         std::fs::set_permissions(&secure, std::fs::Permissions::from_mode(0o4755)).expect("it is ours");
         assert_eq!(run(&secure), "");
@@ -218,7 +218,7 @@ fn checkers_of_threads_keep_the_calls() {
             command
         };
         if !run(false).output().is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no {tool}, or it does not run here");
+            not_tested(format_args!("no {tool}, or it does not run here"));
             continue;
         }
         let text = stderr(&check(&mut run(true)));

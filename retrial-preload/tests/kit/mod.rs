@@ -1,6 +1,10 @@
 //! What the tests here share: the library, programs in C, instances to run them in.
 #![allow(dead_code)] // each test binary uses its part of it
 
+#[path = "../../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
+
+pub(crate) use not_tested::not_tested;
 use retrial::{Address, Capacity, Instance};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -52,7 +56,7 @@ pub(crate) fn sanitized(name: &str, options: &[&str]) -> Option<PathBuf> {
     let builds = compile(false, &source, &binary, options).success();
     let runs = builds && Command::new(&binary).output().expect("it starts").status.success();
     if !runs {
-        eprintln!("skipped: the compiler has no {}, or it does not run on this kernel", options.join(" "));
+        not_tested(format_args!("the compiler has no {}, or it does not run on this kernel", options.join(" ")));
     }
     runs.then_some(binary)
 }
