@@ -173,11 +173,18 @@ impl<'t> Look<'t> {
         text(&self.holders(mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect::<Vec<_>>())
     }
 
+    /// The holders of a mutex that a session waits for. With a log it is not one of them: a session that
+    /// converts what it has does not wait for itself, and the library refuses gets that would.
+    fn holders_for(&self, session: &SessionInfo, mutex: MutexId) -> impl Iterator<Item = (Sid, Mode)> {
+        let is_logged = session.log.iter().any(|record| record.mutex == mutex);
+        self.holders(mutex).iter().copied().filter(move |(holder, _)| !(is_logged && *holder == session.sid))
+    }
+
     /// The holders of what a session waits for; where the mutex cannot be read, its holder at the session's
     /// last step.
     pub fn blockers(&self, session: &SessionInfo) -> Vec<(Sid, Option<Mode>)> {
         let Some((key, _, at_last_step)) = session.wait else { return Vec::new() };
-        let now: Vec<_> = self.holders(key.mutex).iter().map(|(sid, mode)| (*sid, Some(*mode))).collect();
+        let now: Vec<_> = self.holders_for(session, key.mutex).map(|(sid, mode)| (sid, Some(mode))).collect();
         let is_read =
             self.word(key.mutex).is_some() || self.read.get(&key.mutex).is_some_and(|read| read.owner.is_some());
         if !now.is_empty() || is_read || at_last_step.is_none() {
@@ -195,7 +202,7 @@ impl<'t> Look<'t> {
             .filter_map(|session| {
                 let (key, since_ns, _) = session.wait?;
                 let stays = still.contains(&(session.sid, key, since_ns));
-                let holders = self.holders(key.mutex).iter().map(|(holder, _)| *holder);
+                let holders = self.holders_for(session, key.mutex).map(|(holder, _)| holder);
                 Some((session.sid, Link::all(session, holders).filter(|_| stays)?))
             })
             .collect();

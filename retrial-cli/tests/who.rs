@@ -173,6 +173,32 @@ fn a_chain_is_indented_and_a_ring_is_at_the_top_once() {
     });
 }
 
+#[test]
+fn a_reader_that_wants_to_examine_waits_for_the_examiner_and_not_for_itself() {
+    let scratch = Scratch::new();
+    let instance = scratch.instance();
+    let mutex = instance.mutex("m", "ladder", || 0_u64).unwrap();
+    let (has_read, is_examined) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = instance.session("reader", Class::Normal).unwrap();
+            let mut read = mutex.shared(&session, location!("read")).unwrap();
+            has_read.wait();
+            is_examined.wait();
+            read.examine(Patience::Endless).unwrap();
+        });
+        has_read.wait();
+        let session = instance.session("examiner", Class::Normal).unwrap();
+        let examined = mutex.examine(&session, location!("examine")).unwrap();
+        is_examined.wait();
+        let rows = until_waiting(&scratch, 1);
+        let waiter = row(&rows, 1);
+        assert_eq!((&waiter["state"], &waiter["behind_sid"]), (&"waiting".into(), &2.into()), "{rows:?}");
+        assert_eq!(rows.len(), 2, "each session once: {rows:?}");
+        drop(examined);
+    });
+}
+
 /// One thread has a static lock and sleeps in `doze`; two wait for it.
 const DOZING: &str = r"
 #include <pthread.h>

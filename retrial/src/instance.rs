@@ -237,14 +237,25 @@ impl Instance {
     /// Holds the lock of the tables until dropped.
     pub(crate) fn lock_tables(&self) -> Result<Admin<'_>, SessionError> {
         let admin = self.tables.segment.admin();
-        // Its holders never wait, so a second is a stopped process. Looked at by time, so that no wake-up can
-        // be lost.
-        for round in 0..1000 {
+        // Its holders never wait, so a second with the same one is a stopped process. Looked at by time, so that
+        // no wake-up can be lost.
+        let (mut owner, mut looks) = (admin.owner(), 0);
+        for round in 0_u64.. {
             if admin.try_take() != Taken::No {
                 fail::point();
                 return Ok(Admin(admin));
             }
-            if round < 16 { sys::yield_now() } else { sys::sleep(Duration::from_millis(1)) }
+            if round < 16 {
+                sys::yield_now()
+            } else {
+                sys::sleep(Duration::from_millis(1))
+            }
+            let now = admin.owner();
+            looks = if now == owner { looks + 1 } else { 0 };
+            owner = now;
+            if looks == 1000 {
+                break;
+            }
         }
         Err(SessionError::Stuck)
     }
@@ -340,5 +351,23 @@ impl Instance {
             }
             None => false,
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_many_take_one_after_the_other_is_not_stuck() {
+        let instance = Instance::anonymous(Capacity::default()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..600 {
+                scope.spawn(|| {
+                    let _admin = instance.lock_tables().unwrap();
+                    sys::sleep(Duration::from_millis(3));
+                });
+            }
+        });
     }
 }

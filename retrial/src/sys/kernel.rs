@@ -239,11 +239,16 @@ impl RobustLock {
         unsafe { (robust_calls().unlock)(self.0.get()) };
     }
 
-    /// Whether a living thread holds it: one load. The futex word is the kernel's format for robust locks:
-    /// the owner's thread id, and a bit that the kernel sets when the owner dies.
+    /// Whether a living thread holds it: one load.
     pub(crate) fn is_held(&self) -> bool {
+        self.owner() != 0
+    }
+
+    /// The id of the living thread that holds it, or 0. The futex word is the kernel's format for robust locks:
+    /// the owner's thread id, and a bit that the kernel sets when the owner dies.
+    pub(crate) fn owner(&self) -> u32 {
         let word = super::Observed::acquire(self.futex_word());
-        word & Self::OWNER_DIED == 0 && word & Self::TID != 0
+        if word & Self::OWNER_DIED == 0 { word & Self::TID } else { 0 }
     }
 
     /// Does what the kernel should have done: marks it as left by the thread `tid`, which is known to be

@@ -284,7 +284,11 @@ impl RobustLock {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Self::HELD
+        self.owner() != 0
+    }
+
+    pub(crate) fn owner(&self) -> u32 {
+        self.0.load(Ordering::Acquire) & Self::HELD
     }
 
     /// In a model no thread is gone unnoticed.
