@@ -88,6 +88,7 @@ failures! {
     BindError {
         BindError::OtherInstance => OtherInstance,
         BindError::Gone => Gone,
+        BindError::Named => Invalid,
         BindError::Full(_) => Full,
     }
     ConvertError {

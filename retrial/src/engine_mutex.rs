@@ -1,12 +1,15 @@
 //! A mutex for memory that an engine lays out itself, and the bytes of a named object for such an engine.
 
+use crate::entries::Place;
 use crate::error::{BindError, ObjectError, TableFull};
 use crate::guard::Shared;
 use crate::instance::Instance;
 use crate::operation_log::MutexId;
 use crate::raw_mutex::RawMutex;
-use crate::sys::{AtomicU64, Ordering};
+use crate::sys::{self, AtomicU64, Ordering};
+use crate::word::Word;
 use std::mem::offset_of;
+use std::time::Duration;
 
 /// A mutex that knows its instance: 48 bytes of atomics, for a struct of the engine's own in shared memory.
 ///
@@ -99,23 +102,45 @@ impl EngineMutex {
     /// Gives its entry in the instance back; later calls are refused. Whether it was free: a mutex that is
     /// held stays as it is.
     ///
+    /// Returns when the releases of other sessions are over: as with a pthread mutex, the session that finds
+    /// that it was the last to need the mutex may give the memory back at once. A session that waits for the
+    /// mutex all the same keeps it for a second, then it counts as held.
+    ///
     /// # Errors
     ///
     /// [`BindError`].
     ///
     /// # Safety
     ///
-    /// No session gets it meanwhile, and it is in memory of the engine's own: not a named one.
+    /// No session gets it meanwhile.
     pub unsafe fn unbind(&self, instance: &Instance) -> Result<bool, BindError> {
-        self.bound(instance)?;
+        let id = self.bound(instance)?.map_or(MutexId(0), RawMutex::id);
         let word = self.raw.load();
-        let is_free = word.sid().is_none() && word.references() == 0;
-        if is_free {
-            self.instance.store(GONE, Ordering::Release);
-            // SAFETY: bound by this id or by none, free, and nobody gets it, as the caller says.
-            unsafe { instance.unregister_mutex(self.raw.id()) };
+        let is_free = word.sid().is_none() && word.references() == 0 && !word.has(Word::DRAINING);
+        if instance.tables.place_of(id) == Some(Place::Arena) {
+            return Err(BindError::Named);
         }
-        Ok(is_free)
+        if !is_free || !self.is_left(instance, id) {
+            return Ok(false);
+        }
+        self.instance.store(GONE, Ordering::Release);
+        // SAFETY: bound by this id or by none, free, and nobody gets it, as the caller says.
+        unsafe { instance.unregister_mutex(id) };
+        Ok(true)
+    }
+
+    /// Whether no session's log names it, within a second. A release touches the mutex after the store that
+    /// gives it back, and its record goes after that.
+    fn is_left(&self, instance: &Instance, id: MutexId) -> bool {
+        (0..1000).any(|look| {
+            let is_left = id.0 == 0 || !instance.tables.is_in_a_log(id);
+            if !is_left {
+                // SAFETY: registered with the instance by this id. The record may be that of a dead session.
+                unsafe { instance.recover_all_for(&self.raw) };
+                if look < 16 { sys::yield_now() } else { sys::sleep(Duration::from_millis(1)) }
+            }
+            is_left
+        })
     }
 }
 
@@ -143,17 +168,23 @@ impl Instance {
         // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are a
         // value.
         let mutex = unsafe { &*address.cast::<EngineMutex>() };
-        self.initialise(&mutex.raw, &mutex.instance, || ())?;
         // SAFETY: the object is longer than that.
-        Ok((mutex, unsafe { address.add(size_of::<EngineMutex>()) }))
+        let bytes = unsafe { address.add(size_of::<EngineMutex>()) };
+        // SAFETY: `len` bytes of it, and its first holder's alone. A session that was killed here may have
+        // written half of a value.
+        self.initialise(&mutex.raw, &mutex.instance, || unsafe { bytes.write_bytes(0, len) })?;
+        Ok((mutex, bytes))
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::mode::Mode;
+    use crate::operation_log::{LocationId, Phase, Record};
     use crate::segment::Capacity;
     use crate::session::Class;
+    use crate::word::Sid;
     use std::cell::Cell;
     use std::sync::Barrier;
 
@@ -205,6 +236,64 @@ mod tests {
             // SAFETY: no session gets it.
             assert_eq!(unsafe { mutex.unbind(&instance) }, Ok(true));
         }
+    }
+
+    #[test]
+    fn it_goes_when_the_last_release_is_over_and_not_before() {
+        let instance = instance();
+        let mutex = EngineMutex::default();
+        let id = mutex.record(&instance).unwrap().id();
+        let late = instance.session("late", Class::Normal).unwrap();
+        let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location: LocationId(0), mutex: id };
+        // After the store that gives it back, before the record goes.
+        let index = late.log(record).unwrap();
+        let has_gone = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: no session gets it.
+                assert_eq!(unsafe { mutex.unbind(&instance) }, Ok(true));
+                has_gone.store(1, Ordering::Release);
+            });
+            sys::sleep(Duration::from_millis(50));
+            assert_eq!(has_gone.load(Ordering::Acquire), 0);
+            late.unlog(index);
+        });
+        assert_eq!(has_gone.load(Ordering::Acquire), 1);
+    }
+
+    #[test]
+    fn one_that_a_session_waits_for_or_drains_or_that_has_a_name_stays() {
+        let instance = instance();
+        let session = instance.session("waits", Class::Normal).unwrap();
+        let mutex = EngineMutex::default();
+        let id = mutex.record(&instance).unwrap().id();
+        let record = Record { phase: Phase::Getting, mode: Mode::Exclusive, location: LocationId(0), mutex: id };
+        let index = session.log(record).unwrap();
+        // SAFETY: no session gets it.
+        let unbind = |mutex: &EngineMutex| unsafe { mutex.unbind(&instance) };
+        assert_eq!(unbind(&mutex), Ok(false), "after a second");
+        session.unlog(index);
+        mutex.raw.fake(Word(Word::DRAINING), session.sid());
+        assert_eq!(unbind(&mutex), Ok(false));
+        mutex.raw.fake(Word(0), Sid::new(0));
+        assert_eq!((unbind(&mutex), unbind(&mutex)), (Ok(true), Err(BindError::Gone)));
+        let (named, _) = instance.mutex_bytes("m", "t", 8).unwrap();
+        assert_eq!(unbind(named), Err(BindError::Named));
+    }
+
+    #[test]
+    fn bytes_that_a_dead_session_has_begun_to_write_are_0() {
+        let instance = instance();
+        let half = || instance.mutex::<u64>("m", "t", || panic!("half a value")).map(drop);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(half)).is_err());
+        // What it wrote of the value before it died, here by hand.
+        let record = instance.tables.mutex_named("m").unwrap();
+        let offset = instance.tables.offset_of(record).unwrap() + size_of::<EngineMutex>() as u64;
+        // SAFETY: the value's.
+        assert!(unsafe { instance.poke(offset, 0x4a1f) });
+        let (_, bytes) = instance.mutex_bytes("m", "t", 8).unwrap();
+        // SAFETY: 8 bytes, and nobody writes.
+        assert_eq!(unsafe { bytes.cast::<u64>().read() }, 0);
     }
 
     #[test]

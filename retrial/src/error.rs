@@ -217,6 +217,9 @@ pub enum BindError {
     /// It has been given back.
     #[error("the mutex was given back; make it anew, all bytes 0")]
     Gone,
+    /// It is a named one, which cannot be given back.
+    #[error("the mutex has a name: it stays as long as its instance")]
+    Named,
     /// No entry is free.
     #[error(transparent)]
     Full(#[from] TableFull),

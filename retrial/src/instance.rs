@@ -246,9 +246,9 @@ impl Instance {
                 return Ok(Admin(admin));
             }
             if round < 16 {
-                sys::yield_now()
+                sys::yield_now();
             } else {
-                sys::sleep(Duration::from_millis(1))
+                sys::sleep(Duration::from_millis(1));
             }
             let now = admin.owner();
             looks = if now == owner { looks + 1 } else { 0 };

@@ -45,8 +45,9 @@ const STACK: usize = 64 << 10;
 /// The slot stays mapped until [`forget`] or for ever.
 pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
     if SESSIONS.get().is_null() {
-        SESSIONS.set(Box::into_raw(Box::default()));
+        // First: it may panic, and the next session of this thread asks again then.
         at_end(1);
+        SESSIONS.set(Box::into_raw(Box::default()));
     }
     // SAFETY: this thread's own, made above, and no reference to it is kept.
     let sessions = unsafe { &mut *SESSIONS.get() };

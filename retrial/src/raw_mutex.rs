@@ -63,22 +63,31 @@ impl RawMutex {
     }
 
     pub(crate) fn adopt(&self, id: MutexId, mutex_type: TypeId, fenced: bool) {
-        self.belong(mutex_type, fenced);
+        self.fence_if(fenced);
+        self.belong(mutex_type);
         self.id.store(id.0, Ordering::Release);
     }
 
-    /// Takes the type, and whether releases need a fence of their own.
-    fn belong(&self, mutex_type: TypeId, fenced: bool) {
+    fn belong(&self, mutex_type: TypeId) {
         self.kind.store(u32::from(mutex_type.0) << 16, Ordering::Relaxed);
+    }
+
+    /// Whether releases need a fence of their own.
+    fn fence_if(&self, fenced: bool) {
         if fenced {
             self.change(Ordering::Relaxed, Parking::fenced);
         }
     }
 
-    /// Takes an id unless it has one. Whether it took it.
+    /// Takes an id unless it has one, and the type with it. Whether it took it.
     pub(crate) fn adopt_once(&self, id: MutexId, mutex_type: TypeId, fenced: bool) -> bool {
-        self.belong(mutex_type, fenced);
-        self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.fence_if(fenced);
+        let is_first = self.id.compare_exchange(0, id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_first {
+            // A session that is earlier than this store waits once by the parameters of type 0.
+            self.belong(mutex_type);
+        }
+        is_first
     }
 
     /// Its id in the instance that it is registered with.

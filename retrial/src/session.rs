@@ -180,8 +180,11 @@ impl<'i> Session<'i> {
     }
 
     /// Says what the session is about, for the views: up to 32 bytes.
+    /// Without effect in a child of fork, whose parent's session it is.
     pub fn set_action(&self, action: &str) {
-        self.slot.action.set(action);
+        if !self.is_forked() {
+            self.slot.action.set(action);
+        }
     }
 
     /// A fresh random number.

@@ -8,6 +8,7 @@ use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
 use crate::segment::{Capacity, Segment, TYPES};
 use crate::slot::Slot;
+use crate::sys::protocol::AtomicU64;
 use crate::sys::{self, Observed as _, Ordering};
 use crate::text::hash;
 use crate::word::Sid;
@@ -190,6 +191,14 @@ impl Tables {
     /// The slots that sessions have, or have had.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (Sid, &Slot)> + use<'_> {
         self.sids().filter_map(|sid| Some((sid, self.slot(sid)?)))
+    }
+
+    /// Whether the log of a session names a mutex.
+    pub(crate) fn is_in_a_log(&self, id: MutexId) -> bool {
+        // Acquire: where a record has gone, the session has done with the mutex.
+        let is_its =
+            |cell: &AtomicU64| Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id);
+        self.slots().any(|(_, slot)| slot.log.iter().any(is_its))
     }
 
     /// Alerts after number `after`, oldest first: number, real time in ns, text.

@@ -94,12 +94,27 @@ fn refuse_barriers() {
     assert!(!retrial::sys::register_for_barriers());
 }
 
+/// Forks after `limit_calls`. Whether this is the child; the parent has waited for its end.
+fn is_forked_with_few_calls() -> bool {
+    retrial::interposer::limit_calls();
+    // SAFETY: the child makes an end of itself.
+    let pid = unsafe { libc::fork() };
+    if pid != 0 {
+        // SAFETY: a child of this process.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    }
+    pid == 0
+}
+
 /// Not a test of its own: what a child does.
 #[test]
 fn the_child() {
     let Ok(deed) = std::env::var(DEED) else { return };
     if deed.ends_with("without barriers") {
         refuse_barriers();
+    }
+    if deed == "lends its pid" && !is_forked_with_few_calls() {
+        return;
     }
     let instance = Instance::attach(&Address::new(&std::env::var(NAME).unwrap()).unwrap()).unwrap();
     let session = instance.session("child", Class::Normal).unwrap();
@@ -117,6 +132,13 @@ fn the_child() {
         }
         println!("ready");
         return;
+    }
+    if deed == "lends its pid" {
+        let held = mutex.exclusive(&session, location!("grandchild")).unwrap();
+        println!("ready");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(held);
+        std::process::exit(0);
     }
     let stay = || {
         println!("ready");
@@ -284,6 +306,18 @@ fn killed_waiters_of_a_mutex_elsewhere_keep_no_slots() {
         kill(payer);
         drop(held);
     }
+}
+
+#[test]
+fn a_session_is_of_the_process_that_it_is_in_whatever_its_parent_had_asked_for() {
+    let name = Name::new("limited");
+    let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let mut child = child(&name, "lends its pid");
+    let session = instance.session("parent", Class::Normal).unwrap();
+    // It lives: its holder is not the thread of that number in the process that forked it.
+    assert!(mutex.exclusive(&session, location!("parent")).is_ok());
+    child.wait().unwrap();
 }
 
 #[test]

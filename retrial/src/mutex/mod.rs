@@ -183,7 +183,7 @@ impl RawMutex {
     ) -> Get<'a> {
         let location = at.id(session.instance());
         let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
-        if mode == Mode::Examine && session.held(self.id(), usize::MAX).is_some() {
+        if mode == Mode::Examine && !session.is_forked() && session.held(self.id(), usize::MAX).is_some() {
             // E over one's own reference could neither end in X nor let the reference leave.
             return Err(GetError::Deadlock { held: Mode::Shared });
         }

@@ -14,6 +14,8 @@ static CALLS_ARE_LIMITED: AtomicBool = AtomicBool::new(false);
 /// Barriers are refused from here on, so releases need a fence of their own before this is called.
 pub fn limit_calls() {
     learn_from_libc();
+    // A child must not take its parent's for its own.
+    super::tell_children();
     let _ = (known_pid(), pid_namespace());
     CALLS_ARE_LIMITED.store(true, Ordering::SeqCst);
 }

@@ -208,7 +208,7 @@ impl Course {
             watch: limit,
             timeout: limit.max(self.look_beside_a_watcher(seen)),
             left: Duration::MAX,
-            alone: FIRST_ALONE * (1 << self.parks.min(12)),
+            alone: if throttle { FIRST_ALONE * (1 << self.parks.min(12)) } else { limit },
             throttle,
             handed: self.takes_handover(),
             overdue: throttle && is_overdue(seen, waited),
@@ -355,6 +355,8 @@ mod tests {
         assert_eq!(looks[12..], [ms(40_960); 2]);
         let left = Park { left: ms(7), ..park(&mut course, &seen(&params)) };
         assert_eq!(left.lasts_alone(), ms(7));
+        let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
+        assert_eq!(course.park(&seen(&published), ms(30)).alone, ms(30), "as its parameter says");
     }
 
     #[test]
