@@ -293,7 +293,7 @@ mod tests {
         assert!(unsafe { instance.poke(offset, 0x4a1f) });
         let (_, bytes) = instance.mutex_bytes("m", "t", 8).unwrap();
         // SAFETY: 8 bytes, and nobody writes.
-        assert_eq!(unsafe { bytes.cast::<u64>().read() }, 0);
+        assert_eq!(unsafe { bytes.cast::<[u8; 8]>().read() }, [0; 8]);
     }
 
     #[test]
