@@ -1,5 +1,6 @@
 //! Programs in C with the library as it is installed. A failure prints what the program printed.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -10,9 +11,17 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// How long a program may take, with all that it forks.
+const TIME_S: &str = "60";
+
 fn check(command: &mut Command) -> Output {
-    let output = command.output().expect("it starts");
+    let mut timed = Command::new("timeout");
+    timed.args(["--signal=KILL", TIME_S]).arg(command.get_program()).args(command.get_args());
+    timed.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = timed.output().expect("it starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
+    // The signal is for all of its process group, `timeout` itself among it.
+    assert_ne!(output.status.signal(), Some(9), "{command:?} was killed after {TIME_S} s:\n{stderr}");
     assert!(output.status.success(), "{command:?} ended with {}:\n{stderr}", output.status);
     output
 }
@@ -36,14 +45,28 @@ fn options(of: &[&str]) -> Vec<String> {
     printed(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 
+/// How a program is compiled.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum How {
+    Shared,
+    Static,
+    /// Every get and release is a call.
+    Debug,
+    Unoptimised,
+}
+
 /// A program, compiled with the installed library.
-fn compiled(source: &str, is_static: bool) -> PathBuf {
+fn compiled(source: &str, how: How) -> PathBuf {
     let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
-    let binary = prefix().join(format!("{name}-{is_static}"));
+    let binary = prefix().join(format!("{name}-{how:?}"));
     let mut command = Command::new("cc");
-    command.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-pthread"]).arg(here(source));
+    command.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).arg(here(source));
     command.args(options(&["--cflags"])).arg("-o").arg(&binary);
-    if is_static {
+    command.arg(if how == How::Unoptimised { "-O0" } else { "-O2" });
+    if how == How::Debug {
+        command.arg("-DRETRIAL_DEBUG");
+    }
+    if how == How::Static {
         command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
     } else {
         command.args(options(&["--libs"])).arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
@@ -64,24 +87,54 @@ fn instance(name: &str) -> String {
 
 #[test]
 fn the_survivor_of_a_killed_holder_is_told_and_the_total_is_right() {
-    check(Command::new(compiled("tests/c/died.c", false)).arg(instance("died")));
-    check(Command::new(compiled("tests/c/died.c", true)).arg(instance("died-static")));
+    check(Command::new(compiled("tests/c/died.c", How::Shared)).arg(instance("died")));
+    check(Command::new(compiled("tests/c/died.c", How::Static)).arg(instance("died-static")));
+}
+
+/// Inlined and not: what the two answer is the same.
+fn check_inlined_and_called(source: &str) {
+    for how in [How::Shared, How::Unoptimised, How::Debug] {
+        check(&mut Command::new(compiled(source, how)));
+    }
 }
 
 #[test]
 fn bad_input_is_answered_with_a_code() {
-    check(&mut Command::new(compiled("tests/c/bad_input.c", false)));
+    check_inlined_and_called("tests/c/bad_input.c");
 }
 
 #[test]
 fn modes_deadlines_conversions_and_parameters_work() {
-    check(&mut Command::new(compiled("tests/c/calls.c", false)));
+    check_inlined_and_called("tests/c/calls.c");
+}
+
+#[test]
+fn a_kill_at_each_instruction_of_an_inlined_get_and_release_is_recovered() {
+    // A call alone takes more steps than these: the path is inlined.
+    for (how, expected) in [(How::Shared, 40..160), (How::Unoptimised, 100..600)] {
+        let text = printed(Command::new(compiled("tests/c/steps.c", how)).arg(instance(&format!("steps-{how:?}"))));
+        let kills: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [steps, before, holding, after] = kills[..] else { panic!("{text}") };
+        assert!(expected.contains(&steps) && steps == before + holding + after, "{how:?}: {text}");
+        assert!(before > 0 && holding > 0 && after > 0, "{how:?}: {text}");
+    }
+}
+
+#[test]
+fn processes_that_get_and_release_without_calls_exclude_each_other() {
+    check(Command::new(compiled("tests/c/stress.c", How::Shared)).arg(instance("stress")));
 }
 
 #[test]
 fn the_ring_buffer_of_the_examples_loses_nothing() {
-    let text = printed(Command::new(compiled("examples/ring_buffer.c", false)).arg(instance("ring")));
+    let text = printed(Command::new(compiled("examples/ring_buffer.c", How::Shared)).arg(instance("ring")));
     assert!(text.contains("2 producers put 20000 items, 2 consumers took 20000, sum right"), "{text}");
+}
+
+#[test]
+fn the_pairs_of_the_examples_are_measured() {
+    let text = printed(Command::new(compiled("examples/pair.c", How::Shared)).arg("1"));
+    assert_eq!(text.lines().count(), 9, "{text}");
 }
 
 #[test]
@@ -91,7 +144,7 @@ fn the_program_of_the_page_counts() {
     let (program, _) = rest.split_once("```").expect("the program ends");
     let source = prefix().join("counter.c");
     std::fs::write(&source, program).expect("a file can be written");
-    let binary = compiled(source.to_str().expect("a path"), false);
+    let binary = compiled(source.to_str().expect("a path"), How::Shared);
     let instance = instance("page");
     let counts = || printed(Command::new(&binary).arg(&instance));
     assert_eq!([counts(), counts(), counts()], ["1\n", "2\n", "3\n"]);
@@ -110,17 +163,14 @@ fn the_header_is_that_of_the_source() {
         std::fs::write(HEADER, blessed).expect("the header can be written");
         return;
     }
-    assert_eq!(
-        found,
-        retrial_c::generated(),
-        "raise ABI in src/header.rs, then RETRIAL_BLESS=1 cargo test -p retrial-c"
-    );
+    assert_eq!(found, retrial_c::generated(), "RETRIAL_BLESS=1 cargo test -p retrial-c");
 }
 
 #[test]
 fn every_call_of_the_header_is_exported_and_no_other() {
     let header = std::fs::read_to_string(HEADER).expect("the header can be read");
-    let declared = |line: &&str| !line.starts_with("static inline") && !line.starts_with(' ') && line.contains('(');
+    let starts = ["static inline", "RETRIAL_INLINE_", "#", " "];
+    let declared = |line: &&str| !starts.iter().any(|start| line.starts_with(start)) && line.contains('(');
     let name = |line: &str| line.split('(').next()?.rsplit([' ', '*']).next().map(str::to_owned);
     let mut expected: Vec<_> = header.lines().filter(declared).filter_map(name).collect();
     expected.retain(|name| name.starts_with("retrial_"));
