@@ -224,21 +224,11 @@ int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
 enum { RETRIAL_CALL_, RETRIAL_RELEASED_, RETRIAL_WAKE_ };
 
 #ifdef RETRIAL_DEBUG
-
-static inline int retrial_get_(retrial_session *session, retrial_mutex *mutex, retrial_location *at) {
-    (void)session, (void)mutex, (void)at;
-    return 0;
-}
-
-static inline int retrial_release_(retrial_session *session, retrial_mutex *mutex) {
-    (void)session, (void)mutex;
-    return RETRIAL_CALL_;
-}
-
+#define RETRIAL_IS_INLINED_ 0
 #else
-
+#define RETRIAL_IS_INLINED_ 1
+#endif
 #define RETRIAL_LOAD_(at) __atomic_load_n(at, __ATOMIC_RELAXED)
-#define RETRIAL_STORE_(at, value, order) __atomic_store_n(at, value, order)
 /* For the thread's signal handlers: the compiler keeps what is before it before it. */
 #define RETRIAL_FENCE_() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
@@ -261,7 +251,7 @@ RETRIAL_INLINE_ int retrial_enter_(retrial_session *session, const retrial_mutex
         __builtin_expect(RETRIAL_LOAD_(&session->thread) != thread, 0)) {
         return 0;
     }
-    RETRIAL_STORE_(&session->thread, thread + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&session->thread, thread + 1, __ATOMIC_RELAXED);
     RETRIAL_FENCE_();
     return 1;
 }
@@ -269,7 +259,7 @@ RETRIAL_INLINE_ int retrial_enter_(retrial_session *session, const retrial_mutex
 /* Ends it. */
 RETRIAL_INLINE_ void retrial_leave_(retrial_session *session, uintptr_t thread) {
     RETRIAL_FENCE_();
-    RETRIAL_STORE_(&session->thread, thread, __ATOMIC_RELAXED);
+    __atomic_store_n(&session->thread, thread, __ATOMIC_RELAXED);
 }
 
 /* Whether the session is of this process, and the mutex of the session's instance. */
@@ -293,13 +283,13 @@ RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex,
     if (retrial_is_usual_(session, mutex) && __builtin_expect((uint32_t)record == 0 && id != 0, 1) &&
         __builtin_expect(RETRIAL_LOAD_(log) == 0, 1)) {
         /* The exchange publishes it. */
-        RETRIAL_STORE_(log, record | id, __ATOMIC_RELAXED);
+        __atomic_store_n(log, record | id, __ATOMIC_RELAXED);
         is_got =
             __atomic_compare_exchange_n(&mutex->word, &word, session->sid, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
         if (__builtin_expect(is_got, 1)) {
-            RETRIAL_STORE_(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
         } else {
-            RETRIAL_STORE_(log, 0, __ATOMIC_RELEASE);
+            __atomic_store_n(log, 0, __ATOMIC_RELEASE);
         }
     }
     retrial_leave_(session, thread);
@@ -320,19 +310,17 @@ RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mu
         retrial_leave_(session, thread);
         return RETRIAL_CALL_;
     }
-    RETRIAL_STORE_(&mutex->word, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
     /* A session that parks has the kernel do a barrier here: it sees the word free, or this load sees it parked. */
     RETRIAL_FENCE_();
     if (__builtin_expect((RETRIAL_LOAD_(&mutex->parking) & RETRIAL_CONCERNS_) != 0, 0)) {
         return RETRIAL_WAKE_;
     }
     RETRIAL_FENCE_();
-    RETRIAL_STORE_(log, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(log, 0, __ATOMIC_RELEASE);
     retrial_leave_(session, thread);
     return RETRIAL_RELEASED_;
 }
-
-#endif
 
 /* ---- Mutexes --------------------------------------------------------------------------------------------- */
 
@@ -363,7 +351,7 @@ int retrial_mutex_destroy(retrial_instance *instance, retrial_mutex *mutex);
  * NOT_MY_SESSION, REENTERED: the mutex is not held by this get. */
 RETRIAL_INLINE_ int retrial_mutex_get_until(retrial_session *session, retrial_mutex *mutex, int mode,
                                           uint64_t deadline_ns, retrial_location *at) {
-    if (mode == RETRIAL_X && retrial_get_(session, mutex, at)) {
+    if (RETRIAL_IS_INLINED_ && mode == RETRIAL_X && retrial_get_(session, mutex, at)) {
         return RETRIAL_OK;
     }
     return retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
@@ -381,14 +369,10 @@ RETRIAL_INLINE_ int retrial_mutex_try(retrial_session *session, retrial_mutex *m
 
 /* Releases what this session holds. NOT_HELD: by another session, or by none; nothing is changed. */
 RETRIAL_INLINE_ int retrial_mutex_release(retrial_session *session, retrial_mutex *mutex) {
-    switch (retrial_release_(session, mutex)) {
-    case RETRIAL_RELEASED_:
-        return RETRIAL_OK;
-    case RETRIAL_WAKE_:
-        return retrial_mutex_release_end(session, mutex);
-    default:
-        return retrial_mutex_release_call(session, mutex);
-    }
+    const int state = RETRIAL_IS_INLINED_ ? retrial_release_(session, mutex) : RETRIAL_CALL_;
+    return state == RETRIAL_RELEASED_ ? RETRIAL_OK
+           : state == RETRIAL_WAKE_   ? retrial_mutex_release_end(session, mutex)
+                                      : retrial_mutex_release_call(session, mutex);
 }
 
 /* Declares the data consistent after RETRIAL_OWNER_DIED. In X, LX or E; else WRONG_MODE. */

@@ -166,21 +166,53 @@ fn the_header_is_that_of_the_source() {
     assert_eq!(found, retrial_c::generated(), "RETRIAL_BLESS=1 cargo test -p retrial-c");
 }
 
-#[test]
-fn every_call_of_the_header_is_exported_and_no_other() {
+/// The name of each call that the header declares and does not inline, and how it is declared.
+fn declared() -> Vec<(String, String)> {
     let header = std::fs::read_to_string(HEADER).expect("the header can be read");
     let starts = ["static inline", "RETRIAL_INLINE_", "#", " "];
-    let declared = |line: &&str| !starts.iter().any(|start| line.starts_with(start)) && line.contains('(');
-    let name = |line: &str| line.split('(').next()?.rsplit([' ', '*']).next().map(str::to_owned);
-    let mut expected: Vec<_> = header.lines().filter(declared).filter_map(name).collect();
-    expected.retain(|name| name.starts_with("retrial_"));
-    let listed =
-        check(Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libretrial.so"))).stdout;
-    let listed = String::from_utf8(listed).expect("text");
-    let mut found: Vec<_> = listed.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
-    expected.sort();
-    found.sort();
-    assert_eq!(expected, found);
+    let mut lines = header.lines();
+    let mut calls = Vec::new();
+    while let Some(line) = lines.next() {
+        let Some((before, _)) = line.split_once('(').filter(|_| !starts.iter().any(|start| line.starts_with(start)))
+        else {
+            continue;
+        };
+        let name = before.rsplit([' ', '*']).next().expect("a name").to_owned();
+        if name.starts_with("retrial_") {
+            let mut call = line.to_owned();
+            while !call.ends_with(';') {
+                call += " ";
+                call += lines.next().expect("a declaration ends").trim_start();
+            }
+            calls.push((name, call));
+        }
+    }
+    calls.sort();
+    calls
+}
+
+#[test]
+fn the_abi_is_that_of_the_dump() {
+    let listed = printed(Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libretrial.so")));
+    let mut exported: Vec<_> = listed.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    exported.sort_unstable();
+    let calls = declared();
+    let expected: Vec<_> = calls.iter().map(|(name, _)| format!("{name}@@RETRIAL_0")).collect();
+    assert_eq!(
+        exported.iter().filter(|name| **name != "RETRIAL_0").collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>()
+    );
+    let declarations: String = calls.iter().map(|(_, call)| format!("{call}\n")).collect();
+    let found = format!("{}\n{declarations}\n{}", exported.join("\n"), retrial_c::generated());
+    let dump = here("tests/abi.txt");
+    if std::env::var_os("RETRIAL_BLESS").is_some() {
+        std::fs::write(&dump, &found).expect("the dump can be written");
+    }
+    assert_eq!(
+        std::fs::read_to_string(&dump).expect("the dump can be read"),
+        found,
+        "programs have to be compiled again"
+    );
 }
 
 #[test]
