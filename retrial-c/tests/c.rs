@@ -1,49 +1,13 @@
 //! Programs in C with the library as it is installed. A failure prints what the program printed.
 
-use std::os::unix::process::ExitStatusExt;
+#[path = "kit/mod.rs"]
+mod kit;
+
+use kit::{check, here, instance, of_the_page, options, prefix, printed};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/retrial.h");
-
-fn here(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// How long a program may take, with all that it forks.
-const TIME_S: &str = "60";
-
-fn check(command: &mut Command) -> Output {
-    let mut timed = Command::new("timeout");
-    timed.args(["--signal=KILL", TIME_S]).arg(command.get_program()).args(command.get_args());
-    timed.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = timed.output().expect("it starts");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    // The signal is for all of its process group, `timeout` itself among it.
-    assert_ne!(output.status.signal(), Some(9), "{command:?} was killed after {TIME_S} s:\n{stderr}");
-    assert!(output.status.success(), "{command:?} ended with {}:\n{stderr}", output.status);
-    output
-}
-
-/// Where `retrial-c/install` has put the library.
-fn prefix() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("retrial-c");
-        // Cargo has built them with this test.
-        let test = std::env::current_exe().expect("a test has a path");
-        check(Command::new(here("install")).arg(&prefix).arg(test.parent().expect("a directory")));
-        prefix
-    })
-}
-
-/// What the installed `retrial.pc` says.
-fn options(of: &[&str]) -> Vec<String> {
-    let mut command = Command::new("pkg-config");
-    command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")).args(of).arg("retrial");
-    printed(&mut command).split_whitespace().map(str::to_owned).collect()
-}
 
 /// How a program is compiled.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -73,16 +37,6 @@ fn compiled(source: &str, how: How) -> PathBuf {
     }
     check(&mut command);
     binary
-}
-
-/// What a program prints.
-fn printed(command: &mut Command) -> String {
-    String::from_utf8(check(command).stdout).expect("text")
-}
-
-/// The path of an instance of one test's own.
-fn instance(name: &str) -> String {
-    format!("{}/{name}-{}.instance", env!("CARGO_TARGET_TMPDIR"), std::process::id())
 }
 
 #[test]
@@ -139,11 +93,8 @@ fn the_pairs_of_the_examples_are_measured() {
 
 #[test]
 fn the_program_of_the_page_counts() {
-    let page = std::fs::read_to_string(here("../docs/C.md")).expect("the page can be read");
-    let (_, rest) = page.split_once("```c\n").expect("the page has a program");
-    let (program, _) = rest.split_once("```").expect("the program ends");
     let source = prefix().join("counter.c");
-    std::fs::write(&source, program).expect("a file can be written");
+    std::fs::write(&source, of_the_page("```c\n")).expect("a file can be written");
     let binary = compiled(source.to_str().expect("a path"), How::Shared);
     let instance = instance("page");
     let counts = || printed(Command::new(&binary).arg(&instance));
@@ -202,8 +153,8 @@ fn the_abi_is_that_of_the_dump() {
         exported.iter().filter(|name| **name != "RETRIAL_0").collect::<Vec<_>>(),
         expected.iter().collect::<Vec<_>>()
     );
-    let declarations: String = calls.iter().map(|(_, call)| format!("{call}\n")).collect();
-    let found = format!("{}\n{declarations}\n{}", exported.join("\n"), retrial_c::generated());
+    let declarations: Vec<_> = calls.iter().map(|(_, call)| call.as_str()).collect();
+    let found = format!("{}\n{}\n{}", exported.join("\n"), declarations.join("\n"), retrial_c::generated());
     let dump = here("tests/abi.txt");
     if std::env::var_os("RETRIAL_BLESS").is_some() {
         std::fs::write(&dump, &found).expect("the dump can be written");
