@@ -1,14 +1,13 @@
-/* retrial for C++17: handles that close themselves, guards that release, over retrial.h, which says what each call does.
+/* retrial for C++17: handles that close themselves, guards that release. retrial.h says what each call does.
  *
- * Each call that can fail comes twice, as in std::filesystem: one throws retrial::error, the other takes `int &code`
- * last, answers RETRIAL_OK or another code there, and throws nothing. With -fno-exceptions there are only the latter.
+ * Each call that can fail comes twice, as in std::filesystem: one throws retrial::error, the other takes
+ * `int &code`, answers RETRIAL_OK or another code there, and throws nothing. With -fno-exceptions there are only
+ * the latter. A get that is answered RETRIAL_OWNER_DIED holds the mutex. The form with a code gives the guard with
+ * that code: check and repair the data, then call consistent(). The form that throws releases the mutex first: the
+ * next get is told again.
  *
- * A get that is answered RETRIAL_OWNER_DIED holds the mutex. The form with a code gives the guard together with that code:
- * check and repair the data, then call consistent(). The form that throws releases the mutex first: the next get is told
- * again.
- *
- * Sessions, and so guards, are for the thread that opened the session. A guard must end before its session, a session
- * before its instance. Everything here can be moved, nothing copied. */
+ * Sessions and guards are for the thread that opened the session. A guard must end before its session, a session
+ * before its instance. Everything can be moved, nothing copied. */
 #ifndef RETRIAL_HPP
 #define RETRIAL_HPP
 
@@ -101,8 +100,7 @@ template <class Handle, int (*Close)(Handle *)> class owned {
     /* Of C; NULL when there is none. */
     Handle *handle() const noexcept { return handle_; }
     explicit operator bool() const noexcept { return handle_ != nullptr; }
-    /* Closes it now. When that is refused, as with RETRIAL_BUSY, it stays open; the destructor tries again, and leaves it
-     * open then. */
+    /* Closes it now. When that is refused, as with RETRIAL_BUSY, it stays open; the destructor tries once more. */
     void close(int &code) noexcept {
         code = handle_ == nullptr ? RETRIAL_OK : Close(handle_);
         if (code == RETRIAL_OK) {
@@ -347,9 +345,9 @@ class own_mutex : public gets<own_mutex, void> {
 
 static_assert(sizeof(own_mutex) == sizeof(retrial_mutex) && std::is_standard_layout_v<own_mutex>);
 
-/* A mutex as one session uses it, for std::unique_lock, std::shared_lock and std::scoped_lock: X, and S for the calls with
- * `shared`. A get that fails, also with RETRIAL_OWNER_DIED, throws and does not hold the mutex; without exceptions it ends
- * the program. try_lock and its family are false where the mutex is busy or the time is over. */
+/* A mutex as one session uses it, for std::unique_lock, std::shared_lock and std::scoped_lock: X, and S for the calls
+ * with `shared`. A get that fails, also with RETRIAL_OWNER_DIED, throws and does not hold the mutex; without exceptions
+ * it ends the program. try_lock and its family are false where the mutex is busy or the time is over. */
 class lockable {
   public:
     template <class Mutex>

@@ -3,7 +3,9 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, here, instance, is_there, of_the_page, options, prefix};
+use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use retrial::{Address, Capacity, Class, GetError, Instance, location};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,6 +45,54 @@ fn the_program_of_the_page_counts() {
         check(Command::new(&binary).arg(&instance));
         std::fs::remove_file(&instance).expect("the instance is there");
     }
+}
+
+/// Of what a C program of the tests is compiled to.
+fn compiled_as_c(source: &Path, name: &str) -> PathBuf {
+    let binary = prefix().join(name);
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-O2"]).arg(source).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
+    check(command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display())));
+    binary
+}
+
+#[test]
+fn c_and_cpp_and_rust_count_in_one_mutex_and_are_told_of_each_others_death() {
+    if !is_there("c++") {
+        return;
+    }
+    let programs = ["three.c", "three.cpp"].map(|name| prefix().join(name));
+    for (program, begins) in programs.iter().zip(["```c\n", "```cpp\n"]) {
+        std::fs::write(program, of_the_page(begins)).expect("a file can be written");
+    }
+    let in_c = compiled_as_c(&programs[0], "three-in-c");
+    let in_cpp = compiled(programs[1].to_str().expect("a path"), &[]);
+    let dies = compiled_as_c(&here("tests/c/dies.c"), "dies");
+    let path = instance("three");
+    let killed = || Command::new(&dies).arg(&path).status().expect("it starts").signal();
+
+    let instance = Instance::create(&Address::new(&path).expect("a path"), Capacity::default(), 0o600).expect("made");
+    let mutex = instance.mutex("hits", "counters", || 0i64).expect("made");
+    let session = instance.session("Rust", Class::Normal).expect("a session");
+    *mutex.exclusive(&session, location!()).expect("free") += 1;
+    check(Command::new(&in_c).arg(&path));
+    check(Command::new(&in_cpp).arg(&path));
+    assert_eq!(*mutex.shared(&session, location!()).expect("free"), 1 + 1 + 3);
+
+    // Rust is told of C's death; C++ throws until it is made good.
+    assert_eq!(killed(), Some(9));
+    assert!(!Command::new(&in_cpp).arg(&path).output().expect("it starts").status.success());
+    let Err(GetError::OwnerDied(mut died)) = mutex.exclusive(&session, location!()) else { panic!("not told") };
+    assert_eq!(*died.guard, 6);
+    *died.guard -= 1;
+    died.guard.consistent();
+    drop(died);
+    check(Command::new(&in_cpp).arg(&path));
+    // C is told of it and goes on.
+    assert_eq!(killed(), Some(9));
+    assert_eq!(printed(Command::new(&in_c).arg(&path)), "10\n");
+    assert_eq!(*mutex.shared(&session, location!()).expect("free"), 10);
+    std::fs::remove_file(&path).expect("the instance is there");
 }
 
 #[test]

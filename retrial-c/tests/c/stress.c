@@ -1,6 +1,6 @@
-/* Several processes, each with two sessions in two threads, move between two accounts under one mutex, by X without a
- * call, X by calls, S and upgrades, at once. Some are killed. The sum is right whenever the mutex was not left by a dead
- * one. The argument is the instance's path. */
+/* Several processes, each with two sessions in two threads, move between two accounts under one mutex: by X without
+ * a call, X by calls, and S. Some are killed. The sum is right whenever the mutex was not left by a dead session.
+ * The argument is the instance's path. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <pthread.h>

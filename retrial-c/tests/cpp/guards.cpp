@@ -9,7 +9,14 @@
 #include <thread>
 #include <unistd.h>
 
-#define CHECK(...) ((__VA_ARGS__) ? void() : (std::fprintf(stderr, "%s:%d: not so: %s; %s\n", __FILE__, __LINE__, #__VA_ARGS__, retrial_message()), std::exit(1)))
+static void check(bool is_so, const char *text, int line) {
+    if (!is_so) {
+        std::fprintf(stderr, "line %d: not so: %s; %s\n", line, text, retrial_message());
+        std::exit(1);
+    }
+}
+
+#define CHECK(...) check((__VA_ARGS__), #__VA_ARGS__, __LINE__)
 
 using namespace std::chrono_literals;
 using retrial::mode;
@@ -25,7 +32,7 @@ static void guards(retrial::instance &instance) {
         auto held = mutex.x(one);
         held->value = 7;
         auto moved = std::move(held);
-        CHECK(!held && moved && (*moved).value == 7);
+        CHECK(!held && bool(moved) && (*moved).value == 7);
         int code;
         CHECK(!mutex.get<mode::s>(other, code, retrial::deadline::now()) && code == RETRIAL_BUSY);
         CHECK(!mutex.get<mode::x>(other, code, retrial::deadline::in(2ms)) && code == RETRIAL_TIMED_OUT);
@@ -33,7 +40,7 @@ static void guards(retrial::instance &instance) {
         CHECK(!moved && shared->value == 7 && mutex.s(other)->value == 7);
         auto reader = mutex.s(other);
         auto examines = std::move(shared).examine();
-        CHECK(!std::move(examines).upgrade(code, retrial::deadline::now()) && code == RETRIAL_BUSY && examines);
+        CHECK(!std::move(examines).upgrade(code, retrial::deadline::now()) && code == RETRIAL_BUSY && bool(examines));
         reader.release();
         auto alone = std::move(examines).upgrade();
         alone->value++;
@@ -65,10 +72,10 @@ static void standard_locks(retrial::instance &instance) {
     retrial::lockable lock(session, first), others(other, first), writes(third, first);
     {
         std::unique_lock<retrial::lockable> held(lock);
-        CHECK(!std::unique_lock<retrial::lockable>(others, std::try_to_lock));
-        CHECK(!std::unique_lock<retrial::lockable>(others, 1ms));
-        CHECK(!std::unique_lock<retrial::lockable>(others, std::chrono::system_clock::now() + 1ms));
-        CHECK(!std::shared_lock<retrial::lockable>(others, 1ms));
+        CHECK(!std::unique_lock<retrial::lockable>(others, std::try_to_lock).owns_lock());
+        CHECK(!std::unique_lock<retrial::lockable>(others, 1ms).owns_lock());
+        CHECK(!std::unique_lock<retrial::lockable>(others, std::chrono::system_clock::now() + 1ms).owns_lock());
+        CHECK(!std::shared_lock<retrial::lockable>(others, 1ms).owns_lock());
     }
     {
         std::shared_lock<retrial::lockable> reads(lock), reads_too(others);
@@ -101,7 +108,7 @@ static void killed(retrial::instance &instance) {
         }
     }
     auto held = mutex.x(session, code);
-    CHECK(code == RETRIAL_OWNER_DIED && held && held->value == -1);
+    CHECK(code == RETRIAL_OWNER_DIED && bool(held) && held->value == -1);
     held->value = 0;
     held.consistent();
     held.release();
@@ -121,7 +128,7 @@ static void own(retrial::instance &instance) {
         session.close();
         CHECK(false);
     } catch (const retrial::error &error) {
-        CHECK(error.code() == RETRIAL_BUSY && session);
+        CHECK(error.code() == RETRIAL_BUSY && bool(session));
     }
     held.release();
     mine.mutex.destroy(instance, code);
