@@ -71,7 +71,7 @@ static void produce(retrial_session *session, retrial_mutex *mutex, struct ring 
 }
 
 static void consume(retrial_session *session, retrial_mutex *mutex, struct ring *ring) {
-    uint64_t item, sum = 0;
+    uint64_t item = 0, sum = 0;
     for (int taken = 0; taken >= 0;) {
         taken = take(session, mutex, ring, &item);
         if (taken == 1) {

@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */
-#define RETRIAL_ABI 1
+#define RETRIAL_ABI 0x41a7974c3893c398u
 
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
@@ -67,21 +67,46 @@ enum {
 #define RETRIAL_NOW 0u
 #define RETRIAL_FOREVER 18446744073709551615u
 
-/* Words of 8 bytes in a retrial_mutex. */
-#define RETRIAL_MUTEX_WORDS 6
+/* For the inlined calls below alone, as all that ends with '_'. */
+#define RETRIAL_CONCERNS_ 0x17fffffu /* what in `parking` a release has to look at */
+
+/* A mutex, for a struct of your own in memory that processes share. All bytes 0 is a free mutex: it belongs to the
+ * instance of the first session that gets it, also when several get it at once. Never copied; used by no code but the
+ * calls here. The memory of a mutex has to be cleared when it outlives its instance. */
+typedef struct retrial_mutex {
+    uint64_t word; /* who holds it */
+    uint64_t parking; /* who waits */
+    uint32_t kind; /* its type */
+    uint32_t id; /* its number in the instance; 0 until it is bound to one */
+    uint64_t gets; /* first requests granted */
+    uint32_t drainer; /* who upgrades */
+    uint32_t wakes; /* the futex */
+    uint64_t instance; /* when its instance was created */
+} retrial_mutex;
+
+#define RETRIAL_MUTEX_INIT {0, 0, 0, 0, 0, 0, 0, 0}
+
+/* A place in the code, registered by its name when it is first passed. `resolved` is 0 at first. */
+typedef struct retrial_location {
+    const char *name; /* a string that stays */
+    uint64_t resolved; /* a number, and the instance */
+} retrial_location;
+
+/* What the inlined calls read of a session; the library has more behind it. */
+typedef struct retrial_session {
+    uintptr_t thread; /* whose it is; 1 more in a call; 0 when closed */
+    uint64_t *log; /* its first log record */
+    uint64_t expected; /* what the exchange of a get expects in the word */
+    uint64_t sid; /* what it puts there */
+    uint64_t instance; /* as in the mutexes of its instance */
+    uint64_t getting_x; /* a record of X, with the instance in place of the mutex */
+    const uint64_t *process; /* what the process is known by now; 0 in a child of fork */
+    uint64_t generation; /* what it was known by when the session was opened */
+    retrial_location nowhere; /* where a call without a location is */
+} retrial_session;
 /* End of what is generated. */
 
 typedef struct retrial_instance retrial_instance;
-typedef struct retrial_session retrial_session;
-
-/* A mutex, for a struct of your own in memory that processes share. All bytes 0 is a free mutex: it belongs to the
- * instance of the first session that gets it, also when several get it at once. Never copied; used by no call but
- * those here. The memory of a mutex has to be cleared when it outlives its instance. */
-typedef struct retrial_mutex {
-    uint64_t words[RETRIAL_MUTEX_WORDS];
-} retrial_mutex;
-
-#define RETRIAL_MUTEX_INIT {{0}}
 
 /* What an instance has room for; 0 is the default of each. Memory is taken when it is used. */
 typedef struct retrial_capacity {
@@ -92,19 +117,13 @@ typedef struct retrial_capacity {
     uint64_t arena;     /* bytes for named mutexes and their data, up to 2^40; 1 MiB */
 } retrial_capacity;
 
-/* A place in the code, registered by its name when it is first passed. `resolved` is NULL at first. */
-typedef struct retrial_location {
-    const char *name;
-    void *resolved;
-} retrial_location;
-
 #define RETRIAL_TEXT_(x) #x
 #define RETRIAL_TEXT(x) RETRIAL_TEXT_(x)
 
 /* The location of this name, a literal; and the one named FILE:LINE where it stands. */
 #define RETRIAL_LOCATION(literal) \
     (__extension__({ \
-        static retrial_location retrial_location_here = {literal, NULL}; \
+        static retrial_location retrial_location_here = {literal, 0}; \
         &retrial_location_here; \
     }))
 #define RETRIAL_HERE RETRIAL_LOCATION(__FILE__ ":" RETRIAL_TEXT(__LINE__))
@@ -184,6 +203,125 @@ int retrial_session_close(retrial_session *session);
 /* What the session is about, for the views: 32 bytes; NULL is nothing. */
 int retrial_session_set_action(retrial_session *session, const char *action);
 
+/* ---- The inlined part --------------------------------------------------------------------------------------
+ *
+ * A get of X that finds the mutex free, and its release, without a call: the same stores in the same order as in the
+ * library's retrial/src/mutex/mod.rs and hold.rs, since what a killed process leaves is recovered by them. Whatever is
+ * unusual is left to the calls, which look why: a session that is closed, in a call, of another thread or of the
+ * parent process; a mutex of another instance, not bound yet, busy or with a flag; a log whose first record is in use;
+ * parked sessions. With -DRETRIAL_DEBUG every get and release is a call. */
+
+/* The same as retrial_mutex_get_until and retrial_mutex_release, for languages that do not read this header. */
+int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode, uint64_t deadline_ns,
+                           retrial_location *at);
+int retrial_mutex_release_call(retrial_session *session, retrial_mutex *mutex);
+
+/* What is left of an inlined release that has to wake. */
+int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
+
+#define RETRIAL_INLINE_ static inline __attribute__((always_inline))
+
+enum { RETRIAL_CALL_, RETRIAL_RELEASED_, RETRIAL_WAKE_ };
+
+#ifdef RETRIAL_DEBUG
+#define RETRIAL_IS_INLINED_ 0
+#else
+#define RETRIAL_IS_INLINED_ 1
+#endif
+#define RETRIAL_LOAD_(at) __atomic_load_n(at, __ATOMIC_RELAXED)
+/* For the thread's signal handlers: the compiler keeps what is before it before it. */
+#define RETRIAL_FENCE_() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+/* The thread pointer. */
+RETRIAL_INLINE_ uintptr_t retrial_thread_(void) {
+    uintptr_t thread;
+#if defined __x86_64__ && defined __LP64__
+    __asm__ volatile("movq %%fs:0, %0" : "=r"(thread));
+#elif defined __aarch64__ && defined __LP64__
+    __asm__ volatile("mrs %0, tpidr_el0" : "=r"(thread));
+#else
+#error "retrial runs on x86-64 and aarch64"
+#endif
+    return thread;
+}
+
+/* Begins a call that is inlined, if session and mutex are usual ones: signal handlers find the session in a call. */
+RETRIAL_INLINE_ int retrial_enter_(retrial_session *session, const retrial_mutex *mutex, uintptr_t thread) {
+    if (__builtin_expect(session == NULL || mutex == NULL, 0) ||
+        __builtin_expect(RETRIAL_LOAD_(&session->thread) != thread, 0)) {
+        return 0;
+    }
+    __atomic_store_n(&session->thread, thread + 1, __ATOMIC_RELAXED);
+    RETRIAL_FENCE_();
+    return 1;
+}
+
+/* Ends it. */
+RETRIAL_INLINE_ void retrial_leave_(retrial_session *session, uintptr_t thread) {
+    RETRIAL_FENCE_();
+    __atomic_store_n(&session->thread, thread, __ATOMIC_RELAXED);
+}
+
+/* Whether the session is of this process, and the mutex of the session's instance. */
+RETRIAL_INLINE_ int retrial_is_usual_(const retrial_session *session, const retrial_mutex *mutex) {
+    return __builtin_expect(RETRIAL_LOAD_(session->process) == session->generation, 1) &&
+           __builtin_expect(RETRIAL_LOAD_(&mutex->instance) == session->instance, 1);
+}
+
+/* Gets X. Whether it did; if not, nothing is changed. */
+RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex, retrial_location *at) {
+    const uintptr_t thread = retrial_thread_();
+    if (!retrial_enter_(session, mutex, thread)) {
+        return 0;
+    }
+    int is_got = 0;
+    uint64_t *log = session->log, word = session->expected;
+    const uint32_t id = RETRIAL_LOAD_(&mutex->id);
+    const uint64_t record =
+        session->getting_x ^ RETRIAL_LOAD_(at != NULL ? &at->resolved : &session->nowhere.resolved);
+    /* The lower half of the record is not 0 where the place was not resolved in this instance. */
+    if (retrial_is_usual_(session, mutex) && __builtin_expect((uint32_t)record == 0 && id != 0, 1) &&
+        __builtin_expect(RETRIAL_LOAD_(log) == 0, 1)) {
+        /* The exchange publishes it. */
+        __atomic_store_n(log, record | id, __ATOMIC_RELAXED);
+        is_got =
+            __atomic_compare_exchange_n(&mutex->word, &word, session->sid, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        if (__builtin_expect(is_got, 1)) {
+            __atomic_store_n(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
+        } else {
+            __atomic_store_n(log, 0, __ATOMIC_RELEASE);
+        }
+    }
+    retrial_leave_(session, thread);
+    return is_got;
+}
+
+/* Releases X that this session has by its first record, and nobody waits for. RETRIAL_CALL_: nothing is changed.
+ * RETRIAL_WAKE_: it is given back, and the session stays in the call. */
+RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mutex) {
+    const uintptr_t thread = retrial_thread_();
+    if (!retrial_enter_(session, mutex, thread)) {
+        return RETRIAL_CALL_;
+    }
+    uint64_t *log = session->log;
+    if (!retrial_is_usual_(session, mutex) || __builtin_expect(RETRIAL_LOAD_(&mutex->word) != session->sid, 0) ||
+        __builtin_expect((uint32_t)RETRIAL_LOAD_(log) != RETRIAL_LOAD_(&mutex->id), 0) ||
+        __builtin_expect((RETRIAL_LOAD_(&mutex->parking) & RETRIAL_CONCERNS_) != 0, 0)) {
+        retrial_leave_(session, thread);
+        return RETRIAL_CALL_;
+    }
+    __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
+    /* A session that parks has the kernel do a barrier here: it sees the word free, or this load sees it parked. */
+    RETRIAL_FENCE_();
+    if (__builtin_expect((RETRIAL_LOAD_(&mutex->parking) & RETRIAL_CONCERNS_) != 0, 0)) {
+        return RETRIAL_WAKE_;
+    }
+    RETRIAL_FENCE_();
+    __atomic_store_n(log, 0, __ATOMIC_RELEASE);
+    retrial_leave_(session, thread);
+    return RETRIAL_RELEASED_;
+}
+
 /* ---- Mutexes --------------------------------------------------------------------------------------------- */
 
 /* The mutex of this name in the instance's memory, made when it is new, and the `size` bytes that it protects:
@@ -196,9 +334,9 @@ int retrial_mutex_named(retrial_instance *instance, const char *name, const char
  * is all 0. No session may use it yet. `name` may be NULL. FULL. */
 int retrial_mutex_init(retrial_instance *instance, retrial_mutex *mutex, const char *type, const char *name);
 
-/* Gives back what the instance knows of a mutex in your own memory, before that is freed. No session may use it any
- * more; later calls are answered GONE, until it is initialised or cleared. BUSY while it is held. Not for named
- * ones. */
+/* Gives back what the instance knows of a mutex in your own memory, before that is freed. No session may get it any
+ * more; later calls are answered GONE, until it is initialised or cleared. Waits for releases that are under way, so
+ * that the last user of an object may free it. BUSY while it is held, or waited for. INVALID for a named one. */
 int retrial_mutex_destroy(retrial_instance *instance, retrial_mutex *mutex);
 
 /* Gets a mutex: in mode RETRIAL_S beside others in S, RETRIAL_X alone, RETRIAL_LX the same for long, RETRIAL_E
@@ -211,21 +349,31 @@ int retrial_mutex_destroy(retrial_instance *instance, retrial_mutex *mutex);
  * call retrial_mutex_consistent; without that the next get is answered the same.
  * BUSY (RETRIAL_NOW), TIMED_OUT, DEADLOCK, FORKED, LOG_FULL (256 mutexes), OTHER_INSTANCE, GONE, FULL, INVALID,
  * NOT_MY_SESSION, REENTERED: the mutex is not held by this get. */
-int retrial_mutex_get_until(retrial_session *session, retrial_mutex *mutex, int mode, uint64_t deadline_ns,
-                            retrial_location *at);
+RETRIAL_INLINE_ int retrial_mutex_get_until(retrial_session *session, retrial_mutex *mutex, int mode,
+                                          uint64_t deadline_ns, retrial_location *at) {
+    if (RETRIAL_IS_INLINED_ && mode == RETRIAL_X && retrial_get_(session, mutex, at)) {
+        return RETRIAL_OK;
+    }
+    return retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
+}
 
 /* However long it takes. */
-static inline int retrial_mutex_get(retrial_session *session, retrial_mutex *mutex, int mode, retrial_location *at) {
+RETRIAL_INLINE_ int retrial_mutex_get(retrial_session *session, retrial_mutex *mutex, int mode, retrial_location *at) {
     return retrial_mutex_get_until(session, mutex, mode, RETRIAL_FOREVER, at);
 }
 
 /* If that can be done at once, else BUSY. */
-static inline int retrial_mutex_try(retrial_session *session, retrial_mutex *mutex, int mode, retrial_location *at) {
+RETRIAL_INLINE_ int retrial_mutex_try(retrial_session *session, retrial_mutex *mutex, int mode, retrial_location *at) {
     return retrial_mutex_get_until(session, mutex, mode, RETRIAL_NOW, at);
 }
 
 /* Releases what this session holds. NOT_HELD: by another session, or by none; nothing is changed. */
-int retrial_mutex_release(retrial_session *session, retrial_mutex *mutex);
+RETRIAL_INLINE_ int retrial_mutex_release(retrial_session *session, retrial_mutex *mutex) {
+    const int state = RETRIAL_IS_INLINED_ ? retrial_release_(session, mutex) : RETRIAL_CALL_;
+    return state == RETRIAL_RELEASED_ ? RETRIAL_OK
+           : state == RETRIAL_WAKE_   ? retrial_mutex_release_end(session, mutex)
+                                      : retrial_mutex_release_call(session, mutex);
+}
 
 /* Declares the data consistent after RETRIAL_OWNER_DIED. In X, LX or E; else WRONG_MODE. */
 int retrial_mutex_consistent(retrial_session *session, retrial_mutex *mutex);

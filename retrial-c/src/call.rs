@@ -58,11 +58,15 @@ pub(crate) fn null(name: &str, expected: &str) -> Failure {
 
 /// A string argument: NULL, or a string with its 0 that outlives the call, as the header says. A pointer by
 /// which C is trusted is an `Option<&T>` in the calls' signatures, and this is the same for strings.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Text(*const c_char);
 
 impl Text {
+    pub(crate) const fn literal(text: &'static CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
     pub(crate) const fn is_null(self) -> bool {
         self.0.is_null()
     }

@@ -2,7 +2,7 @@
 
 use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
-use crate::header::ABI;
+use crate::header;
 use libc::mode_t;
 use retrial::{Address, Capacity, Instance};
 use std::cell::UnsafeCell;
@@ -86,12 +86,13 @@ type To<'a> = Out<'a, &'static Handle>;
 fn give(abi: u64, to: To, make: impl FnOnce() -> Result<Instance, Failure>) -> c_int {
     let _uncancelled = Uncancelled::new();
     code(out("instance", to, || {
-        if abi != ABI {
+        let own = header::abi();
+        if abi != own {
             return Err(failure(
                 Code::Format,
                 format_args!(
-                    "the program was compiled with a retrial.h of ABI {abi}, this library has {ABI}; compile it with \
-                     the header of the library that it runs with"
+                    "the program was compiled with a retrial.h of ABI {abi:#x}, this library has {own:#x}; compile \
+                     it with the header of the library that it runs with"
                 ),
             ));
         }

@@ -17,4 +17,4 @@ mod params;
 mod session;
 
 pub use code::Code;
-pub use header::{ABI, generated};
+pub use header::{abi, generated};

@@ -2,39 +2,42 @@
 
 use crate::call::Text;
 use crate::code::Failure;
-use retrial::CodeLocation;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use retrial::Instance;
+use retrial::engine::{Field, LocationCache};
+use retrial::views::LocationId;
+use std::mem::offset_of;
 
 /// `retrial_location`, which `RETRIAL_HERE` makes one of for each place.
 #[repr(C)]
+#[derive(Debug)]
 pub(crate) struct CLocation {
     name: Text,
-    /// The same for the library; NULL until the place is first passed.
-    resolved: AtomicPtr<CodeLocation>,
+    resolved: LocationCache,
 }
 
-/// Where C does not say where it is.
-static UNKNOWN: CodeLocation = CodeLocation::new("C");
+// SAFETY: the name is read only.
+unsafe impl Sync for CLocation {}
 
-#[inline]
-pub(crate) fn location(at: Option<&CLocation>) -> Result<&'static CodeLocation, Failure> {
-    let Some(place) = at else { return Ok(&UNKNOWN) };
-    // Acquire: pairs with the Release below.
-    let resolved = place.resolved.load(Ordering::Acquire);
-    // SAFETY: NULL, or leaked below.
-    match unsafe { resolved.as_ref() } {
-        Some(resolved) => Ok(resolved),
-        None => place.resolve(),
-    }
-}
+/// Its fields in the header.
+pub(crate) const FIELDS: [Field; 2] = [
+    ("name", offset_of!(CLocation, name), "const char *", "a string that stays"),
+    ("resolved", offset_of!(CLocation, resolved), "uint64_t ", "a number, and the instance"),
+];
 
 impl CLocation {
+    /// Where C does not say where it is.
+    pub(crate) const fn unknown() -> Self {
+        Self { name: Text::literal(c"C"), resolved: LocationCache::new() }
+    }
+
+    /// Its id in an instance.
+    #[inline]
+    pub(crate) fn id(&self, instance: &Instance) -> Result<LocationId, Failure> {
+        self.resolved.get(instance).map_or_else(|| self.resolve(instance), Ok)
+    }
+
     #[cold]
-    fn resolve(&self) -> Result<&'static CodeLocation, Failure> {
-        let name = self.name.get("location->name")?;
-        // Once for each place. Where two threads come at once, both stay.
-        let made = Box::leak(Box::new(CodeLocation::new(String::leak(name.to_owned()))));
-        self.resolved.store(made, Ordering::Release);
-        Ok(made)
+    fn resolve(&self, instance: &Instance) -> Result<LocationId, Failure> {
+        Ok(self.resolved.resolve(instance, self.name.get("location->name")?))
     }
 }

@@ -3,7 +3,7 @@
 use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::instance::{self, Open};
-use crate::location::{CLocation, location};
+use crate::location::CLocation;
 use crate::session::{self, InUse};
 use retrial::engine::EngineMutex;
 use retrial::sys::{Clock, Deadline, now_ns};
@@ -95,9 +95,9 @@ fn destroy(at: OfInstance, mutex: At) -> Answer {
     is_free.then_some(()).ok_or_else(|| failure(Code::Busy, "the mutex is held; release it first"))
 }
 
-/// `retrial_mutex_get_until`.
+/// `retrial_mutex_get_call`.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn retrial_mutex_get_until(
+pub(crate) extern "C" fn retrial_mutex_get_call(
     session: OfSession,
     mutex: At,
     mode: c_int,
@@ -109,13 +109,14 @@ pub(crate) extern "C" fn retrial_mutex_get_until(
 
 fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<&CLocation>) -> Answer {
     let session = InUse::new(session)?;
-    let record = mutex.get()?.record(session.instance())?;
-    let at = location(at)?;
+    let location = at.unwrap_or_else(|| session.nowhere()).id(session.instance())?;
     let mode = u8::try_from(mode).ok().and_then(Mode::from_number).ok_or_else(|| {
         failure(Code::Invalid, format_args!("mode {mode}, expected RETRIAL_S, RETRIAL_X, RETRIAL_LX or RETRIAL_E"))
     })?;
+    // Last: it binds a new mutex, and what is refused changes nothing.
+    let record = mutex.get()?.record(session.instance())?;
     // SAFETY: the session is of the instance that the record was asked for.
-    match unsafe { record.get(&session, mode, at, patience(deadline_ns)) } {
+    match unsafe { record.get_at(&session, mode, location, patience(deadline_ns)) } {
         Ok(hold) => {
             mem::forget(hold);
             Ok(())
@@ -126,12 +127,7 @@ fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<
 
 /// What a session holds, which stays held.
 fn held<'a>(session: &'a InUse, mutex: &'a EngineMutex) -> Result<ManuallyDrop<Hold<'a>>, Failure> {
-    if session.is_forked() {
-        return Err(failure(
-            Code::Forked,
-            format_args!("the session is of process {}, which has the mutex; open one in the child", session.pid()),
-        ));
-    }
+    session.not_forked()?;
     let hold = mutex.bound(session.instance())?.and_then(|record| {
         // SAFETY: of its instance, and `get` has forgotten the hold.
         Mode::ALL.into_iter().find_map(|mode| unsafe { record.resume(session, mode) })
@@ -163,9 +159,24 @@ fn expect(held: Mode, expected: &[Mode]) -> Answer {
 /// The modes with the holder field.
 const ALONE: &[Mode] = &[Mode::Exclusive, Mode::LongExclusive, Mode::Examine];
 
-/// `retrial_mutex_release`.
+/// `retrial_mutex_release_end`: what is left of an inlined release that has to wake.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn retrial_mutex_release(session: OfSession, mutex: At) -> c_int {
+pub(crate) extern "C" fn retrial_mutex_release_end(session: OfSession, mutex: At) -> c_int {
+    code(InUse::resume(session).ok_or_else(not_begun).and_then(|session| {
+        // SAFETY: the inlined release has checked both, and has given the mutex back.
+        unsafe { mutex.get()?.bound(session.instance())?.ok_or_else(not_begun)?.end_inlined(&session) };
+        Ok(())
+    }))
+}
+
+#[cold]
+fn not_begun() -> Failure {
+    failure(Code::Invalid, "no release of retrial.h is under way; call retrial_mutex_release instead")
+}
+
+/// `retrial_mutex_release_call`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn retrial_mutex_release_call(session: OfSession, mutex: At) -> c_int {
     with_hold(session, mutex, |hold| {
         // SAFETY: dropped once: its record is gone then.
         unsafe { ManuallyDrop::drop(hold) };

@@ -3,24 +3,55 @@
 use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::instance::{self, Open};
+use crate::location::CLocation;
+use retrial::engine::{Field, SHORTCUT, Shortcut};
+use retrial::sys::ThreadEnd;
 use retrial::{Class, Session};
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::arch::asm;
+use std::cell::{RefCell, UnsafeCell};
 use std::ffi::c_int;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop, offset_of};
 use std::ops::Deref;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 
 /// `retrial_session`. Its memory is used again for later sessions and never freed, so that a closed one is
-/// recognised.
-#[derive(Default)]
+/// recognised. The header's inlined calls read what is before `session`.
+#[repr(C, align(64))]
 pub(crate) struct Handle {
-    /// `pthread_self` of its thread; 0 while it is closed.
+    /// The thread pointer of its thread, and [`INSIDE`] while that is in a call; 0 while it is closed.
     thread: AtomicUsize,
-    /// Whether its thread is in a call.
-    inside: Cell<bool>,
-    /// The session and what keeps its instance open. Of its thread alone.
+    /// Of its thread alone, as all that follows.
+    shortcut: UnsafeCell<Shortcut>,
+    /// The place of calls without one.
+    nowhere: CLocation,
+    /// The session and what keeps its instance open.
     session: UnsafeCell<Option<(Session<'static>, Open)>>,
+}
+
+/// Added to the thread pointer, which is even.
+const INSIDE: usize = 1;
+
+/// Bytes of a handle that the header knows.
+pub(crate) const PUBLIC: usize = offset_of!(Handle, session);
+
+/// The fields in them.
+pub(crate) fn fields() -> Vec<Field> {
+    let thread = ("thread", offset_of!(Handle, thread), "uintptr_t ", "whose it is; 1 more in a call; 0 when closed");
+    let shortcut = SHORTCUT.map(|(name, offset, of, is)| (name, offset + offset_of!(Handle, shortcut), of, is));
+    let nowhere = ("nowhere", offset_of!(Handle, nowhere), "retrial_location ", "where a call without a location is");
+    [[thread].as_slice(), &shortcut, &[nowhere]].concat()
+}
+
+impl Default for Handle {
+    fn default() -> Self {
+        Self {
+            thread: AtomicUsize::new(0),
+            shortcut: UnsafeCell::default(),
+            nowhere: CLocation::unknown(),
+            session: UnsafeCell::default(),
+        }
+    }
 }
 
 /// A handle that no thread has.
@@ -31,23 +62,30 @@ unsafe impl Send for Closed {}
 
 static POOL: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
 
-/// The open sessions of a thread, closed when it ends.
-struct Opened(RefCell<Vec<&'static Handle>>);
-
 thread_local! {
-    static OPENED: Opened = const { Opened(RefCell::new(Vec::new())) };
+    /// The open sessions of a thread. Nothing to drop: destructors of the program's may use them.
+    static OPENED: ManuallyDrop<RefCell<Vec<&'static Handle>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
-impl Drop for Opened {
-    fn drop(&mut self) {
-        // One that holds a mutex becomes a dead session, which the next waiter recovers.
-        self.0.take().into_iter().for_each(Handle::end);
-    }
-}
+/// Closes what a thread has left open. Not when the process ends: until the kernel ends the thread, handlers of
+/// `exit` may go on with what it holds.
+static END: ThreadEnd = ThreadEnd::new(|| OPENED.with(|opened| opened.take()).into_iter().for_each(Handle::end));
 
+/// The thread pointer, by which the header tells threads apart too. No call, unlike `pthread_self`.
+#[inline]
 fn own_thread() -> usize {
-    // SAFETY: has no preconditions.
-    unsafe { libc::pthread_self() as usize }
+    let thread;
+    // SAFETY: glibc has a pointer to itself at the begin of what a thread's FS points to.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) thread, options(nostack, preserves_flags, readonly));
+    }
+    // SAFETY: a register that can be read at any time.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) thread, options(nostack, preserves_flags, nomem));
+    }
+    thread
 }
 
 /// The calling thread's session, in a call.
@@ -57,20 +95,43 @@ impl InUse {
     #[inline]
     pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
         let handle = at.ok_or_else(|| null("session", "an open session of this thread"))?;
+        let own = own_thread();
         // Relaxed: what this thread has written itself.
-        if handle.thread.load(Ordering::Relaxed) != own_thread() {
-            return Err(failure(
+        match handle.thread.load(Ordering::Relaxed) {
+            thread if thread == own => {
+                handle.thread.store(own + INSIDE, Ordering::Relaxed);
+                // A signal handler finds it in a call from here on.
+                compiler_fence(Ordering::SeqCst);
+                Ok(Self(handle))
+            }
+            thread if thread == own + INSIDE => Err(failure(
+                Code::Reentered,
+                "the session is in a call already, which a signal handler has interrupted; calls are not for signal handlers",
+            )),
+            _ => Err(failure(
                 Code::NotMySession,
                 "the session is closed or belongs to another thread, expected one that this thread has opened",
-            ));
+            )),
         }
-        if handle.inside.replace(true) {
-            return Err(failure(
-                Code::Reentered,
-                "the session is in a call already; a signal handler opens a session of its own, beforehand",
-            ));
+    }
+
+    /// In a call that the header's inlined code has begun.
+    pub(crate) fn resume(at: Option<&'static Handle>) -> Option<Self> {
+        at.filter(|handle| handle.thread.load(Ordering::Relaxed) == own_thread() + INSIDE).map(Self)
+    }
+
+    /// Refuses a parent's session.
+    pub(crate) fn not_forked(&self) -> Answer {
+        if !self.is_forked() {
+            return Ok(());
         }
-        Ok(Self(handle))
+        let pid = self.pid();
+        Err(failure(Code::Forked, format_args!("the session is of process {pid}, the parent; open one in the child")))
+    }
+
+    /// The place of a call without one.
+    pub(crate) const fn nowhere(&self) -> &'static CLocation {
+        &self.0.nowhere
     }
 }
 
@@ -79,7 +140,7 @@ impl Deref for InUse {
 
     #[inline]
     fn deref(&self) -> &Session<'static> {
-        // SAFETY: this thread's, and only `end` writes it, which is not called meanwhile: `inside` is set.
+        // SAFETY: this thread's, and only `end` writes it, which is not called meanwhile: it is in a call.
         let session = unsafe { &*self.0.session.get() };
         let (session, _) = session.as_ref().expect("an open handle has its session");
         session
@@ -89,19 +150,23 @@ impl Deref for InUse {
 impl Drop for InUse {
     #[inline]
     fn drop(&mut self) {
-        self.0.inside.set(false);
+        compiler_fence(Ordering::SeqCst);
+        self.0.thread.store(own_thread(), Ordering::Relaxed);
     }
 }
 
 impl Handle {
-    /// Ends the session of this thread, and gives the handle back.
+    /// Ends the session of this thread, and gives the handle back. What it still holds is recovered when the
+    /// kernel has ended the thread.
     fn end(&'static self) {
         self.thread.store(0, Ordering::Relaxed);
-        self.inside.set(false);
         // SAFETY: this thread's, and no reference to it is left.
         let session = unsafe { &mut *self.session.get() };
-        // The session first: what keeps its instance open comes after it in the tuple.
-        drop(session.take());
+        match session.take() {
+            Some((session, _)) if session.has_records() => mem::forget(session),
+            // The session first: what keeps its instance open comes after it in the tuple.
+            closed => drop(closed),
+        }
         // Not where another thread has the pool: it may have been there when this process was forked.
         if let Ok(mut pool) = POOL.try_lock() {
             pool.push(Closed(self));
@@ -125,11 +190,13 @@ fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Ha
     let name = name.or_empty("name")?;
     // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
     let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
-    let ended = |_| failure(Code::NotMySession, "this thread is ending; open sessions before that");
     let closed = POOL.try_lock().ok().and_then(|mut pool| pool.pop());
     let handle = closed.map_or_else(|| &*Box::leak(Box::default()), |Closed(handle)| handle);
-    OPENED.try_with(|opened| opened.0.borrow_mut().push(handle)).map_err(ended)?;
+    END.awaits();
+    OPENED.with(|opened| opened.borrow_mut().push(handle));
     // SAFETY: no other thread has it.
+    unsafe { *handle.shortcut.get() = session.shortcut() };
+    // SAFETY: the same.
     unsafe { *handle.session.get() = Some((session, open)) };
     handle.thread.store(own_thread(), Ordering::Relaxed);
     Ok(handle)
@@ -149,7 +216,7 @@ fn close(at: Option<&'static Handle>) -> Answer {
         return Err(failure(Code::Busy, "the session holds mutexes; release them before it is closed"));
     }
     let handle = ManuallyDrop::new(session).0;
-    let _ = OPENED.try_with(|opened| opened.0.borrow_mut().retain(|other| !std::ptr::eq(*other, handle)));
+    OPENED.with(|opened| opened.borrow_mut().retain(|other| !std::ptr::eq(*other, handle)));
     handle.end();
     Ok(())
 }
@@ -158,6 +225,7 @@ fn close(at: Option<&'static Handle>) -> Answer {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn retrial_session_set_action(at: Option<&'static Handle>, action: Text) -> c_int {
     code(InUse::new(at).and_then(|session| {
+        session.not_forked()?;
         session.set_action(action.or_empty("action")?);
         Ok(())
     }))

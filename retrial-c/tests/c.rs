@@ -1,53 +1,36 @@
 //! Programs in C with the library as it is installed. A failure prints what the program printed.
 
-#[path = "../../retrial/tests/kit/not_tested.rs"]
-mod not_tested;
+#[path = "kit/mod.rs"]
+mod kit;
 
-use not_tested::not_tested;
+use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/retrial.h");
 
-fn here(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-fn check(command: &mut Command) -> Output {
-    let output = command.output().expect("it starts");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} ended with {}:\n{stderr}", output.status);
-    output
-}
-
-/// Where `retrial-c/install` has put the library.
-fn prefix() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join("retrial-c");
-        // Cargo has built them with this test.
-        let test = std::env::current_exe().expect("a test has a path");
-        check(Command::new(here("install")).arg(&prefix).arg(test.parent().expect("a directory")));
-        prefix
-    })
-}
-
-/// What the installed `retrial.pc` says.
-fn options(of: &[&str]) -> Vec<String> {
-    let mut command = Command::new("pkg-config");
-    command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")).args(of).arg("retrial");
-    printed(&mut command).split_whitespace().map(str::to_owned).collect()
+/// How a program is compiled.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum How {
+    Shared,
+    Static,
+    /// Every get and release is a call.
+    Debug,
+    Unoptimised,
 }
 
 /// A program, compiled with the installed library.
-fn compiled(source: &str, is_static: bool) -> PathBuf {
+fn compiled(source: &str, how: How) -> PathBuf {
     let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
-    let binary = prefix().join(format!("{name}-{is_static}"));
+    let binary = prefix().join(format!("{name}-{how:?}"));
     let mut command = Command::new("cc");
-    command.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-pthread"]).arg(here(source));
+    command.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).arg(here(source));
     command.args(options(&["--cflags"])).arg("-o").arg(&binary);
-    if is_static {
+    command.arg(if how == How::Unoptimised { "-O0" } else { "-O2" });
+    if how == How::Debug {
+        command.arg("-DRETRIAL_DEBUG");
+    }
+    if how == How::Static {
         command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
     } else {
         command.args(options(&["--libs"])).arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
@@ -56,46 +39,68 @@ fn compiled(source: &str, is_static: bool) -> PathBuf {
     binary
 }
 
-/// What a program prints.
-fn printed(command: &mut Command) -> String {
-    String::from_utf8(check(command).stdout).expect("text")
-}
-
-/// The path of an instance of one test's own.
-fn instance(name: &str) -> String {
-    format!("{}/{name}-{}.instance", env!("CARGO_TARGET_TMPDIR"), std::process::id())
-}
-
 #[test]
 fn the_survivor_of_a_killed_holder_is_told_and_the_total_is_right() {
-    check(Command::new(compiled("tests/c/died.c", false)).arg(instance("died")));
-    check(Command::new(compiled("tests/c/died.c", true)).arg(instance("died-static")));
+    check(Command::new(compiled("tests/c/died.c", How::Shared)).arg(instance("died")));
+    check(Command::new(compiled("tests/c/died.c", How::Static)).arg(instance("died-static")));
+}
+
+/// Inlined and not: what the two answer is the same.
+fn check_inlined_and_called(source: &str) {
+    for how in [How::Shared, How::Unoptimised, How::Debug] {
+        check(&mut Command::new(compiled(source, how)));
+    }
 }
 
 #[test]
 fn bad_input_is_answered_with_a_code() {
-    check(&mut Command::new(compiled("tests/c/bad_input.c", false)));
+    check_inlined_and_called("tests/c/bad_input.c");
+}
+
+#[test]
+fn what_comes_late_still_holds_and_frees() {
+    check_inlined_and_called("tests/c/ends.c");
 }
 
 #[test]
 fn modes_deadlines_conversions_and_parameters_work() {
-    check(&mut Command::new(compiled("tests/c/calls.c", false)));
+    check_inlined_and_called("tests/c/calls.c");
+}
+
+#[test]
+fn a_kill_at_each_instruction_of_an_inlined_get_and_release_is_recovered() {
+    // A call alone takes more steps than these: the path is inlined.
+    for (how, expected) in [(How::Shared, 40..160), (How::Unoptimised, 100..600)] {
+        let text = printed(Command::new(compiled("tests/c/steps.c", how)).arg(instance(&format!("steps-{how:?}"))));
+        let kills: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [steps, before, holding, after] = kills[..] else { panic!("{text}") };
+        assert!(expected.contains(&steps) && steps == before + holding + after, "{how:?}: {text}");
+        assert!(before > 0 && holding > 0 && after > 0, "{how:?}: {text}");
+    }
+}
+
+#[test]
+fn processes_that_get_and_release_without_calls_exclude_each_other() {
+    check(Command::new(compiled("tests/c/stress.c", How::Shared)).arg(instance("stress")));
 }
 
 #[test]
 fn the_ring_buffer_of_the_examples_loses_nothing() {
-    let text = printed(Command::new(compiled("examples/ring_buffer.c", false)).arg(instance("ring")));
+    let text = printed(Command::new(compiled("examples/ring_buffer.c", How::Shared)).arg(instance("ring")));
     assert!(text.contains("2 producers put 20000 items, 2 consumers took 20000, sum right"), "{text}");
 }
 
 #[test]
+fn the_pairs_of_the_examples_are_measured() {
+    let text = printed(Command::new(compiled("examples/pair.c", How::Shared)).arg("1"));
+    assert_eq!(text.lines().count(), 9, "{text}");
+}
+
+#[test]
 fn the_program_of_the_page_counts() {
-    let page = std::fs::read_to_string(here("../docs/C.md")).expect("the page can be read");
-    let (_, rest) = page.split_once("```c\n").expect("the page has a program");
-    let (program, _) = rest.split_once("```").expect("the program ends");
     let source = prefix().join("counter.c");
-    std::fs::write(&source, program).expect("a file can be written");
-    let binary = compiled(source.to_str().expect("a path"), false);
+    std::fs::write(&source, of_the_page("```c\n")).expect("a file can be written");
+    let binary = compiled(source.to_str().expect("a path"), How::Shared);
     let instance = instance("page");
     let counts = || printed(Command::new(&binary).arg(&instance));
     assert_eq!([counts(), counts(), counts()], ["1\n", "2\n", "3\n"]);
@@ -114,33 +119,61 @@ fn the_header_is_that_of_the_source() {
         std::fs::write(HEADER, blessed).expect("the header can be written");
         return;
     }
+    assert_eq!(found, retrial_c::generated(), "RETRIAL_BLESS=1 cargo test -p retrial-c");
+}
+
+/// The name of each call that the header declares and does not inline, and how it is declared.
+fn declared() -> Vec<(String, String)> {
+    let header = std::fs::read_to_string(HEADER).expect("the header can be read");
+    let starts = ["static inline", "RETRIAL_INLINE_", "#", " "];
+    let mut lines = header.lines();
+    let mut calls = Vec::new();
+    while let Some(line) = lines.next() {
+        let Some((before, _)) = line.split_once('(').filter(|_| !starts.iter().any(|start| line.starts_with(start)))
+        else {
+            continue;
+        };
+        let name = before.rsplit([' ', '*']).next().expect("a name").to_owned();
+        if name.starts_with("retrial_") {
+            let mut call = line.to_owned();
+            while !call.ends_with(';') {
+                call += " ";
+                call += lines.next().expect("a declaration ends").trim_start();
+            }
+            calls.push((name, call));
+        }
+    }
+    calls.sort();
+    calls
+}
+
+#[test]
+fn the_abi_is_that_of_the_dump() {
+    let listed = printed(Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libretrial.so")));
+    let mut exported: Vec<_> = listed.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    exported.sort_unstable();
+    let calls = declared();
+    let expected: Vec<_> = calls.iter().map(|(name, _)| format!("{name}@@RETRIAL_0")).collect();
     assert_eq!(
+        exported.iter().filter(|name| **name != "RETRIAL_0").collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>()
+    );
+    let declarations: Vec<_> = calls.iter().map(|(_, call)| call.as_str()).collect();
+    let found = format!("{}\n{}\n{}", exported.join("\n"), declarations.join("\n"), retrial_c::generated());
+    let dump = here("tests/abi.txt");
+    if std::env::var_os("RETRIAL_BLESS").is_some() {
+        std::fs::write(&dump, &found).expect("the dump can be written");
+    }
+    assert_eq!(
+        std::fs::read_to_string(&dump).expect("the dump can be read"),
         found,
-        retrial_c::generated(),
-        "raise ABI in src/header.rs, then RETRIAL_BLESS=1 cargo test -p retrial-c"
+        "programs have to be compiled again"
     );
 }
 
 #[test]
-fn every_call_of_the_header_is_exported_and_no_other() {
-    let header = std::fs::read_to_string(HEADER).expect("the header can be read");
-    let declared = |line: &&str| !line.starts_with("static inline") && !line.starts_with(' ') && line.contains('(');
-    let name = |line: &str| line.split('(').next()?.rsplit([' ', '*']).next().map(str::to_owned);
-    let mut expected: Vec<_> = header.lines().filter(declared).filter_map(name).collect();
-    expected.retain(|name| name.starts_with("retrial_"));
-    let listed =
-        check(Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libretrial.so"))).stdout;
-    let listed = String::from_utf8(listed).expect("text");
-    let mut found: Vec<_> = listed.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
-    expected.sort();
-    found.sort();
-    assert_eq!(expected, found);
-}
-
-#[test]
 fn the_header_compiles_as_cpp() {
-    if Command::new("c++").arg("--version").output().is_err() {
-        not_tested("there is no compiler for C++");
+    if !is_there("c++") {
         return;
     }
     let flags = ["-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];

@@ -43,6 +43,9 @@ const _: () = assert!(
 );
 
 impl EngineMutex {
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) const INSTANCE: usize = offset_of!(Self, instance);
+
     /// Makes it a mutex of an instance, with a type and a name for the views. One that is already of this
     /// instance stays as it is.
     ///

@@ -29,7 +29,7 @@ use std::time::Duration;
 pub struct Instance {
     pub(crate) tables: Tables,
     /// Differs between the instances of this process.
-    tag: u64,
+    tag: u32,
     /// Sessions of this process that the kernel knows of.
     pub(crate) sessions: AtomicU32,
     /// Last time that this process found all slots taken and asked the kernel for their threads.
@@ -168,12 +168,12 @@ impl Instance {
 
     /// Differs between the instances of this process.
     #[inline]
-    pub(crate) const fn tag(&self) -> u64 {
+    pub(crate) const fn tag(&self) -> u32 {
         self.tag
     }
 
     fn new(tables: Tables) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: AtomicU32 = AtomicU32::new(1);
         let in_reach = sys::register_for_barriers() || !tables.has_barrier();
         sys::tell_children();
         let (sessions, searched_ns) = (AtomicU32::new(0), AtomicU64::new(0));

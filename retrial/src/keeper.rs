@@ -9,12 +9,11 @@
 
 use crate::fail;
 use crate::slot::Slot;
-use crate::sys::{self, Ordering};
+use crate::sys::{self, Ordering, ThreadEnd};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::OnceLock;
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ const STACK: usize = 64 << 10;
 pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
     if SESSIONS.get().is_null() {
         // First: it may panic, and the next session of this thread asks again then.
-        at_end(1);
+        END.awaits();
         SESSIONS.set(Box::into_raw(Box::default()));
     }
     // SAFETY: this thread's own, made above, and no reference to it is kept.
@@ -68,29 +67,10 @@ pub(crate) fn forget(slot: &Slot, generation: u64) {
     }
 }
 
-/// Has `keep_what_is_left` run when the thread ends. The destructors of keys run after those of Rust's
-/// thread-locals, which may use sessions.
-fn at_end(round: usize) {
-    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
-    let key = *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: `key` is writable.
-        let rc = unsafe { libc::pthread_key_create(&raw mut key, Some(keep_what_is_left)) };
-        assert_eq!(rc, 0, "a key for thread-specific data can be made");
-        key
-    });
-    // SAFETY: the key was made above; its value is a number.
-    let rc = unsafe { libc::pthread_setspecific(key, without_provenance_mut::<c_void>(round)) };
-    assert_eq!(rc, 0, "thread-specific data can be stored");
-}
+/// The destructors of Rust's thread-locals and of other keys may use sessions.
+static END: ThreadEnd = ThreadEnd::new(keep_what_is_left);
 
-extern "C" fn keep_what_is_left(round: *mut c_void) {
-    /// Rounds in which libc calls destructors: `PTHREAD_DESTRUCTOR_ITERATIONS`.
-    const ROUNDS: usize = 4;
-    // After the destructors of other keys.
-    if round.addr() < ROUNDS {
-        return at_end(round.addr() + 1);
-    }
+fn keep_what_is_left() {
     let sessions = SESSIONS.replace(null_mut());
     // SAFETY: made by `register`, and nobody else has the pointer any more.
     let sessions = unsafe { Box::from_raw(sessions) };

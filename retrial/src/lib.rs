@@ -150,7 +150,10 @@ pub mod views {
 /// own.
 pub mod engine {
     pub use crate::engine_mutex::EngineMutex;
+    pub use crate::location::LocationCache;
     pub use crate::mutex::Get;
+    #[cfg(not(any(loom, shuttle)))]
+    pub use crate::mutex::inlined::{Field, MUTEX, NUMBERS, SHORTCUT, Shortcut};
     pub use crate::raw_mutex::RawMutex;
     pub use crate::slot::LOG_RECORDS;
 }

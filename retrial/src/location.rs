@@ -4,19 +4,49 @@ use crate::instance::Instance;
 use crate::operation_log::LocationId;
 use crate::sys::{AtomicU64, Ordering};
 
+/// The last resolution of a location's name: the instance's tag in this process in the lower half, and the id
+/// in the upper one, where a log record has it. 0 before the first.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct LocationCache(AtomicU64);
+
+impl LocationCache {
+    /// Of a name that was never resolved.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// The id in the instance; `None` if the last resolution was in another one.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, instance: &Instance) -> Option<LocationId> {
+        // Relaxed: the value is whole or belongs to another instance.
+        let cached = self.0.load(Ordering::Relaxed);
+        if cached as u32 == instance.tag() { Some(LocationId((cached >> 32) as u16)) } else { None }
+    }
+
+    /// The id of the location of this name in the instance; 0 when the table of locations is full.
+    #[cold]
+    pub fn resolve(&self, instance: &Instance, name: &str) -> LocationId {
+        let id = instance.register_location(name).unwrap_or_default();
+        self.0.store(u64::from(id.0) << 32 | u64::from(instance.tag()), Ordering::Relaxed);
+        id
+    }
+}
+
 /// A place in the code, for `location!`.
 #[derive(Debug)]
 pub struct CodeLocation {
     name: &'static str,
-    /// Tag of the instance and id in it of the last resolution.
-    cache: AtomicU64,
+    cache: LocationCache,
 }
 
 impl CodeLocation {
     /// A location of this name; the same name is the same location.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, cache: AtomicU64::new(0) }
+        Self { name, cache: LocationCache::new() }
     }
 
     /// Its name.
@@ -28,16 +58,7 @@ impl CodeLocation {
     /// Its id in the instance; 0 when the table of locations is full.
     #[inline]
     pub fn id(&self, instance: &Instance) -> LocationId {
-        // Relaxed: the value is whole or belongs to another instance.
-        let cached = self.cache.load(Ordering::Relaxed);
-        if cached >> 16 == instance.tag() { LocationId(cached as u16) } else { self.resolve(instance) }
-    }
-
-    #[cold]
-    fn resolve(&self, instance: &Instance) -> LocationId {
-        let id = instance.register_location(self.name).unwrap_or_default();
-        self.cache.store(instance.tag() << 16 | u64::from(id.0), Ordering::Relaxed);
-        id
+        self.cache.get(instance).unwrap_or_else(|| self.cache.resolve(instance, self.name))
     }
 }
 

@@ -82,6 +82,7 @@ impl Parking {
     const THROTTLED: u64 = 1 << 23;
     const STARVING: u64 = 1 << 24;
     const STARVING_FOR_X: u64 = 1 << 25;
+    pub(crate) const CONCERNS_RELEASES: u64 = Self::COUNT | Self::FENCED | Self::STARVING;
     const WATCHED: u64 = 1 << 26;
     const CROWD_SHIFT: u32 = 27;
     const CROWD: u64 = 3 << Self::CROWD_SHIFT;
@@ -109,7 +110,7 @@ impl Parking {
     #[inline]
     #[must_use]
     pub const fn concerns_releases(self) -> bool {
-        self.0 & (Self::COUNT | Self::FENCED | Self::STARVING) != 0
+        self.0 & Self::CONCERNS_RELEASES != 0
     }
 
     /// Sessions that are parked.

@@ -25,8 +25,8 @@ pub struct RawMutex {
     /// [`Parking`].
     pub(crate) parking: AtomicU64,
     /// Bits 16 to 23: mutex type.
-    kind: AtomicU32,
-    id: AtomicU32,
+    pub(crate) kind: AtomicU32,
+    pub(crate) id: AtomicU32,
     /// First requests granted. Written by the session in the holder field; a figure, which models leave out.
     pub(crate) gets: sys::AtomicU64,
     /// SID of the session that waits for the references to leave.

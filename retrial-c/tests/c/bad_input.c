@@ -41,7 +41,7 @@ static void nulls(void) {
 static void values(void) {
     char text[3];
     retrial_instance *to;
-    retrial_location nameless = {NULL, NULL};
+    retrial_location nameless = {NULL, 0};
     const retrial_capacity much = {.sessions = UINT32_MAX};
     ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, mutex, 4, RETRIAL_HERE));
     ANSWERS(RETRIAL_INVALID, retrial_mutex_get(session, mutex, -1, RETRIAL_HERE));
@@ -118,6 +118,20 @@ static void too_many(void) {
     OK(retrial_mutex_release(session, &many[0]));
 }
 
+/* A mutex of another instance with the number of a mutex of this one, and a session with this one's number. */
+static void same_numbers(retrial_instance *theirs, retrial_session *foreign) {
+    retrial_mutex twin = RETRIAL_MUTEX_INIT;
+    retrial_location *here = RETRIAL_HERE;
+    OK(retrial_mutex_get(foreign, &twin, RETRIAL_X, here));
+    CHECK(twin.id == mutex->id && foreign->sid == session->sid);
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+    ANSWERS(RETRIAL_OTHER_INSTANCE, retrial_mutex_release(foreign, mutex));
+    OK(retrial_mutex_release(foreign, &twin));
+    OK(retrial_mutex_release(session, mutex));
+    ANSWERS(RETRIAL_OTHER_INSTANCE, retrial_mutex_get(foreign, mutex, RETRIAL_X, here));
+    OK(retrial_mutex_destroy(theirs, &twin));
+}
+
 static void other_instance(void) {
     retrial_instance *theirs;
     retrial_session *foreign;
@@ -130,6 +144,7 @@ static void other_instance(void) {
     ANSWERS(RETRIAL_OTHER_INSTANCE, retrial_mutex_destroy(theirs, &own));
     OK(retrial_mutex_release(session, &own));
     OK(retrial_mutex_destroy(instance, &own));
+    same_numbers(theirs, foreign);
     ANSWERS(RETRIAL_BUSY, retrial_instance_close(theirs));
     OK(retrial_session_close(foreign));
     ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_session_close(foreign));

@@ -15,6 +15,8 @@
 
 mod getting;
 mod hold;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod inlined;
 mod releasing;
 
 use crate::entries::TypeId;
@@ -181,7 +183,28 @@ impl RawMutex {
         at: &CodeLocation,
         patience: Patience,
     ) -> Get<'a> {
-        let location = at.id(session.instance());
+        // SAFETY: the caller's.
+        unsafe { self.get_at(session, mode, at.id(session.instance()), patience) }
+    }
+
+    /// The same, at a location that was registered with the instance.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`RawMutex::exclusive`].
+    #[inline(always)] // as `exclusive`
+    #[allow(clippy::inline_always)]
+    pub unsafe fn get_at<'a>(
+        &'a self,
+        session: &'a Session<'a>,
+        mode: Mode,
+        location: LocationId,
+        patience: Patience,
+    ) -> Get<'a> {
         let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
         if mode == Mode::Examine && !session.is_forked() && session.held(self.id(), usize::MAX).is_some() {
             // E over one's own reference could neither end in X nor let the reference leave.

@@ -16,6 +16,7 @@ pub(crate) mod interposed;
 mod kernel;
 #[cfg(any(loom, shuttle))]
 mod model;
+mod thread_end;
 
 pub use file::File;
 pub(crate) use interposed::{calls_are_limited, libc_tid};
@@ -23,6 +24,7 @@ pub(crate) use interposed::{calls_are_limited, libc_tid};
 pub use kernel::*;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
+pub use thread_end::ThreadEnd;
 
 use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
@@ -159,6 +161,12 @@ pub(crate) fn generation() -> u64 {
     // Relaxed: changed before the child's only thread returns from the fork. A dead thread is like a child of
     // fork: it has the memory of its sessions, but none of them.
     FORK_PAGE.generation.load(Ordering::Relaxed) ^ u64::from(fail::is_dead())
+}
+
+/// Where inlined code reads it.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) const fn generation_address() -> *const u64 {
+    FORK_PAGE.generation.as_ptr()
 }
 
 /// The generation for sessions that this process makes: a new one in a child of fork.

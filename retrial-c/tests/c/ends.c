@@ -1,0 +1,159 @@
+/* What comes late: handlers of exit and destructors of keys that still hold a mutex, a release under way when the last
+ * user frees the mutex, a parent's session in a child. */
+#define _GNU_SOURCE
+#include "check.h"
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OBJECTS = 20000, USERS = 3, SECTION_NS = 30000 };
+
+struct data {
+    volatile uint64_t begun, done;
+};
+
+static retrial_instance *instance;
+static retrial_mutex *mutex;
+static retrial_session *own;
+static struct data *data;
+
+static void finish(void) {
+    usleep(200000);
+    data->done++;
+    OK(retrial_mutex_release(own, mutex));
+}
+
+/* A process calls exit while it holds the mutex: its handler goes on, and nobody has the mutex meanwhile. */
+static void a_handler_of_exit_still_holds(void) {
+    int ready[2];
+    char byte = 0;
+    CHECK(pipe(ready) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        OK(retrial_session_open(instance, "exits", &own));
+        CHECK(atexit(finish) == 0);
+        OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
+        data->begun++;
+        CHECK(write(ready[1], &byte, 1) == 1);
+        exit(0);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1);
+    OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
+    CHECK(data->begun == 1 && data->done == 1);
+    OK(retrial_mutex_release(own, mutex));
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void tidy(void *session) {
+    OK(retrial_mutex_release(session, mutex));
+    OK(retrial_session_close(session));
+}
+
+static void *hold(void *key) {
+    retrial_session *session;
+    OK(retrial_session_open(instance, "ends", &session));
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    if (key) {
+        CHECK(pthread_setspecific(*(pthread_key_t *)key, session) == 0);
+    }
+    return NULL;
+}
+
+static int got_after(void *key) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, hold, key) == 0 && pthread_join(thread, NULL) == 0);
+    return retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE);
+}
+
+static void a_destructor_of_a_key_releases(void) {
+    pthread_key_t key;
+    CHECK(pthread_key_create(&key, tidy) == 0);
+    OK(got_after(&key));
+    OK(retrial_mutex_release(own, mutex));
+    ANSWERS(RETRIAL_OWNER_DIED, got_after(NULL));
+    OK(retrial_mutex_consistent(own, mutex));
+    OK(retrial_mutex_release(own, mutex));
+}
+
+/* An object that goes with its last user. */
+struct object {
+    retrial_mutex mutex;
+    int users;
+};
+
+static struct object *volatile objects[OBJECTS];
+static pthread_barrier_t barrier;
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void *use(void *first) {
+    retrial_session *session;
+    OK(retrial_session_open(instance, "uses", &session));
+    for (int i = 0; i < OBJECTS; i++) {
+        if (first) {
+            objects[i] = mmap(NULL, sizeof(struct object), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            CHECK(objects[i] != MAP_FAILED);
+            objects[i]->users = USERS;
+        }
+        pthread_barrier_wait(&barrier);
+        struct object *object = objects[i];
+        OK(retrial_mutex_get(session, &object->mutex, RETRIAL_X, RETRIAL_HERE));
+        for (uint64_t begin = now_ns(); now_ns() - begin < SECTION_NS;) {
+        }
+        int is_last = --object->users == 0;
+        OK(retrial_mutex_release(session, &object->mutex));
+        if (is_last) {
+            OK(retrial_mutex_destroy(instance, &object->mutex));
+            CHECK(munmap(object, sizeof *object) == 0);
+        }
+    }
+    OK(retrial_session_close(session));
+    return NULL;
+}
+
+static void the_last_user_frees(void) {
+    pthread_t threads[USERS];
+    CHECK(pthread_barrier_init(&barrier, NULL, USERS) == 0);
+    for (int i = 0; i < USERS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, use, i ? NULL : &barrier) == 0);
+    }
+    for (int i = 0; i < USERS; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+}
+
+static void a_child_is_told_of_its_parents_session(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        ANSWERS(RETRIAL_FORKED, retrial_session_set_action(own, "of the child"));
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_get(own, mutex, RETRIAL_E, RETRIAL_HERE));
+        OK(retrial_session_close(own));
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+int main(void) {
+    void *at;
+    OK(retrial_instance_anonymous(NULL, &instance));
+    OK(retrial_session_open(instance, "main", &own));
+    OK(retrial_mutex_named(instance, "m", "test", sizeof *data, &mutex, &at));
+    data = at;
+    a_handler_of_exit_still_holds();
+    a_destructor_of_a_key_releases();
+    the_last_user_frees();
+    OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
+    a_child_is_told_of_its_parents_session();
+    OK(retrial_mutex_release(own, mutex));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_destroy(instance, mutex));
+    OK(retrial_session_close(own));
+    return 0;
+}

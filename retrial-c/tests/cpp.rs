@@ -1,0 +1,127 @@
+//! Programs in C++ with the library as it is installed. A failure prints what the program printed.
+
+#[path = "kit/mod.rs"]
+mod kit;
+
+use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use retrial::{Address, Capacity, Class, GetError, Instance, location};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A command that compiles a program, and where that is then.
+fn compiler(source: &str, flags: &[&str]) -> (Command, PathBuf) {
+    let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
+    let binary = prefix().join(format!("{name}{}", flags.concat()));
+    let mut command = Command::new("c++");
+    command.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).args(flags);
+    command.arg(here(source)).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
+    command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+    (command, binary)
+}
+
+fn compiled(source: &str, flags: &[&str]) -> PathBuf {
+    let (mut command, binary) = compiler(source, flags);
+    check(&mut command);
+    binary
+}
+
+#[test]
+fn guards_release_and_the_survivor_of_a_killed_one_is_told() {
+    if is_there("c++") {
+        check(Command::new(compiled("tests/cpp/guards.cpp", &[])).arg(instance("guards")));
+        check(Command::new(compiled("tests/cpp/guards.cpp", &["-DRETRIAL_DEBUG"])).arg(instance("guards-called")));
+    }
+}
+
+#[test]
+fn the_program_of_the_page_counts() {
+    if is_there("c++") {
+        let source = prefix().join("page.cpp");
+        std::fs::write(&source, of_the_page("```cpp\n")).expect("a file can be written");
+        let binary = compiled(source.to_str().expect("a path"), &[]);
+        let instance = instance("page-cpp");
+        check(Command::new(&binary).arg(&instance));
+        check(Command::new(&binary).arg(&instance));
+        std::fs::remove_file(&instance).expect("the instance is there");
+    }
+}
+
+/// Of what a C program of the tests is compiled to.
+fn compiled_as_c(source: &Path, name: &str) -> PathBuf {
+    let binary = prefix().join(name);
+    let mut command = Command::new("cc");
+    command.args(["-std=c11", "-O2"]).arg(source).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
+    check(command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display())));
+    binary
+}
+
+#[test]
+fn c_and_cpp_and_rust_count_in_one_mutex_and_are_told_of_each_others_death() {
+    if !is_there("c++") {
+        return;
+    }
+    let programs = ["three.c", "three.cpp"].map(|name| prefix().join(name));
+    for (program, begins) in programs.iter().zip(["```c\n", "```cpp\n"]) {
+        std::fs::write(program, of_the_page(begins)).expect("a file can be written");
+    }
+    let in_c = compiled_as_c(&programs[0], "three-in-c");
+    let in_cpp = compiled(programs[1].to_str().expect("a path"), &[]);
+    let dies = compiled_as_c(&here("tests/c/dies.c"), "dies");
+    let path = instance("three");
+    let killed = || Command::new(&dies).arg(&path).status().expect("it starts").signal();
+
+    let instance = Instance::create(&Address::new(&path).expect("a path"), Capacity::default(), 0o600).expect("made");
+    let mutex = instance.mutex("hits", "counters", || 0i64).expect("made");
+    let session = instance.session("Rust", Class::Normal).expect("a session");
+    *mutex.exclusive(&session, location!()).expect("free") += 1;
+    check(Command::new(&in_c).arg(&path));
+    check(Command::new(&in_cpp).arg(&path));
+    assert_eq!(*mutex.shared(&session, location!()).expect("free"), 1 + 1 + 3);
+
+    // Rust is told of C's death; C++ throws until it is made good.
+    assert_eq!(killed(), Some(9));
+    assert!(!Command::new(&in_cpp).arg(&path).output().expect("it starts").status.success());
+    let Err(GetError::OwnerDied(mut died)) = mutex.exclusive(&session, location!()) else { panic!("not told") };
+    assert_eq!(*died.guard, 6);
+    *died.guard -= 1;
+    died.guard.consistent();
+    drop(died);
+    check(Command::new(&in_cpp).arg(&path));
+    // C is told of it and goes on.
+    assert_eq!(killed(), Some(9));
+    assert_eq!(printed(Command::new(&in_c).arg(&path)), "10\n");
+    assert_eq!(*mutex.shared(&session, location!()).expect("free"), 10);
+    std::fs::remove_file(&path).expect("the instance is there");
+}
+
+#[test]
+fn without_exceptions_there_are_codes() {
+    if is_there("c++") {
+        check(&mut Command::new(compiled("tests/cpp/codes.cpp", &["-fno-exceptions", "-fno-rtti"])));
+    }
+}
+
+#[test]
+fn a_guard_is_not_copied() {
+    if is_there("c++") {
+        let (mut command, _) = compiler("tests/cpp/codes.cpp", &["-fno-exceptions", "-DCOPIED"]);
+        let output = command.output().expect("it starts");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains("use of deleted function"), "{stderr}");
+    }
+}
+
+#[test]
+fn cmake_finds_the_library() {
+    if is_there("c++") && is_there("cmake") {
+        let build = prefix().join("cmake-build");
+        let prefix = format!("-DCMAKE_PREFIX_PATH={}", prefix().display());
+        check(Command::new("cmake").arg("-S").arg(here("tests/cmake")).arg("-B").arg(&build).arg(prefix));
+        check(Command::new("cmake").arg("--build").arg(&build));
+        for linkage in ["retrial", "static"] {
+            let path = build.join(format!("guards-{linkage}"));
+            check(Command::new(path).arg(instance(&format!("guards-{linkage}"))));
+        }
+    }
+}
