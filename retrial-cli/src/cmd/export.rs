@@ -35,14 +35,14 @@ pub struct Args {
 }
 
 /// Maximum number of series: more would help no reader.
-const MOST: usize = 10_000;
+const MOST: usize = 1_000;
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if args.most > MOST {
         return Err(miette!(
             code = "retrial::export::most",
             help = "retrial export --most 50",
-            "--most {}, expected at most {MOST}: each name has 10 series",
+            "--most {}, expected at most {MOST}: each name has some 43 series",
             args.most
         ));
     }

@@ -96,12 +96,12 @@ impl<'o> Source<'o> {
 
     /// What the exporter itself has cost.
     fn own(&self) -> [Family; 2] {
-        let counter = |name, unit, help, value| Family {
+        let counter = |name, unit, help, value: f64| Family {
             name,
             kind: Kind::Counter,
             unit,
             help,
-            samples: vec![Sample { labels: Vec::new(), value }],
+            samples: vec![Sample { labels: Vec::new(), value: value.into() }],
         };
         let spent_s = self.spent.as_secs_f64();
         [
