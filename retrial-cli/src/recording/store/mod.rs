@@ -4,6 +4,7 @@
 //! and what lies between may be thinned out. Now and then a snapshot has all its rows; reading one starts there.
 
 mod cells;
+pub mod parquet;
 mod reader;
 mod rows;
 mod sample;
