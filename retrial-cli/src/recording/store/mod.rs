@@ -16,7 +16,7 @@ mod writer;
 
 pub use reader::{Recorded, Recording};
 pub use sample::{Holder, Sample};
-pub use writer::{Rounds, Writer};
+pub use writer::{Rounds, Writer, host};
 
 use crate::output::quoted;
 use miette::{Report, miette};
