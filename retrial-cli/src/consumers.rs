@@ -51,8 +51,10 @@ fn profile() -> Profile {
         (Counter::MaxNs, 3_000_000),
     ];
     for (counter, value) in counters {
-        profile.figures.0[counter as usize] = value;
+        profile.figures.counters[counter as usize] = value;
     }
+    profile.figures.lengths.count(200_000, 150);
+    profile.figures.lengths.count(2_000_000, 20);
     profile
 }
 
@@ -90,6 +92,9 @@ fn the_report_of_a_run_says_what_the_table_says() {
         ("holding_us", Measure::HoldingTime, "us"),
         ("wait_ms", Measure::Registered, "ms"),
         ("avg_wait_ms", Measure::RegisteredMean, "ms"),
+        ("p50_wait_ms", Measure::RegisteredP50, "ms"),
+        ("p90_wait_ms", Measure::RegisteredP90, "ms"),
+        ("p99_wait_ms", Measure::RegisteredP99, "ms"),
         ("max_wait_ms", Measure::RegisteredMax, "ms"),
         ("oversleep_pct", Measure::OverShare, "pct"),
     ] {
@@ -171,7 +176,7 @@ fn predictions_say_what_the_table_says() {
     let condition: Condition = "k > 3%".parse().unwrap();
     let nobody_gave_up = {
         let mut before = profile.clone();
-        before.figures.0[Counter::GaveUp as usize] = 0;
+        before.figures.counters[Counter::GaveUp as usize] = 0;
         before
     };
     // 170 failed spins and 40 that gave up, of 500.

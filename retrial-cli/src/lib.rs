@@ -17,6 +17,7 @@ mod experiment;
 mod export;
 mod flame;
 mod instances;
+mod lengths;
 mod naming;
 mod predict;
 pub mod recording;

@@ -77,6 +77,26 @@ fn sessions_hold_as_long_as_the_utilization_says() {
 }
 
 #[test]
+fn a_live_report_times_holds_from_outside() {
+    const HELD: Load =
+        Load { sessions: 1, hold: Pass::Busy(Duration::from_micros(30)), think: Pass::Busy(Duration::from_micros(10)) };
+    let scratch = Scratch::new();
+    HELD.during(&scratch, || {
+        // Too few are seen while others have the processors.
+        until("enough holds", || {
+            let text = scratch.run(&["report", "--for", "2s", "--json"]);
+            let report: Value = serde_json::from_str(&text).unwrap();
+            let Some(holds) = report["holds"].as_array().unwrap().first() else { return false };
+            let us = |name: &str| holds[name].as_f64().unwrap();
+            assert!(holds["seen"].as_u64() >= Some(200), "{holds}");
+            // A hold takes 30 us at least; a look is some tenths of a us away from its ends.
+            assert!(us("p50_us") > 28.0 && us("p50_us") <= us("p90_us") && us("p90_us") <= us("p99_us"), "{holds}");
+            true
+        });
+    });
+}
+
+#[test]
 fn a_report_of_a_recording_says_what_kept_whom() {
     let scratch = Scratch::new();
     let path = std::env::temp_dir().join(format!("retrial-report-{}.db", std::process::id()));

@@ -88,6 +88,12 @@ measures! {
         |p| ratio(p.registered_s(), p.count(Counter::Waits));
     RegisteredMax "registered_max" "w max" "s" "Longest wait from its first failed spin on; of a period absent where there had been one as long before."
         registered_max;
+    RegisteredP50 "registered_p50" "w p50" "s" "Time from its first failed spin on that half of the ended waits do not exceed, read from buckets by powers of two."
+        |p| quantile(p, 0.5);
+    RegisteredP90 "registered_p90" "w p90" "s" "Time from its first failed spin on that 9 of 10 ended waits do not exceed, read from buckets by powers of two."
+        |p| quantile(p, 0.9);
+    RegisteredP99 "registered_p99" "w p99" "s" "Time from its first failed spin on that 99 of 100 ended waits do not exceed, read from buckets by powers of two."
+        |p| quantile(p, 0.99);
     SpinShare "spin_share" "spin" "" "Share of the time of the waits spent spinning."
         |p| part(p, Counter::SpinNs);
     YieldShare "yield_share" "yield" "" "Share of the time of the waits spent in yields."
@@ -144,6 +150,24 @@ fn registered_max(profile: &Profile) -> Option<f64> {
     Some(longest_s).filter(|longest_s| *longest_s > 0.0 || profile.registered_s() == 0.0)
 }
 
+/// The time in s that this share of the ended waits do not exceed. Within a bucket they are taken for spread
+/// evenly, as Prometheus takes them: at most a factor of two off.
+fn quantile(profile: &Profile, share: f64) -> Option<f64> {
+    let lengths = &profile.figures.lengths;
+    let rank = share * lengths.total() as f64;
+    let longest_s = registered_max(profile).filter(|longest_s| *longest_s > 0.0);
+    let longest_us = longest_s.map_or(f64::INFINITY, |longest_s| longest_s * 1e6);
+    let mut below = 0.0;
+    lengths.filled().find_map(|(begin_us, end_us, count)| {
+        let (before, count) = (below, count as f64);
+        below += count;
+        let begin_us = begin_us as f64;
+        let end_us = end_us.map_or(begin_us, |end_us| end_us as f64);
+        let quantile_us = begin_us + (rank - before) / count * (end_us - begin_us);
+        (below >= rank).then_some(quantile_us.min(longest_us) / 1e6)
+    })
+}
+
 /// Jain's index of fairness: 1 when all have the same, 1/n when one has all.
 ///
 /// Jain, Chiu, Hawe, *A quantitative measure of fairness* (1984): `(Σx)² / (n Σx²)`. Nothing is neither fair
@@ -162,7 +186,7 @@ mod tests {
     fn profile(gets: u64, counters: &[(Counter, u64)]) -> Profile {
         let mut profile = Profile { time_s: 2.0, gets: Some(gets), ..Profile::default() };
         for (counter, value) in counters {
-            profile.figures.0[*counter as usize] = *value;
+            profile.figures.counters[*counter as usize] = *value;
         }
         profile
     }
@@ -259,8 +283,29 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_of_waits_lie_in_their_buckets_and_none_is_beyond_the_longest() {
+        let mut profile = profile(10, &[(Counter::MaxNs, 900_000), (Counter::Waits, 101)]);
+        assert_eq!(Measure::RegisteredP50.of(&profile), None, "none has ended");
+        profile.figures.lengths.count(5_000, 60);
+        profile.figures.lengths.count(70_000, 30);
+        profile.figures.lengths.count(900_000, 10);
+        // The 50th of 60 between 4 and 8 us, the last of 30 between 64 and 128, the 9th of 10 between 512 and 1,024.
+        close(Measure::RegisteredP50.of(&profile), (4.0 + 50.0 / 60.0 * 4.0) * 1e-6);
+        close(Measure::RegisteredP90.of(&profile), 128e-6);
+        close(Measure::RegisteredP99.of(&profile), 900e-6);
+        profile.figures.counters[Counter::MaxNs as usize] = 1_000_000;
+        close(Measure::RegisteredP99.of(&profile), (512.0 + 0.9 * 512.0) * 1e-6);
+        // Of a period with as long a wait before, the longest is not known.
+        let mut later = profile.clone();
+        later.figures.lengths.count(700_000_000_000, 1);
+        close(Measure::RegisteredP99.of(&later.since(&profile)), (1_u64 << 29) as f64 * 1e-6);
+    }
+
+    #[test]
     fn a_profile_survives_writing() {
         let mut profile = profile(7, &[(Counter::Misses, 3)]);
+        profile.figures.lengths.count(5_000, 2);
+        profile.figures.lengths.count(u64::MAX, 1);
         profile.waits = Some(Waits { p50_s: 1.0, ..Waits::default() });
         let text = serde_json::to_string(&profile).unwrap();
         assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), profile);

@@ -139,7 +139,7 @@ impl Profile {
             sessions: self.sessions,
             figures: {
                 let mut growth = self.figures.since(&earlier.figures);
-                let longest = &mut growth.0[Counter::MaxNs as usize];
+                let longest = &mut growth.counters[Counter::MaxNs as usize];
                 *longest = if *longest > earlier.figures.get(Counter::MaxNs) { *longest } else { 0 };
                 growth
             },
@@ -286,24 +286,34 @@ fn age_s(tables: &Tables) -> f64 {
     clock_ns(Clock::Realtime).saturating_sub(tables.created_ns()) as f64 / 1e9
 }
 
-/// Counters as a map from their names.
+/// Counters as a map from their names; of the waits by their length those that there are.
 mod by_name {
-    use retrial::views::{Counter, Figures};
+    use retrial::views::{BUCKETS, Counter, Figures, Histogram};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::collections::BTreeMap;
 
     pub(super) fn serialize<S: Serializer>(figures: &Figures, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Counter::NAMES.iter().zip(figures.0))
+        let counters = Counter::NAMES.iter().map(|name| (*name).to_owned()).zip(figures.counters);
+        let lengths = figures.lengths.0.into_iter().enumerate().filter(|(_, count)| *count > 0);
+        serializer.collect_map(counters.chain(lengths.map(|(bucket, count)| (of_bucket(bucket), count))))
+    }
+
+    fn of_bucket(bucket: usize) -> String {
+        Histogram::end_us(bucket).map_or_else(|| "waits_longer".to_owned(), |end| format!("waits_below_{end}_us"))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Figures, D::Error> {
         let mut figures = Figures::default();
         for (name, value) in BTreeMap::<String, u64>::deserialize(deserializer)? {
+            if let Some(bucket) = (0..BUCKETS).find(|bucket| of_bucket(*bucket) == name) {
+                figures.lengths.0[bucket] = value;
+                continue;
+            }
             let position = Counter::NAMES.iter().position(|known| *known == name);
             let position = position.ok_or_else(|| {
                 D::Error::custom(format!("counter `{name}`, expected one of {}", Counter::NAMES.join(", ")))
             })?;
-            figures.0[position] = value;
+            figures.counters[position] = value;
         }
         Ok(figures)
     }

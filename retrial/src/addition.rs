@@ -1,5 +1,6 @@
 //! The note of the row that is being added to those of the departed: see [`crate::departed`].
 
+use crate::histogram::SharedHistogram;
 use crate::stats::{COUNTERS, Figures};
 use crate::sys::{AtomicU64, Observed as _, Ordering};
 
@@ -12,9 +13,10 @@ pub(crate) struct Addition {
     /// Notes that were taken back.
     pub(crate) done: AtomicU64,
     /// Position of the row of slot 0 that it is added to.
-    pub(crate) to: AtomicU64,
+    to: AtomicU64,
     /// What the row of slot 0 has afterwards.
-    pub(crate) sums: [AtomicU64; COUNTERS],
+    sums: [AtomicU64; COUNTERS],
+    lengths: SharedHistogram,
 }
 
 impl Addition {
@@ -33,8 +35,18 @@ impl Addition {
         (self.done.acquire(), from)
     }
 
+    /// Notes that the row of slot 0 at this position has these figures afterwards.
+    pub(crate) fn note(&self, to: usize, sum: &Figures) {
+        for (cell, value) in self.sums.iter().zip(sum.counters) {
+            cell.store(value, Ordering::Relaxed);
+        }
+        self.lengths.set(&sum.lengths);
+        self.to.store(to as u64, Ordering::Relaxed);
+    }
+
     /// The position of the row of slot 0 that it is added to, and what this row has afterwards.
     pub(crate) fn to(&self) -> (u64, Figures) {
-        (self.to.load(Ordering::Relaxed), Figures(std::array::from_fn(|i| self.sums[i].load(Ordering::Relaxed))))
+        let counters = std::array::from_fn(|i| self.sums[i].load(Ordering::Relaxed));
+        (self.to.load(Ordering::Relaxed), Figures { counters, lengths: self.lengths.read() })
     }
 }

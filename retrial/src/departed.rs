@@ -32,10 +32,7 @@ impl Instance {
             let Some(to) = segment.place_of(0, key) else { return false };
             let mut sum = sums[to].figures();
             sum.add(&figures);
-            for (cell, value) in addition.sums.iter().zip(sum.0) {
-                cell.store(value, Ordering::Relaxed);
-            }
-            addition.to.store(to as u64, Ordering::Relaxed);
+            addition.note(to, &sum);
             step();
             addition.from.store(u64::from(number) << 32 | position as u64, Ordering::Relaxed);
             step();

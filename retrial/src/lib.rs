@@ -73,6 +73,7 @@ pub mod fail;
 mod fail;
 mod file;
 mod guard;
+mod histogram;
 mod instance;
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;
@@ -135,6 +136,7 @@ pub use zerocopy;
 pub mod views {
     pub use crate::costs::{COSTS, Cost, CostError, Costs};
     pub use crate::entries::{Place, SOURCE_TYPES, TypeId};
+    pub use crate::histogram::{BUCKETS, Histogram};
     pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};

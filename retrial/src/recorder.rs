@@ -85,9 +85,8 @@ impl<'a> Recorder<'a> {
         // the
         // Acquire fence in `Tables::rows_until`).
         sys::fence(Ordering::Release);
-        self.add(Counter::WaitNs, took);
         if let Some(row) = self.row {
-            row.longest(took);
+            row.ended(took);
         }
         probes::wait_end(self, took, what);
         self.note(now, what, 0, took);

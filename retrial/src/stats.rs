@@ -6,6 +6,7 @@
 //!
 //! Sums wrap: what another process wrote into a counter is some number, and no reason to panic.
 
+use crate::histogram::{Histogram, SharedHistogram};
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
 use crate::sys::{AtomicU32, AtomicU64, Observed as _, Ordering};
@@ -139,11 +140,16 @@ impl Key {
 }
 
 /// A row of a session's cube.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct FiguresRow {
     key: AtomicU64,
     counters: [AtomicU64; COUNTERS],
+    lengths: SharedHistogram,
 }
+
+// As small as `BUCKETS` says.
+const _: () = assert!(size_of::<FiguresRow>() == 384);
 
 impl FiguresRow {
     /// Adds to a counter. Only by the session that owns the row.
@@ -153,8 +159,10 @@ impl FiguresRow {
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Counts a finished wait's length towards the longest one.
-    pub(crate) fn longest(&self, wait_ns: u64) {
+    /// Counts a wait that has ended after so long.
+    pub(crate) fn ended(&self, wait_ns: u64) {
+        self.add(Counter::WaitNs, wait_ns);
+        self.lengths.count(wait_ns);
         let cell = &self.counters[Counter::MaxNs as usize];
         cell.store(cell.load(Ordering::Relaxed).max(wait_ns), Ordering::Relaxed);
     }
@@ -165,8 +173,7 @@ impl FiguresRow {
             let mut after = before;
             after.add_wait_under_way(took_ns);
             self.add(Counter::SleptNs, after.get(Counter::SleptNs).wrapping_sub(before.get(Counter::SleptNs)));
-            self.add(Counter::WaitNs, took_ns);
-            self.longest(took_ns);
+            self.ended(took_ns);
         }
     }
 
@@ -179,14 +186,18 @@ impl FiguresRow {
 
     /// The figures, whatever the key.
     pub(crate) fn figures(&self) -> Figures {
-        Figures(std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed)))
+        Figures {
+            counters: std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed)),
+            lengths: self.lengths.read(),
+        }
     }
 
     /// Replaces the figures. Only by the row's writer.
     pub(crate) fn set(&self, figures: &Figures) {
-        for (counter, value) in self.counters.iter().zip(figures.0) {
+        for (counter, value) in self.counters.iter().zip(figures.counters) {
             counter.store(value, Ordering::Relaxed);
         }
+        self.lengths.set(&figures.lengths);
     }
 
     pub(crate) fn clear(&self) {
@@ -219,23 +230,30 @@ pub(crate) fn place_of(
     Some(in_use)
 }
 
-/// A value for every counter.
+/// A value for every counter, and how long the waits were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Figures(pub [u64; COUNTERS]);
+pub struct Figures {
+    /// In the order of [`Counter::ALL`].
+    pub counters: [u64; COUNTERS],
+    /// The waits that have ended, also those that gave up, by their length. [`Counter::Waits`] counts those
+    /// under way, too.
+    pub lengths: Histogram,
+}
 
 impl Figures {
     /// The value of a counter.
     #[must_use]
     pub const fn get(&self, counter: Counter) -> u64 {
-        self.0[counter as usize]
+        self.counters[counter as usize]
     }
 
     /// Adds those of another row; the longest wait is the longer one.
     pub fn add(&mut self, other: &Self) {
         for &counter in Counter::ALL {
-            let (mine, theirs) = (&mut self.0[counter as usize], other.get(counter));
+            let (mine, theirs) = (&mut self.counters[counter as usize], other.get(counter));
             *mine = if matches!(counter, Counter::MaxNs) { (*mine).max(theirs) } else { mine.wrapping_add(theirs) };
         }
+        self.lengths.add(&other.lengths);
     }
 
     /// Counts a wait under way as if it ended now, `took_ns` after it began. What no step of it has counted
@@ -246,12 +264,12 @@ impl Figures {
         // The parts of finished waits add up to their time.
         let counted_ns = all_ns.saturating_sub(self.get(Counter::WaitNs));
         let mut add = |counter: Counter, ns: u64| {
-            let cell = &mut self.0[counter as usize];
+            let cell = &mut self.counters[counter as usize];
             *cell = cell.wrapping_add(ns);
         };
         add(Counter::SleptNs, took_ns.saturating_sub(counted_ns));
         add(Counter::WaitNs, took_ns);
-        self.0[Counter::MaxNs as usize] = self.get(Counter::MaxNs).max(took_ns);
+        self.counters[Counter::MaxNs as usize] = self.get(Counter::MaxNs).max(took_ns);
     }
 
     /// Growth since an earlier reading; the longest wait is that of the later one.
@@ -260,9 +278,10 @@ impl Figures {
         let mut growth = *self;
         for &counter in Counter::ALL {
             if !matches!(counter, Counter::MaxNs) {
-                growth.0[counter as usize] = self.get(counter).saturating_sub(earlier.get(counter));
+                growth.counters[counter as usize] = self.get(counter).saturating_sub(earlier.get(counter));
             }
         }
+        growth.lengths = self.lengths.since(&earlier.lengths);
         growth
     }
 
@@ -299,8 +318,7 @@ mod tests {
 
     #[test]
     fn a_full_cube_counts_the_rest_in_its_last_row() {
-        let rows: Vec<FiguresRow> =
-            (0..4).map(|_| FiguresRow { key: AtomicU64::new(0), counters: Default::default() }).collect();
+        let rows: [FiguresRow; 4] = Default::default();
         let used = AtomicU32::new(0);
         let event = WaitEvent { mode: Mode::Exclusive, on_x: false, for_event: false };
         for mutex in 1..=6 {

@@ -1,6 +1,6 @@
 //! What is counted, and that it adds up.
 
-use retrial::views::{Counter, Figures, Sid, What};
+use retrial::views::{Counter, Figures, Histogram, Sid, What};
 use retrial::{Capacity, Class, GetError, Instance, Mode, P, Patience, location, wait};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,6 +35,8 @@ fn the_time_of_a_wait_splits_into_parts_that_add_up_under_every_scheme() {
         assert_eq!(parts.iter().sum::<u64>(), get(Counter::WaitNs), "{scheme}: {parts:?}");
         assert!(get(Counter::WaitNs) > 15_000_000, "{scheme}: about 20 ms less the first spin");
         assert_eq!((get(Counter::Misses), get(Counter::Waits), get(Counter::GaveUp)), (1, 1, 1), "{scheme}");
+        assert_eq!(figures.lengths.0[Histogram::bucket(get(Counter::WaitNs))], 1, "{scheme}: {figures:?}");
+        assert_eq!(figures.lengths.total(), 1, "{scheme}: one wait");
         // Never open: every try found it busy, and every spin failed.
         assert_eq!(get(Counter::Busy), figures.sleeps() + get(Counter::GaveUp), "{scheme}");
         assert_eq!(events.first().map(|e| e.0), Some(What::Began), "{scheme}");
@@ -228,11 +230,12 @@ fn a_wait_under_way_is_in_the_figures_up_to_now() {
             assert!(now.get(Counter::WaitNs) >= 300_000_000, "{scheme}: {now:?}");
             assert!(parts(&now) >= 300_000_000, "{scheme}: {now:?}");
             assert!(now.get(Counter::MaxNs) >= 300_000_000, "{scheme}: {now:?}");
-            assert_eq!(now.get(Counter::Waits), 1, "{scheme}");
+            assert_eq!((now.get(Counter::Waits), now.lengths.total()), (1, 0), "{scheme}: it has not ended");
             drop(held);
         });
         // Once more after its end: nothing of it counts twice.
         let after = sum().since(&before);
         assert_eq!(parts(&after), after.get(Counter::WaitNs), "{scheme}: {after:?}");
+        assert_eq!(after.lengths.total(), 1, "{scheme}: {after:?}");
     }
 }

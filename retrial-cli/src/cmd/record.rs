@@ -4,10 +4,12 @@ use super::period::TIME_MIN;
 use crate::instances::{self, of_process};
 use crate::output::{Format, Stream, column, counted, quoted, rounded, short};
 use crate::recording::store::Writer;
+use crate::recording::store::parquet::{Partitions, Parts};
 use crate::recording::{Pace, Progress, Recorder, Snapshot};
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::Report;
+use retrial::sys::{Clock, clock_ns};
 use retrial::{Address, Observer};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,9 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   retrial record -i demo --for 1min
   retrial record --all --keep 8d /var/lib/retrial.db
-  retrial record -p 4711 run.db")]
+  retrial record -p 4711 run.db
+  retrial record --all --parquet /srv/retrial retrial.db    # beside it, for DuckDB and others
+  retrial record --convert --parquet /srv/retrial run.db    # of a recording that is there")]
 pub struct Args {
     /// The recording
     #[arg(default_value = "retrial.db")]
@@ -40,6 +44,16 @@ pub struct Args {
     pid: Option<u32>,
     #[command(flatten)]
     pace: PaceArgs,
+    /// Write its tables as Parquet files, too: DIR/TABLE/host=H/hour=2026-11-23T07/part-….parquet
+    ///
+    /// An hour is written when it is over, and what there is of the last one at the end; each file is complete when it
+    /// appears. The recording has all rows before: what a killed recorder has not written, the next one writes, or
+    /// --convert. --keep removes hours that are older.
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// Record nothing: write the Parquet files of the recording
+    #[arg(long, requires = "parquet", conflicts_with_all = ["instance", "all", "pid", "time"])]
+    convert: bool,
     /// End after this time, with its unit; at Ctrl-C when left out
     #[arg(long = "for", value_name = "TIME")]
     time: Option<String>,
@@ -86,6 +100,13 @@ struct Written {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let pace = args.pace.pace()?;
+    let directory = args.parquet.as_deref();
+    let mut partitions = directory.map(|directory| Partitions::new(directory, pace.keep)).transpose()?;
+    if let Some(partitions) = partitions.as_mut().filter(|_| args.convert) {
+        let parts = partitions.write(&args.file, u64::MAX)?;
+        format.say(&told(parts, args.parquet.as_deref()));
+        return Ok(ExitCode::SUCCESS);
+    }
     let time = args.time.as_deref().map(|text| duration::at_least("--for", text, TIME_MIN)).transpose()?;
     let wanted = Wanted::of(&args)?;
     let recorder = Recorder::new(Writer::open(&args.file)?, pace);
@@ -101,6 +122,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         column("recorder_cpu_pct", |written: &Written| rounded(100.0 * written.progress.share(), 3)),
     ];
     let stream = Stream::new(&columns, format);
+    let mut unwritten = None;
     let (sender, written) = mpsc::channel();
     let tell = |snapshot: &Snapshot, id| {
         // The thread that would read it has ended with an error.
@@ -117,15 +139,57 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let until = time.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {}", duration::text(time)));
     format.say(&format!("Recording {} into {}, {until}", wanted.text(), args.file.display()));
     std::thread::scope(|scope| {
+        let mut hours = partitions.as_mut().map(|partitions| Hours { partitions, file: &args.file, next_ns: 0 });
         watch(scope, &wanted, &recorder, &tell, time, |wait| {
             let first = written.recv_timeout(wait);
             first.into_iter().chain(written.try_iter()).for_each(|written| stream.row(&written));
+            if let Some(Err(failure)) = hours.as_mut().map(Hours::write) {
+                unwritten = Some(failure);
+                recorder.stop();
+            }
         });
     });
     let progress = recorder.progress();
     recorder.finish()?;
+    if let Some(failure) = unwritten {
+        return Err(failure);
+    }
     format.say(&text(progress, &args.file));
+    if let Some(mut partitions) = partitions {
+        let parts = partitions.write(&args.file, u64::MAX)?;
+        format.say(&told(parts, args.parquet.as_deref()));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the Parquet files of an hour some time after its end, when all that is stamped with it is recorded.
+struct Hours<'a> {
+    partitions: &'a mut Partitions,
+    file: &'a Path,
+    next_ns: u64,
+}
+
+/// From one look for hours that are over to the next.
+const HOURS_NS: u64 = 300_000_000_000;
+
+impl Hours<'_> {
+    fn write(&mut self) -> Result<(), Report> {
+        let now_ns = clock_ns(Clock::Realtime);
+        if now_ns < self.next_ns {
+            return Ok(());
+        }
+        self.next_ns = now_ns + HOURS_NS;
+        self.partitions.write(self.file, now_ns).map(|_| ())
+    }
+}
+
+fn told(parts: Parts, directory: Option<&Path>) -> String {
+    let shown = directory.map(|directory| quoted(&directory.to_string_lossy()).into_owned()).unwrap_or_default();
+    format!(
+        "{} with {} in {shown}.\nNext: duckdb -c \"SELECT * FROM read_parquet('{shown}/snapshot/**/*.parquet')\"",
+        counted(parts.files, "Parquet file", "Parquet files"),
+        counted(parts.rows, "row", "rows"),
+    )
 }
 
 fn text(progress: Progress, file: &Path) -> String {
@@ -152,7 +216,7 @@ fn watch<'scope, 'env>(
     recorder: &'env Recorder,
     tell: &'env (dyn Fn(&Snapshot, i64) + Sync),
     time: Option<Duration>,
-    print: impl Fn(Duration),
+    mut print: impl FnMut(Duration),
 ) {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {

@@ -8,7 +8,7 @@ use crate::recording::report::diff::{Diff, Side};
 use crate::recording::report::{self, Report, Step};
 use crate::recording::store::{Recorded, Recording};
 use crate::recording::{Snapshot, Span};
-use crate::{duration, signals, sql};
+use crate::{duration, predict, signals, sql};
 use miette::{Report as Failure, miette};
 use retrial::Observer;
 use retrial_bench::errors::directory;
@@ -115,11 +115,16 @@ fn live(args: &Args) -> Result<Report, Failure> {
     let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
-    let (writer, span) = sql::watched(&observer, Some(time), sql::SAMPLE)?;
+    let (watched, timed) = std::thread::scope(|scope| {
+        let timed = scope.spawn(|| predict::live::holds(observer.tables(), time));
+        (sql::watched(&observer, Some(time), sql::SAMPLE), timed.join().ok().flatten())
+    });
+    let (writer, span) = watched?;
     let recording = Recording::of(writer.into_connection());
     let (of, next) = ("the live instance".to_owned(), format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'"));
     let snapshots = recording.snapshots()?;
-    made(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)
+    let report = made(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)?;
+    Ok(Report { timed, ..report })
 }
 
 /// The snapshots of a part of a recording at which it is divided into parts of about the same length, `most` at most.
@@ -201,5 +206,5 @@ fn made(
 ) -> Result<Report, Failure> {
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let blockers = recording.blockers(to.instance, from.at_ns, to.at_ns)?;
-    Ok(Report { span, rounds, blockers, of, source, next, course: Vec::new() })
+    Ok(Report { span, rounds, blockers, of, source, next, timed: None, course: Vec::new() })
 }

@@ -138,7 +138,7 @@ mod tests {
         let (gets, sessions, cpu_s) = (Some(1000), Some(4), Some(0.75));
         let mut profile = Profile { time_s: 0.5, gets, sessions, cpu_s, ..Profile::default() };
         for (counter, value) in counters {
-            profile.figures.0[*counter as usize] = *value;
+            profile.figures.counters[*counter as usize] = *value;
         }
         profile
     }

@@ -1,7 +1,7 @@
 //! From snapshots to metrics.
 
 use super::ledger::{Count, Ledger};
-use super::text::{Family, Kind, Sample};
+use super::text::{Family, Kind, Labels, Sample, Value};
 use crate::cmd::alerts::time;
 use crate::recording::{Period, Snapshot, State};
 use retrial::views::{Counter, Key, LocationId, Sid};
@@ -71,7 +71,7 @@ impl Exported {
         let gets = self
             .mutexes
             .counts()
-            .filter_map(|(id, count)| Some(Sample { labels: name(id), value: count.gets? as f64 }));
+            .filter_map(|(id, count)| Some(Sample { labels: name(id), value: (count.gets? as f64).into() }));
         families.insert(
             0,
             Family {
@@ -89,8 +89,10 @@ impl Exported {
             }
         }
         let of_now = |of: &dyn Fn(&MutexId) -> f64, of_others: f64| {
-            let samples =
-                self.mutexes.counts().map(|(id, _)| Sample { labels: name(id), value: id.map_or(of_others, of) });
+            let samples = self
+                .mutexes
+                .counts()
+                .map(|(id, _)| Sample { labels: name(id), value: id.map_or(of_others, of).into() });
             samples.collect::<Vec<_>>()
         };
         let others = |is: &dyn Fn(&crate::recording::Mutex) -> bool| {
@@ -125,11 +127,7 @@ impl Exported {
 }
 
 /// Counters of waits under the names of a ledger.
-fn waits<K: Ord + Clone>(
-    of: &'static str,
-    ledger: &Ledger<K>,
-    name: impl Fn(Option<&K>) -> Vec<(&'static str, String)>,
-) -> Vec<Family> {
+fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Option<&K>) -> Labels) -> Vec<Family> {
     const COUNTERS: [(&str, Counter, &str); 2] = [
         ("misses", Counter::Misses, "Requests that found it busy at the first try."),
         ("waits", Counter::Waits, "Waits, each from its first failed spin on."),
@@ -143,14 +141,16 @@ fn waits<K: Ord + Clone>(
     let counters = COUNTERS.iter().map(|(what, counter, help)| {
         let sample = |(key, count): (Option<&K>, &Count)| Sample {
             labels: name(key),
-            value: count.figures.get(*counter) as f64,
+            value: (count.figures.get(*counter) as f64).into(),
         };
         let samples = ledger.counts().map(sample).collect();
         Family { name: joined(of, what), kind: Kind::Counter, unit: "", help, samples }
     });
     let mut families: Vec<Family> = counters.collect();
-    let sleeps =
-        |(key, count): (Option<&K>, &Count)| Sample { labels: name(key), value: count.figures.sleeps() as f64 };
+    let sleeps = |(key, count): (Option<&K>, &Count)| Sample {
+        labels: name(key),
+        value: (count.figures.sleeps() as f64).into(),
+    };
     families.push(Family {
         name: joined(of, "sleeps"),
         kind: Kind::Counter,
@@ -162,7 +162,7 @@ fn waits<K: Ord + Clone>(
         let (labels, figures) = (name(key), count.figures);
         PARTS.map(|(part, counter)| Sample {
             labels: [labels.clone(), vec![("part", part.to_owned())]].concat(),
-            value: figures.get(counter) as f64 / 1e9,
+            value: (figures.get(counter) as f64 / 1e9).into(),
         })
     };
     families.push(Family {
@@ -171,6 +171,17 @@ fn waits<K: Ord + Clone>(
         unit: "seconds",
         help: "Time in waits, those under way too, by what it was spent with: spins, yields, sleeps and parks as asked for, and longer than that.",
         samples: ledger.counts().flat_map(parts).collect(),
+    });
+    let lengths = |(key, count): (Option<&K>, &Count)| Sample {
+        labels: name(key),
+        value: Value::Lengths(Box::new(count.figures.lengths), count.figures.get(Counter::WaitNs) as f64 / 1e9),
+    };
+    families.push(Family {
+        name: joined(of, "wait_duration_seconds"),
+        kind: Kind::Histogram,
+        unit: "seconds",
+        help: "Waits that have ended, each from its first failed spin on; the sum has those under way, too.",
+        samples: ledger.counts().map(lengths).collect(),
     });
     families
 }
@@ -183,19 +194,22 @@ fn joined(of: &'static str, what: &'static str) -> &'static str {
         .unwrap_or(&"")
 }
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
     "retrial_mutex_misses",
     "retrial_mutex_waits",
     "retrial_mutex_sleeps",
     "retrial_mutex_wait_seconds",
+    "retrial_mutex_wait_duration_seconds",
     "retrial_place_misses",
     "retrial_place_waits",
     "retrial_place_sleeps",
     "retrial_place_wait_seconds",
+    "retrial_place_wait_duration_seconds",
     "retrial_event_misses",
     "retrial_event_waits",
     "retrial_event_sleeps",
     "retrial_event_wait_seconds",
+    "retrial_event_wait_duration_seconds",
 ];
 
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
@@ -203,7 +217,7 @@ fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family
 }
 
 fn alone(value: f64) -> Vec<Sample> {
-    vec![Sample { labels: Vec::new(), value }]
+    vec![Sample { labels: Vec::new(), value: value.into() }]
 }
 
 /// What an instance has as a whole.
@@ -217,7 +231,7 @@ fn of_instance(now: &Snapshot) -> Vec<Family> {
     ];
     let sessions = State::ALL.iter().map(|state| Sample {
         labels: vec![("state", state.name().to_lowercase())],
-        value: now.sessions.iter().filter(|session| session.state == *state).count() as f64,
+        value: (now.sessions.iter().filter(|session| session.state == *state).count() as f64).into(),
     });
     vec![
         Family {
@@ -225,7 +239,7 @@ fn of_instance(now: &Snapshot) -> Vec<Family> {
             kind: Kind::Info,
             unit: "",
             help: "The instance whose metrics these are.",
-            samples: vec![Sample { labels, value: 1.0 }],
+            samples: vec![Sample { labels, value: 1.0.into() }],
         },
         gauge("retrial_sessions", "Sessions by what they do.", sessions.collect()),
         gauge(

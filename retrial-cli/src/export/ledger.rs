@@ -26,12 +26,15 @@ impl Count {
         let (now, then) = (|counter| self.figures.get(counter), |counter| seen.figures.get(counter));
         let mut figures = self.figures;
         for counter in Counter::ALL.iter().copied() {
-            figures.0[counter as usize] = now(counter).max(then(counter));
+            figures.counters[counter as usize] = now(counter).max(then(counter));
+        }
+        for (length, seen) in figures.lengths.0.iter_mut().zip(seen.figures.lengths.0) {
+            *length = (*length).max(seen);
         }
         let parts = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs];
         let all = WAIT_PARTS.iter().map(|part| now(*part)).sum::<u64>();
         let told = parts.iter().map(|part| figures.get(*part)).sum::<u64>();
-        figures.0[Counter::OverNs as usize] = all.saturating_sub(told).max(then(Counter::OverNs));
+        figures.counters[Counter::OverNs as usize] = all.saturating_sub(told).max(then(Counter::OverNs));
         Self { figures, gets: self.gets.max(seen.gets) }
     }
 
@@ -67,9 +70,8 @@ pub struct Ledger<K> {
 }
 
 impl<K: Ord + Clone> Ledger<K> {
-    pub const fn new(most: usize) -> Self {
-        let other = Count { figures: Figures([0; retrial::views::COUNTERS]), gets: None };
-        Self { most, seen: BTreeMap::new(), named: BTreeMap::new(), other, has_other: false }
+    pub fn new(most: usize) -> Self {
+        Self { most, seen: BTreeMap::new(), named: BTreeMap::new(), other: Count::default(), has_other: false }
     }
 
     /// Enters what has been counted by now of all that there is.
@@ -135,8 +137,8 @@ mod tests {
 
     fn count(wait_ns: u64, misses: u64, gets: u64) -> Count {
         let mut count = Count { gets: Some(gets), ..Count::default() };
-        count.figures.0[Counter::WaitNs as usize] = wait_ns;
-        count.figures.0[Counter::Misses as usize] = misses;
+        count.figures.counters[Counter::WaitNs as usize] = wait_ns;
+        count.figures.counters[Counter::Misses as usize] = misses;
         count
     }
 
@@ -175,7 +177,7 @@ mod tests {
         let parts = |spin, slept, over| {
             let mut count = Count::default();
             for (part, ns) in [(Counter::SpinNs, spin), (Counter::SleptNs, slept), (Counter::OverNs, over)] {
-                count.figures.0[part as usize] = ns;
+                count.figures.counters[part as usize] = ns;
             }
             BTreeMap::from([(1, count)])
         };

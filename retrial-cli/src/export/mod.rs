@@ -2,5 +2,6 @@
 
 pub mod families;
 pub mod ledger;
+pub mod otlp;
 pub mod serve;
 pub mod text;

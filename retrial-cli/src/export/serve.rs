@@ -3,7 +3,7 @@
 use super::families::Exported;
 use super::text::{Family, Format, Kind, Sample, render};
 use crate::instances::Which;
-use crate::recording::Taker;
+use crate::recording::{Snapshot, Taker};
 use crate::signals;
 use miette::{Report, miette};
 use retrial::Observer;
@@ -42,18 +42,18 @@ pub fn serve(server: &Server, which: &Which, observer: Observer, most: usize) {
 }
 
 /// What is needed to make metrics of an instance.
-struct Source<'o> {
+pub(super) struct Source<'o> {
     observer: &'o Observer,
     taker: Taker<'o>,
     exported: Exported,
     /// Looks so far, and what they cost.
     looks: u64,
     spent: Duration,
-    last: Option<(Instant, Vec<Family>)>,
+    last: Option<(Instant, Vec<Family>, Snapshot)>,
 }
 
 impl<'o> Source<'o> {
-    fn new(observer: &'o Observer, most: usize) -> Self {
+    pub(super) fn new(observer: &'o Observer, most: usize) -> Self {
         let taker = Taker::new(observer.tables());
         Self { observer, taker, exported: Exported::new(most), looks: 0, spent: Duration::ZERO, last: None }
     }
@@ -66,7 +66,7 @@ impl<'o> Source<'o> {
                 return respond(request, unavailable());
             }
             let answer = match routed(&request) {
-                Ok(format) => metrics(&render(self.look(), format), format),
+                Ok(format) => metrics(&render(self.look().0, format), format),
                 Err(refusal) => refusal,
             };
             respond(request, answer);
@@ -74,34 +74,36 @@ impl<'o> Source<'o> {
     }
 
     /// The file of an instance goes with it; what is mapped stays.
-    fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         let tables = self.observer.tables();
         tables
             .address()
             .is_none_or(|at| Observer::open(at).is_ok_and(|again| again.tables().created_ns() == tables.created_ns()))
     }
 
-    fn look(&mut self) -> &[Family] {
-        let is_fresh = self.last.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH);
-        if !is_fresh {
+    /// The metrics, and the snapshot that they are of.
+    pub(super) fn look(&mut self) -> (&[Family], &Snapshot) {
+        let last = self.last.take().filter(|(at, ..)| at.elapsed() < FRESH).unwrap_or_else(|| {
             let started = Instant::now();
-            let mut families = self.exported.families(&self.taker.snapshot());
+            let snapshot = self.taker.snapshot();
+            let mut families = self.exported.families(&snapshot);
             self.looks += 1;
             self.spent += started.elapsed();
             families.extend(self.own());
-            self.last = Some((Instant::now(), families));
-        }
-        self.last.as_ref().map_or(&[], |(_, families)| families)
+            (Instant::now(), families, snapshot)
+        });
+        let (_, families, snapshot) = self.last.insert(last);
+        (families, snapshot)
     }
 
     /// What the exporter itself has cost.
     fn own(&self) -> [Family; 2] {
-        let counter = |name, unit, help, value| Family {
+        let counter = |name, unit, help, value: f64| Family {
             name,
             kind: Kind::Counter,
             unit,
             help,
-            samples: vec![Sample { labels: Vec::new(), value }],
+            samples: vec![Sample { labels: Vec::new(), value: value.into() }],
         };
         let spent_s = self.spent.as_secs_f64();
         [

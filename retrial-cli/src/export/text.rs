@@ -4,6 +4,7 @@
 //! Written here because crates have the one or the other: prometheus-client has no older one, and a family in
 //! both is some lines.
 
+use retrial::views::{BUCKETS, Histogram};
 use std::fmt::Write;
 
 /// Of a family: what its numbers are.
@@ -13,6 +14,8 @@ pub enum Kind {
     Gauge,
     /// A gauge that is 1 and has its news in the labels.
     Info,
+    /// Lengths, in buckets.
+    Histogram,
 }
 
 /// Metrics of one name.
@@ -30,8 +33,30 @@ pub struct Family {
 /// One metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    pub labels: Vec<(&'static str, String)>,
-    pub value: f64,
+    pub labels: Labels,
+    pub value: Value,
+}
+
+/// Names and values.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// What a metric says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    Number(f64),
+    /// How many lengths are how long, and their sum in s.
+    Lengths(Box<Histogram>, f64),
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+/// Ends of the buckets of a histogram in s; the last one has none.
+pub fn ends_s() -> impl Iterator<Item = f64> {
+    (0..BUCKETS).map_while(Histogram::end_us).map(|end_us| end_us as f64 / 1e6)
 }
 
 /// Which of the formats.
@@ -61,13 +86,14 @@ pub fn render(families: &[Family], format: Format) -> String {
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
         let suffix = match family.kind {
             Kind::Counter => "_total",
-            Kind::Gauge => "",
+            Kind::Gauge | Kind::Histogram => "",
             Kind::Info => "_info",
         };
         // The older format knows samples' names only.
         let head = if format == Format::Text { format!("{}{suffix}", family.name) } else { family.name.to_owned() };
         let kind = match (family.kind, format) {
             (Kind::Counter, _) => "counter",
+            (Kind::Histogram, _) => "histogram",
             (Kind::Info, Format::OpenMetrics) => "info",
             (Kind::Gauge | Kind::Info, _) => "gauge",
         };
@@ -77,12 +103,33 @@ pub fn render(families: &[Family], format: Format) -> String {
         }
         let _ = writeln!(text, "# HELP {head} {}", escaped(family.help, format == Format::OpenMetrics));
         for sample in &family.samples {
-            let _ = writeln!(text, "{}{suffix}{} {}", family.name, labels(&sample.labels), sample.value);
+            let name = family.name;
+            match &sample.value {
+                Value::Number(value) => {
+                    let _ = writeln!(text, "{name}{suffix}{} {value}", labels(&sample.labels));
+                }
+                Value::Lengths(lengths, sum_s) => text += &buckets(name, &sample.labels, lengths, *sum_s),
+            }
         }
     }
     if format == Format::OpenMetrics {
         text.push_str("# EOF\n");
     }
+    text
+}
+
+/// The lines of a histogram: each bucket with all shorter ones, the sum and the count.
+fn buckets(name: &str, of: &Labels, lengths: &Histogram, sum_s: f64) -> String {
+    let mut text = String::new();
+    let mut so_far = 0_u64;
+    // OpenMetrics wants a number in the form of a float there.
+    let ends = ends_s().map(|end_s| format!("{end_s:?}")).chain(["+Inf".to_owned()]);
+    for (end, count) in ends.zip(lengths.0) {
+        so_far = so_far.wrapping_add(count);
+        let within = [of.clone(), vec![("le", end)]].concat();
+        let _ = writeln!(text, "{name}_bucket{} {so_far}", labels(&within));
+    }
+    let _ = writeln!(text, "{name}_sum{0} {sum_s}\n{name}_count{0} {so_far}", labels(of));
     text
 }
 
@@ -102,7 +149,7 @@ mod tests {
     use super::*;
 
     fn families() -> Vec<Family> {
-        let sample = |name: &str, value| Sample { labels: vec![("mutex", name.to_owned())], value };
+        let sample = |name: &str, value: f64| Sample { labels: vec![("mutex", name.to_owned())], value: value.into() };
         let samples = vec![sample("a \"b\"\\\n", 1.5), sample("other", 3e-9)];
         vec![
             Family { name: "x_wait_seconds", kind: Kind::Counter, unit: "seconds", help: "Time.", samples },
@@ -112,7 +159,7 @@ mod tests {
                 kind: Kind::Info,
                 unit: "",
                 help: "A \"name\".",
-                samples: vec![Sample { labels: Vec::new(), value: 1.0 }],
+                samples: vec![Sample { labels: Vec::new(), value: 1.0.into() }],
             },
         ]
     }
@@ -131,6 +178,30 @@ mod tests {
         assert!(text.starts_with("# TYPE x_wait_seconds_total counter\n# HELP x_wait_seconds_total Time.\n"), "{text}");
         assert!(text.contains("# TYPE x_info gauge\n# HELP x_info A \"name\".\nx_info 1\n"), "{text}");
         assert!(!text.contains("EOF") && !text.contains("UNIT"), "{text}");
+    }
+
+    #[test]
+    fn a_histogram_counts_up_to_all() {
+        let mut lengths = Histogram::default();
+        lengths.count(3_000, 5);
+        lengths.count(u64::MAX, 2);
+        let samples =
+            vec![Sample { labels: vec![("mutex", "m".to_owned())], value: Value::Lengths(Box::new(lengths), 1.5) }];
+        let family = Family { name: "x_seconds", kind: Kind::Histogram, unit: "seconds", help: "Time.", samples };
+        let text = render(&[family], Format::OpenMetrics);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3 + BUCKETS + 2 + 1, "{text}");
+        assert_eq!(lines[0], "# TYPE x_seconds histogram");
+        assert_eq!(lines[3], "x_seconds_bucket{mutex=\"m\",le=\"1e-6\"} 0");
+        assert_eq!(lines[5], "x_seconds_bucket{mutex=\"m\",le=\"4e-6\"} 5");
+        assert_eq!(lines[32], "x_seconds_bucket{mutex=\"m\",le=\"536.870912\"} 5");
+        let last = [
+            "x_seconds_bucket{mutex=\"m\",le=\"+Inf\"} 7",
+            "x_seconds_sum{mutex=\"m\"} 1.5",
+            "x_seconds_count{mutex=\"m\"} 7",
+            "# EOF",
+        ];
+        assert_eq!(lines[33..], last);
     }
 
     #[test]

@@ -83,8 +83,8 @@ mod tests {
 
     fn measured(gets: u64, misses: u64, cpu_s: Option<f64>) -> Profile {
         let mut figures = Figures::default();
-        figures.0[Counter::Misses as usize] = misses;
-        figures.0[Counter::Sleeps as usize] = 2 * misses;
+        figures.counters[Counter::Misses as usize] = misses;
+        figures.counters[Counter::Sleeps as usize] = 2 * misses;
         Profile { time_s: 2.0, gets: Some(gets), figures, cpu_s, ..Profile::default() }
     }
 

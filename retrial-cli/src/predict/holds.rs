@@ -4,7 +4,8 @@
 //! were longer than what was seen of them: the estimate is that of E. L. Kaplan and P. Meier, *Nonparametric
 //! estimation from incomplete observations* (1958).
 
-use retrial::views::MutexState;
+use crate::output::whole;
+use retrial::views::{Histogram, MutexState};
 use retrial_model::{Distribution, Family};
 
 /// Fewer say little of a distribution.
@@ -81,6 +82,23 @@ impl Drop for Burst<'_> {
 impl Timed {
     pub fn count(&self) -> u64 {
         self.0.iter().filter(|(_, ended)| *ended).count() as u64
+    }
+
+    /// Those that were lost sight of.
+    pub fn lost(&self) -> u64 {
+        self.0.len() as u64 - self.count()
+    }
+
+    /// Estimated lengths in ns that these shares of the holds do not exceed, and how many of a round number are how
+    /// long. `None`: too few were seen.
+    pub fn estimate<const N: usize>(&self, shares: [f64; N]) -> Option<([f64; N], Histogram)> {
+        let values = self.quantiles();
+        let of = |share: f64| values[(whole(share * VALUES as f64) as usize).min(VALUES - 1)];
+        let mut lengths = Histogram::default();
+        for ns in &values {
+            lengths.count(whole(*ns), 1);
+        }
+        (self.count() as usize >= ENOUGH).then(|| (shares.map(of), lengths))
     }
 
     /// The distribution, as values that are all as likely, with this mean in s; on a full machine, where that
@@ -188,7 +206,12 @@ mod tests {
         assert_eq!(timed.distribution(10e-6, false), None);
         let full = timed.distribution(10e-6, true).unwrap();
         assert!((full.mean() - 2.5e-6).abs() < 0.05e-6, "{}", full.mean());
+        let ([half, most], lengths) = timed.estimate([0.25, 0.9]).unwrap();
+        assert_eq!((half, most, timed.lost()), (1000.0, 4000.0, 750));
+        let shares: Vec<_> = lengths.filled().map(|(begin_us, _, count)| (begin_us, count)).collect();
+        assert_eq!(shares, [(1, 100), (4, 100)], "lost sight of, they were longer");
         timed.0.truncate(100);
         assert_eq!(timed.distribution(2.5e-6, false), None);
+        assert!(timed.estimate([0.5]).is_none());
     }
 }

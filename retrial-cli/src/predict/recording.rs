@@ -108,13 +108,13 @@ fn figures(row: &Value) -> Figures {
     for counter in
         [Counter::Misses, Counter::SpinGets, Counter::Waits, Counter::Yields, Counter::Sleeps, Counter::Parks]
     {
-        figures.0[counter as usize] = count(row, Counter::NAMES[counter as usize]);
+        figures.counters[counter as usize] = count(row, Counter::NAMES[counter as usize]);
     }
     let gave_up = count(row, "gave_up");
-    figures.0[Counter::GaveUp as usize] = gave_up;
+    figures.counters[Counter::GaveUp as usize] = gave_up;
     let k = row["k"].as_f64().unwrap_or(0.0);
     if k > 0.0 {
-        figures.0[Counter::Busy as usize] = whole((figures.sleeps() + gave_up) as f64 / k);
+        figures.counters[Counter::Busy as usize] = whole((figures.sleeps() + gave_up) as f64 / k);
     }
     let parts = [
         ("spin_pct", Counter::SpinNs),
@@ -123,7 +123,7 @@ fn figures(row: &Value) -> Figures {
         ("oversleep_pct", Counter::OverNs),
     ];
     for (name, counter) in parts {
-        figures.0[counter as usize] = whole(row[name].as_f64().unwrap_or(0.0) / 100.0 * wait_ns(row));
+        figures.counters[counter as usize] = whole(row[name].as_f64().unwrap_or(0.0) / 100.0 * wait_ns(row));
     }
     figures
 }

@@ -29,4 +29,5 @@ pub use sampling::Sampler;
 pub use scene::{Scene, Span};
 pub use snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State};
 pub use state::{Load, Spent};
+pub use store::host;
 pub use taking::Taker;

@@ -21,9 +21,11 @@ use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
 use crate::blocking::Deadlock;
 use crate::cmd::{alerts, show::figures};
+use crate::lengths;
 use crate::output::{Format, Table, column, counted, counter, line, measure, short};
+use crate::predict::holds::Timed;
 use miette::Report as Failure;
-use retrial::views::{Counter, LocationId};
+use retrial::views::{Counter, Histogram, Key, LocationId};
 use retrial::{Mode, MutexId};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -43,6 +45,8 @@ pub struct Report {
     pub source: Source,
     /// Commands to type next.
     pub next: String,
+    /// Holds of the mutex that was held most, where they were timed.
+    pub timed: Option<(MutexId, Timed)>,
     /// Parts of the period, for the charts; nothing where none are drawn.
     pub course: Vec<Step>,
 }
@@ -86,6 +90,8 @@ impl Report {
             "thread_time": time.kernel().json(),
             "sleeps": figures::sleeps(self.period(), None).json(),
             "mutexes": self.mutexes().json(),
+            "waits": lengths::table(&self.waited()).json(),
+            "holds": self.holds().json(),
             "awaited": self.awaited().json(),
             "blockers": self.blocked().json(),
             "parameters": self.parameters().json(),
@@ -146,6 +152,14 @@ impl Report {
         let awaited = shortened(self.awaited());
         if !awaited.is_empty() {
             parts.push(Part::section("WAITS FOR EVENTS, WHICH NOBODY HOLDS", awaited, ""));
+        }
+        let mut waited = self.waited();
+        waited.truncate(TOP);
+        let table = lengths::table(&waited);
+        parts.push(Part::pictured("HOW LONG THE WAITS WERE", Picture::Lengths(waited), table));
+        let holds = self.holds();
+        if !holds.is_empty() {
+            parts.push(Part::section("HOW LONG THE HOLDS WERE, TIMED FROM OUTSIDE", holds, ""));
         }
         let nothing = "Nobody, as far as samples saw.";
         parts.push(Part::section("WHO KEPT OTHERS WAITING", shortened(self.blocked()), nothing));
@@ -256,6 +270,35 @@ impl Report {
             measure(Measure::Utilization, "", of),
         ];
         Table::of(&columns, rows)
+    }
+
+    /// How long the mutex that was held most was held at a time, where enough holds were seen.
+    fn holds(&self) -> Table {
+        type Row<'r> = (&'r (MutexId, Timed), [f64; 3], Histogram);
+        let row = self.timed.as_ref().and_then(|timed| {
+            let (quantiles, lengths) = timed.1.estimate([0.5, 0.9, 0.99])?;
+            Some((timed, quantiles, lengths))
+        });
+        let us = |i: usize, name: &'static str| column(name, move |row: &Row<'_>| row.1[i] / 1e3);
+        let columns = [
+            column("mutex", |row: &Row<'_>| self.span.to.mutex_label(row.0.0)),
+            column("seen", |row: &Row<'_>| row.0.1.count()).titled("holds seen"),
+            column("lost", |row: &Row<'_>| row.0.1.lost()).titled("lost sight of"),
+            us(0, "p50_us").titled("p50 (us)"),
+            us(1, "p90_us").titled("p90"),
+            us(2, "p99_us").titled("p99"),
+            column("shape", |row: &Row<'_>| lengths::shape(&row.2)).titled("how many were how long").for_people(),
+        ];
+        Table::of(&columns, row)
+    }
+
+    /// Mutexes and events of which a wait has ended, those waited for most first.
+    fn waited(&self) -> Vec<(String, Profile)> {
+        let (period, by) = (self.period(), |_, key: Key| Some(key.mutex));
+        let mut all: Vec<_> = period.of(by).into_iter().chain(period.of_events(by)).collect();
+        all.retain(|(_, profile)| profile.figures.lengths.total() > 0);
+        all.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
+        all.into_iter().map(|(id, profile)| (self.span.to.mutex_label(id), profile)).collect()
     }
 
     /// What was waited for without being held, and where.

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod child;
+mod locks;
 pub mod outcome;
 pub mod preload;
 pub mod profile;

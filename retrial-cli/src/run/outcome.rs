@@ -336,7 +336,7 @@ mod tests {
     fn figures(parts: [u64; 4]) -> Figures {
         let mut figures = Figures::default();
         for ((_, counter), part) in PARTS.into_iter().zip(parts) {
-            figures.0[counter as usize] = part;
+            figures.counters[counter as usize] = part;
         }
         figures
     }

@@ -132,8 +132,8 @@ impl Outcome {
 /// The counters in the library's units; the parts of the waits add up exactly.
 fn figures(tally: &Tally) -> Figures {
     let ns = |time: u128| u64::try_from(time / u128::from(NS)).unwrap_or(u64::MAX);
-    let mut figures = Figures(tally.counters);
-    let mut set = |counter: Counter, value: u64| figures.0[counter as usize] = value;
+    let mut figures = Figures { counters: tally.counters, lengths: tally.lengths };
+    let mut set = |counter: Counter, value: u64| figures.counters[counter as usize] = value;
     let parts = [
         (Counter::SpinNs, ns(tally.spin)),
         (Counter::YieldNs, ns(tally.yields)),

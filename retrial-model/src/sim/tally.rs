@@ -1,7 +1,7 @@
 //! What is counted during a run.
 
 use super::Time;
-use retrial::views::{COUNTERS, Counter};
+use retrial::views::{COUNTERS, Counter, Histogram};
 
 /// What a processor is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub(super) struct Tally {
     pub(super) slept: u128,
     pub(super) over: u128,
     pub(super) longest: Time,
+    /// Waits by that length, in ns.
+    pub(super) lengths: Histogram,
     /// Time from requests to gets.
     pub(super) wait: u128,
     /// Longest of these.
@@ -64,6 +66,7 @@ impl Tally {
             slept: 0,
             over: 0,
             longest: 0,
+            lengths: Histogram::default(),
             wait: 0,
             wait_max: 0,
             waits: [0; 64 * BUCKETS],

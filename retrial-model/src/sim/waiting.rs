@@ -90,6 +90,7 @@ impl<'a> Engine<'a> {
         session.park.end(|to| self.mutex.change(to));
         let took = self.now - self.sessions[s as usize].course.started_ns() * NS;
         self.tally.longest = self.tally.longest.max(took);
+        self.tally.lengths.count(took / NS, 1);
         self.note(s, What::Got, 0, took);
     }
 

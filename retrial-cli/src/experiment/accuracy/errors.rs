@@ -139,9 +139,9 @@ mod tests {
 
     fn sample(gets: u64, yields: u64, busy: u64) -> Profile {
         let mut figures = Figures::default();
-        figures.0[Counter::Yields as usize] = yields;
-        figures.0[Counter::Busy as usize] = busy;
-        figures.0[Counter::Misses as usize] = busy;
+        figures.counters[Counter::Yields as usize] = yields;
+        figures.counters[Counter::Busy as usize] = busy;
+        figures.counters[Counter::Misses as usize] = busy;
         let (gets, sessions, cpu_s) = (Some(gets), Some(2), Some(2.0));
         Profile { time_s: 1.0, gets, sessions, cpu_s, figures, ..Profile::default() }
     }

@@ -88,7 +88,7 @@ impl Case {
                 .iter()
                 .chain(counters)
         {
-            figures.0[*counter as usize] = *count;
+            figures.counters[*counter as usize] = *count;
         }
         let event = WaitEvent { for_event: false, mode: Mode::Exclusive, on_x: true };
         self.to.rows.push((Sid::new(sid), Key { mutex: MutexId(1), location: LocationId(at), event }, figures));

@@ -4,6 +4,7 @@ use super::course::{Course, charts};
 use super::page::{Bar, CLASSES, FINDINGS, Page, Part, Picture, Share, pct};
 use crate::chart::{self, Chart, Form, Series};
 use crate::experiment::svg::compact;
+use crate::lengths;
 use crate::output::markup;
 use crate::recording::findings::Finding;
 use miette::Report as Failure;
@@ -77,6 +78,11 @@ impl Picture {
                 Ok(bars.iter().map(|bar| bar.html(&order)).collect())
             }
             Self::Charts(courses) => drawn(courses),
+            Self::Lengths(waited) => {
+                let each = waited.iter().map(|(name, profile)| lengths::picture(name, &profile.figures.lengths));
+                let all: String = each.collect();
+                Ok(if all.is_empty() { all } else { format!("<div class=\"lengths\">\n{all}</div>\n") })
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::course::Course;
 use crate::output::{Table, short};
 use crate::recording::findings::Finding;
+use retrial_model::Profile;
 
 /// A report to be shown.
 pub(super) struct Page {
@@ -36,6 +37,8 @@ pub(super) enum Picture {
     None,
     Bars(Vec<Bar>),
     Charts(Vec<Course>),
+    /// How long the waits of each were.
+    Lengths(Vec<(String, Profile)>),
 }
 
 /// The time of the sessions, in shares that add up to 100 %.

@@ -52,6 +52,7 @@ fn report(from: u64, to: u64) -> Report {
         of: "bank.db".to_owned(),
         source: Source::File("bank.db".to_owned()),
         next: "retrial sql bank.db 'SELECT * FROM v$mutex_wait'".to_owned(),
+        timed: None,
         course: Vec::new(),
     }
 }

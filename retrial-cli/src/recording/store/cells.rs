@@ -4,9 +4,7 @@ use super::schema::Table;
 use crate::recording::snapshot::{Held, Mutex, Parameter, Session, Snapshot, State};
 use crate::recording::state::Spent;
 use crate::recording::taking::STEPS;
-use retrial::views::{
-    COUNTERS, Figures, Key, LocationId, MutexInfo, PastSleep, Place, SessionInfo, Sid, TypeId, WaitEvent,
-};
+use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, Place, SessionInfo, Sid, TypeId, WaitEvent};
 use retrial::{Death, Mode, MutexId, P};
 use retrial_model::profile::Samples;
 
@@ -193,9 +191,13 @@ fn put_session_end(cells: &mut Cells<'_>, session: &mut Session) -> rusqlite::Re
 fn wait(mut cells: Cells<'_>) -> rusqlite::Result<(Sid, Key, Figures)> {
     let (sid, mutex, location, mode) = (cells.sid()?, cells.mutex()?, cells.location()?, cells.mode()?);
     let event = WaitEvent { mode, on_x: cells.flag()?, for_event: cells.flag()? };
-    let mut figures = Figures([0; COUNTERS]);
-    for count in &mut figures.0 {
+    let mut figures = Figures::default();
+    for count in &mut figures.counters {
         *count = cells.whole()?;
+    }
+    let lengths: Vec<u64> = serde_json::from_str(&cells.text()?).unwrap_or_default();
+    for (count, written) in figures.lengths.0.iter_mut().zip(lengths) {
+        *count = written;
     }
     Ok((sid, Key { mutex, location, event }, figures))
 }

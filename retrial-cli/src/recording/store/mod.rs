@@ -4,6 +4,7 @@
 //! and what lies between may be thinned out. Now and then a snapshot has all its rows; reading one starts there.
 
 mod cells;
+pub mod parquet;
 mod reader;
 mod rows;
 mod sample;
@@ -15,7 +16,7 @@ mod writer;
 
 pub use reader::{Recorded, Recording};
 pub use sample::{Holder, Sample};
-pub use writer::{Rounds, Writer};
+pub use writer::{Rounds, Writer, host};
 
 use crate::output::quoted;
 use miette::{Report, miette};

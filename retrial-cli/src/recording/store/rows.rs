@@ -99,7 +99,10 @@ fn of_wait((sid, key, figures): &(Sid, Key, Figures)) -> Row {
         int(key.event.on_x),
         int(key.event.for_event),
     ];
-    row.extend(figures.0.iter().map(|count| whole(*count)));
+    row.extend(figures.counters.iter().map(|count| whole(*count)));
+    let buckets = figures.lengths.0;
+    let filled = buckets.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    row.push(text(json!(buckets[..filled]).to_string()));
     row
 }
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// `PRAGMA application_id` of a recording: `rtrl`.
 pub const APPLICATION: i32 = i32::from_be_bytes(*b"rtrl");
 /// `PRAGMA user_version`: changes with the tables.
-pub const FORMAT: i32 = 3;
+pub const FORMAT: i32 = 4;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,8 +240,12 @@ fn of_sessions() -> [Table; 3] {
         int("for_event", "", "1 when nobody can hold what is waited for"),
     ];
     let counters = Counter::NAMES.iter().zip(Counter::DESCRIPTIONS);
-    let counters: Vec<Column> =
+    let mut counters: Vec<Column> =
         counters.map(|(name, doc)| int(name, if name.ends_with("_ns") { "ns" } else { "" }, doc)).collect();
+    counters.push(text(
+        "lengths",
+        "JSON: ended waits below 1 us, below 2, 4, 8 us and so on, up to the last that there are",
+    ));
     [
         state(
             "session",

@@ -303,7 +303,7 @@ fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i6
         whole(identity.created_ns),
         whole(identity.device),
         whole(identity.inode),
-        kernel("hostname").into(),
+        host().into(),
         boot.into(),
         capacity.sessions.into(),
         capacity.mutexes.into(),
@@ -313,6 +313,11 @@ fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i6
     ];
     insert(connection, table_named("instance"), &row)?;
     Ok(id)
+}
+
+/// Name of this machine.
+pub fn host() -> String {
+    kernel("hostname")
 }
 
 /// What the kernel says of this machine: a file of `/proc/sys/kernel`.

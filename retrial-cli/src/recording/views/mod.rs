@@ -153,12 +153,44 @@ fn wait_columns<R: 'static>(of: fn(&R) -> &Profile) -> Vec<Column<R>> {
         measure("time_waited_ms", Measure::Registered, "ms", of),
         measure("average_wait_ms", Measure::RegisteredMean, "ms", of),
         measure("max_wait_ms", Measure::RegisteredMax, "ms", of),
+        measure("p50_wait_ms", Measure::RegisteredP50, "ms", of),
+        measure("p90_wait_ms", Measure::RegisteredP90, "ms", of),
+        measure("p99_wait_ms", Measure::RegisteredP99, "ms", of),
         measure("spin_pct", Measure::SpinShare, "pct", of),
         measure("yield_pct", Measure::YieldShare, "pct", of),
         measure("slept_pct", Measure::SleptShare, "pct", of),
         measure("over_pct", Measure::OverShare, "pct", of),
         counter(Counter::Misses, of),
         sleeps(of),
+    ]
+}
+
+/// A bucket of a histogram: where it begins in us, where it ends, and what it counts.
+type Bucket = (u64, Option<u64>, u64);
+
+/// Each bucket of what rows have counted as a row of its own.
+fn buckets<K: Clone>(rows: impl IntoIterator<Item = (K, Profile)>) -> Vec<(K, Bucket)> {
+    let of = |(key, profile): (K, Profile)| {
+        profile.figures.lengths.filled().map(|bucket| (key.clone(), bucket)).collect::<Vec<_>>()
+    };
+    rows.into_iter().flat_map(of).collect()
+}
+
+/// The columns of such a row.
+fn bucket_columns<K: 'static>() -> Vec<Column<(K, Bucket)>> {
+    vec![
+        column(
+            "wait_time_micro",
+            "us",
+            "Length below which the waits of this row were, and not below half of it; null in the last one, which has no end",
+            |_: &Span, row: &(K, Bucket)| row.1.1,
+        ),
+        column(
+            "wait_count",
+            "",
+            "Waits of that length that have ended, also those that gave up",
+            |_: &Span, row: &(K, Bucket)| row.1.2,
+        ),
     ]
 }
 

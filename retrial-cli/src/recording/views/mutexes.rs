@@ -2,7 +2,7 @@
 
 #![allow(clippy::trivially_copy_pass_by_ref)] // cells are of any kind of row
 
-use super::{View, column, counter, measure, sleeps, text, view};
+use super::{Column, View, column, counter, measure, sleeps, text, view};
 use crate::cmd::alerts::time;
 use crate::recording::scene::Span;
 use crate::recording::snapshot::Mutex;
@@ -11,7 +11,7 @@ use retrial::{Mode, MutexId};
 use retrial_model::{Measure, Profile};
 
 pub(super) fn views() -> Vec<View> {
-    vec![mutex(), holder(), object(), sleep(), history(), wait()]
+    vec![mutex(), holder(), object(), sleep(), history(), wait(), histogram()]
 }
 
 /// A mutex by its position in the snapshot, and what was counted of it.
@@ -236,23 +236,37 @@ fn wait() -> View {
     fn of(row: &Wait) -> &Profile {
         &row.1
     }
-    let rows = |span: &Span| -> Vec<Wait> {
-        let mut all: Vec<Wait> = span.period().of(|_, key| Some(key)).into_iter().collect();
-        all.extend(span.period().of_events(|_, key| Some(key)));
-        all.retain(|(_, profile)| profile.figures.get(Counter::Misses) > 0 || profile.figures.get(Counter::Waits) > 0);
-        all
-    };
+    let mut columns = key_columns();
+    columns.extend(super::wait_columns(of));
+    view("v$mutex_wait", "Waits by mutex, location and event", counted, columns)
+}
+
+fn histogram() -> View {
+    let mut columns = key_columns();
+    columns.extend(super::bucket_columns());
+    let rows = |span: &Span| super::buckets(counted(span));
+    view("v$mutex_histogram", "How many waits were how long, by mutex, location and event", rows, columns)
+}
+
+/// Each mutex, place and event with misses or waits.
+fn counted(span: &Span) -> Vec<Wait> {
+    let mut all: Vec<Wait> = span.period().of(|_, key| Some(key)).into_iter().collect();
+    all.extend(span.period().of_events(|_, key| Some(key)));
+    all.retain(|(_, profile)| profile.figures.get(Counter::Misses) > 0 || profile.figures.get(Counter::Waits) > 0);
+    all
+}
+
+/// The columns that say which they are.
+fn key_columns<T: 'static>() -> Vec<Column<(Key, T)>> {
     let label =
         |span: &Span, id: MutexId| if id.0 == 0 { "(without a row)".to_owned() } else { span.to.mutex_label(id) };
-    let mut columns = vec![
-        column("mutex", "", "Number of the mutex; 0 for what found no row of its own", |_: &Span, row: &Wait| {
+    vec![
+        column("mutex", "", "Number of the mutex; 0 for what found no row of its own", |_: &Span, row: &(Key, T)| {
             row.0.mutex.0
         }),
-        column("name", "", "What it is called", move |span: &Span, row: &Wait| label(span, row.0.mutex)),
-        text("mutex_type", "Its type", |span: &Span, row: &Wait| span.to.type_name_of(row.0.mutex)),
-        text("location", "Where in the code", |span: &Span, row: &Wait| span.to.place(row.0.location)),
-        column("event", "", "The wait event", |span: &Span, row: &Wait| span.to.event_name(row.0)),
-    ];
-    columns.extend(super::wait_columns(of));
-    view("v$mutex_wait", "Waits by mutex, location and event", rows, columns)
+        column("name", "", "What it is called", move |span: &Span, row: &(Key, T)| label(span, row.0.mutex)),
+        text("mutex_type", "Its type", |span: &Span, row: &(Key, T)| span.to.type_name_of(row.0.mutex)),
+        text("location", "Where in the code", |span: &Span, row: &(Key, T)| span.to.place(row.0.location)),
+        column("event", "", "The wait event", |span: &Span, row: &(Key, T)| span.to.event_name(row.0)),
+    ]
 }

@@ -1,7 +1,8 @@
 //! One mutex, or something else that is waited for.
 
 use super::figures::figures;
-use super::{Line, Target, Tone, columns, dim, parameters, section};
+use super::{Line, Target, Tone, columns, dim, head, parameters, plain, section};
+use crate::lengths;
 use crate::output::{column, counted, counter, measure};
 use crate::recording::Mutex;
 use crate::top::seen::{MutexRow, Seen, SessionRow};
@@ -38,6 +39,11 @@ pub fn lines(seen: &Seen, row: MutexRow<'_>, room: u16) -> Vec<Line> {
     let mut past: Vec<&PastSleep> = to.history.iter().filter(|past| past.mutex == id).collect();
     past.sort_by_key(|past| Reverse(past.at_ns));
     section(&mut lines, "Last sleeps", &past_columns(seen), &past, room, |past| Some(Target::Session(past.waiter)));
+    let waits = &row.profile.figures.lengths;
+    lines.push(Line::default());
+    lines.push(head("How long the waits were that have ended"));
+    let bars = lengths::bars(waits);
+    lines.extend(if bars.is_empty() { vec![dim("none")] } else { bars.into_iter().map(plain).collect() });
     figures(&mut lines, row.profile, room);
     parameters::list(&mut lines, seen, Some(mutex.info.mutex_type), room);
     lines
