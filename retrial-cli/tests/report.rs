@@ -4,6 +4,7 @@ mod kit;
 
 use kit::load::{Load, Pass, deadlocked};
 use kit::{Scratch, both, command, failed, until};
+use retrial::{Class, location};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,6 +75,33 @@ fn sessions_hold_as_long_as_the_utilization_says() {
     let (held, utilization) =
         (number(&holding["time_s"]) / number(&report["period_s"]), number(&report["mutexes"][0]["utilization"]));
     assert!((held / utilization - 1.0).abs() < 0.01, "{held} is not {utilization}: {report}");
+}
+
+#[test]
+fn a_session_in_its_first_spin_is_seen_to_spin() {
+    let scratch = Scratch::new();
+    for set in ["mutex_wait_scheme=latch", "latch_spin_count=20000000"] {
+        scratch.run(&["set", set]);
+    }
+    let instance = scratch.instance();
+    let mutex = instance.mutex("m", "hot", || 0_u64).unwrap();
+    let holder = scratch.hold(&["m"]);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let session = instance.session("spins", Class::Normal).unwrap();
+            drop(mutex.exclusive(&session, location!("spins")));
+        });
+        until("the session", || scratch.rows(&["ps"]).len() == 2);
+        let text = scratch.run(&["report", "--for", "300ms", "--json"]);
+        let report: Value = serde_json::from_str(&text).unwrap();
+        drop(holder);
+        waiter.join().unwrap();
+        let spinning = report["session_time"].as_array().unwrap().iter();
+        let spinning: Vec<_> = spinning.filter(|part| part["part"] == "spinning first, before it is a wait").collect();
+        assert!(spinning[0]["pct"].as_f64() > Some(40.0), "{report:#}");
+        assert_eq!(report["mutexes"].as_array().unwrap().len(), 0, "no wait is counted yet: {report:#}");
+        assert_eq!(report["blockers"][0]["mutex"], "m");
+    });
 }
 
 #[test]
@@ -194,7 +222,10 @@ fn without_samples_nothing_is_said_of_holding() {
     let report = file.report(&[]);
     let parts: Vec<&str> =
         report["session_time"].as_array().unwrap().iter().map(|row| row["part"].as_str().unwrap()).collect();
-    assert!(!parts.contains(&"holding a mutex") && parts.contains(&"holding a mutex, or elsewhere"), "{parts:?}");
+    assert!(
+        !parts.contains(&"holding a mutex") && parts.contains(&"holding a mutex, spinning first, or elsewhere"),
+        "{parts:?}"
+    );
     assert!((sum(&report["events"], "pct_session_time") - 100.0).abs() < 0.1, "{report}");
 }
 

@@ -37,8 +37,8 @@ impl Addition {
 
     /// Notes that the row of slot 0 at this position has these figures afterwards.
     pub(crate) fn note(&self, to: usize, sum: &Figures) {
-        for (cell, value) in self.sums.iter().zip(sum.counters) {
-            cell.store(value, Ordering::Relaxed);
+        for (cell, value) in self.sums.iter().zip(&sum.counters) {
+            cell.store(*value, Ordering::Relaxed);
         }
         self.lengths.set(&sum.lengths);
         self.to.store(to as u64, Ordering::Relaxed);

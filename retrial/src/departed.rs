@@ -5,6 +5,7 @@
 //! in force; then the sums are stored and the row is cleared; then the note is taken back. A claimer that
 //! finds a note in force repeats what follows it, which comes to the same however often.
 
+use crate::addition::Addition;
 use crate::fail;
 use crate::instance::Instance;
 use crate::segment::Segment;
@@ -27,12 +28,10 @@ impl Instance {
         let (rows, sums) = (segment.rows(number as usize), segment.rows(0));
         let used = (slot.rows_used.load(Ordering::Relaxed) as usize).min(rows.len());
         let addition = &segment.header().addition;
-        for (position, (key, figures)) in rows[..used].iter().enumerate().filter_map(|(i, row)| Some((i, row.read()?)))
-        {
+        for (position, row) in rows[..used].iter().enumerate() {
+            let Some(key) = row.key() else { continue };
             let Some(to) = segment.place_of(0, key) else { return false };
-            let mut sum = sums[to].figures();
-            sum.add(&figures);
-            addition.note(to, &sum);
+            note_sum(addition, to, &sums[to], row);
             step();
             addition.from.store(u64::from(number) << 32 | position as u64, Ordering::Relaxed);
             step();
@@ -49,7 +48,16 @@ impl Instance {
     }
 }
 
+/// Apart from what calls it: the stack of a program's thread may have few pages, and figures have 376 bytes.
+#[inline(never)]
+fn note_sum(addition: &Addition, to: usize, sum: &FiguresRow, row: &FiguresRow) {
+    let mut sum = sum.figures();
+    sum.add(&row.figures());
+    addition.note(to, &sum);
+}
+
 /// What follows a note that is in force.
+#[inline(never)]
 fn finish(segment: &Segment) {
     let addition = &segment.header().addition;
     let Some((session, position)) = addition.from() else { return };

@@ -49,8 +49,8 @@ impl Histogram {
 
     /// Adds what another one counts.
     pub fn add(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine = mine.wrapping_add(theirs);
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine = mine.wrapping_add(*theirs);
         }
     }
 
@@ -80,8 +80,8 @@ impl SharedHistogram {
 
     /// Replaces what it counts. Only by its writer.
     pub(crate) fn set(&self, histogram: &Histogram) {
-        for (cell, count) in self.0.iter().zip(histogram.0) {
-            cell.store(count, Ordering::Relaxed);
+        for (cell, count) in self.0.iter().zip(&histogram.0) {
+            cell.store(*count, Ordering::Relaxed);
         }
     }
 }

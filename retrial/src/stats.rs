@@ -180,8 +180,13 @@ impl FiguresRow {
     /// The row's key and figures, `None` while it is unused.
     pub(crate) fn read(&self) -> Option<(Key, Figures)> {
         // Acquire: pairs with the Release in `find`; the figures are of this key.
-        let key = Key::unpack(self.key.acquire())?;
+        let key = self.key()?;
         Some((key, self.figures()))
+    }
+
+    /// The row's key, `None` while it is unused.
+    pub(crate) fn key(&self) -> Option<Key> {
+        Key::unpack(self.key.acquire())
     }
 
     /// The figures, whatever the key.
@@ -194,8 +199,8 @@ impl FiguresRow {
 
     /// Replaces the figures. Only by the row's writer.
     pub(crate) fn set(&self, figures: &Figures) {
-        for (counter, value) in self.counters.iter().zip(figures.counters) {
-            counter.store(value, Ordering::Relaxed);
+        for (counter, value) in self.counters.iter().zip(&figures.counters) {
+            counter.store(*value, Ordering::Relaxed);
         }
         self.lengths.set(&figures.lengths);
     }

@@ -2,10 +2,10 @@
 
 use super::snapshot::Snapshot;
 use super::store::{Holder, Rounds, Sample};
-use super::taking::step;
+use super::taking::{STEPS, step};
 use crate::blocking::Look;
 use retrial::sys::{Clock, clock_ns, now_ns};
-use retrial::views::{Counter, LocationId, MutexInfo, Place, SessionInfo, Sid, Tables};
+use retrial::views::{Counter, LocationId, MutexInfo, Place, Record, SessionInfo, Sid, Tables};
 use retrial::{Mode, MutexId};
 use retrial_model::profile::Samples;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -90,6 +90,11 @@ impl<'t> Sampler<'t> {
             let goes_on = session.wait.is_none() || look.has_got(session);
             let holds = goes_on && !look.held(session.sid).is_empty();
             self.rounds.holding_ns += length_ns * is_living * u64::from(holds);
+            let asks = session.wait.is_none() && !holds && !session.dead && !session.log.is_empty();
+            if let Some(asked) = asks.then(|| self.tables.asks(session.sid)).flatten() {
+                self.rounds.spinning_ns += length_ns;
+                samples.push(Sample { length_ns, ..spins_first(&look, session, asked, real_ns) });
+            }
             for (mutex, mode) in look.held(session.sid) {
                 samples.push(Sample { length_ns, ..held(&look, session, *mutex, *mode, real_ns) });
             }
@@ -230,6 +235,21 @@ fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_n
         step: None,
         blocker: None,
         action: session.action.clone(),
+    }
+}
+
+/// A session in its first spin. Each look is a sample of its own: whether it is the same spin is not known.
+fn spins_first(look: &Look<'_>, session: &SessionInfo, asked: Record, at_ns: u64) -> Sample {
+    let beside = look.holders(asked.mutex).iter().find(|(sid, _)| *sid != session.sid);
+    let is_exclusive = |mode: Mode| matches!(mode, Mode::Exclusive | Mode::LongExclusive);
+    Sample {
+        waits: true,
+        location: Some(asked.location),
+        on_x: !is_exclusive(asked.mode) && beside.is_some_and(|(_, mode)| is_exclusive(*mode)),
+        since_ns: Some(now_ns()),
+        step: Some(STEPS[0]),
+        blocker: beside.map(|(sid, mode)| holder(look, *sid, Some(*mode), asked.mutex)),
+        ..held(look, session, asked.mutex, asked.mode, at_ns)
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
 
@@ -192,11 +192,9 @@ impl Drop for Running {
 
 /// Looks until it is so.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if so() {
-            return;
-        }
+    let begin = Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("not within a minute: {what}");
 }

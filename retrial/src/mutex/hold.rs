@@ -113,6 +113,7 @@ impl<'a> Hold<'a> {
         fail::point();
         match result {
             Ok(_) => {
+                self.mutex.count_get();
                 session.relog(self.record as usize, Phase::Held, Mode::Examine);
                 self.mode = Mode::Examine;
                 self.rest = self.mutex.load().released();
@@ -155,6 +156,7 @@ impl<'a> Hold<'a> {
         let result = self.convert(Aim::Drain, Mode::Exclusive, patience);
         fail::point();
         let mode = if result.is_ok() {
+            mutex.count_get();
             Mode::Exclusive
         } else {
             // Back to E: the drain is ours, so that only a reader that leaves can be in the way.

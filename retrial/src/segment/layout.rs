@@ -75,7 +75,7 @@ pub struct Layout {
 }
 
 /// Session records, that of the departed among them, that are mapped at first.
-const FIRST: usize = 8;
+const FIRST: usize = 4;
 
 impl Layout {
     /// The layout of a segment with these capacities, which must be in their ranges.

@@ -49,7 +49,8 @@ pub struct Evidence<'e> {
 impl<'e> Evidence<'e> {
     pub fn new(period: Period<'e>, source: Source, all_s: f64, blockers: Vec<Blocker>, scale: f64) -> Self {
         let mut mutexes = period.mutexes();
-        mutexes.retain(|(_, profile)| profile.registered_s() > 0.0);
+        let is_waited_for = |mutex: &Mutex| blockers.iter().any(|blocker| blocker.mutex == mutex.info.id);
+        mutexes.retain(|(mutex, profile)| profile.registered_s() > 0.0 || is_waited_for(mutex));
         mutexes.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
         Self { total: period.total(), mutexes, deadlocks: deadlocks(period.to), period, source, all_s, blockers, scale }
     }
@@ -94,9 +95,12 @@ impl<'e> Evidence<'e> {
         }
     }
 
-    /// Time in s that sessions have waited for a mutex.
+    /// Time in s that sessions have waited for a mutex: as it was counted, or with first spins as it was sampled.
     pub fn waited_s(&self, mutex: MutexId) -> f64 {
-        self.mutex(mutex).map_or(0.0, |(_, profile)| profile.registered_s())
+        let counted_s = self.mutex(mutex).map_or(0.0, |(_, profile)| profile.registered_s());
+        let of_mutex = self.blockers.iter().filter(|blocker| blocker.mutex == mutex);
+        let sampled_ns: u64 = of_mutex.map(|blocker| blocker.time_ns).sum();
+        counted_s.max(sampled_ns as f64 / 1e9 * self.scale)
     }
 
     /// How something is held, and where: ` in X at place`.

@@ -192,7 +192,7 @@ fn hot_mutex(evidence: &Evidence<'_>) -> Vec<Found> {
         if utilization < rules::SATURATED || is_kept {
             return None;
         }
-        let waits_s = profile.registered_s();
+        let waits_s = evidence.waited_s(mutex.info.id);
         Some(Found {
             sentence: format!("{} is held nearly all the time: more gets than it can give", mutex.label()),
             evidence: vec![
@@ -203,7 +203,11 @@ fn hot_mutex(evidence: &Evidence<'_>) -> Vec<Found> {
                     time(hold_s),
                     short(1.0 / hold_s)
                 ),
-                format!("{} of waits for it, {} sessions at a time", time(waits_s), short(waits_s / profile.time_s)),
+                format!(
+                    "{} of waits and first spins for it, {} sessions at a time",
+                    time(waits_s),
+                    short(waits_s / profile.time_s)
+                ),
             ],
             time_s: waits_s,
             command: evidence.on_mutex("advise", mutex),

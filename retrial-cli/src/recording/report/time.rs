@@ -97,7 +97,8 @@ impl Report {
         let (awaited_s, waited) = (class_s("Event"), period.total());
         let is_sampled = self.rounds.length_ns > 0;
         let holding_s = self.of_period(self.rounds.holding_ns);
-        let named_s = class_s("Concurrency") + awaited_s + holding_s;
+        let spinning_s = self.of_period(self.rounds.spinning_ns);
+        let named_s = class_s("Concurrency") + awaited_s + holding_s + spinning_s;
         // Without samples as if those at the end had been there all the time.
         let sessions_s = if is_sampled {
             self.of_period(self.rounds.sessions_ns)
@@ -108,9 +109,11 @@ impl Report {
         let elsewhere_s = all_s - named_s;
         let part = |part: Measure| part.of(&waited).unwrap_or(0.0) * waited.registered_s();
         let (holding, rest) =
-            ("holding a mutex", if is_sampled { "elsewhere" } else { "holding a mutex, or elsewhere" });
+            ("holding a mutex", if is_sampled { "elsewhere" } else { "holding a mutex, spinning first, or elsewhere" });
+        let spinning = "spinning first, before it is a wait";
         let mut parts = vec![
             (holding, holding_s),
+            (spinning, spinning_s),
             ("waiting: spinning", part(Measure::SpinShare)),
             ("waiting: yielding", part(Measure::YieldShare)),
             ("waiting: asleep as asked, or parked", part(Measure::SleptShare)),
@@ -118,11 +121,12 @@ impl Report {
             ("waiting for events", awaited_s),
             (rest, elsewhere_s),
         ];
-        let more = [(holding, "Holding", holding_s), (rest, "Other", elsewhere_s)];
+        let more =
+            [(holding, "Holding", holding_s), (spinning, "Concurrency", spinning_s), (rest, "Other", elsewhere_s)];
         events.extend(more.map(|(name, class, time_s)| Event { name: name.to_owned(), class, profile: None, time_s }));
         if !is_sampled {
-            parts.retain(|(name, _)| *name != holding);
-            events.retain(|event| event.class != "Holding");
+            parts.retain(|(name, _)| ![holding, spinning].contains(name));
+            events.retain(|event| ![holding, spinning].contains(&&*event.name));
         }
         events.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
         let of_kernel = |(cpu_s, queued_s): (f64, f64)| {

@@ -99,7 +99,7 @@ impl Recording {
     /// The rounds of samples after one snapshot of an instance up to another one.
     pub fn rounds(&self, instance: i64, after: i64, to: i64) -> Result<Rounds, Report> {
         let sql = "SELECT coalesce(sum(rounds), 0), coalesce(sum(rounds_ns), 0), coalesce(sum(sessions_ns), 0), \
-                   coalesce(sum(holding_ns), 0), coalesce(sum(recorder_ns), 0) FROM snapshot \
+                   coalesce(sum(holding_ns), 0), coalesce(sum(spinning_ns), 0), coalesce(sum(recorder_ns), 0) FROM snapshot \
                    WHERE instance = ?1 AND id > ?2 AND id <= ?3";
         let rounds = |row: &rusqlite::Row<'_>| {
             let mut cells = Cells::new(row, 0);
@@ -108,6 +108,7 @@ impl Recording {
                 length_ns: cells.whole()?,
                 sessions_ns: cells.whole()?,
                 holding_ns: cells.whole()?,
+                spinning_ns: cells.whole()?,
                 recorder_ns: cells.whole()?,
             })
         };

@@ -163,6 +163,7 @@ fn of_recording() -> [Table; 2] {
                 int("rounds_ns", "ns", "Time that these rounds stand for"),
                 int("sessions_ns", "ns", "Time of all sessions together in these rounds"),
                 int("holding_ns", "ns", "Part of it in which they held something and did not wait"),
+                int("spinning_ns", "ns", "Part of it in which they spun for the first time, before that is a wait"),
                 int("recorder_ns", "ns", "Processor time of the recorder since the snapshot before"),
             ],
         ),

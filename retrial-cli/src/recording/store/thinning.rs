@@ -83,8 +83,8 @@ impl Stretch {
         // Each snapshot has the rounds since the one before.
         let ends = [self.instance, self.first, self.last];
         transaction.execute(
-            "UPDATE snapshot SET (rounds, rounds_ns, sessions_ns, holding_ns, recorder_ns) = \
-             (SELECT sum(rounds), sum(rounds_ns), sum(sessions_ns), sum(holding_ns), sum(recorder_ns) FROM snapshot part \
+            "UPDATE snapshot SET (rounds, rounds_ns, sessions_ns, holding_ns, spinning_ns, recorder_ns) = \
+             (SELECT sum(rounds), sum(rounds_ns), sum(sessions_ns), sum(holding_ns), sum(spinning_ns), sum(recorder_ns) FROM snapshot part \
               WHERE part.instance = ?1 AND part.id > ?2 AND part.id <= ?3) WHERE id = ?3",
             ends,
         )?;

@@ -52,9 +52,11 @@ enum Cell {
 pub struct Rounds {
     pub rounds: u64,
     pub length_ns: u64,
-    /// Time of all sessions together, and the part of it in which they held something and did not wait.
+    /// Time of all sessions together, the part of it in which they held something and did not wait, and that
+    /// in which they spun for the first time, before that is a wait.
     pub sessions_ns: u64,
     pub holding_ns: u64,
+    pub spinning_ns: u64,
     pub recorder_ns: u64,
 }
 
@@ -347,6 +349,7 @@ fn of_snapshot(id: i64, instance: i64, is_whole: bool, snapshot: &Snapshot, roun
         whole(rounds.length_ns),
         whole(rounds.sessions_ns),
         whole(rounds.holding_ns),
+        whole(rounds.spinning_ns),
         whole(rounds.recorder_ns),
     ]
 }
