@@ -1,4 +1,5 @@
-//! The loads of `docs/STORIES.md`: `stories NAME [SECONDS]` makes the instance NAME, and removes it at the end.
+//! The loads of `docs/STORIES.md`: `stories NAME [SECONDS [INSTANCE]]` makes an instance, named as the story, and
+//! removes it at the end.
 
 use retrial::{Address, Capacity, Class, Instance, Mode, P, Patience, Session, location};
 use std::error::Error;
@@ -95,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .find(|story| story.name == name)
         .ok_or_else(|| format!("no story `{name}`, expected one of {names}"))?;
     let seconds: u64 = words.next().map_or(Ok(60), |word| word.parse())?;
-    let address = Address::new(story.name)?;
+    let address = Address::new(&words.next().unwrap_or(name))?;
     let instance = Instance::create(&address, Capacity::default(), 0o600)?;
     for (p, value) in story.set {
         instance.set(*p, None, *value);

@@ -11,27 +11,29 @@ use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 
 /// A load of `examples/stories.rs`, ended when dropped.
-struct Story(Child, &'static str);
+struct Story(Child, String);
 
 impl Drop for Story {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        let _ = Command::new(RETRIAL).args(["rm", self.1]).output();
+        let _ = Command::new(RETRIAL).args(["rm", &self.1]).output();
     }
 }
 
 /// What `report` finds in two seconds of a story: rules and sentences.
-fn findings(name: &'static str) -> Vec<(String, String)> {
+fn findings(name: &str) -> Vec<(String, String)> {
     // One load at a time: each fills the machine.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Path::new(RETRIAL).with_file_name("examples").join("stories");
     // `cargo test` has built it, unless it was told to run this file alone.
-    let started = Command::new(program).args([name, "60"]).spawn();
-    let _story = Story(started.expect("build it first: cargo build -p retrial-cli --example stories"), name);
-    until("the story begins", || Command::new(RETRIAL).args(["ps", "-i", name]).output().unwrap().status.success());
-    let output = Command::new(RETRIAL).args(["report", "-i", name, "--for", "2s", "--json"]).output().unwrap();
+    let instance = format!("test-story-{}-{name}", std::process::id());
+    let started = Command::new(program).args([name, "60", &instance]).spawn();
+    let story = Story(started.expect("build it first: cargo build -p retrial-cli --example stories"), instance);
+    let retrial = |words: &[&str]| Command::new(RETRIAL).args(words).args(["-i", &story.1]).output().unwrap();
+    until("the story begins", || retrial(&["ps"]).status.success());
+    let output = retrial(&["report", "--for", "2s", "--json"]);
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -40,7 +42,7 @@ fn findings(name: &'static str) -> Vec<(String, String)> {
 }
 
 /// On a machine that other tests fill as well, processors may be short in each story.
-fn but_for_processors(name: &'static str) -> (String, String) {
+fn but_for_processors(name: &str) -> (String, String) {
     let findings = findings(name);
     let of_mutexes = findings.iter().find(|(rule, _)| rule != "false_contention");
     of_mutexes.unwrap_or_else(|| panic!("{findings:?}")).clone()
