@@ -19,6 +19,7 @@ mod flame;
 mod instances;
 mod lengths;
 mod naming;
+mod page;
 mod predict;
 pub mod recording;
 mod run;

@@ -63,6 +63,7 @@ fn serve(listener: &TcpListener, answers: &[&str], sender: &Sender<Request>) {
     }
 }
 
+const AWAY: &str = "503 Service Unavailable\r\nRetry-After: 0\r\n\r\n";
 const TAKEN: &str = "200 OK\r\nContent-Type: application/json\r\n\r\n{\"partialSuccess\":{}}";
 
 /// The metrics of a request by name, each checked for what the protocol says of its kind.
@@ -158,6 +159,23 @@ fn a_push_has_the_series_of_the_page_and_is_repeated_while_it_is_sent_away() {
         };
         assert_eq!(points, text.lines().filter(of_family).count(), "{name}");
     }
+}
+
+#[test]
+fn a_receiver_that_is_away_is_said_to_be_once_and_to_be_back() {
+    let scratch = waited();
+    let (url, requests, _) =
+        receiver(&[AWAY, AWAY, AWAY, TAKEN, TAKEN, "429 Too Many Requests\r\nRetry-After: 0\r\n\r\n", TAKEN]);
+    let export = scratch.start(&["export", "--otlp", &url, "--interval", "100ms"]);
+    for _ in 0..8 {
+        requests.recv_timeout(Duration::from_mins(1)).unwrap();
+    }
+    let said = export.die_of(libc::SIGTERM);
+    let said: Vec<&str> = said.lines().map(|line| line.strip_prefix(&format!("{url}/v1/metrics: ")).unwrap()).collect();
+    let [away, back, hurried, again] = said[..] else { panic!("{said:?}") };
+    assert_eq!(away, "it answers 503; it is asked again until it takes them");
+    assert_eq!(hurried, "it answers 429; it is asked again until it takes them");
+    assert!(back.starts_with("taken again, after ") && again.starts_with("taken again, after "), "{said:?}");
 }
 
 #[test]

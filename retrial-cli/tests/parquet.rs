@@ -102,13 +102,20 @@ fn each_row_of_a_recording_is_in_one_file() {
     assert_eq!(rows(&to), all);
     // Nothing is missing: nothing is written again.
     assert!(done(convert(&file, &to)).starts_with("0 Parquet files with 0 rows in "));
-    // A file that is missing, and one that has fewer rows by now.
+    // Two files that are missing.
     let lost = files(Path::new(&to)).into_iter().find(|path| path.to_str().unwrap().contains("/sample/")).unwrap();
     fs::remove_file(lost).unwrap();
-    let connection = Connection::open(&file).unwrap();
-    connection.execute("INSERT INTO alert SELECT 1, 77, at_ns, 'later' FROM snapshot WHERE id = 1", []).unwrap();
-    drop(connection);
+    let alert = |number: u32| {
+        let insert = "INSERT INTO alert SELECT 1, ?1, at_ns, 'later' FROM snapshot WHERE id = 1";
+        Connection::open(&file).unwrap().execute(insert, [number]).unwrap();
+    };
+    assert!(!all.contains_key("alert"), "{all:?}");
+    alert(77);
     assert!(done(convert(&file, &to)).starts_with("2 Parquet files with "));
+    assert_eq!(rows(&to), recorded_rows(&file));
+    // One that has fewer rows by now.
+    alert(78);
+    assert!(done(convert(&file, &to)).starts_with("1 Parquet file with 2 rows in "));
     assert_eq!(rows(&to), recorded_rows(&file));
     // What is older than --keep goes.
     let old = Path::new(&to).join("snapshot/host=x/hour=2001-02-03T04");

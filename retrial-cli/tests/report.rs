@@ -205,7 +205,10 @@ fn a_page_that_cannot_be_written_is_an_error_and_changes_nothing() {
     let refused = |arguments: &[&str]| failed(&command(arguments).output().unwrap());
     // The recording in the place of the page.
     let said = refused(&["report", "--html", file.text()]);
-    assert!(said.contains("expected a name that ends in .html; a recording goes before it"), "{said}");
+    assert!(
+        said.contains("expected a name that ends in .html") && said.contains("retrial report retrial.db --html"),
+        "{said}"
+    );
     assert!(std::fs::read(&file.0).unwrap() == before);
     let said = refused(&["report", file.text(), "--html", "/nonexistent/r.html"]);
     assert!(said.contains("/nonexistent/r.html: No such file or directory") && said.contains("help:"), "{said}");

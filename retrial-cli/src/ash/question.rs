@@ -3,7 +3,7 @@
 use super::VIEW;
 use super::heatmap::{Axis, Stretch};
 use crate::flame::Stacks;
-use crate::output::whole;
+use crate::output::{counted, whole};
 use crate::recording::history::{COLUMNS, Column};
 use crate::sql::{self, Database};
 use miette::{Report, miette};
@@ -151,7 +151,7 @@ impl Group {
     /// Its value of a column, for people.
     pub fn text(&self, position: usize) -> Value {
         match self.values.get(position) {
-            None if position == 0 => format!("{} others", self.groups).into(),
+            None if position == 0 => counted(self.groups as u64, "other", "others").into(),
             None => Value::Null,
             Some(Value::Null) => "-".into(),
             Some(value) => value.clone(),

@@ -67,9 +67,7 @@ impl<'a> Told<'a> {
             Item::Mutex { holder, mutex } => {
                 let waiters = self.look.tree.waiters(holder, mutex).len();
                 let held = if holder.is_none() { "no thread has it at this moment" } else { "held" };
-                let waits =
-                    if waiters == 1 { "1 waits".to_owned() } else { format!("{} wait", grouped(waiters as u64)) };
-                format!("{}, {held}: {waits}", self.mutex(mutex))
+                format!("{}, {held}: {}", self.mutex(mutex), counted(waiters as u64, "waits", "wait"))
             }
             Item::Top(sid) => format!("thread {}: the one above", sid.guest_tid().unwrap_or(0)),
             Item::More(count) => format!("… and {} more", grouped(count as u64)),

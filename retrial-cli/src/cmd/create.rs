@@ -1,7 +1,7 @@
 //! `retrial create`.
 
 use crate::instances::{address, create_error};
-use crate::output::{Format, Table, quoted};
+use crate::output::{Format, Table, counted, quoted};
 use miette::{Report, miette};
 use retrial::{Capacity, Instance};
 use std::process::ExitCode;
@@ -47,10 +47,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let path = at.path().display().to_string();
     if format.is_text() {
         format.say(&format!(
-            "Created {} ({path}): {} sessions, {} mutexes; {} KB at most, used as needed.",
+            "Created {} ({path}): {}, {}; {} KB at most, used as needed.",
             args.name,
-            capacity.sessions,
-            capacity.mutexes,
+            counted(capacity.sessions.into(), "session", "sessions"),
+            counted(capacity.mutexes.into(), "mutex", "mutexes"),
             instance.tables().len_bytes().div_ceil(1024),
         ));
         format.say(&format!("Next: retrial hold m -i {} --create --mode X --for 50s", quoted(&args.name)));

@@ -3,6 +3,7 @@
 use super::period::{Part, PeriodArgs, TIME_MIN};
 use crate::instances::{self, Which, attach_error, of_process};
 use crate::output::{Format, quoted};
+use crate::page;
 use crate::recording::findings::Source;
 use crate::recording::report::diff::{Diff, Side};
 use crate::recording::report::{self, Report, Step};
@@ -93,14 +94,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
 
 /// That a page can be there, before an instance is watched for it, and that nothing else is meant to be there.
 fn check_page(file: &Path) -> Result<(), Failure> {
-    if file.extension().is_none_or(|end| !end.eq_ignore_ascii_case("html") && !end.eq_ignore_ascii_case("htm")) {
-        return Err(miette!(
-            code = "retrial::report::html",
-            help = "retrial report retrial.db --html report.html",
-            "--html {}, expected a name that ends in .html; a recording goes before it",
-            file.display()
-        ));
-    }
+    page::check_name(file, "retrial report retrial.db --html report.html")?;
     // `DIRECTORY/.` is there if it is a directory.
     std::fs::metadata(directory(file).join(".")).map(|_| ()).map_err(|error| unwritable(file, &error))
 }

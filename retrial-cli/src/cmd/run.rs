@@ -1,6 +1,7 @@
 //! `retrial run`.
 
 use crate::output::{Format, printable, quoted};
+use crate::page;
 use crate::run::child::{End, Signals};
 use crate::run::supervise::{Options, supervise};
 use miette::{Report, miette};
@@ -37,6 +38,12 @@ pub struct Args {
     /// Write the report to a file: JSON for `.json`, CSV for `.csv`, text otherwise
     #[arg(short, long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write the report as a page, one file with its pictures, rather than print it
+    ///
+    /// It is read without a network, in light and dark, and printed on A4. With --profile it has the flame graphs.
+    /// With --report, --json and --csv the figures are written as well.
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
     /// Keep the instance after the run, for `retrial show`
     #[arg(long)]
     keep: bool,
@@ -55,6 +62,9 @@ pub struct Args {
     /// Record the run into a file as `retrial record` does, for `retrial report` and `retrial sql`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Write the tables of the recording as Parquet files, too, when the program has ended
+    #[arg(long, value_name = "DIR", requires = "record")]
+    parquet: Option<PathBuf>,
     /// Room for this many threads at a time
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     sessions: u32,
@@ -63,9 +73,13 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
+const PAGE: &str = "retrial run --html report.html -- sort --parallel=2 /etc/services";
+
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // Opened first: a report that cannot be written is known before the program runs.
-    let report = args.report.as_deref().map(|path| Ok::<_, Report>((create(path)?, path))).transpose()?;
+    args.html.as_deref().map(|path| page::check_name(path, PAGE)).transpose()?;
+    let report = args.report.as_deref().map(create).transpose()?;
+    let page = args.html.as_deref().map(create).transpose()?;
     let options = Options {
         program: args.program,
         scheme: args.scheme,
@@ -76,6 +90,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         exclude: args.exclude,
         profile: args.profile,
         record: args.record,
+        parquet: args.parquet,
         stdin: None,
     };
     let signals = Signals::hold();
@@ -87,14 +102,16 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }
     };
     match report {
+        // The page is instead of the text.
+        None if page.is_some() && format.is_text() => {}
         None => eprint_all(&printable(&outcome.render(format))),
-        Some((mut file, path)) => {
-            file.write_all(printable(&outcome.render(form(path, format))).as_bytes())
-                .map_err(|error| unwritable(path, &error))?;
-            if format.is_text() {
-                eprint_all(&format!("retrial: report in {}\n", path.display()));
-            }
+        Some(report) => {
+            let text = outcome.render(form(report.path, format));
+            report.fill(&printable(&text), format)?;
         }
+    }
+    if let Some(page) = page {
+        page.fill(&outcome.html()?, format)?;
     }
     Ok(match outcome.finished.end {
         End::Exit(code) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
@@ -110,8 +127,25 @@ fn eprint_all(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn create(path: &Path) -> Result<File, Report> {
-    File::create(path).map_err(|error| unwritable(path, &error))
+/// A file that the report goes to.
+struct Output<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+fn create(path: &Path) -> Result<Output<'_>, Report> {
+    let file = File::create(path).map_err(|error| unwritable(path, &error))?;
+    Ok(Output { file, path })
+}
+
+impl Output<'_> {
+    fn fill(mut self, text: &str, format: Format) -> Result<(), Report> {
+        self.file.write_all(text.as_bytes()).map_err(|error| unwritable(self.path, &error))?;
+        if format.is_text() {
+            eprint_all(&format!("retrial: report in {}\n", self.path.display()));
+        }
+        Ok(())
+    }
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Report {

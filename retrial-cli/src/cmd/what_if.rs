@@ -3,7 +3,7 @@
 use super::model;
 use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration;
-use crate::output::{Format, Table, column, line, measure, short, whole};
+use crate::output::{Format, Table, column, counted, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
 use crate::predict::recording::{Holds, Recording};
@@ -139,7 +139,8 @@ fn head(recording: &Recording) {
     let who = match arrivals {
         Arrivals::Closed { sessions, think, on_processor } => {
             let away = if *on_processor { "" } else { ", away from the processors" };
-            format!("{sessions} sessions that think for {}{away}", time(think.mean()))
+            let sessions = counted((*sessions).into(), "session that thinks", "sessions that think");
+            format!("{sessions} for {}{away}", time(think.mean()))
         }
         Arrivals::Open { rate } => format!("sessions from outside, {}/s", short(*rate)),
     };

@@ -6,7 +6,7 @@
 use super::serve::Source;
 use super::text::{Family, Kind, Labels, Value, ends_s};
 use crate::instances::Which;
-use crate::output::Format;
+use crate::output::{Format, counted};
 use crate::recording::{Snapshot, host};
 use crate::signals;
 use miette::{Report, miette};
@@ -80,19 +80,29 @@ impl Push {
 
     /// Pushes once, however often it takes.
     fn push(&self, source: &mut Source<'_>, format: Format) -> Result<(), Report> {
-        let mut back_off = BACK_OFF[0];
+        let (mut back_off, mut told, began) = (BACK_OFF[0], None, Instant::now());
         for tries in 1_u32.. {
             let (families, now) = source.look();
             let body = request(families, now).to_string();
             let (wait, why) = match self.send(&body)? {
-                Sent::Taken => return Ok(()),
+                Sent::Taken => {
+                    if told.is_some() {
+                        let after = crate::duration::text(began.elapsed());
+                        format.say(&format!("{}: taken again, after {after}", self.url));
+                    }
+                    return Ok(());
+                }
                 Sent::Later(wait, why) => (wait, why),
             };
             if self.is_once && tries == TRIES {
                 return Err(self.refused(&format!("{why}, {TRIES} times")));
             }
             let wait = wait.unwrap_or(back_off);
-            format.say(&format!("{}: {why}; again in {}", self.url, crate::duration::text(wait)));
+            // Once: a receiver may be away for days.
+            if told.as_ref() != Some(&why) {
+                format.say(&format!("{}: {why}; it is asked again until it takes them", self.url));
+                told = Some(why);
+            }
             pass(wait);
             if signals::received().is_some() {
                 return Ok(());
@@ -131,7 +141,7 @@ impl Push {
             return Ok(Sent::Taken);
         }
         let why = partial["errorMessage"].as_str().unwrap_or_default();
-        Err(self.refused(&format!("it refuses {rejected} points{}", said(why))))
+        Err(self.refused(&format!("it refuses {}{}", counted(rejected, "point", "points"), said(why))))
     }
 
     fn refused(&self, found: &str) -> Report {

@@ -3,7 +3,7 @@
 use super::holds::Timed;
 use super::live::Seen;
 use super::recording::{Holds, Recording, spans, think};
-use crate::output::short;
+use crate::output::{counted, short};
 use miette::{Report, miette};
 use retrial::P;
 use retrial::views::{Params, Tables};
@@ -29,10 +29,10 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
         return Err(miette!(
             code = "retrial::predict::idle",
             help = "retrial show mutexes shows which mutexes are used; --interval 60s measures for longer",
-            "mutex {name}: {} gets in {} s, by {} sessions; expected at least {GETS} by one",
-            gets,
+            "mutex {name}: {} in {} s, by {}; expected at least {GETS} by one",
+            counted(gets, "get", "gets"),
             short(measured.time_s),
-            measured.sessions.unwrap_or(0)
+            counted(measured.sessions.unwrap_or(0).into(), "session", "sessions")
         ));
     }
     let mut machine = Machine::from(&tables.costs());
@@ -56,8 +56,8 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
         miette!(
             code = "retrial::predict::hold",
             help = "--interval 60s measures for longer",
-            "mutex {name}: {} samples of holders, and nobody missed it: nothing says how long it is held",
-            measured.samples.looks
+            "mutex {name}: {} of holders, and nobody missed it: nothing says how long it is held",
+            counted(measured.samples.looks, "sample", "samples")
         )
     })?;
     let sessions = measured.sessions.unwrap_or(1);
@@ -103,8 +103,8 @@ fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec
     let (gets, (hold_s, is_bound)) = (measured.gets.unwrap_or(0) as f64, hold_s(measured));
     if is_bound {
         notes.push(format!(
-            "none of {} samples found it held: the holding time is an upper bound",
-            measured.samples.looks
+            "none of {} found it held: the holding time is an upper bound",
+            counted(measured.samples.looks, "sample", "samples")
         ));
     }
     // Little's law for the whole cycle of a session.

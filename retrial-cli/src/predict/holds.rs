@@ -184,6 +184,8 @@ mod tests {
         );
         // The first hold of a burst began before it, the last one goes on.
         assert_eq!(seen(&[(0, held(1, 5)), (100, free(5)), (200, held(2, 6)), (300, held(2, 6))]), [(150, false)]);
+        // Also where it is seen twice.
+        assert_eq!(seen(&[(0, held(1, 6)), (100, held(1, 6)), (200, free(6))]), []);
         // Out of sight.
         assert_eq!(seen(&[(0, free(5)), (100, held(1, 6)), (200, held(1, 6)), (9000, free(6))]), [(150, false)]);
     }

@@ -4,7 +4,7 @@
 use super::cases::{scheme, settings};
 use super::fit::limit_s;
 use crate::duration;
-use crate::output::{short, whole};
+use crate::output::{counted, short, whole};
 use retrial::views::{Counter, Params};
 use retrial::{P, wait};
 use retrial_model::sim::{Arrivals, Workload};
@@ -161,7 +161,7 @@ fn spins_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
         rule: "spins_too_long",
         title: "processors spin that others need",
         evidence: vec![
-            format!("{} sessions on {processors} processors", sessions(measured)),
+            format!("{} on {processors} processors", counted(sessions(measured).into(), "session", "sessions")),
             format!("{} of the {} processors that they use spin", short(spinning), short(cpus)),
             format!("a spin lasts up to {}, the mutex is held for {}", time(now_s), time(workload.hold.mean())),
         ],

@@ -2,16 +2,12 @@
 
 mod course;
 pub mod diff;
-mod html;
-mod page;
 #[cfg(test)]
 mod tests;
 mod time;
 
-pub use self::course::{PARTS, Step};
+pub use self::course::{Course, PARTS, Step, charts};
 
-use self::course::Course;
-use self::page::{Bar, Page, Part, Picture};
 use self::time::Time;
 use super::deadlocks::deadlocks;
 use super::findings::{Blocker, Evidence, Finding, Source, findings};
@@ -23,6 +19,7 @@ use crate::blocking::Deadlock;
 use crate::cmd::{alerts, show::figures};
 use crate::lengths;
 use crate::output::{Format, Table, column, counted, counter, line, measure, short};
+use crate::page::{Bar, Page, Part, Picture};
 use crate::predict::holds::Timed;
 use miette::Report as Failure;
 use retrial::views::{Counter, Histogram, Key, LocationId};
@@ -167,7 +164,7 @@ impl Report {
         parts.push(Part::section("ALERTS", shortened(self.alerts()), "None."));
         if self.deaths() > 0 {
             let deaths = counted(self.deaths(), "mutex was held", "mutexes were held") + " by a session that died";
-            parts.push(Part::Line(deaths));
+            parts.push(Part::Lines(deaths));
         }
         let title = format!("retrial report of {}, from {}", to.instance.name, self.of);
         Page { title, head: self.head(), parts, next: Some(next) }

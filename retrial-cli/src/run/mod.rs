@@ -8,6 +8,7 @@ pub mod preload;
 pub mod profile;
 pub mod program;
 pub mod record;
+mod recorded;
 pub mod report;
 pub mod sampler;
 pub mod supervise;

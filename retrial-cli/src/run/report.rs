@@ -1,9 +1,11 @@
-//! A run's report: text, JSON or CSV from the same figures.
+//! A run's report: text, JSON, CSV or a page from the same figures.
 
-use super::outcome::{Calls, Event, Outcome, PARTS, Used, split};
+use super::outcome::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
 use crate::lengths::shape;
 use crate::output::{Format, Table, column, counted, counter, grouped, measure, plain, quoted, record, short, whole};
+use crate::page::{Bar, Page, Part, Picture, Share};
+use miette::Report as Failure;
 use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -125,162 +127,176 @@ impl Outcome {
     }
 
     fn text(&self) -> String {
-        let mut text = String::new();
-        self.head(&mut text);
-        if let Some(why) = &self.nothing {
-            let _ = writeln!(text, "no pthread lock was handled: {why}");
-        } else {
-            self.locks(&mut text);
-        }
-        if let Some(profile) = &self.profile {
-            text += &profile.text(self.cpu_s());
-        }
-        self.remarks(&mut text);
-        let cost = &self.cost;
-        let _ = writeln!(
-            text,
-            "observer: {} % of a CPU, {} samples/s of holders{}",
-            short(percent(cost.share())),
-            short(cost.samples_per_s()),
-            if cost.refused > 0 {
-                "; some processes may not be read, their utilization and some gets are missing"
-            } else {
-                ""
-            },
-        );
-        let _ = writeln!(text, "Next: {}", self.next());
-        text
+        self.page().text() + "\n"
     }
 
-    fn head(&self, text: &mut String) {
+    /// The report as one file of HTML.
+    pub fn html(&self) -> Result<String, Failure> {
+        self.page().html()
+    }
+
+    /// What it says, in its order.
+    fn page(&self) -> Page {
+        let mut parts: Vec<Part> =
+            self.deadlocks.iter().map(|deadlock| Part::Alarm(deadlock.text(self.ended_ns))).collect();
+        if self.nothing.is_none() {
+            parts.extend(self.tables());
+        }
+        if let Some(profile) = &self.profile {
+            parts.extend(profile.parts(self.cpu_s()));
+        }
+        parts.push(Part::Lines(self.remarks().join("\n")));
+        let head = [self.head(), self.locks()].concat();
+        Page { title: format!("retrial run -- {}", self.short_command()), head, parts, next: Some(self.next()) }
+    }
+
+    /// The tables that have rows.
+    fn tables(&self) -> impl Iterator<Item = Part> {
+        let lengths = |used: &Used| (used.title(), used.profile.clone());
+        let waited = self.mutexes.iter().take(TOP).filter(|used| used.profile.figures.lengths.total() > 0);
+        let waited = Picture::Lengths(waited.map(lengths).collect());
+        let tables = [
+            ("MUTEXES, WAITED FOR MOST FIRST", waited, self.busiest()),
+            ("WAIT EVENTS", self.wait_time(), self.events_table()),
+            ("WAITS FOR EVENTS, WHICH NOBODY HOLDS", Picture::None, Used::awaited(&self.awaited)),
+            ("CALLS BY KIND OF LOCK", Picture::None, self.calls_table()),
+        ];
+        let filled = tables.into_iter().filter(|(.., table)| !table.is_empty());
+        filled.map(|(title, picture, table)| Part::pictured(title, picture, table))
+    }
+
+    /// The parts of the wait time as a bar: what took processors, in one colour, and what did not.
+    fn wait_time(&self) -> Picture {
+        let share = |((name, counter), tenths): (&(&str, Counter), u64)| {
+            let class = match counter {
+                Counter::SpinNs | Counter::YieldNs => "Concurrency",
+                Counter::SleptNs => "Event",
+                _ => "Other",
+            };
+            Share { name: (*name).to_owned(), class, pct: tenths as f64 / 10.0 }
+        };
+        let shares = PARTS.iter().zip(split(&self.total.figures)).map(share).filter(|share| share.pct > 0.0);
+        let bar = Bar { name: "wait time", shares: shares.collect() };
+        if bar.shares.is_empty() { Picture::None } else { Picture::Bars(vec![bar]) }
+    }
+
+    /// The lines under the title.
+    fn head(&self) -> Vec<String> {
         let finished = &self.finished;
-        let cpu_s = finished.user_s + finished.system_s;
-        let _ = writeln!(text, "retrial run -- {}", self.short_command());
-        let _ = writeln!(
-            text,
-            "{} after {} s; CPU {} s user, {} s system ({} CPUs)",
-            finished.end.text(),
-            short(self.elapsed_s),
-            short(finished.user_s),
-            short(finished.system_s),
-            short(cpu_s / self.elapsed_s.max(1e-9)),
-        );
         // The kernel counts in ticks of 10 ms.
         let busy = self.machine_busy.filter(|_| self.elapsed_s > 0.5);
         let busy = busy.map_or_else(String::new, |busy| format!(", {:.0} % busy", percent(busy)));
-        let _ = writeln!(text, "machine: {}{busy}", self.machine.text());
         let kept = if self.kept { "kept" } else { "removed" };
-        let _ = writeln!(text, "scheme: {}; instance {} ({kept})", self.scheme(), self.instance);
+        vec![
+            format!(
+                "{} after {} s; CPU {} s user, {} s system ({} CPUs)",
+                finished.end.text(),
+                short(self.elapsed_s),
+                short(finished.user_s),
+                short(finished.system_s),
+                short(self.cpu_s() / self.elapsed_s.max(1e-9)),
+            ),
+            format!("machine: {}{busy}", self.machine.text()),
+            format!("scheme: {}; instance {} ({kept})", self.scheme(), self.instance),
+        ]
     }
 
     fn cpu_s(&self) -> f64 {
         self.finished.user_s + self.finished.system_s
     }
 
-    fn locks(&self, text: &mut String) {
+    /// All locks together, and the busiest; why there is none.
+    fn locks(&self) -> Vec<String> {
+        if let Some(why) = &self.nothing {
+            return vec![format!("no pthread lock was handled: {why}")];
+        }
         let total = &self.total.figures;
         let (misses, waits, given_up) =
             (total.get(Counter::Misses), total.get(Counter::Waits), total.get(Counter::GaveUp));
-        let _ = writeln!(
-            text,
-            "mutexes: {} contended; {} gets, {} gets/s, {} misses ({} %), {} got by the first spin, {} waits{}",
+        let mut lines = vec![format!(
+            "mutexes: {} contended; {}, {} gets/s, {} ({} %), {} got by the first spin, {}{}",
             self.contended(),
-            grouped(self.total.gets.unwrap_or(0)),
+            counted(self.total.gets.unwrap_or(0), "get", "gets"),
             grouped(whole(Measure::Throughput.of(&self.total).unwrap_or(0.0))),
-            grouped(misses),
+            counted(misses, "miss", "misses"),
             short(percent(Measure::MissRatio.of(&self.total).unwrap_or(0.0))),
             grouped(total.get(Counter::SpinGets)),
-            grouped(waits),
+            counted(waits, "wait", "waits"),
             if given_up > 0 { format!(", of which {} gave up", grouped(given_up)) } else { String::new() },
-        );
+        )];
+        let ms = |measure: Measure| short(ms(measure, &self.total).unwrap_or(0.0));
         if waits > 0 {
-            let ms = |measure: Measure| short(ms(measure, &self.total).unwrap_or(0.0));
-            let _ = writeln!(
-                text,
+            lines.push(format!(
                 "wait time: {} ms in all, average {} ms, longest {} ms: {}",
                 ms(Measure::Registered),
                 ms(Measure::RegisteredMean),
                 ms(Measure::RegisteredMax),
                 split_text(total),
-            );
+            ));
         }
         if total.lengths.total() > 0 {
-            let ms = |measure: Measure| short(ms(measure, &self.total).unwrap_or(0.0));
-            let _ = writeln!(
-                text,
+            lines.push(format!(
                 "waits: half end within {} ms, 90 % within {} ms, 99 % within {} ms: {}",
                 ms(Measure::RegisteredP50),
                 ms(Measure::RegisteredP90),
                 ms(Measure::RegisteredP99),
                 shape(&total.lengths),
-            );
+            ));
         }
-        self.busiest_line(text);
-        if !self.mutexes.is_empty() {
-            let _ = writeln!(text, "\n{}", self.busiest().text());
-        }
-        if !self.events.is_empty() {
-            let _ = writeln!(text, "\n{}", self.events_table().text());
-        }
-        if !self.awaited.is_empty() {
-            let _ = writeln!(text, "\nwaits for events, which nobody holds:\n{}", Used::awaited(&self.awaited).text());
-        }
-        if !self.calls.is_empty() {
-            let _ = writeln!(text, "\n{}", self.calls_table().text());
-        }
-        text.push('\n');
+        lines.push(self.busiest_line());
+        lines
     }
 
-    fn busiest_line(&self, text: &mut String) {
+    fn busiest_line(&self) -> String {
         let Some(first) = self.mutexes.first() else {
-            let _ = writeln!(text, "no lock was contended: a lock is listed from its first miss on");
-            return;
+            return "no lock was contended: a lock is listed from its first miss on".to_owned();
         };
         let (title, mut kind) = (first.title(), first.mutex_type.clone());
         if first.processes > 1 {
             let _ = write!(kind, ", {} processes", first.processes);
         }
         let place = first.place().map_or_else(String::new, |place| format!(", busy at {place}"));
-        let _ = writeln!(text, "busiest: {title} ({kind}){place}");
+        format!("busiest: {title} ({kind}){place}")
     }
 
-    fn remarks(&self, text: &mut String) {
+    /// What is to be known of the figures, and what they cost.
+    fn remarks(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if let Some(rest) = self.mutexes.iter().find(|mutex| mutex.id.0 == 0) {
-            let _ = writeln!(
-                text,
-                "{} misses, {} ms of waiting: which locks these were of is not known; a thread has rows for {} combinations of lock, \
+            lines.push(format!(
+                "{}, {} ms of waiting: which locks these were of is not known; a thread has rows for {} combinations of lock, \
                  place and event",
-                grouped(rest.profile.figures.get(Counter::Misses)),
+                counted(rest.profile.figures.get(Counter::Misses), "miss", "misses"),
                 short(ms(Measure::Registered, &rest.profile).unwrap_or(0.0)),
                 self.rows,
-            );
+            ));
         }
         if self.starved() {
-            let own = (self.finished.user_s + self.finished.system_s) / (self.elapsed_s * self.machine.cpus as f64);
-            let _ = writeln!(
-                text,
+            let own = self.cpu_s() / (self.elapsed_s * self.machine.cpus as f64);
+            lines.push(format!(
                 "the machine was full ({:.0} % by this program) and most of the wait time is run queue: these waits are for \
                  the CPU, not the mutex",
                 percent(own)
-            );
+            ));
         }
         if self.living > 0 {
-            let _ = writeln!(
-                text,
-                "{} on in processes that the program left behind; the instance's memory stays",
-                counted(self.living as u64, "session lives", "sessions live")
-            );
+            let live = counted(self.living as u64, "session lives", "sessions live");
+            lines.push(format!("{live} on in processes that the program left behind; the instance's memory stays"));
         }
         if self.recoveries > 0 {
             let were = counted(self.recoveries, "mutex was held", "mutexes were held");
-            let _ = writeln!(text, "{were} by a thread that died, and recovered");
+            lines.push(format!("{were} by a thread that died, and recovered"));
         }
-        for deadlock in &self.deadlocks {
-            let _ = writeln!(text, "{}", deadlock.text(self.ended_ns));
-        }
-        for alert in &self.alerts {
-            let _ = writeln!(text, "alert: {alert}");
-        }
+        lines.extend(self.alerts.iter().map(|alert| format!("alert: {alert}")));
+        let cost = &self.cost;
+        let refused = "; some processes may not be read, their utilization and some gets are missing";
+        lines.push(format!(
+            "observer: {} % of a CPU, {} samples/s of holders{}",
+            short(percent(cost.share())),
+            short(cost.samples_per_s()),
+            if cost.refused > 0 { refused } else { "" },
+        ));
+        lines
     }
 
     fn next(&self) -> String {

@@ -6,26 +6,23 @@ use super::profile::recording::{self, Cost, Recording};
 use super::profile::report::Profile;
 use super::profile::tallies::Tallies;
 use super::program::{self, Missing};
+use super::recorded::{Files, Recorded};
 use super::sampler::Observation;
 use super::{calls, preload, sampler};
-use crate::instances::{address, attach_error, create_error, param_error};
+use crate::instances::{address, create_error, param_error};
 use crate::output::quoted;
-use crate::recording::store::Writer;
-use crate::recording::{Pace, Recorder};
 use miette::{Report, miette};
 use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
 use retrial::wait::DEFAULT;
-use retrial::{Address, Capacity, CreateError, Instance, Observer, P, ParamError, interposer};
+use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
 use retrial_bench::machine::{Machine, Ticks};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// What to run and how.
@@ -44,6 +41,8 @@ pub struct Options {
     pub profile: Option<PathBuf>,
     /// The recording to write, if one is wanted.
     pub record: Option<PathBuf>,
+    /// Where the Parquet files of the recording go, if they are wanted.
+    pub parquet: Option<PathBuf>,
     /// Standard input, ours otherwise.
     pub stdin: Option<File>,
 }
@@ -71,7 +70,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     }
     let library = preload::find()?;
     let recording = options.profile.as_deref().map(Recording::create).transpose()?;
-    let writer = options.record.as_deref().map(Writer::open).transpose()?;
+    let files = options.record.as_deref().map(|file| Files::open(file, options.parquet.as_deref())).transpose()?;
     let named = Named::create(&options)?;
     for (p, value) in settings {
         named.instance.set(p, None, value);
@@ -85,7 +84,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         recording.tell(&mut command);
     }
 
-    let recorder = writer.map(|writer| Recorded::start(writer, &named.address)).transpose()?;
+    let recorder = files.map(|files| files.record(&named.address)).transpose()?;
     let (ticks, started) = (Ticks::now(), Instant::now());
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let tables: &Tables = named.instance.tables();
@@ -93,7 +92,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         observe(tables, recording.as_ref(), started, || {
             let finished = signals.wait(pid);
             if let Some(recorded) = &recorder {
-                recorded.recorder.end();
+                recorded.program_ended();
             }
             finished
         });
@@ -105,7 +104,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     if options.keep || recorder.is_some() {
         keep(&named.instance, &summary, &observation, ended_ns);
     }
-    if let Some(Err(error)) = recorder.map(Recorded::end) {
+    if let Some(Err(error)) = recorder.map(Recorded::finish) {
         // As for the profile: what was written is in the file.
         eprintln!("{error:?}");
     }
@@ -194,29 +193,6 @@ fn observe(tables: &Tables, recording: Option<&Recording>, started: Instant, wai
         });
         Seen { finished, elapsed_s, ended_ns, observation: observer.join().unwrap_or_default(), recorded }
     })
-}
-
-/// The recorder of a run, in a thread of its own.
-struct Recorded {
-    recorder: Arc<Recorder>,
-    thread: JoinHandle<()>,
-}
-
-impl Recorded {
-    fn start(writer: Writer, address: &Address) -> Result<Self, Report> {
-        let observer = Observer::open(address).map_err(attach_error)?;
-        let recorder = Arc::new(Recorder::new(writer, Pace::default()));
-        let shared = Arc::clone(&recorder);
-        Ok(Self { recorder, thread: std::thread::spawn(move || shared.record(&observer, &|_, _| {})) })
-    }
-
-    /// Takes the last snapshot.
-    fn end(self) -> Result<(), Report> {
-        self.recorder.stop();
-        self.thread.thread().unpark();
-        let _ = self.thread.join();
-        Arc::into_inner(self.recorder).map_or(Ok(()), Recorder::finish)
-    }
 }
 
 /// Leaves in the instance what only this process knows, for a later look: the names of mutexes, the gets of

@@ -2,7 +2,7 @@
 
 use super::database::Database;
 use super::mistakes;
-use crate::output::{self, Format, Table};
+use crate::output::{self, Format, Table, counted};
 use miette::Report;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
@@ -125,7 +125,8 @@ impl<'a> Printer<'a> {
             }
             output::line(&Table::new(self.columns.to_vec(), self.kept).text());
             if self.count > ROWS {
-                output::line(&format!("… {} more rows; all of them with --csv or --json", self.count - ROWS));
+                let more = counted((self.count - ROWS) as u64, "more row", "more rows");
+                output::line(&format!("… {more}; all of them with --csv or --json"));
             }
         }
     }

@@ -297,7 +297,7 @@ impl Canvas<'_> {
         for (i, line) in lines.iter().enumerate().skip(offset).take(usize::from(area.height)) {
             let y = area.y + (i - offset) as u16;
             self.put(area.x, y, area.width, &line.text, line.tone);
-            self.choose(area, y, cursor == Some(i));
+            self.choose(area, y, cursor.is_some_and(|at| at == i || lines[at].is_of(line)));
         }
     }
 

@@ -11,6 +11,7 @@ use super::grid::{grid, width};
 use super::seen::Seen;
 use retrial::views::{Sid, TypeId};
 use retrial::{MutexId, P};
+use std::iter::successors;
 
 pub use parameters::{scheme, value};
 
@@ -50,6 +51,21 @@ pub enum Page {
     /// The parameters of the instance.
     Parameters,
     Help,
+}
+
+impl Line {
+    /// Whether they are lines of one parameter, which is chosen as a whole.
+    pub fn is_of(&self, other: &Self) -> bool {
+        matches!(self.target, Some(Target::Parameter(..))) && self.target == other.target
+    }
+}
+
+/// The line that is chosen after the one at `at`, or before it (`by` 1 or -1): the first of its parameter.
+pub fn next(lines: &[Line], at: usize, by: isize) -> usize {
+    let is_of = |a: usize, b: usize| a == b || lines[a].is_of(&lines[b]);
+    let to = |at: usize| at.checked_add_signed(by).filter(|to| *to < lines.len());
+    let Some(found) = successors(to(at), |at| to(*at)).find(|found| !is_of(*found, at)) else { return at };
+    (0..=found).rev().take_while(|line| is_of(*line, found)).last().unwrap_or(found)
 }
 
 /// Rows of a section.

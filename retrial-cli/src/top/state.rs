@@ -262,6 +262,9 @@ impl State {
                 list.cursor = list.offset;
                 list.turn(by);
             }
+            Some(Open { page, list }) if let Some(seen) = &self.seen => {
+                list.cursor = pages::next(&page.lines(seen, self.size.0).1, list.cursor, by);
+            }
             _ => self.list().step(by),
         }
     }

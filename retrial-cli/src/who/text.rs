@@ -4,7 +4,7 @@ use super::report::{Holding, Report};
 use super::thread::{State, Thread};
 use super::tree::{Root, Tree};
 use crate::duration;
-use crate::output::grouped;
+use crate::output::{counted, grouped};
 use retrial::MutexId;
 use retrial::views::Sid;
 use std::fmt::Write;
@@ -83,8 +83,8 @@ impl Report<'_> {
         match line.item {
             Item::Session { sid, waits } => self.session(sid, waits),
             Item::Mutex { holder, mutex } if holder.is_none() => {
-                let waiters = self.tree.waiters(holder, mutex).len();
-                format!("{}: nobody is seen to hold it; {waiters} wait", self.names.mutex(mutex))
+                let wait = counted(self.tree.waiters(holder, mutex).len() as u64, "waits", "wait");
+                format!("{}: nobody is seen to hold it; {wait}", self.names.mutex(mutex))
             }
             Item::Mutex { holder, mutex } => self.holding(holder, mutex).text(),
             Item::Top(sid) => format!("session {sid}: the one above"),
@@ -207,13 +207,12 @@ impl Holding {
         let others = match self.others.as_slice() {
             [] => String::new(),
             [(sid, mode)] => format!(", also by session {sid} in {mode}"),
-            many => format!(", also by {} other sessions", many.len()),
+            many => format!(", also by {} other sessions", grouped(many.len() as u64)),
         };
         text += &others;
         text + &match self.waiters {
             0 => ": nobody waits".to_owned(),
-            1 => ": 1 waits".to_owned(),
-            many => format!(": {} wait", grouped(many as u64)),
+            many => format!(": {}", counted(many as u64, "waits", "wait")),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! How the load of a period went from snapshot to snapshot.
 
 use super::Report;
-use super::page::CLASSES;
 use crate::chart::{Axis, Chart, Form, Legend, Point, Scale, Series};
 use crate::cmd::alerts;
+use crate::page::CLASSES;
 use retrial_model::Measure;
 
 /// Maximum number of parts that a period is drawn in.
@@ -44,7 +44,7 @@ impl Step {
 }
 
 /// Charts of the load of one period, or of several that begin together.
-pub(super) fn charts(courses: &[Course]) -> Vec<Chart> {
+pub fn charts(courses: &[Course]) -> Vec<Chart> {
     let titles = ["sessions"].into_iter().chain(OTHERS.iter().map(|(name, _)| *name)).chain(["processors busy (%)"]);
     let figures = [0..DOING.len(), 3..4, 4..5, 5..6];
     let longest_ns = courses.iter().map(Course::length_ns).max().unwrap_or(0);

@@ -6,8 +6,8 @@
 
 use super::Report;
 use super::course::{Course, Step};
-use super::page::{Bar, Page, Part, Picture};
 use crate::output::{Format, Table, column, line, per, short};
+use crate::page::{Bar, Page, Part, Picture};
 use crate::recording::snapshot::Parameter;
 use miette::Report as Failure;
 use retrial_model::sim::Estimate;

@@ -1,8 +1,8 @@
 //! Where the time of the sessions went: parts that add up to 100 %.
 
 use super::Report;
-use super::page::Share;
 use crate::output::{Table, column, measure};
+use crate::page::Share;
 use retrial::views::{Counter, Key, TypeId, WaitEvent};
 use retrial_model::{Measure, Profile};
 

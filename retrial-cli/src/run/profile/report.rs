@@ -4,7 +4,8 @@ use super::recording::{Cost, FILES, unwritable};
 use super::stacks::{Location, Locations};
 use super::tallies::{About, By, Lock, Tallies, Tally};
 use crate::flame;
-use crate::output::{Table, column, short};
+use crate::output::{Table, column, counted, short};
+use crate::page::{Part, Picture};
 use crate::run::symbols::Symbols;
 use miette::Report;
 use retrial::MutexId;
@@ -120,7 +121,8 @@ impl Profile {
         Ok(profile)
     }
 
-    fn write(&self) -> Result<(), Report> {
+    /// Where time was waited, and where locks were held.
+    fn stacks(&self) -> [flame::Stacks; 2] {
         let (mut waits, mut holds) = (flame::Stacks::new(), flame::Stacks::new());
         for lock in &self.locks {
             for stack in &lock.stacks {
@@ -129,12 +131,18 @@ impl Profile {
                 *waits.entry(calls).or_default() += stack.tally.wait_ns;
             }
         }
-        let texts = [
-            flame::folded(&waits),
-            flame::svg("time waited for locks", &waits),
-            flame::folded(&holds),
-            flame::svg("time locks were held", &holds),
-        ];
+        [waits, holds]
+    }
+
+    fn flames(&self) -> [String; 2] {
+        let [waits, holds] = self.stacks();
+        [flame::svg("time waited for locks", &waits), flame::svg("time locks were held", &holds)]
+    }
+
+    fn write(&self) -> Result<(), Report> {
+        let ([waits, holds], [waits_svg, holds_svg]) =
+            (self.stacks().map(|stacks| flame::folded(&stacks)), self.flames());
+        let texts = [waits, waits_svg, holds, holds_svg];
         for (name, text) in FILES.iter().zip(texts) {
             let path = self.output.join(name);
             fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
@@ -179,15 +187,14 @@ impl Profile {
         if cpu_s > 0.0 { self.cost.spent_ns as f64 / 1e7 / cpu_s } else { 0.0 }
     }
 
-    pub fn text(&self, cpu_s: f64) -> String {
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "profile: {} locks; estimates from {} gets and {} waits, most wait time first",
-            self.locks.len(),
-            self.gets,
-            self.waits,
-        );
+    /// What a report says of it.
+    pub fn parts(&self, cpu_s: f64) -> Vec<Part> {
+        let mut parts = vec![Part::Lines(format!(
+            "profile: {}; estimates from {} and {}, most wait time first",
+            counted(self.locks.len() as u64, "lock", "locks"),
+            counted(self.gets, "get", "gets"),
+            counted(self.waits, "wait", "waits"),
+        ))];
         if !self.locks.is_empty() {
             let columns = [
                 column("lock", |lock: &Profiled| lock.title.clone()),
@@ -199,15 +206,17 @@ impl Profile {
                 column("S_us", |lock: &Profiled| lock.tally.mean_hold_ns().map(|ns| ns / 1e3)),
             ];
             let table = Table::of(&columns, self.locks.iter().take(LOCKS));
-            let _ = writeln!(text, "\n{}\n", table.text());
+            parts.push(Part::pictured("LOCKS BY THEIR CALLS", Picture::Flames(self.flames()), table));
         }
-        for lock in self.locks.iter().take(LOCKS) {
-            lock.stacks_text(&mut text);
-        }
+        parts.extend(self.locks.iter().take(LOCKS).map(|lock| Part::Lines(lock.stacks_text())));
+        parts.push(Part::Lines(self.cost_text(cpu_s)));
+        parts
+    }
+
+    fn cost_text(&self, cpu_s: f64) -> String {
         let cost = &self.cost;
-        let _ = writeln!(
-            text,
-            "cost: taking samples {} ms, {} % of the program's CPU, {} KiB; unwinding them {} ms of another process",
+        let mut text = format!(
+            "cost: taking samples {} ms, {} % of the program's CPU, {} KiB; unwinding them {} ms of another process\n",
             short(ms(cost.spent_ns)),
             short(self.cost_pct(cpu_s)),
             cost.bytes >> 10,
@@ -216,14 +225,13 @@ impl Profile {
         if cost.dropped > 0 {
             let _ = writeln!(
                 text,
-                "{} samples found no room: about {} gets and {} ms of waiting are missing above",
-                cost.dropped,
-                cost.dropped_gets,
+                "{} found no room: about {} and {} ms of waiting are missing above",
+                counted(cost.dropped, "sample", "samples"),
+                counted(cost.dropped_gets, "get", "gets"),
                 short(ms(cost.dropped_wait_ns)),
             );
         }
-        let _ = writeln!(text, "stacks: {}/{{{}}}\n", self.output.display(), FILES.join(","));
-        text
+        text + &format!("stacks: {}/{{{}}}", self.output.display(), FILES.join(","))
     }
 }
 
@@ -279,24 +287,26 @@ impl Profiled {
         value
     }
 
-    fn stacks_text(&self, text: &mut String) {
-        let _ = writeln!(text, "{}", self.title);
+    /// The lock, and a line for each of its first stacks.
+    fn stacks_text(&self) -> String {
+        let mut text = self.title.clone();
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
         for stack in self.stacks.iter().take(STACKS) {
             let (own, all) = (&stack.tally, &self.tally);
-            let _ = write!(text, "  gets {:.0} %", share(own.gets, all.gets));
+            let _ = write!(text, "\n  gets {:.0} %", share(own.gets, all.gets));
             if all.wait_ns > 0 {
                 let _ = write!(text, ", waiting {:.0} %", share(own.wait_ns, all.wait_ns));
             }
             if let (Some(own), Some(all)) = (own.hold_ns(), all.hold_ns()) {
                 let _ = write!(text, ", holding {:.0} %", share(own, all));
             }
-            let _ = writeln!(text, ": {}", stack.line());
+            let _ = write!(text, ": {}", stack.line());
         }
         if self.stacks.len() > STACKS {
-            let _ = writeln!(text, "  and {} more stacks", self.stacks.len() - STACKS);
+            let more = (self.stacks.len() - STACKS) as u64;
+            let _ = write!(text, "\n  and {}", counted(more, "more stack", "more stacks"));
         }
-        text.push('\n');
+        text
     }
 }
 

@@ -1,13 +1,19 @@
 //! The parameters of a type, or of the instance.
 
 use super::{Line, Target, Tone, head};
-use crate::top::grid::cut;
+use crate::top::grid::wrap;
 use crate::top::seen::Seen;
 use retrial::P;
 use retrial::views::TypeId;
 
 /// Width of the column of units.
 const UNIT: usize = 9;
+/// Width of all columns before the descriptions, and the least that a description gets beside them; with less it has
+/// lines of its own.
+const NAMED: usize = 73;
+const ABOUT: usize = 40;
+/// Of such a line.
+const INDENT: &str = "    ";
 
 /// Adds a section with them.
 pub fn list(lines: &mut Vec<Line>, seen: &Seen, of: Option<TypeId>, room: u16) {
@@ -31,9 +37,15 @@ pub fn list(lines: &mut Vec<Line>, seen: &Seen, of: Option<TypeId>, room: u16) {
             unit => (unit, String::new()),
         };
         let (name, value, about) = (p.row().name, p.format(found.value), p.row().description);
-        let text = format!("  {name:30} {value:>12} {unit:UNIT$} {from:16} {about}{note}");
+        let (facts, about) = (format!("  {name:30} {value:>12} {unit:UNIT$} {from:16}"), format!("{about}{note}"));
+        let texts = if usize::from(room) >= NAMED + ABOUT {
+            wrap(&format!("{facts} {about}"), room, &" ".repeat(NAMED))
+        } else {
+            [wrap(&facts, room, INDENT), wrap(&format!("{INDENT}{about}"), room, INDENT)].concat()
+        };
         let tone = if found.is_set { Tone::Plain } else { Tone::Dim };
-        lines.push(Line { text: cut(&text, room), tone, target: Some(Target::Parameter(*p, of)) });
+        let target = Some(Target::Parameter(*p, of));
+        lines.extend(texts.into_iter().map(|text| Line { text, tone, target }));
     }
 }
 

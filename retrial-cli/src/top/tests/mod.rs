@@ -330,6 +330,35 @@ fn a_parameter_is_set_after_a_confirmation_only_and_set_back() {
 }
 
 #[test]
+fn a_parameter_is_described_whole_and_chosen_whole() {
+    let mut state = state(seen(2), (80, 24));
+    keys(&mut state, "p");
+    is_golden("parameters-80", &screen(&state));
+    for size in [(60, 200), (80, 200), (120, 200), (200, 200)] {
+        state.resize(size.0, size.1);
+        let words: Vec<String> = screen(&state).split_whitespace().map(str::to_owned).collect();
+        let shown = words.join(" ");
+        for p in P::ALL {
+            assert!(shown.contains(p.row().description), "{} at {size:?}: {shown}", p.row().name);
+        }
+    }
+    // A step leads to the next parameter, and one back to the first line of the one before.
+    state.resize(80, 200);
+    let reversed = |state: &State| -> Vec<String> {
+        let buffer = drawn(state, true);
+        let is = |y: &u16| buffer[(0, *y)].modifier.contains(Modifier::REVERSED);
+        (0..200).filter(is).map(|y| text(&buffer).lines().nth(usize::from(y)).unwrap_or_default().to_owned()).collect()
+    };
+    for (typed, name) in [("jjjj", 3), ("k", 2), ("<end>", P::ALL.len() - 1), ("k", P::ALL.len() - 2)] {
+        keys(&mut state, typed);
+        let (chosen, row) = (reversed(&state), P::ALL[name].row());
+        assert!(chosen[0].contains(row.name), "{typed}: {chosen:?}");
+        let about = chosen[1..].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        assert!(about.contains(row.description), "{typed}: {chosen:?}");
+    }
+}
+
+#[test]
 fn an_instance_that_goes_leaves_its_last_screen_until_it_is_there_again() {
     let mut state = state(seen(2), (80, 24));
     state.gone = true;

@@ -1,14 +1,15 @@
 //! A report as one file of HTML: pictures are in it as SVG, nothing is loaded and no script runs.
 
-use super::course::{Course, charts};
-use super::page::{Bar, CLASSES, FINDINGS, Page, Part, Picture, Share, pct};
+use super::{Bar, CLASSES, FINDINGS, Page, Part, Picture, Share, pct};
 use crate::chart::{self, Chart, Form, Series};
 use crate::experiment::svg::compact;
 use crate::lengths;
-use crate::output::markup;
+use crate::output::{counted, markup};
 use crate::recording::findings::Finding;
-use miette::Report as Failure;
+use crate::recording::report::{Course, charts};
+use miette::{Report as Failure, miette};
 use std::fmt::Write;
+use std::path::Path;
 
 /// Light and dark, on a screen and on A4.
 const STYLE: &str = include_str!("html.css");
@@ -18,6 +19,19 @@ const SHARES: usize = 9;
 const NARROWEST_NAMED: f64 = 6.0;
 /// Width and height of a chart.
 const CHART: (u32, u32) = (480, 230);
+
+/// That a file is meant to be a page: a recording or a program in its place is not to be written over.
+pub fn check_name(file: &Path, example: &'static str) -> Result<(), Failure> {
+    if file.extension().is_some_and(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm")) {
+        return Ok(());
+    }
+    Err(miette!(
+        code = "retrial::report::html",
+        help = example,
+        "--html {}, expected a name that ends in .html",
+        file.display()
+    ))
+}
 
 impl Page {
     pub fn html(&self) -> Result<String, Failure> {
@@ -48,7 +62,7 @@ impl Part {
     fn html(&self) -> Result<String, Failure> {
         Ok(match self {
             Self::Alarm(text) => format!("<pre class=\"alarm\">{}</pre>\n", markup(text)),
-            Self::Line(text) => format!("<p>{}</p>\n", markup(text)),
+            Self::Lines(text) => format!("<p class=\"lines\">{}</p>\n", markup(text)),
             Self::Findings { found, nothing } => {
                 let list = if found.is_empty() {
                     format!("<p>{}</p>\n", markup(nothing))
@@ -83,6 +97,7 @@ impl Picture {
                 let all: String = each.collect();
                 Ok(if all.is_empty() { all } else { format!("<div class=\"lengths\">\n{all}</div>\n") })
             }
+            Self::Flames(graphs) => Ok(format!("<figure>\n{}</figure>\n", graphs.join("</figure>\n<figure>\n"))),
         }
     }
 }
@@ -158,7 +173,7 @@ impl Bar {
             drawn.into_iter().map(|(class, _, share)| (class, share.name.clone(), share.pct)).collect();
         if !rest.is_empty() {
             let sum = rest.iter().fold(0.0, |sum, share| sum + share.pct);
-            drawn.push((CLASSES.len() - 1, format!("{} others", rest.len()), sum));
+            drawn.push((CLASSES.len() - 1, counted(rest.len() as u64, "other", "others"), sum));
         }
         drawn
     }

@@ -1,12 +1,16 @@
 //! What a report says, in its order: text and HTML are made of the same parts.
 
-use super::course::Course;
+mod html;
+
+pub use html::check_name;
+
 use crate::output::{Table, short};
 use crate::recording::findings::Finding;
+use crate::recording::report::Course;
 use retrial_model::Profile;
 
 /// A report to be shown.
-pub(super) struct Page {
+pub struct Page {
     pub title: String,
     /// Lines under the title.
     pub head: Vec<String>,
@@ -16,7 +20,7 @@ pub(super) struct Page {
 }
 
 /// A part of it.
-pub(super) enum Part {
+pub enum Part {
     /// What nothing ends by itself.
     Alarm(String),
     Findings {
@@ -29,29 +33,32 @@ pub(super) enum Part {
         table: Table,
         nothing: &'static str,
     },
-    Line(String),
+    /// Lines of text.
+    Lines(String),
 }
 
 /// What HTML has above a table.
-pub(super) enum Picture {
+pub enum Picture {
     None,
     Bars(Vec<Bar>),
     Charts(Vec<Course>),
     /// How long the waits of each were.
     Lengths(Vec<(String, Profile)>),
+    /// Flame graphs, as SVG.
+    Flames([String; 2]),
 }
 
-/// The time of the sessions, in shares that add up to 100 %.
-pub(super) struct Bar {
+/// A time in shares that add up to 100 %.
+pub struct Bar {
     pub name: &'static str,
     pub shares: Vec<Share>,
 }
 
 /// Classes of what takes time, in the order of a bar; the last is the time elsewhere.
-pub(super) const CLASSES: [&str; 4] = ["Concurrency", "Holding", "Event", "Other"];
+pub const CLASSES: [&str; 4] = ["Concurrency", "Holding", "Event", "Other"];
 
-/// What the sessions did for a share of their time.
-pub(super) struct Share {
+/// What a share of the time went to.
+pub struct Share {
     pub name: String,
     pub class: &'static str,
     pub pct: f64,
@@ -79,7 +86,7 @@ impl Part {
 
     fn text(&self) -> String {
         match self {
-            Self::Alarm(text) | Self::Line(text) => text.clone(),
+            Self::Alarm(text) | Self::Lines(text) => text.clone(),
             Self::Findings { found, nothing } => {
                 let found: Vec<String> = found.iter().enumerate().map(|(i, finding)| finding.text(i + 1)).collect();
                 let found = if found.is_empty() { (*nothing).to_owned() } else { found.join("\n") };
@@ -93,9 +100,9 @@ impl Part {
     }
 }
 
-pub(super) const FINDINGS: &str = "FINDINGS, MOST TIME AT STAKE FIRST";
+pub const FINDINGS: &str = "FINDINGS, MOST TIME AT STAKE FIRST";
 
 /// A share of time for people.
-pub(super) fn pct(pct: f64) -> String {
+pub fn pct(pct: f64) -> String {
     format!("{} %", short(pct))
 }
