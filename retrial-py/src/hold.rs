@@ -175,7 +175,7 @@ impl Hold {
         let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
         let line: u32 = frame.getattr("f_lineno")?.extract()?;
         let place = format!("{}:{line}", file.rsplit('/').next().unwrap_or_default());
-        Ok(self.named.shared.instance.register_location(&place).unwrap_or_default())
+        Ok(self.named.shared.place(&place))
     }
 
     /// Whether the calling thread holds it.
@@ -397,7 +397,6 @@ impl Hold {
         Ok(())
     }
 
-    #[allow(clippy::unnecessary_wraps)]
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.state.views.set(self.state.views.get().saturating_sub(1));
     }

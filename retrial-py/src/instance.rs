@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList, PyTuple, PyType};
 use retrial::views::{Domain, LocationId, TypeId};
 use retrial::{Address, AttachError, Capacity, CreateError, P};
+use std::collections::HashMap;
 use std::path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{self, Arc, PoisonError, Weak};
@@ -20,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) instance: retrial::Instance,
     /// Where gets are that do not say where, and do not wait.
     pub(crate) nowhere: LocationId,
+    /// Places by name: the library's table is in shared memory, and takes a microsecond.
+    places: sync::Mutex<HashMap<String, LocationId>>,
     closed: AtomicBool,
 }
 
@@ -37,10 +40,24 @@ impl Shared {
         let mut found = found.filter(|shared| of_tables(&shared.instance) == of_tables(&instance));
         found.next().unwrap_or_else(|| {
             let nowhere = instance.register_location("python").unwrap_or_default();
-            let shared = Arc::new(Self { instance, nowhere, closed: AtomicBool::new(false) });
+            let shared =
+                Arc::new(Self { instance, nowhere, places: sync::Mutex::default(), closed: AtomicBool::new(false) });
             open.push(Arc::downgrade(&shared));
             shared
         })
+    }
+
+    /// The place of this name; 0 when the instance's table of places is full. As `OPEN`, no child finds it locked.
+    pub(crate) fn place(&self, name: &str) -> LocationId {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get(name) {
+            return *place;
+        }
+        let place = self.instance.register_location(name).unwrap_or_default();
+        if place != LocationId::default() {
+            places.insert(name.to_owned(), place);
+        }
+        place
     }
 
     pub(crate) fn is_closed(&self) -> bool {

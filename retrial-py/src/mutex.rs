@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyString};
 use retrial::Mode;
 use retrial::engine::RawMutex;
-use retrial::views::LocationId;
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -110,13 +109,11 @@ impl Mutex {
             "hold" => true,
             _ => return Err(raise(Kind::Invalid, format_args!("on_death `{on_death}`, expected raise or hold"))),
         };
-        let at = at.map(|at| self.location(&at.to_cow()?)).transpose()?;
+        let at = match at {
+            Some(at) => Some(self.named.shared.place(&at.to_cow()?)),
+            None => None,
+        };
         Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }))
-    }
-
-    #[allow(clippy::unnecessary_wraps)] // for `?` on the text before it
-    fn location(&self, name: &str) -> PyResult<LocationId> {
-        Ok(self.named.shared.instance.register_location(name).unwrap_or_default())
     }
 }
 

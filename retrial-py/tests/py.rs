@@ -4,7 +4,6 @@
 mod not_tested;
 
 use not_tested::not_tested;
-use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +12,17 @@ use std::sync::OnceLock;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The directory with the module: beside the library, which cargo builds with the tests of its package.
+/// The directory with the module. Cargo builds the library beside the tests of its package.
 fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let test = std::env::current_exe().expect("a test has a program");
-        let built = test.parent().and_then(Path::parent).expect("in `deps` of the profile's directory");
+        let built = test.parent().expect("a program is in a directory");
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
         fs::create_dir_all(&directory).expect("a directory can be made");
         let library = built.join("libretrial_py.so");
         // Under another name first: a run beside this one may have it loaded.
-        let fresh = directory.join(format!("fresh.{}{EXE_SUFFIX}", std::process::id()));
+        let fresh = directory.join(format!("fresh.{}", std::process::id()));
         fs::copy(&library, &fresh).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
         fs::rename(&fresh, directory.join("retrial.abi3.so")).expect("a file can be renamed");
         directory

@@ -26,6 +26,7 @@ impl Wait<'_> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use crate::views::Counter::{GaveUp, Waits};
     use crate::{Capacity, Class, GetError, Instance, Mode, Patience, location};
     use std::cell::Cell;
     use std::time::{Duration, Instant};
@@ -50,7 +51,6 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
         let (_, _, figures) = instance.tables().figures()[0];
         let counted = |counter| figures.get(counter);
-        use crate::views::Counter::{GaveUp, Waits};
         assert_eq!((counted(Waits), counted(GaveUp)), (1, 1));
         drop(hold);
     }
