@@ -3,6 +3,7 @@
 use crate::errors::{Kind, OrRaise, Raised, raise};
 use crate::mutex::Named;
 use crate::session;
+use crate::wait::Wait;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -15,36 +16,6 @@ use std::ffi::{CStr, c_int};
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a get may take.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Wait {
-    Endless,
-    Once,
-    For(Duration),
-}
-
-impl Wait {
-    /// So many seconds; endless where none are said.
-    pub(crate) fn of(timeout_s: Option<f64>) -> PyResult<Self> {
-        match timeout_s {
-            None => Ok(Self::Endless),
-            Some(0.0) => Ok(Self::Once),
-            // More than a clock has is no deadline.
-            Some(s) if s > 0.0 => Ok(Duration::try_from_secs_f64(s).map_or(Self::Endless, Self::For)),
-            Some(s) => Err(raise(Kind::Invalid, format_args!("timeout {s}, expected None or seconds from 0 on"))),
-        }
-    }
-
-    fn patience(self) -> Patience {
-        match self {
-            Self::Endless => Patience::Endless,
-            Self::Once => Patience::None,
-            Self::For(time) => Patience::within(time),
-        }
-    }
-}
 
 /// What a hold asks for.
 #[derive(Clone, Copy, Debug)]

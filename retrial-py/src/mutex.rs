@@ -1,8 +1,9 @@
 //! `retrial.Mutex`, which is a lock of Python's too.
 
 use crate::errors::{Kind, OrRaise, raise};
-use crate::hold::{Ask, Hold, Wait};
+use crate::hold::{Ask, Hold};
 use crate::instance::{Instance, Shared};
+use crate::wait::Wait;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyString};
 use retrial::Mode;
