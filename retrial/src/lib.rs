@@ -51,6 +51,8 @@ mod pages {
     mod model {}
     #[doc = include_str!("../../docs/PREDICTION.md")]
     mod prediction {}
+    #[doc = include_str!("../../docs/PYTHON.md")]
+    mod python {}
     #[doc = include_str!("../../docs/RELIABILITY.md")]
     mod reliability {}
     #[doc = include_str!("../../docs/USING.md")]

@@ -53,6 +53,8 @@ pub struct Session<'i> {
     sid: Sid,
     random: Cell<u64>,
     experience: Cell<Experience>,
+    /// See [`Session::ask_while_waiting`].
+    gives_up: Cell<Option<fn() -> bool>>,
     /// Records that have been in use so far: the first ones.
     used: Cell<usize>,
     class: Cell<Class>,
@@ -122,6 +124,7 @@ impl Instance {
             sid,
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             experience: Cell::default(),
+            gives_up: Cell::default(),
             class: Cell::new(class),
             used: Cell::new(1),
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
@@ -191,6 +194,21 @@ impl<'i> Session<'i> {
         if !self.is_forked() {
             self.slot.action.set(action);
         }
+    }
+
+    /// Has the session's waits ask whether to give up: after a millisecond, then between steps, at least twice a
+    /// second, and soon after a signal handler has run in the thread. An answer of `true` ends the wait as its
+    /// deadline would; the get may still succeed.
+    ///
+    /// For languages whose signal handlers only take a note. One wait with one deadline for all of it would not
+    /// do for them: waits in slices would count, and queue, anew at each slice.
+    pub fn ask_while_waiting(&self, gives_up: fn() -> bool) {
+        self.gives_up.set(Some(gives_up));
+    }
+
+    /// Whom its waits ask.
+    pub(crate) const fn gives_up(&self) -> Option<fn() -> bool> {
+        self.gives_up.get()
     }
 
     /// A fresh random number.

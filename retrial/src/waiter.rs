@@ -17,6 +17,7 @@ use crate::wait::{Course, Park, Seen, Spin, Step, Wanted, Yielded};
 use std::time::Duration;
 
 mod adapting;
+mod asking;
 mod target;
 
 pub use target::Target;
@@ -106,6 +107,8 @@ struct Wait<'a> {
     /// Ends of the last step and of the last failed spin, by the monotonic clock.
     last: u64,
     now: u64,
+    /// When the session was last asked whether to give up.
+    asked: u64,
     alerted: bool,
 }
 
@@ -133,6 +136,7 @@ impl<'a> Wait<'a> {
             course: Course::begin(wanted, target.gets()),
             last: 0,
             now: 0,
+            asked: 0,
             alerted: false,
         };
         probes::miss(&wait.recorder);
@@ -188,6 +192,7 @@ impl<'a> Wait<'a> {
         self.now = sys::now_ns();
         if self.course.failed() == 0 {
             self.recorder.begin(self.now);
+            self.asked = self.now;
         } else {
             self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
             self.look_how_long();
@@ -367,7 +372,7 @@ impl<'a> Waiter<'a> {
                 }
                 return Ok(got);
             }
-            let left = match wait.failed(deadline) {
+            let left = match wait.failed(deadline).and_then(|left| wait.ask(left)) {
                 Some(_) if target.is_hopeless() => {
                     wait.give_up(target);
                     return Err(Ended::Deadlock);

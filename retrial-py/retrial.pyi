@@ -1,0 +1,196 @@
+"""Mutexes in shared memory for many processes. `docs/PYTHON.md` of the project is the introduction."""
+
+from types import TracebackType
+from typing import Any, Literal
+
+__version__: str
+
+def remove(name: str) -> None:
+    """Removes the file of an instance. Processes that have it open keep it."""
+
+class Instance:
+    """A segment of shared memory with its mutexes, found by a name, or by a path if there is a `/` in it.
+
+    Opened twice in a process, it is one instance. It can be pickled unless it is anonymous.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        *,
+        sessions: int | None = None,
+        mutexes: int | None = None,
+        locations: int | None = None,
+        rows: int | None = None,
+        arena: int | None = None,
+        permissions: int = 0o600,
+    ) -> Instance:
+        """Attaches to it, and creates it if there is none. What it has room for is said by its creator: threads
+        at a time (`sessions`, 1024), mutexes (16,384), places (4096), rows of figures for each session (64), and
+        bytes for mutexes and their data (`arena`, 1 MiB)."""
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        *,
+        sessions: int | None = None,
+        mutexes: int | None = None,
+        locations: int | None = None,
+        rows: int | None = None,
+        arena: int | None = None,
+        permissions: int = 0o600,
+    ) -> Instance:
+        """Creates it; `Exists` if there is one."""
+
+    @classmethod
+    def attach(cls, name: str) -> Instance:
+        """Attaches to it; `NotFound` if there is none."""
+
+    @classmethod
+    def anonymous(
+        cls,
+        *,
+        sessions: int | None = None,
+        mutexes: int | None = None,
+        locations: int | None = None,
+        rows: int | None = None,
+        arena: int | None = None,
+    ) -> Instance:
+        """Creates one for this process and what it forks."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name or path; None for an anonymous one."""
+
+    @property
+    def params(self) -> dict[str, int | str]:
+        """The parameters in force for the instance, by name."""
+
+    def mutex(self, name: str, type: str = "python", size: int = 8, format: str = "B") -> Mutex:
+        """The mutex of this name with `size` bytes of data, which are 0 if it is new. `format` is how `data`
+        shows them: one of B, b, H, h, I, i, Q, q, f, d of the module `struct`. `Invalid` if there is one with
+        data of another size."""
+
+    def set(self, name: str, value: int | str | None, *, type: str | None = None) -> None:
+        """Sets a parameter for the instance or for a mutex type, at the next step of every wait. None takes a
+        setting back."""
+
+    def figures(self, *, by: Literal["mutex", "location"] = "mutex") -> list[dict[str, Any]]:
+        """What was counted since the instance was created, and the measures that follow from it: a row for each
+        mutex, or for each place where sessions missed. None is not known."""
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """The sessions: which thread, what it holds and in which mode, what it waits for."""
+
+    def alerts(self, after: int = 0) -> list[dict[str, Any]]:
+        """The alert log after this number: `number`, `time` (s since 1970), `text`."""
+
+    def set_action(self, action: str) -> None:
+        """Says what the calling thread is about, for the views: up to 32 bytes."""
+
+    def close(self) -> None:
+        """Ends the thread's session, and has every later call refused with `Closed`. `Error` while this thread
+        holds a mutex of it. The memory goes with the last object and thread that used it."""
+
+    def __enter__(self) -> Instance: ...
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+class Mutex:
+    """A mutex with the data that it protects. `with mutex as held` holds it in X; `acquire` and `release` are
+    those of `threading.Lock`, but for the thread that holds it alone. It can be pickled as its instance can."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def instance(self) -> Instance: ...
+    @property
+    def data(self) -> memoryview:
+        """The data, while this thread holds it by `with mutex` or `acquire`."""
+
+    def exclusive(
+        self, *, timeout: float | None = None, at: str | None = None, on_death: Literal["raise", "hold"] = "raise"
+    ) -> Hold:
+        """X, for `with`: nobody else has it. `timeout` in s: None waits for ever, 0 is one try. `at` is the place
+        for the views. `on_death="hold"` holds a mutex whose holder has died instead of raising `OwnerDied`."""
+
+    def long_exclusive(
+        self, *, timeout: float | None = None, at: str | None = None, on_death: Literal["raise", "hold"] = "raise"
+    ) -> Hold:
+        """LX, for `with`: as X for long; waits for it are counted apart."""
+
+    def shared(
+        self, *, timeout: float | None = None, at: str | None = None, on_death: Literal["raise", "hold"] = "raise"
+    ) -> Hold:
+        """S, for `with`: beside others in S, and one in E."""
+
+    def examine(
+        self, *, timeout: float | None = None, at: str | None = None, on_death: Literal["raise", "hold"] = "raise"
+    ) -> Hold:
+        """E, for `with`: beside those that have it in S already."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1.0) -> bool:
+        """Gets it in X. Whether it was got."""
+
+    def release(self) -> None:
+        """Gives it back; `NotHeld` unless this thread has it."""
+
+    def locked(self) -> bool:
+        """Whether any thread of any process holds it, in whatever mode."""
+
+    def __enter__(self) -> Hold: ...
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+class Hold:
+    """A mutex asked for in a mode; held between begin and end of the `with`. It may be entered again then."""
+
+    @property
+    def data(self) -> memoryview:
+        """The data, until the `with` ends; read-only in S and E."""
+
+    @property
+    def mode(self) -> Literal["S", "X", "LX", "E"]:
+        """The mode in which it is held."""
+
+    @property
+    def owner_died(self) -> bool:
+        """Whether a holder had died, and `consistent` was not called since."""
+
+    def consistent(self) -> None:
+        """Says that the data are right again after the death of a holder; in X, LX or E."""
+
+    def examine(self, *, timeout: float | None = None) -> None:
+        """S to E."""
+
+    def upgrade(self, *, timeout: float | None = None) -> None:
+        """E to X, when the readers have left."""
+
+    def share(self) -> None:
+        """X, LX or E to S. Nobody gets in between."""
+
+    def __enter__(self) -> Hold: ...
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+class Error(Exception): ...
+class OwnerDied(Error): ...
+class TimedOut(Error, TimeoutError): ...
+class Busy(Error, TimeoutError): ...
+class Deadlock(Error, RuntimeError): ...
+class NotHeld(Error, RuntimeError): ...
+class Closed(Error, ValueError): ...
+class Exists(Error, FileExistsError): ...
+class NotFound(Error, FileNotFoundError): ...
+class Denied(Error, PermissionError): ...
+class Invalid(Error, ValueError): ...
+class Full(Error): ...

@@ -1,0 +1,378 @@
+//! `retrial.Hold`: a mutex asked for, and held between `__enter__` and `__exit__`.
+
+use crate::errors::{Kind, OrRaise, Raised, raise};
+use crate::mutex::Named;
+use crate::session;
+use crate::wait::Wait;
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyMemoryView};
+use retrial::engine::Get;
+use retrial::views::LocationId;
+use retrial::{ConvertError, GetError, GetFailure, Mode, Patience, Session};
+use std::cell::Cell;
+use std::ffi::{CStr, c_int};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::Arc;
+
+/// What a hold asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) mode: Mode,
+    pub(crate) wait: Wait,
+    pub(crate) at: Option<LocationId>,
+    /// Whether a mutex whose holder has died is kept, rather than given back with an exception.
+    pub(crate) keeps: bool,
+}
+
+/// What is held. Changed with the interpreter lock.
+#[derive(Default)]
+struct State {
+    /// The session that holds it; null while it is not entered. No other has the address of one that holds.
+    owner: Cell<*const Session<'static>>,
+    /// Dropped by its owner alone. One that its thread left behind is recovered with the session.
+    hold: Cell<Option<ManuallyDrop<retrial::Hold<'static>>>>,
+    owner_died: Cell<bool>,
+    /// What `data` gave.
+    view: Cell<Option<Py<PyAny>>>,
+    /// Views of the data that there are: the one above, and what was made of it.
+    views: Cell<usize>,
+}
+
+/// A mutex asked for, for `with`.
+#[pyclass(frozen, module = "retrial")]
+pub(crate) struct Hold {
+    named: Arc<Named>,
+    ask: Ask,
+    state: State,
+    /// Elements and bytes of each, where views read them.
+    shape: [ffi::Py_ssize_t; 2],
+}
+
+// SAFETY: `state` is touched with the interpreter lock only (the module says that it needs it), and the hold in it by
+// the thread of its session only, as `owned` checks.
+unsafe impl Send for Hold {}
+// SAFETY: as above.
+unsafe impl Sync for Hold {}
+
+/// What a thread does without the interpreter lock: the same thread, so that its session may go along.
+struct Apart<T>(T);
+
+// SAFETY: `detach` runs it in the calling thread.
+unsafe impl<T> Send for Apart<T> {}
+
+impl<R, F: FnOnce() -> R> Apart<F> {
+    fn run(self) -> Apart<R> {
+        Apart((self.0)())
+    }
+}
+
+/// Waits without the interpreter lock. What a signal handler raised meanwhile goes before what the wait gave.
+fn apart<R>(py: Python<'_>, wait: impl FnOnce() -> R) -> (R, PyResult<()>) {
+    let waiting = session::Waiting::begin();
+    let task = Apart(wait);
+    let got = py.detach(move || task.run()).0;
+    drop(waiting);
+    (got, session::raised().map_or(Ok(()), Err))
+}
+
+impl Hold {
+    pub(crate) fn new(named: Arc<Named>, ask: Ask) -> Self {
+        let bytes = named.format.bytes;
+        let shape = [named.size / bytes, bytes].map(ffi::Py_ssize_t::try_from).map(Result::unwrap_or_default);
+        Self { named, ask, state: State::default(), shape }
+    }
+
+    /// Gets the mutex.
+    #[inline]
+    pub(crate) fn enter(&self, py: Python<'_>, wait: Wait) -> PyResult<()> {
+        let session = session::of(py, &self.named.shared)?;
+        // SAFETY: the hold goes before the mapping: `named` keeps that, and so does the session.
+        let record = unsafe { &*ptr::from_ref(self.named.record()) };
+        let at = self.ask.at.unwrap_or(self.named.shared.nowhere);
+        // SAFETY: the session is of the mutex's instance.
+        let got = unsafe { record.get_at(session, self.ask.mode, at, Patience::None) };
+        let (got, death) = match got {
+            Ok(hold) => (hold, false),
+            Err(error) => self.contended(py, session, error, wait)?,
+        };
+        if self.ask.mode == Mode::Shared && !self.state.owner.get().is_null() {
+            drop(got);
+            return Err(raise(Kind::NotHeld, "this hold is entered already; make another one by `mutex.shared()`"));
+        }
+        self.state.owner_died.set(death);
+        self.state.hold.set(Some(ManuallyDrop::new(got)));
+        self.state.owner.set(session);
+        Ok(())
+    }
+
+    /// The get that was not had at once, and whether a holder has died.
+    #[cold]
+    fn contended(
+        &self,
+        py: Python<'_>,
+        session: &'static Session<'static>,
+        error: GetError<retrial::Hold<'static>>,
+        wait: Wait,
+    ) -> PyResult<(retrial::Hold<'static>, bool)> {
+        let mut got: Get<'static> = Err(error);
+        if matches!(got, Err(GetError::Busy)) && wait != Wait::Once {
+            let at = match self.ask.at {
+                Some(at) => at,
+                None => self.caller(py)?,
+            };
+            // SAFETY: as in `enter`.
+            let record = unsafe { &*ptr::from_ref(self.named.record()) };
+            // SAFETY: the session is of the mutex's instance.
+            let (waited, raised) = apart(py, || unsafe { record.get_at(session, self.ask.mode, at, wait.patience()) });
+            got = waited;
+            raised?;
+        }
+        match got {
+            Ok(hold) => Ok((hold, false)),
+            Err(GetError::OwnerDied(died)) if self.ask.keeps => Ok((died.guard, true)),
+            Err(error) => {
+                let failure = GetFailure::from(error);
+                Err(raise(failure.kind(), failure))
+            }
+        }
+    }
+
+    /// Where the caller is: file and line.
+    fn caller(&self, py: Python<'_>) -> PyResult<LocationId> {
+        let frame = py.import("sys")?.getattr("_getframe")?.call0()?;
+        let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
+        let line: u32 = frame.getattr("f_lineno")?.extract()?;
+        let place = format!("{}:{line}", file.rsplit('/').next().unwrap_or_default());
+        Ok(self.named.shared.place(&place))
+    }
+
+    /// Whether the calling thread holds it.
+    #[inline]
+    fn is_owned(&self) -> bool {
+        let session = session::existing(&self.named.shared);
+        // SAFETY: this thread's own session.
+        ptr::eq(self.state.owner.get(), session) && unsafe { session.as_ref() }.is_some_and(|it| !it.is_forked())
+    }
+
+    fn check_owned(&self) -> PyResult<()> {
+        let why = "this thread does not hold the mutex in this way; the thread that got it releases it";
+        if self.is_owned() { Ok(()) } else { Err(raise(Kind::NotHeld, why)) }
+    }
+
+    /// Ends the view of the data. An error when others were made of it, which still reach the data.
+    #[inline]
+    fn end_view(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(view) = self.state.view.take() {
+            // It fails where others were made of it, which are counted.
+            let _ = view.call_method0(py, "release");
+        }
+        match self.state.views.get() {
+            0 => Ok(()),
+            views => Err(PyBufferError::new_err(format!(
+                "{views} views made of the data are still there; drop them before the mutex is released or shared"
+            ))),
+        }
+    }
+
+    pub(crate) fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_owned()?;
+        let ended = self.end_view(py);
+        self.state.owner.set(ptr::null());
+        if let Some(hold) = self.state.hold.take() {
+            drop(ManuallyDrop::into_inner(hold));
+        }
+        ended
+    }
+
+    /// The end of a `with`. A child of fork has its parent's object, not the hold.
+    #[inline]
+    pub(crate) fn exit(&self, py: Python<'_>, exc_type: &Bound<'_, PyAny>) -> PyResult<()> {
+        // SAFETY: this thread's own session, or null.
+        if let Some(session) = unsafe { session::existing(&self.named.shared).as_ref() }
+            && session.is_forked()
+        {
+            return Ok(());
+        }
+        match self.release(py) {
+            // The exception under way says more, and its traceback may be what keeps a view.
+            Err(error) if !exc_type.is_none() && error.is_instance_of::<PyBufferError>(py) => Ok(()),
+            released => released,
+        }
+    }
+
+    /// As of a lock of Python's: whether it was got.
+    pub(crate) fn acquire(&self, py: Python<'_>, wait: Wait) -> PyResult<bool> {
+        match self.enter(py, wait) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The view of the data.
+    pub(crate) fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (hold, py) = (slf.get(), slf.py());
+        hold.check_owned()?;
+        let view = match hold.state.view.take() {
+            Some(view) => view.into_bound(py),
+            None => PyMemoryView::from(slf.as_any())?.into_any(),
+        };
+        hold.state.view.set(Some(view.clone().unbind()));
+        Ok(view)
+    }
+
+    /// Does something with what the calling thread holds, which it may do in these modes.
+    fn with_hold<R>(
+        &self,
+        modes: &[Mode],
+        change: impl FnOnce(&mut retrial::Hold<'static>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        self.check_owned()?;
+        let Some(mut hold) = self.state.hold.take() else {
+            return Err(raise(Kind::NotHeld, "the hold is being converted"));
+        };
+        let mode = hold.mode();
+        let changed = if modes.contains(&mode) {
+            change(&mut hold)
+        } else {
+            let names: Vec<_> = modes.iter().map(|mode| mode.name()).collect();
+            Err(raise(Kind::NotHeld, format_args!("the mutex is held in {mode}, expected {}", names.join(" or "))))
+        };
+        self.state.hold.set(Some(hold));
+        changed
+    }
+
+    /// Converts it, without the interpreter lock where that does not go at once.
+    fn convert(
+        &self,
+        py: Python<'_>,
+        from: Mode,
+        timeout: Option<f64>,
+        to: fn(&mut retrial::Hold<'static>, Patience) -> Result<(), ConvertError>,
+    ) -> PyResult<()> {
+        let wait = Wait::of(timeout)?;
+        self.with_hold(&[from], |hold| {
+            // The view is read-only in the one mode, and not in the other.
+            self.end_view(py)?;
+            match to(hold, Patience::None) {
+                Err(ConvertError::Busy) if wait != Wait::Once => {
+                    let (converted, raised) = apart(py, || to(hold, wait.patience()));
+                    raised?;
+                    converted.or_raise()
+                }
+                converted => converted.or_raise(),
+            }
+        })
+    }
+}
+
+/// The modes with the holder field.
+const ALONE: &[Mode] = &[Mode::Exclusive, Mode::LongExclusive, Mode::Examine];
+
+#[pymethods]
+impl Hold {
+    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+        let hold = slf.get();
+        hold.enter(slf.py(), hold.ask.wait)?;
+        Ok(slf.clone().unbind())
+    }
+
+    #[pyo3(signature = (exc_type, exc, traceback, /))]
+    #[allow(unused_variables)] // Python says all three
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: &Bound<'_, PyAny>,
+        exc: &Bound<'_, PyAny>,
+        traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.exit(py, exc_type)
+    }
+
+    #[getter]
+    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::view(slf)
+    }
+
+    /// The mode in which it is held: `S`, `X`, `LX` or `E`.
+    #[getter]
+    fn mode(&self) -> PyResult<&'static str> {
+        self.with_hold(&Mode::ALL, |hold| Ok(hold.mode().name()))
+    }
+
+    /// Whether the get found that an earlier holder had died.
+    #[getter]
+    fn owner_died(&self) -> bool {
+        self.state.owner_died.get()
+    }
+
+    fn consistent(&self) -> PyResult<()> {
+        self.with_hold(ALONE, |hold| {
+            hold.consistent();
+            self.state.owner_died.set(false);
+            Ok(())
+        })
+    }
+
+    #[pyo3(signature = (*, timeout=None))]
+    fn examine(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.convert(py, Mode::Shared, timeout, retrial::Hold::examine)
+    }
+
+    #[pyo3(signature = (*, timeout=None))]
+    fn upgrade(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.convert(py, Mode::Examine, timeout, retrial::Hold::upgrade)
+    }
+
+    fn share(&self, py: Python<'_>) -> PyResult<()> {
+        self.with_hold(ALONE, |hold| {
+            self.end_view(py)?;
+            hold.share();
+            Ok(())
+        })
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // as `pyo3` calls it
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let hold = slf.get();
+        // SAFETY: Python gives a buffer to be filled in, and sees `obj` in any case.
+        unsafe { (*view).obj = ptr::null_mut() };
+        let mode = hold.with_hold(&Mode::ALL, |hold| Ok(hold.mode()))?;
+        let readonly = !matches!(mode, Mode::Exclusive | Mode::LongExclusive);
+        if readonly && flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
+            return Err(PyBufferError::new_err(format!(
+                "the mutex is held in {mode}: its data are changed in X or LX"
+            )));
+        }
+        let wanted = |flag: c_int| flags & flag == flag;
+        let (named, shape) = (&hold.named, hold.shape.as_ptr().cast_mut());
+        let filled = ffi::Py_buffer {
+            buf: named.bytes.cast(),
+            obj: slf.clone().into_any().into_ptr(),
+            len: hold.shape[0] * hold.shape[1],
+            itemsize: hold.shape[1],
+            readonly: c_int::from(readonly),
+            ndim: 1,
+            format: if wanted(ffi::PyBUF_FORMAT) { format_of(named.format.name) } else { ptr::null_mut() },
+            shape: if wanted(ffi::PyBUF_ND) { shape } else { ptr::null_mut() },
+            strides: if wanted(ffi::PyBUF_STRIDES) { shape.wrapping_add(1) } else { ptr::null_mut() },
+            suboffsets: ptr::null_mut(),
+            internal: ptr::null_mut(),
+        };
+        // SAFETY: as above. What it points to lives as long as `obj`, and the mapping with it.
+        unsafe { view.write(filled) };
+        hold.state.views.set(hold.state.views.get() + 1);
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        self.state.views.set(self.state.views.get().saturating_sub(1));
+    }
+}
+
+fn format_of(name: &'static CStr) -> *mut std::ffi::c_char {
+    name.as_ptr().cast_mut()
+}
