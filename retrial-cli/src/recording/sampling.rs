@@ -90,7 +90,8 @@ impl<'t> Sampler<'t> {
             let goes_on = session.wait.is_none() || look.has_got(session);
             let holds = goes_on && !look.held(session.sid).is_empty();
             self.rounds.holding_ns += length_ns * is_living * u64::from(holds);
-            let asks = session.wait.is_none() && !holds && !session.dead && !session.log.is_empty();
+            // Whatever it was in the look: this is a moment of its own, and of each the share is right.
+            let asks = session.wait.is_none() && !session.dead;
             if let Some(asked) = asks.then(|| self.tables.asks(session.sid)).flatten() {
                 self.rounds.spinning_ns += length_ns;
                 samples.push(Sample { length_ns, ..spins_first(&look, session, asked, real_ns) });
