@@ -55,6 +55,8 @@ mod pages {
     mod python {}
     #[doc = include_str!("../../docs/RELIABILITY.md")]
     mod reliability {}
+    #[doc = include_str!("../../docs/STORIES.md")]
+    mod stories {}
     #[doc = include_str!("../../docs/USING.md")]
     mod using {}
 }

@@ -43,6 +43,7 @@ fn report(from: u64, to: u64) -> Report {
         length_ns: SECOND,
         sessions_ns: 5 * SECOND,
         holding_ns: SECOND * 9 / 10,
+        spinning_ns: SECOND / 20,
         recorder_ns: 4_300_000,
     };
     Report {

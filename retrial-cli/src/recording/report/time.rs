@@ -124,6 +124,7 @@ impl Report {
         let more =
             [(holding, "Holding", holding_s), (spinning, "Concurrency", spinning_s), (rest, "Other", elsewhere_s)];
         events.extend(more.map(|(name, class, time_s)| Event { name: name.to_owned(), class, profile: None, time_s }));
+        events.retain(|event| event.name != spinning || event.time_s > 0.0);
         if !is_sampled {
             parts.retain(|(name, _)| ![holding, spinning].contains(name));
             events.retain(|event| ![holding, spinning].contains(&&*event.name));

@@ -246,7 +246,14 @@ fn what_is_old_is_thinned_out_and_the_rest_can_be_read() {
             }
         });
         let samples: Vec<Sample> = samples.flatten().flatten().collect();
-        let rounds = Rounds { rounds: 100, length_ns: S, sessions_ns: 5 * S, holding_ns: S / 2, recorder_ns: i };
+        let rounds = Rounds {
+            rounds: 100,
+            length_ns: S,
+            sessions_ns: 5 * S,
+            holding_ns: S / 2,
+            spinning_ns: S / 4,
+            recorder_ns: i,
+        };
         writer.store(&snapshot, &samples, rounds).unwrap();
     }
     // To be kept for 160 s, the last 20 s of it as it is. A second pass finds nothing more to do.
@@ -276,6 +283,9 @@ fn what_is_old_is_thinned_out_and_the_rest_can_be_read() {
         let id = |at| left.iter().find(|recorded| recorded.at_ns == at * S).unwrap().id;
         let rounds = recording.rounds(1, id(begin), id(end)).unwrap();
         let seconds = end - begin;
-        assert_eq!((rounds.rounds, rounds.length_ns, rounds.holding_ns), (seconds * 100, seconds * S, seconds * S / 2));
+        assert_eq!(
+            (rounds.rounds, rounds.length_ns, rounds.holding_ns, rounds.spinning_ns),
+            (seconds * 100, seconds * S, seconds * S / 2, seconds * S / 4)
+        );
     }
 }
