@@ -335,6 +335,10 @@ impl Stay<'_, '_> {
                 Ok(())
             }
         };
+        if result.is_ok() && self.guard.hold().mode() != Mode::Shared {
+            // More than it had.
+            add(&self.worker.tally.gets[self.number], 1);
+        }
         match &result {
             Ok(()) if from == Mode::Shared => self.took_field(),
             Ok(()) => {}
