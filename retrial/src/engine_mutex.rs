@@ -9,7 +9,6 @@ use crate::raw_mutex::RawMutex;
 use crate::sys::{self, AtomicU64, Ordering};
 use crate::word::Word;
 use std::mem::offset_of;
-use std::time::Duration;
 
 /// A mutex that knows its instance: 48 bytes of atomics, for a struct of the engine's own in shared memory.
 ///
@@ -140,7 +139,7 @@ impl EngineMutex {
             if !is_left {
                 // SAFETY: registered with the instance by this id. The record may be that of a dead session.
                 unsafe { instance.recover_all_for(&self.raw) };
-                if look < 16 { sys::yield_now() } else { sys::sleep(Duration::from_millis(1)) }
+                sys::pause(look);
             }
             is_left
         })
@@ -190,6 +189,7 @@ mod tests {
     use crate::word::Sid;
     use std::cell::Cell;
     use std::sync::Barrier;
+    use std::time::Duration;
 
     /// What the mutex protects.
     struct Counted(Cell<u64>);

@@ -22,7 +22,6 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// An instance that this process takes part in.
 #[derive(Debug)]
@@ -245,11 +244,7 @@ impl Instance {
                 fail::point();
                 return Ok(Admin(admin));
             }
-            if round < 16 {
-                sys::yield_now();
-            } else {
-                sys::sleep(Duration::from_millis(1));
-            }
+            sys::pause(round);
             let now = admin.owner();
             looks = if now == owner { looks + 1 } else { 0 };
             owner = now;
@@ -357,6 +352,7 @@ impl Instance {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_lock_that_many_take_one_after_the_other_is_not_stuck() {

@@ -27,7 +27,8 @@ pub struct RawMutex {
     /// Bits 16 to 23: mutex type.
     pub(crate) kind: AtomicU32,
     pub(crate) id: AtomicU32,
-    /// First requests granted, S → E and E → X among them. Written by the session in the holder field; a figure, which models leave out.
+    /// First requests granted, S → E and E → X among them. Written by the session in the holder field; a
+    /// figure, which models leave out.
     pub(crate) gets: sys::AtomicU64,
     /// SID of the session that waits for the references to leave.
     pub(crate) drainer: AtomicU32,

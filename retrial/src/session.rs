@@ -188,8 +188,8 @@ impl<'i> Session<'i> {
         self.generation != sys::generation()
     }
 
-    /// Says what the session is about, for the views: up to 32 bytes.
-    /// Without effect in a child of fork, whose parent's session it is.
+    /// Says what the session is about, for the views: up to 32 bytes. Without effect in a child of fork, whose
+    /// parent's session it is.
     pub fn set_action(&self, action: &str) {
         if !self.is_forked() {
             self.slot.action.set(action);

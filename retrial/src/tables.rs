@@ -198,15 +198,14 @@ impl Tables {
     #[must_use]
     pub fn asks(&self, sid: Sid) -> Option<Record> {
         // A record is written into the first free cell, and nothing ends while a get is under way.
-        let used = self.slot(sid)?.log.iter().map(|cell| (cell, cell.acquire())).take_while(|(_, bits)| *bits != 0);
-        let mut asking = used.filter_map(|(cell, asked)| {
+        let mut used = self.slot(sid)?.log.iter().map(|cell| (cell, cell.acquire())).take_while(|(_, bits)| *bits != 0);
+        used.find_map(|(cell, asked)| {
             let record = Record::unpack(asked).filter(|record| record.phase == Phase::Getting)?;
             let word = self.mutex_state(record.mutex)?.word;
             let is_busy = word.sid() != sid && word.grant(sid, record.mode, false).is_none();
             // The word was read within the same get, or within another one of the same kind.
             (is_busy && cell.acquire() == asked).then_some(record)
-        });
-        asking.next()
+        })
     }
 
     /// Whether the log of a session names a mutex.

@@ -275,6 +275,16 @@ pub(crate) fn known_pid() -> u32 {
     pid
 }
 
+/// What comes after so many looks in vain at something that ends soon, and of which nobody tells: a yield at
+/// first, then a millisecond.
+pub(crate) fn pause(looks: u64) {
+    if looks < 16 {
+        yield_now();
+    } else {
+        sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// The effective user.
 #[must_use]
 pub fn euid() -> u32 {
