@@ -27,15 +27,17 @@ const fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
 
-/// A cursor is executed: pinned in E, shared while it runs, in E again to be given back.
+/// An open cursor is executed again and again: pinned in E, shared while it runs, in E again to be given back.
 fn execute(instance: &Instance, session: &Session<'_>, _: usize) {
     let cursor = instance.mutex("select 1 from dual where 1=2", "Cursor Pin", || 0u64).expect("a cursor");
-    let mut pin = cursor.examine(session, location!("kksfbc [KKSCHLFSP2]")).expect("pinned");
-    busy(us(3)); // the handle is looked up
-    pin.share();
-    busy(us(3)); // it runs
-    pin.examine(Patience::Endless).expect("pinned");
-    busy(us(3)); // and is given back
+    for _ in 0..1000 {
+        let mut pin = cursor.examine(session, location!("kksfbc [KKSCHLFSP2]")).expect("pinned");
+        busy(us(3)); // the handle is looked up
+        pin.share();
+        busy(us(3)); // it runs
+        pin.examine(Patience::Endless).expect("pinned");
+        busy(us(3)); // and is given back
+    }
 }
 
 /// The first session compiles for 0.4 s at a time what the others want to look at.
