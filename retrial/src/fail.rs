@@ -59,11 +59,13 @@ mod armed {
     }
 
     /// Whether the calling thread is on its way out.
-    pub(crate) fn is_dead() -> bool {
+    #[must_use]
+    pub fn is_dead() -> bool {
         DEAD.get()
     }
 
-    pub(crate) fn point() {
+    /// A point: for crates that have protocols of their own on top.
+    pub fn point() {
         match LEFT.get() {
             None => {}
             Some(1) => {
@@ -84,10 +86,7 @@ mod armed {
 }
 
 #[cfg(feature = "fail_points")]
-pub use armed::{arm, die_at, passed};
-
-#[cfg(feature = "fail_points")]
-pub(crate) use armed::{is_dead, point};
+pub use armed::{arm, die_at, is_dead, passed, point};
 
 #[cfg(not(feature = "fail_points"))]
 #[inline(always)]

@@ -1,0 +1,202 @@
+//! How objects are made: built by one session while the others wait, put in the place of another one.
+
+use crate::client::Client;
+use crate::error::CacheError;
+use crate::key::Key;
+use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned};
+use crate::memory::Memory;
+use crate::pin::{Pin, Place};
+use crate::rows::free_place;
+use crate::shard::{New, change_phase};
+use crate::{is_dead, point};
+use retrial::{GetError, GetFailure, Hold, Mode, Patience, location};
+use std::error::Error;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+impl Client<'_> {
+    /// The object of this name; where there is none, this session builds it, and others wait for it. `value_len`
+    /// bytes, which are 0 at first.
+    ///
+    /// Nothing is left of an object whose builder fails, panics or dies: the next session builds it.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: `Build` with what `build` gave; `TooLarge`, `Full`; as [`Client::get`].
+    pub fn get_or_create<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        key: &Key<'_>,
+        value_len: usize,
+        build: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Pin<'_>, CacheError> {
+        loop {
+            if let Some(pin) = self.get(key)? {
+                return Ok(pin);
+            }
+            if let Some(mut made) = self.begin(key, value_len, false)? {
+                return made.build(build);
+            }
+        }
+    }
+
+    /// The same with a value that is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get_or_create`].
+    pub fn get_or_insert(&self, key: &Key<'_>, value: &[u8]) -> Result<Pin<'_>, CacheError> {
+        self.get_or_create(key, value.len(), |bytes| {
+            bytes.copy_from_slice(value);
+            Ok::<_, std::convert::Infallible>(())
+        })
+    }
+
+    /// Puts another value in the place of an object, or makes it: who has the old one pinned reads on, and who
+    /// asks from now on gets the new one. Hot copies of the old one are not found any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get_or_create`]; the old object stays then.
+    pub fn replace<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        key: &Key<'_>,
+        value_len: usize,
+        build: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Pin<'_>, CacheError> {
+        self.check(key)?;
+        match self.begin(key, value_len, true)? {
+            Some(mut made) => made.build(build),
+            None => Err(CacheError::Deadlock),
+        }
+    }
+
+    /// Begins an object that this session is to build. `None` where it has been made meanwhile.
+    fn begin(&self, key: &Key<'_>, value_len: usize, is_apart: bool) -> Result<Option<Made<'_>>, CacheError> {
+        let hash = key.hash().halves();
+        let shard = self.shard(hash);
+        let largest = shard.memory.largest().saturating_sub(key.len());
+        if value_len > largest {
+            return Err(CacheError::TooLarge { found: value_len, largest });
+        }
+        let at = free_place(self.row)?;
+        let (builder, hold) = self.builder()?;
+        let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
+        let has_key = |unit: u32, block: &Block| shard.has_key(unit, block, key);
+        if !is_apart && shard.find(hash, has_key).is_some() {
+            return Ok(None);
+        }
+        let unit = shard.room(Memory::units(key.len(), value_len))?;
+        let Some(block) = shard.memory.block(unit) else { return Err(CacheError::Full { needed: value_len }) };
+        // Before it is an object: one that is being built, and that nobody builds, goes.
+        let place = self.place(at, shard.object(unit), block, Pinned::Built);
+        point();
+        let builder = (self.session.sid().number(), builder);
+        shard.fill(unit, &New { key, hash, value_len, builder, is_apart });
+        if !is_apart {
+            shard.link(unit, block);
+        }
+        point();
+        drop(locked);
+        Ok(Some(Made { place: Some(place), _hold: hold, is_apart }))
+    }
+
+    /// A mutex in LX for a builder, that sessions can wait for; none where all are held.
+    fn builder(&self) -> Result<(u16, Option<Hold<'_>>), CacheError> {
+        let from = self.session.sid().number() as usize;
+        for number in (0..BUILDERS).map(|i| (from + i) % BUILDERS) {
+            let mutex = self.cache.builders[number];
+            let raw = mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
+            let at = location!("kglhdgn1 62");
+            // SAFETY: of the session's instance.
+            match unsafe { raw.get(self.session, Mode::LongExclusive, at, Patience::None) } {
+                Ok(held) => return Ok((number as u16, Some(held))),
+                Err(GetError::OwnerDied(mut died)) => {
+                    // What the dead session was building is thrown away by who finds it.
+                    died.guard.consistent();
+                    return Ok((number as u16, Some(died.guard)));
+                }
+                Err(GetError::Busy | GetError::Deadlock { .. }) => {}
+                Err(other) => return Err(GetFailure::from(other).into()),
+            }
+        }
+        Ok((u16::MAX, None))
+    }
+
+    /// Puts a built object into the place of those of its name.
+    fn put_in_place(&self, place: &Place<'_>) -> Result<(), CacheError> {
+        let (shard, block) = (self.shard_of(place.object), place.block);
+        let hash = [block.hash[0].load(Relaxed), block.hash[1].load(Relaxed)];
+        let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
+        let is_old = |unit: u32, old: &Block| {
+            let is_other = unit != place.object.unit() && old.copy.load(Relaxed) == 0;
+            is_other && shard.key_bytes(unit, old).eq(shard.key_bytes(place.object.unit(), block))
+        };
+        let old = shard.find(hash, is_old);
+        if let Some((_, old)) = old {
+            block.copies.store(old.copies.load(Relaxed), Relaxed);
+            // It stays in its chain until the new one is there: sessions that find it ask for the shard's mutex.
+            shard.end(old);
+        }
+        // Release: a session that sees it live sees its value.
+        block.state.store(Phase::Live as u32 | BIASED, Release);
+        point();
+        shard.link(place.object.unit(), block);
+        point();
+        if let Some((unit, old)) = old {
+            shard.unlink(unit, old);
+            shard.evict(&[unit])?;
+        }
+        drop(locked);
+        Ok(())
+    }
+}
+
+/// An object that this session builds: thrown away when dropped before it is built.
+struct Made<'c> {
+    place: Option<Place<'c>>,
+    _hold: Option<Hold<'c>>,
+    is_apart: bool,
+}
+
+impl<'c> Made<'c> {
+    fn build<E: Into<Box<dyn Error + Send + Sync>>>(
+        &mut self,
+        build: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Pin<'c>, CacheError> {
+        if let Some(place) = &mut self.place {
+            // SAFETY: nobody reads or writes an object that this session builds.
+            let bytes = unsafe { place.bytes_mut() };
+            bytes.fill(0);
+            build(bytes).map_err(|error| CacheError::Build(error.into()))?;
+        }
+        let Some(place) = self.place.take() else { return Err(CacheError::Deadlock) };
+        point();
+        if self.is_apart {
+            place.client.put_in_place(&place)?;
+        } else {
+            // A session that sees it live sees its value. What was thrown away meanwhile is this session's alone.
+            change_phase(place.block, Phase::Building, Phase::Live);
+        }
+        point();
+        Client::now_is(&place, Pinned::Read);
+        Ok(Pin { hold: None, place })
+    }
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let (client, unit) = (place.client, place.object.unit());
+        if client.session.is_forked() || is_dead() {
+            std::mem::forget(place);
+            return;
+        }
+        let shard = client.shard_of(place.object);
+        if let Ok(locked) = shard.lock(client.session, location!("kglhdgn2 106")) {
+            shard.throw_away(unit, place.block);
+            drop(place);
+            // What cannot go now goes when the hand comes by.
+            let _ = shard.evict(&[unit]);
+            drop(locked);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A cache in an instance: made, opened, joined, looked at.
+
+use crate::client::Client;
+use crate::error::CacheError;
+use crate::key::{Hash, Namespace};
+use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, Phase, Pinned, Row, Shape};
+use crate::memory::{Memory, aligned};
+use crate::point;
+use crate::rows::Rows;
+use crate::shard::{Shard, phase};
+use retrial::engine::EngineMutex;
+use retrial::views::Sid;
+use retrial::{Capacity, Class, GetError, GetFailure, Instance, Mode, Patience, Session, location, sys};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Type of the mutex of a cache's head and of its builders' mutexes.
+const TYPE: &str = "Library Cache";
+/// Type of the shards' mutexes.
+const SHARD_TYPE: &str = "hash table";
+
+/// A cache that this process has open.
+pub struct Cache<'i> {
+    pub(crate) instance: &'i Instance,
+    name: String,
+    mutex: &'i EngineMutex,
+    pub(crate) rows: Rows<'i>,
+    pub(crate) builders: Vec<&'i EngineMutex>,
+    pub(crate) shards: Vec<Shard<'i>>,
+    shape: Shape,
+}
+
+impl std::fmt::Debug for Cache<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("name", &self.name).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+/// An object, as a session saw it that looked at all of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ObjectInfo {
+    /// Schema and name, version and copy.
+    pub name: String,
+    /// Its kind; `None` of a number that this build does not know.
+    pub namespace: Option<Namespace>,
+    /// Its full hash.
+    pub hash: Hash,
+    /// The shard that it is in.
+    pub shard: u32,
+    /// Bytes of its value.
+    pub bytes: u64,
+    /// Bytes that it takes up.
+    pub taken: u64,
+    /// Hot copies of it that sessions execute, itself among them; 1 when it is not hot.
+    pub copies: u8,
+    /// Whether a session is building it.
+    pub building: bool,
+    /// Whether readers pin it in their rows alone.
+    pub private: bool,
+}
+
+/// An object that a session has pinned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PinInfo {
+    /// The session.
+    pub sid: Sid,
+    /// The object.
+    pub name: String,
+    /// `reads`, `builds`, or `holds` by the object's mutex.
+    pub how: &'static str,
+}
+
+/// Sums over a cache since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Objects that can be found.
+    pub objects: u64,
+    /// Bytes that they take up.
+    pub taken: u64,
+    /// Bytes of their values.
+    pub values: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// Objects that were begun to be built.
+    pub created: u64,
+    /// Objects that had to go for others.
+    pub evicted: u64,
+    /// Objects that were thrown away, replaced, or not built.
+    pub invalidated: u64,
+    /// Times that a shard was put in order after the death of a session.
+    pub rebuilt: u64,
+    /// Gets of the sessions that take part now.
+    pub gets: u64,
+    /// Those of them that found the object.
+    pub hits: u64,
+    /// Hits by the object's mutex.
+    pub counted: u64,
+    /// Times that readers' pins were revoked.
+    pub revocations: u64,
+}
+
+impl<'i> Cache<'i> {
+    /// Makes a cache of this name, up to 40 bytes, in the arena of an instance, which needs room for
+    /// [`Shape::arena`]; or opens the one of this name and shape.
+    ///
+    /// A process that dies here leaves what the next one completes.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: `BadShape`, `Object` when the instance has no room, `Shape` when there is another one.
+    pub fn create(instance: &'i Instance, name: &str, shape: Shape) -> Result<Self, CacheError> {
+        let shape = shape.check()?;
+        let tables = instance.tables();
+        let (capacity, needed) = (instance.capacity(), shape.arena(instance.capacity().sessions));
+        if tables.mutex_named(name).is_none() && capacity.arena.saturating_sub(tables.arena_used()) < needed {
+            let Capacity { arena, .. } = capacity;
+            return Err(CacheError::Arena { needed, used: tables.arena_used(), arena });
+        }
+        let (mutex, head) = Self::head(instance, name)?;
+        let session = instance.session("cache", Class::Normal).map_err(|e| CacheError::Build(e.into()))?;
+        if head.format.load(Acquire) == 0 {
+            let raw = mutex.record(instance).map_err(|_| CacheError::OtherInstance)?;
+            // SAFETY: of the session's instance.
+            let made = match unsafe { raw.get(&session, Mode::Exclusive, location!("cache create"), Patience::Endless) }
+            {
+                Ok(made) => made,
+                Err(GetError::OwnerDied(mut died)) => {
+                    died.guard.consistent();
+                    died.guard
+                }
+                Err(other) => return Err(GetFailure::from(other).into()),
+            };
+            if head.format.load(Relaxed) == 0 {
+                head.bytes.store(shape.bytes, Relaxed);
+                head.shards.store(u64::from(shape.shards), Relaxed);
+                point();
+                // Release: who sees the format sees the shape.
+                head.format.store(FORMAT, Release);
+            }
+            drop(made);
+        }
+        let cache = Self::open(instance, name)?;
+        if cache.shape != shape {
+            return Err(CacheError::Shape { name: name.to_owned(), found: cache.shape, asked: shape });
+        }
+        cache.shards.iter().try_for_each(|shard| shard.lock(&session, location!("cache create")).map(drop))?;
+        Ok(cache)
+    }
+
+    /// Opens the cache of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: `NotFound`, `Format`.
+    pub fn open(instance: &'i Instance, name: &str) -> Result<Self, CacheError> {
+        if instance.tables().mutex_named(name).is_none() {
+            return Err(CacheError::NotFound(name.to_owned()));
+        }
+        let (mutex, head) = Self::head(instance, name)?;
+        let found = head.format.load(Acquire);
+        let (bytes, shards) = (head.bytes.load(Relaxed), head.shards.load(Relaxed));
+        let shape = Shape { bytes, shards: u32::try_from(shards).unwrap_or(u32::MAX) };
+        if found != FORMAT {
+            return Err(CacheError::Format { name: name.to_owned(), found, expected: FORMAT });
+        }
+        shape.check()?;
+        let sessions = instance.capacity().sessions as usize;
+        let (_, rows) = instance.mutex_bytes(&format!("{name} rows"), TYPE, (sessions + 1) * size_of::<Row>() + 64)?;
+        // Each object of the arena begins at a multiple of 64, and its bytes behind a mutex.
+        let rows = aligned::<Row>(rows.map_addr(|at| at.next_multiple_of(64)));
+        // SAFETY: so many, with room to align them; all bytes are a value.
+        let rows = unsafe { std::slice::from_raw_parts(rows, sessions + 1) };
+        let reached = sys::register_for_barriers();
+        let light = instance.tables().has_barrier() && reached;
+        let rows = Rows { all: rows, head, tables: instance.tables(), light };
+        let builder = |number: usize| Ok(instance.mutex_bytes(&format!("{name} builder {number}"), TYPE, 0)?.0);
+        let shard = |number: u32| {
+            let (mutex, base) = instance.mutex_bytes(&format!("{name} shard {number}"), SHARD_TYPE, shape.shard())?;
+            // SAFETY: aligned to 16, so long, and nothing but caches has objects of this name.
+            let memory = unsafe { Memory::new(base, shape.shard()) };
+            Ok(Shard { number, mutex, memory, rows, instance })
+        };
+        let builders = (0..BUILDERS).map(builder).collect::<Result<_, CacheError>>()?;
+        let shards = (0..shape.shards).map(shard).collect::<Result<_, CacheError>>()?;
+        Ok(Self { instance, name: name.to_owned(), mutex, rows, builders, shards, shape })
+    }
+
+    fn head(instance: &'i Instance, name: &str) -> Result<(&'i EngineMutex, &'i Head), CacheError> {
+        let (mutex, bytes) = instance.mutex_bytes(name, TYPE, size_of::<Head>())?;
+        // SAFETY: so many bytes, aligned to 16, and all of them are a value.
+        Ok((mutex, unsafe { &*aligned::<Head>(bytes) }))
+    }
+
+    /// Takes part with a session of the cache's instance, one time each.
+    ///
+    /// # Errors
+    ///
+    /// `OtherInstance`, `Joined`, `Forked`, or `Get` when the session's log is full.
+    pub fn join<'c>(&'c self, session: &'c Session<'c>) -> Result<Client<'c>, CacheError> {
+        if !std::ptr::eq(session.instance(), self.instance) {
+            return Err(CacheError::OtherInstance);
+        }
+        let raw = self.mutex.record(self.instance).map_err(|_| CacheError::OtherInstance)?;
+        // SAFETY: of the session's instance.
+        let joined = match unsafe { raw.get(session, Mode::Shared, location!("cache join"), Patience::Endless) } {
+            Ok(held) => held,
+            Err(GetError::OwnerDied(died)) => died.guard,
+            Err(other) => return Err(GetFailure::from(other).into()),
+        };
+        let info = self.instance.tables().session_info(session.sid()).ok_or(CacheError::OtherInstance)?;
+        let row = self.rows.join(session.sid(), info.claimed_ns)?;
+        Ok(Client { cache: self, session, row, _joined: joined })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    #[inline]
+    pub(crate) fn shard(&self, hash: [u64; 2]) -> &Shard<'i> {
+        // The other half chooses the chain.
+        &self.shards[((u128::from(hash[1]) * self.shards.len() as u128) >> 64) as usize]
+    }
+
+    /// Every object, for a session that looks at one shard after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when a shard's mutex was not got.
+    pub fn objects(&self, session: &Session<'_>) -> Result<Vec<ObjectInfo>, CacheError> {
+        let mut objects = Vec::new();
+        for shard in &self.shards {
+            let held = shard.lock_shared(session)?;
+            objects.extend(shard.memory.blocks().filter_map(|(unit, block)| info(shard, unit, block)));
+            drop(held);
+        }
+        Ok(objects)
+    }
+
+    /// What each session that takes part has pinned now.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when a shard's mutex was not got.
+    pub fn pins(&self, session: &Session<'_>) -> Result<Vec<PinInfo>, CacheError> {
+        let mut pins = Vec::new();
+        for seen in self.rows.seen(|_, _| true) {
+            let Some(shard) = self.shards.get(seen.object.shard() as usize) else { continue };
+            let held = shard.lock_shared(session)?;
+            if let Some(block) = shard.memory.block(seen.object.unit()) {
+                let how = match seen.how {
+                    Pinned::Kept => "holds",
+                    Pinned::Read => "reads",
+                    Pinned::Built => "builds",
+                };
+                pins.push(PinInfo { sid: seen.sid, name: shard.name(seen.object.unit(), block), how });
+            }
+            drop(held);
+        }
+        Ok(pins)
+    }
+
+    /// Throws every object away that no session has pinned: how many.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when a shard's mutex was not got.
+    pub fn flush(&self, session: &Session<'_>) -> Result<u64, CacheError> {
+        let mut thrown = 0;
+        for shard in &self.shards {
+            let held = shard.lock(session, location!("cache flush"))?;
+            let live = || shard.memory.blocks().filter(|(_, block)| phase(block) == Some(Phase::Live)).count() as u64;
+            let before = live();
+            // What the dead were building goes as well.
+            let units: Vec<u32> = shard.memory.blocks().map(|(unit, _)| unit).collect();
+            shard.evict(&units)?;
+            thrown += before - live();
+            drop(held);
+        }
+        Ok(thrown)
+    }
+
+    /// Sums over its shards and the sessions that take part.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when a shard's mutex was not got.
+    pub fn totals(&self, session: &Session<'_>) -> Result<Totals, CacheError> {
+        let mut sum = Totals::default();
+        for shard in &self.shards {
+            let held = shard.lock_shared(session)?;
+            let figures = &shard.memory.head().figures;
+            sum.created += figures.created.load(Relaxed);
+            sum.evicted += figures.evicted.load(Relaxed);
+            sum.invalidated += figures.invalidated.load(Relaxed);
+            sum.rebuilt += figures.rebuilt.load(Relaxed);
+            for (unit, block) in shard.memory.blocks() {
+                match info(shard, unit, block) {
+                    Some(object) => {
+                        sum.objects += 1;
+                        sum.taken += object.taken;
+                        sum.values += object.bytes;
+                    }
+                    None if phase(block) == Some(Phase::Free) => {
+                        sum.free += shard.memory.bytes(unit, block).1 as u64 + OVERHEAD as u64;
+                    }
+                    None => {}
+                }
+            }
+            drop(held);
+        }
+        for row in self.rows.all.iter().filter(|row| row.tag.load(Acquire) != 0) {
+            sum.gets += row.gets.load(Relaxed);
+            sum.hits += row.hits.load(Relaxed);
+            sum.counted += row.counted.load(Relaxed);
+            sum.revocations += row.revocations.load(Relaxed);
+        }
+        Ok(sum)
+    }
+}
+
+fn info(shard: &Shard<'_>, unit: u32, block: &crate::layout::Block) -> Option<ObjectInfo> {
+    let now = phase(block).filter(|phase| matches!(phase, Phase::Live | Phase::Building | Phase::Going))?;
+    let halves = [0, 1].map(|half| u128::from(block.hash[half].load(Relaxed)));
+    let (_, room) = shard.memory.bytes(unit, block);
+    Some(ObjectInfo {
+        name: shard.name(unit, block),
+        namespace: Namespace::ALL.get(usize::from(block.namespace.load(Relaxed))).copied(),
+        hash: Hash(halves[1] << 64 | halves[0]),
+        shard: shard.number,
+        bytes: block.value_len.load(Relaxed),
+        taken: (room + OVERHEAD) as u64,
+        copies: block.copies.load(Relaxed).max(1),
+        building: now == Phase::Building,
+        private: crate::shard::is_biased(block.state.load(Relaxed)),
+    })
+}

@@ -1,0 +1,139 @@
+//! An audit: whether every byte of a cache belongs to one thing, and every pin to a living session.
+
+use crate::cache::Cache;
+use crate::error::CacheError;
+use crate::layout::{BINS, Phase};
+use crate::shard::{Shard, phase};
+use retrial::{Session, location, sys};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Looks at the rows, a millisecond apart, after which a pin of nothing is wrong.
+const LOOKS: u32 = 1000;
+
+/// What an audit found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Audit {
+    /// Objects that can be found.
+    pub objects: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Objects that were thrown away and are pinned still, or wait for the hand.
+    pub gone: u64,
+    /// Objects that are being built.
+    pub building: u64,
+    /// Pins of living sessions.
+    pub pins: u64,
+    /// What is wrong, one sentence each; empty for a cache that is whole.
+    pub wrong: Vec<String>,
+}
+
+impl Cache<'_> {
+    /// Audits one shard after the other, under its mutex: the blocks add up, every object is in its chain and
+    /// every free block in its bin, once; nothing else is; pins are of objects. After the death of a holder the
+    /// shard was put in order before.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when a shard's mutex was not got.
+    pub fn check(&self, session: &Session<'_>) -> Result<Audit, CacheError> {
+        let mut audit = Audit::default();
+        for shard in &self.shards {
+            let held = shard.lock(session, location!("cache check"))?;
+            audit.add(shard);
+            audit.add_pins(shard);
+            drop(held);
+        }
+        Ok(audit)
+    }
+}
+
+impl Audit {
+    fn add(&mut self, shard: &Shard<'_>) {
+        let number = shard.number;
+        let mut wrong = |text: String| self.wrong.push(format!("shard {number}: {text}"));
+        let (memory, head) = (shard.memory, shard.memory.head());
+        let blocks: BTreeMap<u32, _> = memory.blocks().collect();
+        let (first, end) = memory.range();
+        let units: u64 = blocks.values().map(|block| u64::from(block.units.load(Relaxed))).sum();
+        if units != u64::from(end - first) {
+            wrong(format!("its blocks have {units} units together, and there are {}", end - first));
+        }
+        // What can be found by the chains, and what lies in the bins.
+        let mut lists = [BTreeSet::new(), BTreeSet::new()];
+        let mut walk = |list: usize, start: u32, name: &str, wrong: &mut dyn FnMut(String)| {
+            let mut unit = start;
+            while unit != 0 {
+                let Some(block) = blocks.get(&unit) else {
+                    return wrong(format!("{name} leads to unit {unit}, where no block begins"));
+                };
+                if !lists[list].insert(unit) {
+                    return wrong(format!("{name} leads to unit {unit}, which a list had already"));
+                }
+                unit = block.next.load(Relaxed);
+            }
+        };
+        for (number, chain) in memory.chains().iter().enumerate() {
+            walk(0, chain.load(Relaxed), &format!("chain {number}"), &mut wrong);
+        }
+        for bin in 0..BINS {
+            let start = head.bins[bin].load(Relaxed);
+            if (head.filled[bin / 64].load(Relaxed) >> (bin % 64) & 1 == 1) != (start != 0) {
+                wrong(format!("bin {bin} is said to be filled or empty, and is not"));
+            }
+            walk(1, start, &format!("bin {bin}"), &mut wrong);
+        }
+        if !blocks.contains_key(&head.hand.load(Relaxed)) {
+            wrong(format!("the hand is at unit {}, where no block begins", head.hand.load(Relaxed)));
+        }
+        for (unit, block) in &blocks {
+            let (in_chain, in_bin) = (lists[0].contains(unit), lists[1].contains(unit));
+            let is_apart = block.state.load(Relaxed) & crate::layout::APART != 0;
+            let fits = match phase(block) {
+                Some(Phase::Free) => (in_chain, in_bin) == (false, true),
+                Some(Phase::Building) => (in_chain, in_bin) == (!is_apart, false),
+                Some(Phase::Live) => (in_chain, in_bin) == (true, false),
+                Some(Phase::Gone) => (in_chain, in_bin) == (false, false),
+                Some(Phase::Going) | None => false,
+            };
+            if !fits {
+                let (state, chain) = (phase(block), if in_chain { "in" } else { "not in" });
+                let bin = if in_bin { "in" } else { "not in" };
+                wrong(format!("unit {unit} is {state:?}, {chain} a chain, {bin} a bin"));
+            }
+            if phase(block) == Some(Phase::Live) && shard.has_twin(*unit, block) {
+                wrong(format!("unit {unit} is a second object of its name"));
+            }
+            match phase(block) {
+                Some(Phase::Free) => self.free += 1,
+                Some(Phase::Live) => self.objects += 1,
+                Some(Phase::Gone) => self.gone += 1,
+                Some(Phase::Building) => self.building += 1,
+                Some(Phase::Going) | None => {}
+            }
+        }
+    }
+
+    /// Whether each pin is of an object.
+    fn add_pins(&mut self, shard: &Shard<'_>) {
+        let (number, blocks): (u32, BTreeMap<u32, _>) = (shard.number, shard.memory.blocks().collect());
+        let is_object =
+            |unit: u32| blocks.get(&unit).is_some_and(|block| phase(block).is_some_and(|phase| phase != Phase::Free));
+        // A session that looks for an object without a lock names what it has found, and then asks whether that is
+        // one still: for a moment it may be none.
+        let mut pins = Vec::new();
+        for look in 0..LOOKS {
+            pins = shard.rows.seen(|object, _| object.shard() == number);
+            if look == LOOKS - 1 || pins.iter().all(|pin| is_object(pin.object.unit())) {
+                break;
+            }
+            sys::sleep(Duration::from_millis(1));
+        }
+        self.pins += pins.len() as u64;
+        for pin in pins.iter().filter(|pin| !is_object(pin.object.unit())) {
+            let text = format!("session {} has unit {} pinned, which is no object", pin.sid, pin.object.unit());
+            self.wrong.push(format!("shard {number}: {text}"));
+        }
+    }
+}

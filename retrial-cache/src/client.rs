@@ -1,0 +1,283 @@
+//! A session's part in a cache: it finds, pins, builds, executes, changes and throws away objects.
+
+use crate::cache::Cache;
+use crate::error::CacheError;
+use crate::key::Key;
+use crate::layout::{BIASED, Block, ObjectRef, Phase, Pinned, Row};
+use crate::pin::{Pin, Place};
+use crate::rows::free_place;
+use crate::shard::{Shard, has_hash, is_biased, phase};
+use crate::{is_dead, point};
+use retrial::{CodeLocation, GetError, GetFailure, Hold, Mode, Patience, Session, location, sys};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+use std::time::Duration;
+
+/// A session that takes part in a cache. Made by [`Cache::join`]; one for each session.
+pub struct Client<'c> {
+    pub(crate) cache: &'c Cache<'c>,
+    pub(crate) session: &'c Session<'c>,
+    pub(crate) row: &'c Row,
+    /// S of the cache: as long as a session's log has it, the library keeps the session known, also when it was
+    /// leaked.
+    pub(crate) _joined: Hold<'c>,
+}
+
+impl std::fmt::Debug for Client<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("sid", &self.session.sid()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        if !self.session.is_forked() && !is_dead() {
+            // No pin borrows it any more. Those that were forgotten end here.
+            self.row.pins.iter().for_each(|pin| pin.store(0, Release));
+            self.row.tag.store(0, Release);
+        }
+    }
+}
+
+/// What a look for an object without a lock found.
+pub(crate) enum Look<'c> {
+    Found(Place<'c>, u32),
+    None,
+    /// It has to be looked for under the shard's mutex.
+    Unsure,
+}
+
+impl<'c> Client<'c> {
+    pub(crate) fn check(&self, key: &Key<'_>) -> Result<(), CacheError> {
+        if self.session.is_forked() {
+            return Err(CacheError::Forked { owner: self.session.pid() });
+        }
+        key.check()
+    }
+
+    pub(crate) fn shard_of(&self, object: ObjectRef) -> &'c Shard<'c> {
+        &self.cache.shards[object.shard() as usize]
+    }
+
+    pub(crate) fn shard(&self, hash: [u64; 2]) -> &'c Shard<'c> {
+        self.cache.shard(hash)
+    }
+
+    /// Names an object in this session's row.
+    #[inline]
+    pub(crate) fn place<'s>(&'s self, at: usize, object: ObjectRef, block: &'s Block, how: Pinned) -> Place<'s> {
+        // Release: the place's depth is seen with it.
+        self.row.pins[at].store(object.pin(how), Release);
+        Place { client: self, at, object, block }
+    }
+
+    pub(crate) fn now_is(place: &Place<'_>, how: Pinned) {
+        place.client.row.pins[place.at].store(place.object.pin(how), Release);
+    }
+
+    /// Looks for an object without a lock and pins it, to read it.
+    #[inline]
+    pub(crate) fn look(&self, key: &Key<'_>, hash: [u64; 2], at: usize) -> Look<'_> {
+        let shard = self.shard(hash);
+        let changes = &shard.memory.head().changes;
+        let before = changes.load(Acquire);
+        let mut unit = shard.first(hash[0]);
+        // More than any chain has, but for one that another process has bent into a ring.
+        for _ in 0..1000 {
+            let Some(block) = shard.memory.block(unit) else {
+                // Acquire: the loads of the chain come before this one.
+                fence(Acquire);
+                let is_sure = unit == 0 && before & 1 == 0 && changes.load(Relaxed) == before;
+                return if is_sure { Look::None } else { Look::Unsure };
+            };
+            if has_hash(block, hash) {
+                let place = self.place(at, shard.object(unit), block, Pinned::Read);
+                self.cache.rows.after_pin();
+                point();
+                // Acquire: what the builder wrote is seen.
+                let state = block.state.load(Acquire);
+                // From here on it stays what it is.
+                if Phase::of(state) == Some(Phase::Live) && has_hash(block, hash) && shard.has_key(unit, block, key) {
+                    return Look::Found(place, state);
+                }
+                return Look::Unsure;
+            }
+            unit = block.next.load(Acquire);
+        }
+        Look::Unsure
+    }
+
+    /// The object of this name, to be read; `None` where there is none. Waits for one that is being built or
+    /// changed.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: a name that none can have, no room for another pin, a session of a parent process,
+    /// `Deadlock` where this session builds or changes it.
+    #[inline]
+    pub fn get(&self, key: &Key<'_>) -> Result<Option<Pin<'_>>, CacheError> {
+        self.check(key)?;
+        let hash = key.hash().halves();
+        self.row.gets.store(self.row.gets.load(Relaxed) + 1, Relaxed);
+        let found = match self.look(key, hash, free_place(self.row)?) {
+            Look::Found(place, state) if is_biased(state) => Some(Pin { hold: None, place }),
+            Look::Found(place, _) => match self.read_by_mutex(place)? {
+                // It has gone, perhaps for another one of its name.
+                None => self.get_slow(key, hash)?,
+                pin => pin,
+            },
+            Look::None => None,
+            Look::Unsure => self.get_slow(key, hash)?,
+        };
+        if let Some(pin) = &found {
+            self.row.hits.store(self.row.hits.load(Relaxed) + 1, Relaxed);
+            // A store only where it changes something: the line stays shared.
+            if pin.place.block.visited.load(Relaxed) == 0 {
+                pin.place.block.visited.store(1, Relaxed);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Under the shard's mutex.
+    #[cold]
+    fn get_slow(&self, key: &Key<'_>, hash: [u64; 2]) -> Result<Option<Pin<'_>>, CacheError> {
+        while let Some(place) = self.find(key, hash, Pinned::Kept)? {
+            if let Some(pin) = self.read_by_mutex(place)? {
+                return Ok(Some(pin));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds a live object under the shard's mutex, after waiting for its builder, and keeps it.
+    pub(crate) fn find(&self, key: &Key<'_>, hash: [u64; 2], how: Pinned) -> Result<Option<Place<'_>>, CacheError> {
+        let shard = self.shard(hash);
+        loop {
+            let held = shard.lock_shared(self.session)?;
+            let Some((unit, block)) = shard.find(hash, |unit, block| shard.has_key(unit, block, key)) else {
+                return Ok(None);
+            };
+            // Nobody ends an object without this mutex.
+            let place = self.place(free_place(self.row)?, shard.object(unit), block, how);
+            drop(held);
+            if phase(block) != Some(Phase::Building) {
+                return Ok(Some(place));
+            }
+            self.wait_for_builder(&place)?;
+        }
+    }
+
+    /// Waits until an object is no longer being built, and throws it away where its builder has died.
+    fn wait_for_builder(&self, place: &Place<'_>) -> Result<(), CacheError> {
+        let (shard, unit) = (self.shard_of(place.object), place.object.unit());
+        if place.block.back.load(Relaxed) == self.session.sid().number() {
+            return Err(CacheError::Deadlock);
+        }
+        match self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
+            Some(mutex) => {
+                let raw = mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
+                // SAFETY: of the session's instance.
+                match unsafe { raw.get(self.session, Mode::Shared, location!("kglpin1 4"), Patience::Endless) } {
+                    Ok(held) => drop(held),
+                    Err(GetError::OwnerDied(died)) => drop(died.guard),
+                    Err(other) => return Err(GetFailure::from(other).into()),
+                }
+            }
+            // More build at a time than there are mutexes for.
+            None => sys::sleep(Duration::from_millis(1)),
+        }
+        if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
+            let held = shard.lock(self.session, location!("kglhdgn2 106"))?;
+            if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
+                shard.throw_away(unit, place.block);
+            }
+            drop(held);
+        }
+        Ok(())
+    }
+
+    /// Gets a pinned object's mutex in a mode. `None` where the object has gone, or its last holder died while it
+    /// changed it: then it goes now.
+    pub(crate) fn hold<'s>(
+        &'s self,
+        place: &Place<'s>,
+        mode: Mode,
+        at: &CodeLocation,
+    ) -> Result<Option<Hold<'s>>, CacheError> {
+        let block = place.block;
+        if block.mutex.bound(self.cache.instance).ok().flatten().is_none_or(|raw| raw.id().0 == 0) {
+            let (mutex_type, name) = self.shard_of(place.object).label(place.object.unit(), block);
+            let bound = block.mutex.bind(self.cache.instance, mutex_type, &name);
+            bound.map_err(|error| CacheError::Build(error.into()))?;
+        }
+        let raw = block.mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
+        // SAFETY: of the session's instance.
+        let (mut held, is_whole) = match unsafe { raw.get(self.session, mode, at, Patience::Endless) } {
+            Ok(held) => (held, true),
+            // One that died in E has changed nothing, nor has one that had not revoked the readers' pins yet.
+            Err(GetError::OwnerDied(died)) => {
+                let examined = died.death.is_some_and(|death| death.mode == Mode::Examine);
+                (died.guard, examined || is_biased(block.state.load(Acquire)))
+            }
+            Err(GetError::Deadlock { .. }) => return Err(CacheError::Deadlock),
+            Err(other) => return Err(GetFailure::from(other).into()),
+        };
+        if is_whole && phase(block) == Some(Phase::Live) {
+            held.consistent();
+            return Ok(Some(held));
+        }
+        drop(held);
+        if !is_whole {
+            let shard = self.shard_of(place.object);
+            let locked = shard.lock(self.session, location!("kglhdgn2 106"))?;
+            if phase(block) == Some(Phase::Live) {
+                shard.throw_away(place.object.unit(), block);
+            }
+            drop(locked);
+        }
+        Ok(None)
+    }
+
+    /// Reads a pinned object by its mutex. Lets later readers do without, where the last revocation is long ago.
+    #[cold]
+    fn read_by_mutex<'s>(&'s self, place: Place<'s>) -> Result<Option<Pin<'s>>, CacheError> {
+        Self::now_is(&place, Pinned::Kept);
+        point();
+        let Some(hold) = self.hold(&place, Mode::Shared, location!("kglpndl1 95"))? else { return Ok(None) };
+        self.row.counted.store(self.row.counted.load(Relaxed) + 1, Relaxed);
+        if sys::now_ns() >= place.block.counted_until_ns.load(Relaxed) {
+            // Nobody holds X, and a session that gets it sees this.
+            place.block.state.fetch_or(BIASED, AcqRel);
+        }
+        Ok(Some(Pin { hold: Some(hold), place }))
+    }
+
+    /// Finds an object and gets its mutex, to keep it meanwhile.
+    pub(crate) fn held(
+        &self,
+        key: &Key<'_>,
+        mode: Mode,
+        at: &CodeLocation,
+    ) -> Result<Option<(Place<'_>, Hold<'_>)>, CacheError> {
+        self.check(key)?;
+        let hash = key.hash().halves();
+        loop {
+            let place = match self.look(key, hash, free_place(self.row)?) {
+                Look::Found(place, _) => place,
+                Look::None => return Ok(None),
+                Look::Unsure => match self.find(key, hash, Pinned::Kept)? {
+                    Some(place) => place,
+                    None => return Ok(None),
+                },
+            };
+            Self::now_is(&place, Pinned::Kept);
+            if let Some(hold) = self.hold(&place, mode, at)? {
+                if place.block.visited.load(Relaxed) == 0 {
+                    place.block.visited.store(1, Relaxed);
+                }
+                return Ok(Some((place, hold)));
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How room is made: what was not got for longest goes, unless it is pinned.
+
+use crate::error::CacheError;
+use crate::layout::{Block, Phase, UNIT};
+use crate::point;
+use crate::shard::{Shard, change_phase, count, phase};
+use retrial::views::Word;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most objects that one look at the rows decides about: a barrier costs about as much as making an object.
+const BATCH: usize = 16;
+
+impl Shard<'_> {
+    /// A free block of so many units, for which others are evicted where none is free.
+    pub(crate) fn room(&self, units: u32) -> Result<u32, CacheError> {
+        let needed = units as usize * UNIT;
+        // Each round frees something, or the hand comes on.
+        let mut walked = 0;
+        let (first, end) = self.memory.range();
+        loop {
+            if let Some(unit) = self.memory.take(units) {
+                return Ok(unit);
+            }
+            // The first round may find all objects got since the last one, the second one those in the way of
+            // a long block, the third what was left of them.
+            if walked > 3 * u64::from(end - first) {
+                return Err(CacheError::Full { needed });
+            }
+            walked += self.sweep(units)?;
+        }
+    }
+
+    /// Evicts what was not got for longest, around the hand, until there is a block of so many units. How many
+    /// units the hand has come on.
+    ///
+    /// The hand goes round over the addresses, so that what it frees lies together: CLOCK (Corbató 1968), with
+    /// neighbours joined.
+    fn sweep(&self, units: u32) -> Result<u64, CacheError> {
+        let head = self.memory.head();
+        let (first, end) = self.memory.range();
+        // A barrier for each batch, and not so much of a small shard that its objects are gone.
+        let ahead = (end - first) / 64;
+        let (mut walked, mut run, mut chosen) = (0, 0_u32, Vec::with_capacity(BATCH));
+        let mut unit = head.hand.load(Relaxed);
+        while walked <= u64::from(end - first) {
+            let Some(block) = self.memory.block(unit).or_else(|| self.memory.block(first)) else { break };
+            let len = self.memory.after(unit, block) - unit;
+            let goes = match phase(block) {
+                Some(Phase::Free | Phase::Building | Phase::Gone) => true,
+                Some(Phase::Live) => block.visited.swap(0, Relaxed) == 0,
+                Some(Phase::Going) | None => false,
+            };
+            walked += u64::from(len);
+            if goes {
+                run += len;
+                chosen.push(unit);
+            }
+            unit = self.memory.after_in_a_ring(unit, block);
+            let ends = !goes || unit == first;
+            if run >= units {
+                if ends || chosen.len() >= BATCH || run - units >= ahead {
+                    break;
+                }
+            } else if ends {
+                run = 0;
+                chosen.clear();
+            }
+        }
+        head.hand.store(unit, Relaxed);
+        if run >= units {
+            self.evict(&chosen)?;
+        }
+        Ok(walked)
+    }
+
+    /// Ends those of these blocks that no living session has pinned.
+    pub(crate) fn evict(&self, units: &[u32]) -> Result<(), CacheError> {
+        let blocks: Vec<(u32, &Block)> =
+            units.iter().filter_map(|unit| Some((*unit, self.memory.block(*unit)?))).collect();
+        for (_, block) in &blocks {
+            change_phase(block, Phase::Live, Phase::Going);
+            point();
+        }
+        let barrier = self.rows.before_reading();
+        let pinned = self.rows.seen(|object, _| object.shard() == self.number && units.contains(&object.unit()));
+        let is_pinned = |unit: u32| barrier.is_err() || pinned.iter().any(|seen| seen.object.unit() == unit);
+        // From behind, so that each finds the free ones behind it.
+        for (unit, block) in blocks.into_iter().rev() {
+            match phase(block) {
+                Some(Phase::Free) => {
+                    self.memory.unbin(block);
+                    self.memory.merge(unit, block);
+                    self.memory.bin(unit, block);
+                }
+                _ if is_pinned(unit) || !self.forget_mutex(block) => {
+                    change_phase(block, Phase::Going, Phase::Live);
+                }
+                now => {
+                    if now != Some(Phase::Gone) {
+                        self.unlink(unit, block);
+                        count(&self.memory.head().figures.evicted);
+                    }
+                    self.memory.free(unit, block);
+                }
+            }
+            point();
+        }
+        barrier
+    }
+
+    /// Gives back the entry of an object's mutex, which nobody can get any more. Not where a dead session still
+    /// owes to it.
+    fn forget_mutex(&self, block: &Block) -> bool {
+        let Ok(Some(raw)) = block.mutex.bound(self.instance) else { return true };
+        if raw.load() != Word::FREE {
+            // SAFETY: registered with this instance, by the id that it has.
+            unsafe { self.instance.recover_all_for(raw) };
+        }
+        // SAFETY: sessions that get it have the object pinned.
+        unsafe { block.mutex.unbind(self.instance) }.unwrap_or(false)
+    }
+}

@@ -1,0 +1,114 @@
+//! How objects are executed, and the copies of those that many sessions execute.
+
+use crate::client::{Client, Look};
+use crate::error::CacheError;
+use crate::key::{Hash, Key};
+use crate::layout::Block;
+use crate::pin::Place;
+use crate::rows::free_place;
+use crate::shard::Shard;
+use retrial::{CodeLocation, ConvertError, Hold, Mode, Patience, location};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Client<'_> {
+    /// Executes an object as the sources' engine does a cursor: gets it in E, shares it while `run` runs, and has
+    /// it in E again to give it back. `None` where there is none.
+    ///
+    /// A hot object is executed by one of its copies.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub fn execute<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
+        let at = location!("kksfbc [KKSCHLFSP2]");
+        let held = match self.copy_of(key)? {
+            Some((copy, birth)) => self.held_copy(key, copy, birth, at)?,
+            None => self.held(key, Mode::Examine, at)?,
+        };
+        let Some((place, mut hold)) = held else { return Ok(None) };
+        hold.share();
+        let result = run(place.bytes());
+        match hold.examine(Patience::Endless) {
+            // A session that wants X waits for this reference: it goes at once.
+            Ok(()) | Err(ConvertError::Deadlock { .. }) => {}
+            Err(other) => return Err(CacheError::Build(other.into())),
+        }
+        drop(hold);
+        Ok(Some(result))
+    }
+
+    /// Which copy of a hot object this session executes, by its processor; `None` for the object itself.
+    fn copy_of(&self, key: &Key<'_>) -> Result<Option<(u8, u32)>, CacheError> {
+        self.check(key)?;
+        if self.cache.rows.head.most_copies.load(Relaxed) == 0 {
+            return Ok(None);
+        }
+        let Look::Found(place, _) = self.look(key, key.hash().halves(), free_place(self.row)?) else { return Ok(None) };
+        let copies = place.block.copies.load(Relaxed);
+        // SAFETY: takes no memory.
+        let processor = unsafe { libc::sched_getcpu() };
+        let spread = u32::try_from(processor).unwrap_or(self.session.sid().number());
+        let copy = spread.checked_rem(u32::from(copies)).unwrap_or(0) as u8;
+        Ok((copy != 0).then(|| (copy, place.block.birth.load(Relaxed))))
+    }
+
+    /// A copy of a hot object, which this session makes where there is none.
+    fn held_copy(
+        &self,
+        key: &Key<'_>,
+        copy: u8,
+        birth: u32,
+        at: &CodeLocation,
+    ) -> Result<Option<(Place<'_>, Hold<'_>)>, CacheError> {
+        let name = key.copy(copy, birth);
+        loop {
+            if let Some(held) = self.held(&name, Mode::Examine, at)? {
+                return Ok(Some(held));
+            }
+            let Some(object) = self.get(key)? else { return Ok(None) };
+            if object.place.block.birth.load(Relaxed) != birth {
+                // It has changed meanwhile.
+                drop(object);
+                return self.held(key, Mode::Examine, at);
+            }
+            drop(self.get_or_insert(&name, &object)?);
+        }
+    }
+
+    /// Marks an object as hot: sessions execute one of so many copies of it, 2 to 255, or the object alone with 1.
+    ///
+    /// # Errors
+    ///
+    /// `UnknownName` where there is none.
+    pub fn mark_hot(&self, key: &Key<'_>, copies: u8) -> Result<(), CacheError> {
+        self.check(key)?;
+        self.mark(key.hash().halves(), copies, |shard, unit, block| shard.has_key(unit, block, key))
+            .and_then(|found| if found { Ok(()) } else { Err(CacheError::UnknownName(key.to_string())) })
+    }
+
+    /// The same by full hash, as `retrial cache ls` shows it.
+    ///
+    /// # Errors
+    ///
+    /// `Unknown` where no object has this hash.
+    pub fn mark_hot_by_hash(&self, hash: Hash, copies: u8) -> Result<(), CacheError> {
+        self.mark(hash.halves(), copies, |_, _, _| true)
+            .and_then(|found| if found { Ok(()) } else { Err(CacheError::Unknown(hash)) })
+    }
+
+    fn mark(
+        &self,
+        hash: [u64; 2],
+        copies: u8,
+        is_it: impl Fn(&Shard<'_>, u32, &Block) -> bool,
+    ) -> Result<bool, CacheError> {
+        let shard = self.shard(hash);
+        let locked = shard.lock(self.session, location!("kglhdgn2 106"))?;
+        let found = shard.find(hash, |unit, block| is_it(shard, unit, block));
+        let Some((_, block)) = found.filter(|(_, block)| block.copy.load(Relaxed) == 0) else { return Ok(false) };
+        block.copies.store(copies.max(1), Relaxed);
+        self.cache.rows.head.most_copies.fetch_max(u64::from(copies), Relaxed);
+        drop(locked);
+        Ok(true)
+    }
+}

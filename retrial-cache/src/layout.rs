@@ -1,0 +1,247 @@
+//! Where everything of a cache is. `docs/CACHE.md` draws it.
+//!
+//! A cache is some named objects of an instance's arena: a head, the sessions' rows, a few mutexes for builders,
+//! and shards. A shard is a mutex with the memory behind it: heads of the chains, then blocks, one after the
+//! other, each a multiple of 16 bytes. A block is free, or an object. Everything that two sessions can touch at
+//! the same time is an atomic, so any bytes that another process leaves are some value.
+
+use crate::error::CacheError;
+use retrial::engine::EngineMutex;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Says that the bytes are a cache, and of which layout.
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"rtcache\x01");
+
+/// Bytes of a unit: blocks begin at multiples of it, and so do values.
+pub(crate) const UNIT: usize = 16;
+/// Units of the smallest block: less would hold no object.
+pub(crate) const LEAST: u32 = 8;
+/// Lists of free blocks: four for each power of two.
+pub(crate) const BINS: usize = 128;
+/// Pins that a session can have at a time.
+pub const PINS: usize = 56;
+/// Mutexes that builders hold, so that sessions can wait for them.
+pub(crate) const BUILDERS: usize = 16;
+
+/// How large a cache is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Bytes for objects, for all shards together, 4,096 to 2^36 for each.
+    pub bytes: u64,
+    /// Shards, 1 to 4,096. Sessions that create, replace or evict objects of one shard wait for each other.
+    pub shards: u32,
+}
+
+impl Shape {
+    /// Of so many bytes, in shards of at least a megabyte each, at most 64.
+    #[must_use]
+    pub fn of(bytes: u64) -> Self {
+        Self { bytes, shards: (bytes >> 20).clamp(1, 64) as u32 }
+    }
+
+    /// Bytes of an instance's arena that the cache takes, for as many sessions as the instance has.
+    #[must_use]
+    pub const fn arena(self, sessions: u32) -> u64 {
+        // Each object of the arena has its mutex before it and begins at a multiple of 64.
+        let around = 128;
+        let heads = size_of::<Head>() as u64 + around + BUILDERS as u64 * around;
+        let rows = (sessions as u64 + 1) * size_of::<Row>() as u64 + around;
+        heads + rows + self.shards as u64 * (self.shard() as u64 + around)
+    }
+
+    /// Bytes of a shard, all told.
+    pub(crate) const fn shard(self) -> usize {
+        (self.bytes / self.shards as u64).next_multiple_of(64) as usize
+    }
+
+    pub(crate) fn check(self) -> Result<Self, CacheError> {
+        if self.shards == 0 || self.shards > 4096 {
+            return Err(CacheError::BadShape("a cache has 1 to 4,096 shards"));
+        }
+        let each = self.bytes / u64::from(self.shards);
+        if !(4096..=1 << 36).contains(&each) {
+            return Err(CacheError::BadShape("a shard of a cache has 4,096 to 2^36 bytes: bytes / shards"));
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes in {} shards", self.bytes, self.shards)
+    }
+}
+
+/// The first object of a cache. Sessions that take part hold its mutex in S.
+#[repr(C)]
+pub(crate) struct Head {
+    /// `FORMAT`, once the shape is there.
+    pub(crate) format: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) shards: AtomicU64,
+    /// Rows of sessions up to this were used.
+    pub(crate) rows_used: AtomicU64,
+    /// Most copies of a hot object.
+    pub(crate) most_copies: AtomicU64,
+    pub(crate) spare: [AtomicU64; 11],
+}
+
+/// What a session has pinned, and what it has done. Only that session writes it.
+#[repr(C, align(64))]
+pub(crate) struct Row {
+    /// When the session began, by the monotonic clock; 0 when it takes no part.
+    pub(crate) tag: AtomicU64,
+    /// Pins, as [`ObjectRef`] has them; 0 for none.
+    pub(crate) pins: [AtomicU64; PINS],
+    /// Pins after the first line were used so far, up to this.
+    pub(crate) deep: AtomicU64,
+    pub(crate) gets: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    /// Hits that found the object by its mutex.
+    pub(crate) counted: AtomicU64,
+    /// Times that the session had other sessions' pins of an object revoked.
+    pub(crate) revocations: AtomicU64,
+    pub(crate) spare: [AtomicU64; 2],
+}
+
+const _: () = assert!(size_of::<Row>() == 512);
+
+/// The beginning of a shard's memory.
+#[repr(C)]
+pub(crate) struct ShardHead {
+    /// `FORMAT`, once it is laid out.
+    pub(crate) format: AtomicU64,
+    /// Grows when an object is taken out of a chain, by 2; odd while that is under way.
+    pub(crate) changes: AtomicU64,
+    /// Where the search for what can be evicted goes on, in units.
+    pub(crate) hand: AtomicU32,
+    /// Number of the last object that was made or changed here: part of the names of its hot copies.
+    pub(crate) births: AtomicU32,
+    pub(crate) figures: Figures,
+    /// Which bins have blocks.
+    pub(crate) filled: [AtomicU64; BINS / 64],
+    pub(crate) bins: [AtomicU32; BINS],
+}
+
+/// What happened in a shard; changed under its mutex in X.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) created: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    pub(crate) invalidated: AtomicU64,
+    pub(crate) rebuilt: AtomicU64,
+}
+
+/// A block: free, or an object with its key and its value behind this.
+#[repr(C)]
+pub(crate) struct Block {
+    /// In units, this included.
+    pub(crate) units: AtomicU32,
+    /// The next one of a chain, or of a bin.
+    pub(crate) next: AtomicU32,
+    /// A [`Phase`], [`BIASED`] and [`APART`]. One store makes an object, and one ends it.
+    pub(crate) state: AtomicU32,
+    /// Of a free block the one before it in its bin; of an object that is being built its builder's SID.
+    pub(crate) back: AtomicU32,
+    pub(crate) hash: [AtomicU64; 2],
+    pub(crate) mutex: EngineMutex,
+    pub(crate) value_len: AtomicU64,
+    /// Until when, by the monotonic clock, readers go by the mutex: pins were revoked not long ago.
+    pub(crate) counted_until_ns: AtomicU64,
+    pub(crate) schema_len: AtomicU16,
+    pub(crate) name_len: AtomicU16,
+    pub(crate) version: AtomicU16,
+    pub(crate) namespace: AtomicU8,
+    pub(crate) copy: AtomicU8,
+    /// Whether it was got since the hand came by.
+    pub(crate) visited: AtomicU8,
+    /// Hot copies, itself among them; 0 and 1 for none.
+    pub(crate) copies: AtomicU8,
+    /// Which mutex its builder holds.
+    pub(crate) builder: AtomicU16,
+    /// Which state of the object it is: hot copies of an earlier one are not found.
+    pub(crate) birth: AtomicU32,
+}
+
+/// Bytes that an object has beside its key and value.
+pub const OVERHEAD: usize = size_of::<Block>();
+const _: () = assert!(OVERHEAD == 112 && OVERHEAD.is_multiple_of(UNIT) && OVERHEAD <= LEAST as usize * UNIT);
+
+/// Added to the state while readers may pin the object in their rows alone.
+pub(crate) const BIASED: u32 = 0x100;
+
+/// Added to the state of an object that is being built to take the place of another one: it is in no chain.
+pub(crate) const APART: u32 = 0x200;
+
+/// What a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// In a bin.
+    Free = 0,
+    /// An object that its builder fills.
+    Building = 1,
+    /// An object that can be found.
+    Live = 2,
+    /// To be evicted unless a row has it pinned: decided within one hold of the shard's mutex.
+    Going = 3,
+    /// In no chain any more; free when no row has it pinned.
+    Gone = 4,
+}
+
+impl Phase {
+    pub(crate) const fn of(state: u32) -> Option<Self> {
+        match state & 0xff {
+            0 => Some(Self::Free),
+            1 => Some(Self::Building),
+            2 => Some(Self::Live),
+            3 => Some(Self::Going),
+            4 => Some(Self::Gone),
+            _ => None,
+        }
+    }
+}
+
+/// Where a block is: shard and unit; never 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash)]
+pub(crate) struct ObjectRef(u64);
+
+/// For what a row names an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pinned {
+    /// So that its memory stays.
+    Kept = 0,
+    /// To read it: a session that gets the object's mutex in X waits for this pin.
+    Read = 1,
+    /// To build it.
+    Built = 2,
+}
+
+impl ObjectRef {
+    pub(crate) const fn new(shard: u32, unit: u32) -> Self {
+        Self((shard as u64) << 32 | unit as u64)
+    }
+
+    pub(crate) const fn shard(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(crate) const fn unit(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// As a row has it.
+    pub(crate) const fn pin(self, how: Pinned) -> u64 {
+        self.0 << 2 | how as u64
+    }
+
+    pub(crate) const fn of_pin(pin: u64) -> (Self, Pinned) {
+        let how = match pin & 3 {
+            1 => Pinned::Read,
+            2 => Pinned::Built,
+            _ => Pinned::Kept,
+        };
+        (Self(pin >> 2), how)
+    }
+}

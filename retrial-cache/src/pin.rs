@@ -1,0 +1,114 @@
+//! Objects that a session has pinned.
+
+use crate::client::Client;
+use crate::is_dead;
+use crate::layout::{Block, ObjectRef};
+use retrial::Hold;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// A place in a session's row that names an object; empty again when dropped.
+pub(crate) struct Place<'c> {
+    pub(crate) client: &'c Client<'c>,
+    pub(crate) at: usize,
+    pub(crate) object: ObjectRef,
+    pub(crate) block: &'c Block,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        // A child of fork has a copy of its parent's.
+        if !self.client.session.is_forked() && !is_dead() {
+            // Release: what was read of the object was read before.
+            self.client.row.pins[self.at].store(0, Release);
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Where the value is, and its length.
+    fn value(&self) -> (*mut u8, usize) {
+        let memory = self.client.shard_of(self.object).memory;
+        let (begin, len) = memory.bytes(self.object.unit(), self.block);
+        // Bytes of another process may say more than is there.
+        (begin, (self.block.value_len.load(Relaxed) as usize).min(len))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let (begin, len) = self.value();
+        // SAFETY: the object is pinned, and its value changes only in X, which this pin or hold excludes.
+        unsafe { std::slice::from_raw_parts(begin, len) }
+    }
+
+    /// # Safety
+    ///
+    /// No other session reads or writes the value.
+    pub(crate) unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        let (begin, len) = self.value();
+        // SAFETY: the caller's.
+        unsafe { std::slice::from_raw_parts_mut(begin, len) }
+    }
+}
+
+/// An object to be read: its bytes stay what they are until this is dropped, though the object may be thrown away
+/// meanwhile. They begin at a multiple of 16.
+#[must_use = "the object is unpinned at once otherwise"]
+pub struct Pin<'c> {
+    /// By which the object was found, where it could not be pinned in the row alone. Given back first.
+    pub(crate) hold: Option<Hold<'c>>,
+    pub(crate) place: Place<'c>,
+}
+
+impl Deref for Pin<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.place.bytes()
+    }
+}
+
+impl Pin<'_> {
+    /// Whether the pin is a store of this session alone, which no other session feels.
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        self.hold.is_none()
+    }
+}
+
+impl fmt::Debug for Pin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pin").field("bytes", &self.len()).field("private", &self.is_private()).finish()
+    }
+}
+
+/// An object in X, to be changed in place.
+///
+/// When the session dies before this is dropped, the object is thrown away: nobody reads half of a change.
+#[must_use = "the object is given back at once otherwise"]
+pub struct Changed<'c> {
+    pub(crate) _hold: Hold<'c>,
+    pub(crate) place: Place<'c>,
+}
+
+impl Deref for Changed<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.place.bytes()
+    }
+}
+
+impl DerefMut for Changed<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: held in X, with the other sessions' pins revoked.
+        unsafe { self.place.bytes_mut() }
+    }
+}
+
+impl fmt::Debug for Changed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changed").field("bytes", &self.len()).finish()
+    }
+}

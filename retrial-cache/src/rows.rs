@@ -1,0 +1,114 @@
+//! What sessions have pinned: a row for each, which only that session writes.
+//!
+//! A pin is a store into the session's own row and a look at the object. Whoever wants no pins of an object says
+//! so in the object, has the kernel do a barrier on every processor, and reads the rows: a session whose pin is
+//! not seen there sees what the object says. (As BRAVO by Dice and Kogan, 2019, with a membarrier in place of its
+//! readers' exchange, and as hazard pointers.) A dead session's pins count no more: its row has the time at which
+//! that session began, and no living session of that number has begun then.
+
+use crate::error::CacheError;
+use crate::layout::{Head, ObjectRef, PINS, Pinned, Row};
+use retrial::sys;
+use retrial::views::{Sid, Tables};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{Ordering, compiler_fence, fence};
+
+/// Pins of a row's first line, which is looked at always.
+const FIRST_LINE: usize = 7;
+
+/// The rows of a cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'i> {
+    pub(crate) all: &'i [Row],
+    pub(crate) head: &'i Head,
+    pub(crate) tables: &'i Tables,
+    /// Whether readers of this process rely on the barrier.
+    pub(crate) light: bool,
+}
+
+/// A pin that was seen in a row.
+pub(crate) struct Seen {
+    pub(crate) sid: Sid,
+    pub(crate) object: ObjectRef,
+    pub(crate) how: Pinned,
+}
+
+impl<'i> Rows<'i> {
+    pub(crate) fn row(&self, sid: Sid) -> Option<&'i Row> {
+        self.all.get(sid.number() as usize)
+    }
+
+    /// Takes a row for a session that began then.
+    pub(crate) fn join(&self, sid: Sid, tag: u64) -> Result<&'i Row, CacheError> {
+        let row = self.row(sid).ok_or(CacheError::OtherInstance)?;
+        if row.tag.load(Relaxed) == tag {
+            return Err(CacheError::Joined);
+        }
+        row.tag.store(0, Relaxed);
+        self.head.rows_used.fetch_max(u64::from(sid.number()), Relaxed);
+        // What a dead session of this number has left.
+        row.pins.iter().for_each(|pin| pin.store(0, Relaxed));
+        row.deep.store(0, Relaxed);
+        // Release: with the tag come the pins' zeros.
+        row.tag.store(tag, Release);
+        Ok(row)
+    }
+
+    /// After a pin was written, before the object is looked at.
+    #[inline]
+    pub(crate) fn after_pin(&self) {
+        if self.light {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// After an object says that it wants no pins, before the rows are read.
+    pub(crate) fn before_reading(&self) -> Result<(), CacheError> {
+        fence(Ordering::SeqCst);
+        if !self.tables.has_barrier() || sys::barrier_everywhere() { Ok(()) } else { Err(CacheError::NoBarrier) }
+    }
+
+    /// Every pin of a living session that is asked for.
+    pub(crate) fn seen(&self, is_asked: impl Fn(ObjectRef, Pinned) -> bool) -> Vec<Seen> {
+        let used = (self.head.rows_used.load(Acquire) as usize).min(self.all.len() - 1);
+        let mut seen = Vec::new();
+        for (number, row) in self.all[..=used].iter().enumerate() {
+            let tag = row.tag.load(Acquire);
+            if tag == 0 {
+                continue;
+            }
+            let sid = Sid::new(number as u32);
+            let deep = (row.deep.load(Acquire) as usize).clamp(FIRST_LINE, PINS);
+            let before = seen.len();
+            for pin in row.pins[..deep].iter().map(|pin| pin.load(Acquire)).filter(|pin| *pin != 0) {
+                let (object, how) = ObjectRef::of_pin(pin);
+                if is_asked(object, how) {
+                    seen.push(Seen { sid, object, how });
+                }
+            }
+            if seen.len() > before && !self.is_living(sid, tag) {
+                seen.truncate(before);
+            }
+        }
+        seen
+    }
+
+    /// Whether the session of this number that began then lives.
+    fn is_living(&self, sid: Sid, tag: u64) -> bool {
+        self.tables.session_info(sid).is_some_and(|session| !session.dead && session.claimed_ns == tag)
+    }
+}
+
+/// A free place in a row.
+#[inline]
+pub(crate) fn free_place(row: &Row) -> Result<usize, CacheError> {
+    let is_free = |pin: &std::sync::atomic::AtomicU64| pin.load(Relaxed) == 0;
+    let place = row.pins.iter().position(is_free).ok_or(CacheError::Pins { capacity: PINS })?;
+    if place >= FIRST_LINE && row.deep.load(Relaxed) <= place as u64 {
+        // Release: a session that reads the rows sees it no later than the pin, after the same barrier.
+        row.deep.store(place as u64 + 1, Release);
+    }
+    Ok(place)
+}

@@ -1,0 +1,311 @@
+//! A shard: the chains by which its objects are found, what is made, evicted and thrown away in it.
+//!
+//! An object exists from the one store that says so to the one that ends it. All else in a shard, chains and
+//! bins, follows from the blocks, and is made anew when a holder of the shard's mutex has died.
+
+use crate::error::CacheError;
+use crate::key::{Key, Namespace};
+use crate::layout::{APART, BIASED, Block, FORMAT, ObjectRef, Phase, Pinned};
+use crate::memory::Memory;
+use crate::point;
+use crate::rows::Rows;
+use retrial::engine::EngineMutex;
+use retrial::{CodeLocation, GetError, GetFailure, Hold, Instance, Mode, Patience, Session, location};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// A shard of a cache that this process has open.
+#[derive(Clone, Copy)]
+pub(crate) struct Shard<'i> {
+    pub(crate) number: u32,
+    pub(crate) mutex: &'i EngineMutex,
+    pub(crate) memory: Memory<'i>,
+    pub(crate) rows: Rows<'i>,
+    pub(crate) instance: &'i Instance,
+}
+
+/// Adds to a figure that is changed under a mutex.
+pub(crate) fn count(figure: &AtomicU64) {
+    figure.store(figure.load(Relaxed) + 1, Relaxed);
+}
+
+/// Changes the phase of a block and leaves its flags. Whether it was in that phase.
+pub(crate) fn change_phase(block: &Block, from: Phase, to: Phase) -> bool {
+    let change = |state: u32| (Phase::of(state) == Some(from)).then(|| state - from as u32 + to as u32);
+    block.state.try_update(std::sync::atomic::Ordering::AcqRel, Acquire, change).is_ok()
+}
+
+pub(crate) fn phase(block: &Block) -> Option<Phase> {
+    // Acquire: a session that sees a live object sees what its builder wrote.
+    Phase::of(block.state.load(Acquire))
+}
+
+impl<'i> Shard<'i> {
+    pub(crate) const fn object(&self, unit: u32) -> ObjectRef {
+        ObjectRef::new(self.number, unit)
+    }
+
+    /// Gets the shard in X. After the death of a holder chains and bins are made anew first.
+    pub(crate) fn lock<'s>(&'s self, session: &'s Session<'s>, at: &CodeLocation) -> Result<Hold<'s>, CacheError> {
+        let raw = self.mutex.record(self.instance).map_err(|_| CacheError::OtherInstance)?;
+        // SAFETY: of the session's instance.
+        let (mut held, is_whole) = match unsafe { raw.get(session, Mode::Exclusive, at, Patience::Endless) } {
+            Ok(held) => (held, true),
+            Err(GetError::OwnerDied(died)) => (died.guard, false),
+            Err(other) => return Err(GetFailure::from(other).into()),
+        };
+        let head = self.memory.head();
+        if head.format.load(Relaxed) != FORMAT {
+            self.memory.format();
+            self.rebuild();
+            point();
+            head.format.store(FORMAT, Release);
+        } else if !is_whole {
+            self.rebuild();
+            count(&head.figures.rebuilt);
+        }
+        if !is_whole {
+            point();
+            held.consistent();
+        }
+        Ok(held)
+    }
+
+    /// Gets the shard in S, to find something that nobody takes away meanwhile.
+    pub(crate) fn lock_shared<'s>(&'s self, session: &'s Session<'s>) -> Result<Hold<'s>, CacheError> {
+        loop {
+            let raw = self.mutex.record(self.instance).map_err(|_| CacheError::OtherInstance)?;
+            let at = location!("kglhbh1 63");
+            // SAFETY: of the session's instance.
+            match unsafe { raw.get(session, Mode::Shared, at, Patience::Endless) } {
+                Ok(held) => return Ok(held),
+                Err(GetError::OwnerDied(died)) => drop(died.guard),
+                Err(other) => return Err(GetFailure::from(other).into()),
+            }
+            drop(self.lock(session, location!("kglhbh1 64"))?);
+        }
+    }
+
+    /// Makes chains and bins anew from the blocks.
+    fn rebuild(&self) {
+        let head = self.memory.head();
+        // Odd: what a session does not find now it looks for under the mutex.
+        head.changes.store(head.changes.load(Relaxed) | 1, Relaxed);
+        std::sync::atomic::fence(Release);
+        self.memory.empty_bins();
+        self.memory.chains().iter().for_each(|chain| chain.store(0, Relaxed));
+        point();
+        let mut unit = self.memory.range().0;
+        while let Some(block) = self.memory.block(unit) {
+            let state = block.state.load(Relaxed);
+            if Phase::of(state).is_none() {
+                // No cache wrote this.
+                block.state.store(Phase::Free as u32, Release);
+            }
+            match phase(block) {
+                Some(Phase::Free) | None => {
+                    self.join(unit, block);
+                    self.memory.bin(unit, block);
+                }
+                Some(Phase::Going) => {
+                    change_phase(block, Phase::Going, Phase::Live);
+                    self.link(unit, block);
+                }
+                Some(Phase::Live | Phase::Building) if !is_apart(block) => self.link(unit, block),
+                Some(Phase::Live | Phase::Building | Phase::Gone) => {}
+            }
+            unit = self.memory.after(unit, block);
+        }
+        head.hand.store(self.memory.range().0, Relaxed);
+        head.changes.store((head.changes.load(Relaxed) | 1) + 1, Release);
+    }
+
+    /// Joins a free block with those behind it, while no block is in a bin.
+    fn join(&self, unit: u32, block: &Block) {
+        while let Some(behind) = self.memory.block(self.memory.after(unit, block))
+            && phase(behind) == Some(Phase::Free)
+        {
+            let end = self.memory.after(self.memory.after(unit, block), behind);
+            block.units.store(end - unit, Release);
+        }
+    }
+
+    fn chain(&self, hash: u64) -> &'i std::sync::atomic::AtomicU32 {
+        let chains = self.memory.chains();
+        &chains[hash as usize & (chains.len() - 1)]
+    }
+
+    /// The first unit of a hash's chain.
+    pub(crate) fn first(&self, hash: u64) -> u32 {
+        self.chain(hash).load(Acquire)
+    }
+
+    /// Under the shard's mutex.
+    pub(crate) fn find(&self, hash: [u64; 2], is_it: impl Fn(u32, &Block) -> bool) -> Option<(u32, &'i Block)> {
+        let mut unit = self.first(hash[0]);
+        // A chain that was written by something else may be a ring.
+        for _ in 0..self.memory.range().1 {
+            let block = self.memory.block(unit)?;
+            if has_hash(block, hash) && is_it(unit, block) {
+                return Some((unit, block));
+            }
+            unit = block.next.load(Acquire);
+        }
+        None
+    }
+
+    /// Whether a block has this key: it stays what it is, by a pin or by the shard's mutex.
+    pub(crate) fn has_key(&self, unit: u32, block: &Block, key: &Key<'_>) -> bool {
+        let (schema, name) = (key.schema.as_bytes(), key.name.as_bytes());
+        let lens = [block.schema_len.load(Relaxed), block.name_len.load(Relaxed)].map(usize::from);
+        let kind = (block.namespace.load(Relaxed), block.version.load(Relaxed), block.copy.load(Relaxed));
+        if lens != [schema.len(), name.len()] || kind != (key.namespace as u8, key.version, key.copy) {
+            return false;
+        }
+        let is_of_state = key.copy == 0 || block.birth.load(Relaxed) == key.birth;
+        let mut stored = self.key_bytes(unit, block);
+        is_of_state && schema.iter().chain(name).all(|byte| stored.next() == Some(*byte))
+    }
+
+    /// Bytes of a block's key: schema and name. They lie behind the value.
+    pub(crate) fn key_bytes(&self, unit: u32, block: &Block) -> impl Iterator<Item = u8> + use<'i> {
+        let (begin, len) = self.memory.bytes(unit, block);
+        let at = block.value_len.load(Relaxed) as usize;
+        let key_len = usize::from(block.schema_len.load(Relaxed)) + usize::from(block.name_len.load(Relaxed));
+        let count = if at.checked_add(key_len).is_some_and(|end| end <= len) { key_len } else { 0 };
+        // SAFETY: inside of the block, whose key does not change while it is an object. Volatile: what is no
+        // object any more may be written meanwhile, and is refused after that.
+        (0..count).map(move |i| unsafe { begin.wrapping_add(at + i).read_volatile() })
+    }
+
+    /// Puts an object into its chain.
+    pub(crate) fn link(&self, unit: u32, block: &Block) {
+        let chain = self.chain(block.hash[0].load(Relaxed));
+        block.next.store(chain.load(Relaxed), Relaxed);
+        // Release: a session that finds it finds its key.
+        chain.store(unit, Release);
+    }
+
+    /// Takes an object out of its chain.
+    pub(crate) fn unlink(&self, unit: u32, block: &Block) {
+        let changes = &self.memory.head().changes;
+        changes.store(changes.load(Relaxed) | 1, Relaxed);
+        std::sync::atomic::fence(Release);
+        let mut link = self.chain(block.hash[0].load(Relaxed));
+        for _ in 0..self.memory.range().1 {
+            let at = link.load(Relaxed);
+            if at == unit {
+                link.store(block.next.load(Relaxed), Release);
+                break;
+            }
+            let Some(before) = self.memory.block(at) else { break };
+            link = &before.next;
+        }
+        point();
+        changes.store((changes.load(Relaxed) | 1) + 1, Release);
+    }
+
+    /// Takes an object out of the cache: nobody finds it any more, and pins of it go on.
+    pub(crate) fn throw_away(&self, unit: u32, block: &Block) {
+        self.end(block);
+        self.unlink(unit, block);
+    }
+
+    /// Says that an object is none any more, which is to be taken out of its chain.
+    pub(crate) fn end(&self, block: &Block) {
+        let _ = change_phase(block, Phase::Live, Phase::Gone) || change_phase(block, Phase::Building, Phase::Gone);
+        count(&self.memory.head().figures.invalidated);
+        point();
+    }
+
+    /// Whether another object of this one's name can be found.
+    pub(crate) fn has_twin(&self, unit: u32, block: &Block) -> bool {
+        let hash = [0, 1].map(|half| block.hash[half].load(Relaxed));
+        let kind = |block: &Block| [block.copy.load(Relaxed).into(), block.birth.load(Relaxed)];
+        let is_twin = |other: u32, of: &Block| {
+            let is_same =
+                other != unit && phase(of) == Some(Phase::Live) && (kind(of)[0] == 0 || kind(of) == kind(block));
+            is_same && self.key_bytes(other, of).eq(self.key_bytes(unit, block))
+        };
+        self.find(hash, is_twin).is_some()
+    }
+
+    /// The type of an object's mutex, and what it is called.
+    pub(crate) fn label(&self, unit: u32, block: &Block) -> (&'static str, String) {
+        let namespace = Namespace::ALL.get(usize::from(block.namespace.load(Relaxed))).copied();
+        (namespace.unwrap_or(Namespace::Object).mutex_type(), self.name(unit, block))
+    }
+
+    /// What an object is called, with its schema, version and copy.
+    pub(crate) fn name(&self, unit: u32, block: &Block) -> String {
+        let bytes: Vec<u8> = self.key_bytes(unit, block).collect();
+        let (schema, name) = bytes.split_at(usize::from(block.schema_len.load(Relaxed)).min(bytes.len()));
+        let (schema, name) = (String::from_utf8_lossy(schema), String::from_utf8_lossy(name));
+        let key = Key::new(Namespace::Object, &schema, &name).version(block.version.load(Relaxed));
+        key.copy(block.copy.load(Relaxed), 0).to_string()
+    }
+
+    /// Whether the session that builds an object lives and is at it.
+    pub(crate) fn is_being_built(&self, unit: u32) -> bool {
+        !self.rows.seen(|object, how| object == self.object(unit) && how == Pinned::Built).is_empty()
+    }
+
+    /// Fills a free block, which is an object that is being built from the last store on. In no chain yet.
+    pub(crate) fn fill(&self, unit: u32, new: &New<'_>) {
+        let &New { key, hash, value_len, builder, is_apart } = new;
+        let Some(block) = self.memory.block(unit) else { return };
+        let (begin, _) = self.memory.bytes(unit, block);
+        let mutex = std::ptr::from_ref(&block.mutex).cast_mut();
+        // SAFETY: the block is free and the shard's mutex held: nobody looks at it. All bytes 0 is a mutex.
+        unsafe { mutex.write_bytes(0, 1) };
+        block.hash[0].store(hash[0], Relaxed);
+        block.hash[1].store(hash[1], Relaxed);
+        block.value_len.store(value_len as u64, Relaxed);
+        block.counted_until_ns.store(0, Relaxed);
+        block.schema_len.store(key.schema.len() as u16, Relaxed);
+        block.name_len.store(key.name.len() as u16, Relaxed);
+        block.version.store(key.version, Relaxed);
+        block.namespace.store(key.namespace as u8, Relaxed);
+        block.copy.store(key.copy, Relaxed);
+        block.visited.store(0, Relaxed);
+        block.copies.store(0, Relaxed);
+        block.back.store(builder.0, Relaxed);
+        block.builder.store(builder.1, Relaxed);
+        let births = &self.memory.head().births;
+        let birth = if key.copy == 0 { births.fetch_add(1, Relaxed) + 1 } else { key.birth };
+        block.birth.store(birth, Relaxed);
+        for (i, byte) in key.schema.bytes().chain(key.name.bytes()).enumerate() {
+            // SAFETY: `Memory::units` has left room for the key behind the value.
+            unsafe { begin.wrapping_add(value_len + i).write_volatile(byte) };
+        }
+        count(&self.memory.head().figures.created);
+        point();
+        // Release: one store makes it.
+        block.state.store(Phase::Building as u32 | if is_apart { APART } else { BIASED }, Release);
+        point();
+    }
+}
+
+/// What a new object is to be.
+pub(crate) struct New<'k> {
+    pub(crate) key: &'k Key<'k>,
+    pub(crate) hash: [u64; 2],
+    pub(crate) value_len: usize,
+    /// SID of its builder, and the number of the mutex that it holds.
+    pub(crate) builder: (u32, u16),
+    /// Whether it will take the place of another one.
+    pub(crate) is_apart: bool,
+}
+
+fn is_apart(block: &Block) -> bool {
+    block.state.load(Relaxed) & APART != 0
+}
+
+pub(crate) fn has_hash(block: &Block, hash: [u64; 2]) -> bool {
+    block.hash[0].load(Relaxed) == hash[0] && block.hash[1].load(Relaxed) == hash[1]
+}
+
+/// Whether readers may pin a live object in their rows alone.
+pub(crate) const fn is_biased(state: u32) -> bool {
+    state & BIASED != 0
+}

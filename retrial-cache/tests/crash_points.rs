@@ -1,0 +1,110 @@
+//! A session dies at each point of each protocol: the cache is whole, nothing is pinned by the dead, nothing half
+//! built or half changed is seen.
+
+#![allow(missing_docs)]
+
+use retrial::{Capacity, Class, Instance, fail};
+use retrial_cache::{Cache, Client, Key, Namespace, Shape};
+use std::convert::Infallible;
+
+const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
+const SESSIONS: u32 = 8;
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(Namespace::Child, "S", name)
+}
+
+fn fill(with: u8) -> impl Fn(&mut [u8]) -> Result<(), Infallible> {
+    move |bytes| {
+        bytes.fill(with);
+        Ok(())
+    }
+}
+
+/// What a session does, and may die of.
+type Deed = (&'static str, fn(&Client<'_>));
+
+const DEEDS: &[Deed] = &[
+    ("create", |client| drop(client.get_or_create(&key("NEW"), 40, fill(1)).unwrap())),
+    ("create a long one, for which others go", |client| {
+        drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
+    }),
+    ("replace", |client| drop(client.replace(&key("OBJECT"), 64, fill(2)).unwrap())),
+    ("invalidate", |client| assert!(client.invalidate(&key("OBJECT")).unwrap())),
+    ("change", |client| {
+        let mut held = client.exclusive(&key("OBJECT")).unwrap().unwrap();
+        held[..32].fill(3);
+        retrial::fail::point();
+        held[32..].fill(3);
+    }),
+    ("execute", |client| {
+        client.execute(&key("OBJECT"), |bytes| assert_eq!(bytes.len(), 64)).unwrap().unwrap();
+    }),
+    ("mark hot and execute", |client| {
+        client.mark_hot(&key("OBJECT"), 255).unwrap();
+        client.execute(&key("OBJECT"), |bytes| assert_eq!(bytes.len(), 64)).unwrap().unwrap();
+    }),
+    ("read", |client| drop(client.get(&key("OBJECT")).unwrap().unwrap())),
+    ("fail to build", |client| assert!(client.get_or_create(&key("NEW"), 40, |_| Err("no")).is_err())),
+];
+
+/// Dies at the `n`-th point of a deed, if it has so many; whether it did.
+fn die(instance: &Instance, cache: &Cache<'_>, deed: fn(&Client<'_>), n: u64) -> bool {
+    // What a dead thread has stays where it is.
+    let prepare = || {
+        let session: &_ = Box::leak(Box::new(instance.session("mortal", Class::Normal).unwrap()));
+        &*Box::leak(Box::new(cache.join(session).unwrap()))
+    };
+    fail::die_at(n, prepare, |client| deed(client)).is_none()
+}
+
+#[test]
+fn a_death_at_any_point_leaves_the_cache_whole() {
+    for (name, deed) in DEEDS {
+        let mut points = 0;
+        for n in 1.. {
+            let arena = SHAPE.arena(SESSIONS);
+            let capacity = Capacity { sessions: SESSIONS, arena, ..Capacity::default() };
+            let instance = Instance::anonymous(capacity).unwrap();
+            let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+            let session = instance.session("survivor", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            for i in 0..12 {
+                drop(client.get_or_insert(&key(&format!("COLD{i}")), &[i; 200]).unwrap());
+            }
+            let old = client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap();
+            let shown = old.to_vec();
+            drop(old);
+            if !die(&instance, &cache, *deed, n) {
+                break;
+            }
+            points += 1;
+            let at = format!("{name}, point {n}");
+            let audit = cache.check(&session).unwrap();
+            assert!(audit.wrong.is_empty(), "{at}: {:#?}", audit.wrong);
+            assert!(cache.pins(&session).unwrap().is_empty(), "{at}: {:?}", cache.pins(&session).unwrap());
+            assert_eq!(shown, [9; 64]);
+            // What is found is whole, whichever of the two it is.
+            if let Some(found) = client.get(&key("OBJECT")).unwrap() {
+                assert!(found.iter().all(|byte| *byte == found[0]), "{at}: {:?}", &*found);
+                assert!([2, 3, 9].contains(&found[0]) && found.len() == 64, "{at}");
+            }
+            for (what, len) in [("NEW", 40), ("LONG", 5000)] {
+                let found = client.get_or_create(&key(what), len, fill(1)).unwrap();
+                assert!(found.len() == len && found.iter().all(|byte| *byte == 1), "{at}: {what}");
+            }
+            drop(client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap());
+            client.execute(&key("OBJECT"), |bytes| assert_eq!(bytes.len(), 64)).unwrap().expect(&at);
+            client.exclusive(&key("OBJECT")).unwrap().unwrap().fill(5);
+            // Nothing that the dead session had is in the way of a value that needs the whole shard.
+            cache.flush(&session).unwrap();
+            let audit = cache.check(&session).unwrap();
+            assert!(audit.wrong.is_empty() && audit.building == 0, "{at}: {audit:?}");
+            drop(client.get_or_insert(&key("ALL"), &[1; 4000]).unwrap());
+            let audit = cache.check(&session).unwrap();
+            assert!(audit.wrong.is_empty(), "{at}: {audit:?}");
+        }
+        println!("{name}: {points} points");
+        assert!(points > 0, "{name}: {points}");
+    }
+}

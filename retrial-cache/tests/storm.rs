@@ -1,0 +1,166 @@
+//! A storm of kills: processes that create, read, change, replace, execute and throw away objects of one small
+//! cache, killed by SIGKILL at any moment and replaced. The cache is audited after every so many.
+//!
+//! Without the harness of the other tests: this process has one thread, so that a child of fork is a process like
+//! any other. `RETRIAL_STORM_KILLS` says how many are killed (200), `RETRIAL_STORM_SEED` of whom and when.
+
+#![allow(missing_docs)]
+
+use retrial::{Address, Capacity, Class, Instance};
+use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+const WORKERS: usize = 6;
+const SESSIONS: u32 = 16;
+const SHAPE: Shape = Shape { bytes: 96 << 10, shards: 2 };
+const OBJECTS: u64 = 400;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        // The constants of Knuth's MMIX.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// Which object, how long it is, and that all its bytes are the same: half of a change would show.
+fn whole(which: u64, bytes: &[u8]) {
+    assert_eq!(bytes.len() as u64, length(which), "object {which}");
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "half of a change in object {which}: {bytes:?}");
+}
+
+fn length(which: u64) -> u64 {
+    [8, 64, 200, 1500][which as usize % 4]
+}
+
+fn deed(client: &Client<'_>, random: &mut Random) -> Result<(), CacheError> {
+    let which = random.below(OBJECTS);
+    let name = format!("OBJECT{which}");
+    let key = Key::new(Namespace::ALL[which as usize % 4], "STORM", &name);
+    let (len, with) = (length(which) as usize, random.below(256) as u8);
+    let fill = |bytes: &mut [u8]| {
+        // Byte by byte: to be killed in between.
+        for byte in bytes.iter_mut() {
+            *byte = with;
+        }
+        Ok::<_, Infallible>(())
+    };
+    match random.below(100) {
+        0..60 => whole(which, &client.get_or_create(&key, len, fill)?),
+        60..70 => whole(which, &client.replace(&key, len, fill)?),
+        70..80 => {
+            if let Some(mut held) = client.exclusive(&key)? {
+                whole(which, &held);
+                held.iter_mut().for_each(|byte| *byte = with);
+            }
+        }
+        80..90 => {
+            client.execute(&key, |bytes| whole(which, bytes))?;
+        }
+        90..93 => {
+            client.invalidate(&key)?;
+        }
+        93..95 => match client.mark_hot(&key, 3) {
+            Err(CacheError::UnknownName(_)) => {}
+            other => other?,
+        },
+        95..97 => match client.get_or_create(&key, len, |_| Err("not now")) {
+            Err(CacheError::Build(_)) => {}
+            other => whole(which, &other?),
+        },
+        // Two at a time, kept for a moment.
+        _ => {
+            let first = client.get_or_create(&key, len, fill)?;
+            let second = random.below(OBJECTS);
+            let name = format!("OBJECT{second}");
+            let other = Key::new(Namespace::ALL[second as usize % 4], "STORM", &name);
+            let second_one = client.get_or_create(&other, length(second) as usize, fill)?;
+            std::thread::yield_now();
+            whole(which, &first);
+            whole(second, &second_one);
+        }
+    }
+    Ok(())
+}
+
+fn work(address: &Address, seed: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let instance = Instance::attach(address)?;
+    let session = instance.session("storm", Class::Normal)?;
+    let cache = Cache::open(&instance, "storm")?;
+    let client = cache.join(&session)?;
+    let mut random = Random(seed);
+    loop {
+        deed(&client, &mut random)?;
+    }
+}
+
+fn start(address: &Address, seed: u64) -> libc::pid_t {
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "a process can be made");
+    if pid == 0 {
+        let why = work(address, seed).expect_err("it works until it is killed");
+        eprintln!("a worker has failed: {why}");
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(1) };
+    }
+    pid
+}
+
+fn end(pid: libc::pid_t) {
+    let mut status = 0;
+    // SAFETY: a child of this process.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // SAFETY: as above; the status is writable.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert!(
+        libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL,
+        "a worker has ended by itself: {status}"
+    );
+}
+
+fn main() {
+    let (kills, seed) = (setting("RETRIAL_STORM_KILLS", 200), setting("RETRIAL_STORM_SEED", 1));
+    let address = Address::new(&format!("test-cache-storm-{}", std::process::id())).unwrap();
+    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
+    let instance = Instance::create(&address, capacity, 0o600).unwrap();
+    let cache = Cache::create(&instance, "storm", SHAPE).unwrap();
+    let mut random = Random(seed);
+    let mut workers: Vec<_> = (0..WORKERS as u64).map(|number| start(&address, seed + number)).collect();
+    let (mut pinned, start_of_all) = (0, Instant::now());
+    for kill in 1..=kills {
+        std::thread::sleep(Duration::from_micros(500 + random.below(8000)));
+        let which = random.below(WORKERS as u64) as usize;
+        end(workers[which]);
+        workers[which] = start(&address, seed + kill * 100);
+        if kill.is_multiple_of(50) || kill == kills {
+            let session = instance.session("audit", Class::Normal).unwrap();
+            let audit = cache.check(&session).unwrap();
+            assert!(audit.wrong.is_empty(), "after {kill} kills: {:#?}", audit.wrong);
+            pinned += audit.pins;
+            if kill.is_multiple_of(1000) {
+                println!("{kill} kills: {audit:?} {:?}", cache.totals(&session).unwrap());
+            }
+        }
+    }
+    workers.into_iter().for_each(end);
+    // Without workers nothing is pinned, nothing is built, and all can go.
+    instance.recover_all();
+    let session = instance.session("audit", Class::Normal).unwrap();
+    assert_eq!(cache.pins(&session).unwrap(), []);
+    let totals = cache.totals(&session).unwrap();
+    cache.flush(&session).unwrap();
+    let audit = cache.check(&session).unwrap();
+    assert!(audit.wrong.is_empty() && (audit.objects, audit.building, audit.gone) == (0, 0, 0), "{audit:?}");
+    assert!(totals.evicted > 0 && totals.created > OBJECTS, "{totals:?}");
+    println!("cache storm: {kills} kills in {:.1?}, {pinned} pins seen, {totals:?}: whole", start_of_all.elapsed());
+    drop((session, cache));
+    retrial::remove(&address).unwrap();
+}
