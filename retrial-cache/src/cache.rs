@@ -287,6 +287,20 @@ impl<'i> Cache<'i> {
         Ok(thrown)
     }
 
+    /// Makes chains and bins of every shard anew from its objects, as after the death of a holder.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`], when a shard's mutex was not got.
+    pub fn repair(&self, session: &Session<'_>) -> Result<(), CacheError> {
+        for shard in &self.shards {
+            let held = shard.lock(session, location!("cache repair"))?;
+            shard.rebuild();
+            drop(held);
+        }
+        Ok(())
+    }
+
     /// Sums over its shards and the sessions that take part.
     ///
     /// # Errors

@@ -87,7 +87,7 @@ impl<'i> Shard<'i> {
     }
 
     /// Makes chains and bins anew from the blocks.
-    fn rebuild(&self) {
+    pub(crate) fn rebuild(&self) {
         let head = self.memory.head();
         // Odd: what a session does not find now it looks for under the mutex.
         head.changes.store(head.changes.load(Relaxed) | 1, Relaxed);

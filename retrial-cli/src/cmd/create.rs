@@ -72,7 +72,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 }
 
 /// `4096`, `64K`, `1M`, `2G`.
-fn bytes(text: &str) -> Result<u64, Report> {
+pub fn bytes(text: &str) -> Result<u64, Report> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),

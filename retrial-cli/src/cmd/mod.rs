@@ -5,6 +5,7 @@ pub mod alerts;
 pub mod ash;
 pub mod attach;
 pub mod bench;
+pub mod cache;
 pub mod calibrate;
 pub mod completions;
 pub mod create;

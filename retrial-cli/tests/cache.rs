@@ -1,0 +1,91 @@
+//! `retrial cache`: made, worked on, looked at, checked by an operator.
+
+#![allow(missing_docs)]
+
+mod kit;
+
+use kit::{Scratch, failed};
+use retrial::Class;
+use retrial_cache::{Cache, Key, Namespace};
+use serde_json::Value;
+
+fn figure(row: &Value, name: &str) -> u64 {
+    row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"))
+}
+
+#[test]
+fn a_cache_is_made_worked_on_and_checked() {
+    let scratch = Scratch::unborn();
+    let said = scratch.run(&["cache", "create", "--bytes", "1M", "--sessions", "16"]);
+    assert!(said.contains("1048576 bytes in 1 shards") && said.contains("Next: retrial cache work"), "{said}");
+    let rows = scratch.rows(&["cache", "work", "--sessions", "2", "--for", "300ms", "--copies", "200"]);
+    assert!(figure(&rows[0], "executed") > 10, "{rows:?}");
+    let objects = scratch.rows(&["cache", "ls", "--by", "name"]);
+    assert_eq!(objects[0]["object"], "select 1 from dual where 1=2");
+    assert_eq!((figure(&objects[0], "copies"), &objects[0]["namespace"]), (200, &Value::from("child")));
+    assert_eq!(scratch.rows(&["cache", "hot"]).len(), 1);
+    let hash = objects[0]["hash"].as_str().unwrap();
+    scratch.run(&["cache", "unmark-hot", hash]);
+    assert!(scratch.rows(&["cache", "hot"]).is_empty());
+    let show = &scratch.rows(&["cache", "show"])[0];
+    assert!(figure(show, "objects") >= 1 && figure(show, "taken_bytes") >= 112, "{show}");
+    assert!(scratch.run(&["cache", "check"]).contains("The cache is whole."));
+    scratch.run(&["cache", "flush"]);
+    assert!(scratch.run(&["cache", "ls"]).contains("No objects."));
+}
+
+#[test]
+fn pins_are_seen_while_they_last() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    let instance = scratch.instance();
+    let cache = Cache::open(&instance, "objects").unwrap();
+    let session = instance.session("reads", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    let key = Key::new(Namespace::Procedure, "SCOTT", "P");
+    let pin = client.get_or_insert(&key, b"text").unwrap();
+    let seen = scratch.rows(&["cache", "pins"]);
+    assert_eq!((&seen[0]["object"], &seen[0]["how"]), (&Value::from("SCOTT.P"), &Value::from("reads")));
+    assert_eq!(figure(&seen[0], "sid"), u64::from(session.sid().number()));
+    scratch.run(&["cache", "flush"]);
+    assert_eq!(&*pin, b"text");
+    drop(pin);
+    assert!(scratch.run(&["cache", "pins"]).contains("Nothing is pinned."));
+    scratch.run(&["cache", "mark-hot", "SCOTT.P", "4", "--namespace", "procedure"]);
+    assert!(scratch.run(&["cache", "check", "--repair"]).contains("The cache is whole."));
+}
+
+#[test]
+fn an_audit_finds_what_is_wrong_and_repair_mends_the_lists() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    scratch.run(&["cache", "work", "--for", "50ms"]);
+    let instance = scratch.instance();
+    let tables = instance.tables();
+    let shard = tables.object_of(tables.mutex_named("objects shard 0").unwrap()).unwrap();
+    // The chains: all heads are forgotten.
+    let heads = shard.start + 48 + 584;
+    // SAFETY: nobody else uses the instance.
+    (heads..heads + 1024).step_by(8).for_each(|at| assert!(unsafe { instance.poke(at, 0) }));
+    let output = scratch.output(&["cache", "check"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("not in a chain"), "{said}");
+    assert!(scratch.run(&["cache", "check", "--repair"]).contains("The cache is whole."));
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_can_be_typed() {
+    let scratch = Scratch::new();
+    assert!(scratch.fail(&["cache", "ls"]).contains("no cache `objects` in this instance"));
+    let full = scratch.fail(&["cache", "create", "--bytes", "1G"]);
+    assert!(full.contains("bytes of the instance's arena") && full.contains("retrial create NAME --arena"), "{full}");
+    assert!(scratch.fail(&["cache", "create", "--bytes", "100"]).contains("4,096 to 2^36 bytes"));
+    assert!(failed(&kit::command(&["cache", "create", "--bytes", "soon"]).output().unwrap()).contains("soon"));
+    let made = Scratch::unborn();
+    made.run(&["cache", "create", "--bytes", "64K", "--sessions", "8"]);
+    assert!(made.fail(&["cache", "mark-hot", "NONE", "4"]).contains("no object `NONE`"));
+    let hash = "0123456789abcdef0123456789abcdef";
+    assert!(made.fail(&["cache", "mark-hot", hash, "4"]).contains(hash));
+    assert!(made.fail(&["cache", "mark-hot", "NONE", "4", "--namespace", "x"]).contains("expected one of object"));
+    assert!(made.fail(&["cache", "create", "--bytes", "128K"]).contains("bytes in 1 shards was asked for"));
+}
