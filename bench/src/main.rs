@@ -9,6 +9,7 @@
 #![allow(missing_docs, unreachable_pub)]
 
 mod all;
+mod cache;
 mod command;
 mod contended;
 mod gtm;
@@ -45,6 +46,7 @@ enum Command {
     Programs(programs::Args),
     Killed(killed::Args),
     Gtm(gtm::Args),
+    Cache(cache::Args),
     All(all::Args),
 }
 
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Programs(args) => programs::run(&args, &cli.output),
         Command::Killed(args) => killed::run(&args, &cli.output),
         Command::Gtm(args) => gtm::run(&args, &cli.output),
+        Command::Cache(args) => cache::run(&args, &cli.output),
         Command::All(args) => all::run(&args, cli.output),
     };
     result.unwrap_or_else(|report| {

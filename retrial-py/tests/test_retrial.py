@@ -177,7 +177,9 @@ class Processes(Case):
 
     def test_ctrl_c_ends_an_endless_wait_at_once(self):
         code = """if True:
-            import retrial, sys, time
+            import retrial, signal, sys, time
+            # Jobs that a shell has put into the background ignore it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             mutex = retrial.Instance.attach(sys.argv[1]).mutex("m", format="q")
             print("waits", flush=True)
             begin = time.monotonic()
