@@ -23,6 +23,11 @@
 //!
 //! `docs/CACHE.md` has the layout byte by byte, the protocols step by step, and what is not promised.
 
+/// The Rust in the page, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/CACHE.md")]
+mod page {}
+
 mod building;
 mod cache;
 mod changing;
