@@ -124,7 +124,7 @@ mod tests {
         let promoted = reads.examine(patience());
         end_child(matches!(promoted, Err(ConvertError::Forked { .. })));
         assert!(matches!(promoted, Err(ConvertError::TimedOut)));
-        assert_eq!((of_waiter().len(), of_waiter()[0].phase), (1, Phase::Held));
+        assert_eq!((of_waiter().len(), of_waiter()[0].record.phase), (1, Phase::Held));
         drop(examines);
         drop(reads);
 
