@@ -6,9 +6,7 @@
 
 use crate::run::record::{self, Format, Formats, Owner, RECORD, Record};
 use retrial::sys::now_ns;
-use retrial::views::{
-    Key, Kind, LocationId, MutexInfo, Phase, Place, Record as LogRecord, SessionInfo, Sid, Tables, Word,
-};
+use retrial::views::{Key, Kind, LocationId, MutexInfo, Phase, Place, SessionInfo, Sid, Standing, Tables, Word};
 use retrial::{Mode, MutexId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -82,7 +80,7 @@ impl<'t> Look<'t> {
             let SessionInfo { sid, wait, log, .. } = &self.sessions[at];
             let Some((key, since_ns, _)) = *wait else { continue };
             // A thread without a log may have locked its own mutex again, and waits for itself then.
-            let is_logged = log.iter().any(|record| record.mutex == key.mutex);
+            let is_logged = log.iter().any(|standing| standing.record.mutex == key.mutex);
             let now = self.tables.session_info(*sid).and_then(|session| session.wait);
             if is_logged || now.is_none_or(|(now, now_since_ns, _)| (now, now_since_ns) != (key, since_ns)) {
                 self.sessions[at].wait = None;
@@ -93,8 +91,8 @@ impl<'t> Look<'t> {
     /// Notes what each session holds.
     fn match_up(&mut self) {
         let by_log = |session: &SessionInfo| -> Vec<(Sid, MutexId, Mode)> {
-            let held = session.log.iter().filter(|record| self.is_held(session, record));
-            held.map(|record| (session.sid, record.mutex, record.mode)).collect()
+            let held = session.log.iter().map(|standing| self.standing(session, standing));
+            held.filter_map(|now| Some((session.sid, now.record.mutex, now.holds?))).collect()
         };
         let mut held: Vec<(Sid, MutexId, Mode)> = self.sessions.iter().flat_map(by_log).collect();
         let logged: HashSet<(Sid, MutexId)> = held.iter().map(|(sid, mutex, _)| (*sid, *mutex)).collect();
@@ -112,20 +110,9 @@ impl<'t> Look<'t> {
         }
     }
 
-    /// Whether a session holds what a record of its log is about.
-    ///
-    /// The log says *getting* until X, LX or E is given back: the word tells the get from the hold.
-    fn is_held(&self, session: &SessionInfo, record: &LogRecord) -> bool {
-        match record.phase {
-            Phase::Granted | Phase::Held | Phase::Leaving | Phase::Promoting | Phase::Demoting | Phase::Draining => {
-                true
-            }
-            Phase::Left => false,
-            Phase::Getting => match self.word(record.mutex) {
-                Some(word) => word.sid() == session.sid,
-                None => session.wait.is_none_or(|(key, _, _)| key.mutex != record.mutex),
-            },
-        }
+    /// What a record of a session's log means beside the word that this look has.
+    fn standing(&self, session: &SessionInfo, then: &Standing) -> Standing {
+        then.record.standing(session.sid, self.word(then.record.mutex), then.waits)
     }
 
     /// What a session holds.
@@ -136,19 +123,14 @@ impl<'t> Look<'t> {
     /// Where a session got what it holds, by its log.
     pub fn held_at(&self, sid: Sid, mutex: MutexId) -> Option<LocationId> {
         let session = &self.sessions[self.sessions.binary_search_by_key(&sid, |session| session.sid).ok()?];
-        let record = session.log.iter().find(|record| record.mutex == mutex && record.phase != Phase::Left)?;
-        Some(record.location)
+        let mut records = session.log.iter().map(|standing| standing.record);
+        records.find(|record| record.mutex == mutex && record.phase != Phase::Left).map(|record| record.location)
     }
 
     /// Whether a session that waited when it was looked at has got that mutex since: the mutexes are read a moment later.
     pub fn has_got(&self, session: &SessionInfo) -> bool {
         let Some((key, ..)) = session.wait else { return false };
-        let asks = |record: &LogRecord| {
-            // A session can have S twice.
-            let asks_for_more = record.phase == Phase::Getting && record.mode == Mode::Shared;
-            let converts = matches!(record.phase, Phase::Promoting | Phase::Demoting | Phase::Draining);
-            record.mutex == key.mutex && (asks_for_more || converts)
-        };
+        let asks = |then: &Standing| then.record.mutex == key.mutex && self.standing(session, then).asks.is_some();
         self.held(session.sid).contains(&(key.mutex, key.event.mode)) && !session.log.iter().any(asks)
     }
 
@@ -176,7 +158,7 @@ impl<'t> Look<'t> {
     /// The holders of a mutex that a session waits for. With a log it is not one of them: a session that
     /// converts what it has does not wait for itself, and the library refuses gets that would.
     fn holders_for(&self, session: &SessionInfo, mutex: MutexId) -> impl Iterator<Item = (Sid, Mode)> {
-        let is_logged = session.log.iter().any(|record| record.mutex == mutex);
+        let is_logged = session.log.iter().any(|standing| standing.record.mutex == mutex);
         self.holders(mutex).iter().copied().filter(move |(holder, _)| !(is_logged && *holder == session.sid))
     }
 

@@ -53,9 +53,8 @@ pub(crate) fn sessions<'py>(py: Python<'py>, tables: &Tables) -> PyResult<Bound<
     let (rows, now_ns) = (PyList::empty(py), now_ns());
     for session in tables.sessions() {
         let waits_for = session.wait.map(|(key, _, _)| key);
-        let is_held = |mutex| waits_for.is_none_or(|key| key.mutex != mutex);
-        let holds = session.log.iter().filter(|record| is_held(record.mutex));
-        let holds: Vec<_> = holds.map(|record| (tables.mutex_name(record.mutex), record.mode.name())).collect();
+        let holds = session.log.iter().filter_map(|standing| Some((standing.record.mutex, standing.holds?)));
+        let holds: Vec<_> = holds.map(|(mutex, mode)| (tables.mutex_name(mutex), mode.name())).collect();
         let blocker = session.wait.map(|(_, _, sid)| sid).filter(|sid| *sid != Sid::NONE);
         let row = PyDict::new(py);
         row.set_item("sid", session.sid.number())?;

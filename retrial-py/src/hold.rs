@@ -69,11 +69,21 @@ impl<R, F: FnOnce() -> R> Apart<F> {
     }
 }
 
+/// Does something without the interpreter lock.
+fn detached<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
+    let task = Apart(f);
+    py.detach(move || task.run()).0
+}
+
+/// Releases. S waits while another thread has E, which may need the interpreter lock to go on.
+fn give_back(py: Python<'_>, hold: retrial::Hold<'static>) {
+    if hold.mode() == Mode::Shared { detached(py, || drop(hold)) } else { drop(hold) }
+}
+
 /// Waits without the interpreter lock. What a signal handler raised meanwhile goes before what the wait gave.
 fn apart<R>(py: Python<'_>, wait: impl FnOnce() -> R) -> (R, PyResult<()>) {
     let waiting = session::Waiting::begin();
-    let task = Apart(wait);
-    let got = py.detach(move || task.run()).0;
+    let got = detached(py, wait);
     drop(waiting);
     (got, session::raised().map_or(Ok(()), Err))
 }
@@ -99,7 +109,7 @@ impl Hold {
             Err(error) => self.contended(py, session, error, wait)?,
         };
         if self.ask.mode == Mode::Shared && !self.state.owner.get().is_null() {
-            drop(got);
+            give_back(py, got);
             return Err(raise(Kind::NotHeld, "this hold is entered already; make another one by `mutex.shared()`"));
         }
         self.state.owner_died.set(death);
@@ -128,13 +138,17 @@ impl Hold {
             // SAFETY: the session is of the mutex's instance.
             let (waited, raised) = apart(py, || unsafe { record.get_at(session, self.ask.mode, at, wait.patience()) });
             got = waited;
-            raised?;
+            if let Err(raised) = raised {
+                detached(py, || drop(got));
+                return Err(raised);
+            }
         }
         match got {
             Ok(hold) => Ok((hold, false)),
             Err(GetError::OwnerDied(died)) if self.ask.keeps => Ok((died.guard, true)),
             Err(error) => {
-                let failure = GetFailure::from(error);
+                // What it gives back may be S.
+                let failure = detached(py, || GetFailure::from(error));
                 Err(raise(failure.kind(), failure))
             }
         }
@@ -182,7 +196,7 @@ impl Hold {
         let ended = self.end_view(py);
         self.state.owner.set(ptr::null());
         if let Some(hold) = self.state.hold.take() {
-            drop(ManuallyDrop::into_inner(hold));
+            give_back(py, ManuallyDrop::into_inner(hold));
         }
         ended
     }

@@ -237,6 +237,46 @@ class Threads(Case):
             self.assertEqual(waiter["waits_in"], "X")
         thread.join(30)
 
+    def test_a_reader_that_leaves_lets_the_thread_run_that_it_waits_for(self):
+        code = """if True:
+            import retrial, sys, threading
+            mutex = retrial.Instance.attach(sys.argv[1]).mutex("m")
+            examined, left = threading.Event(), threading.Event()
+
+            def examine():
+                with mutex.examine():
+                    examined.set()
+                    left.wait(0.2)
+
+            with mutex.shared():
+                thread = threading.Thread(target=examine)
+                thread.start()
+                examined.wait()
+            left.set()
+            thread.join()
+            print("left", flush=True)
+        """
+        child = subprocess.run([sys.executable, "-c", code, self.path], capture_output=True, text=True, timeout=30)
+        self.assertEqual((child.stdout, child.stderr), ("left\n", ""))
+
+    def test_a_session_that_converts_holds_what_it_had(self):
+        entered = threading.Event()
+
+        def promote():
+            with self.mutex.shared() as held:
+                entered.set()
+                until(lambda: len(self.instance.sessions()) == 2)
+                held.examine()
+
+        thread = threading.Thread(target=promote)
+        thread.start()
+        entered.wait()
+        with self.mutex.examine():
+            until(lambda: any(s["waits_for"] == "m" for s in self.instance.sessions()))
+            found = sorted((s["waits_in"] or "", s["holds"]) for s in self.instance.sessions())
+            self.assertEqual(found, [("", [("m", "E")]), ("E", [("m", "S")])])
+        thread.join(30)
+
     def test_a_timeout_is_told(self):
         with self.mutex:
             for timeout, expected in [(0.02, retrial.TimedOut), (0, retrial.Busy)]:

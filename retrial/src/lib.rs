@@ -105,6 +105,7 @@ mod segment;
 mod session;
 mod sessions;
 mod slot;
+mod standing;
 mod stats;
 pub mod sys;
 mod tables;
@@ -146,6 +147,7 @@ pub mod views {
     pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;
+    pub use crate::standing::Standing;
     pub use crate::stats::{COUNTERS, Counter, EVENT_TYPES, Figures, Key, WaitEvent};
     pub use crate::tables::{PastSleep, Tables};
     pub use crate::trace::{Event, What};

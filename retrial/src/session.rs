@@ -200,6 +200,9 @@ impl<'i> Session<'i> {
     /// second, and soon after a signal handler has run in the thread. An answer of `true` ends the wait as its
     /// deadline would; the get may still succeed.
     ///
+    /// A question that panics gives up as well. A child that the question forks, and that comes back from it, is
+    /// told that the session is its parent's.
+    ///
     /// For languages whose signal handlers only take a note. One wait with one deadline for all of it would not
     /// do for them: waits in slices would count, and queue, anew at each slice.
     pub fn ask_while_waiting(&self, gives_up: fn() -> bool) {

@@ -2,16 +2,17 @@
 
 use crate::operation_log::{MutexId, Record};
 use crate::slot::Slot;
+use crate::standing::Standing;
 use crate::stats::{CALLS, Figures, Key};
-use crate::sys::{self, Observed as _, Ordering};
+use crate::sys::{self, Observed as _, Ordering, protocol};
 use crate::tables::Tables;
 use crate::trace::{Event, What};
 use crate::word::Sid;
 use std::fmt;
 use std::time::Duration;
 
-/// Looks at all rows while claims move some of them meanwhile. The last look counts whatever it finds: a row
-/// that has moved may be in it twice, or not at all, until the next reading.
+/// Looks at what changes meanwhile: at all rows while claims move some of them, at a record of a log. The last look
+/// counts whatever it finds: a row that has moved may be in it twice, or not at all, until the next reading.
 const LOOKS: u32 = 8;
 
 /// A session, as the views show it.
@@ -35,9 +36,10 @@ pub struct SessionInfo {
     pub action: String,
     /// When it began, by the monotonic clock.
     pub claimed_ns: u64,
-    /// What its log says.
-    pub log: Vec<Record>,
-    /// What it waits for, since when by the monotonic clock, and the SID that held it at the last step.
+    /// What it holds and what it asks for, by each record of its log.
+    pub log: Vec<Standing>,
+    /// What it waits for, since when by the monotonic clock, and the SID that held it at the last step. Not what it
+    /// holds by its log.
     pub wait: Option<(Key, u64, Sid)>,
     /// Number of its first run of steps, which may not have happened yet.
     pub first_run: u64,
@@ -58,6 +60,13 @@ impl Tables {
         let slot = self.slot(sid).filter(|slot| slot.is_live())?;
         let blocker = || Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
         let wait = slot.wait_under_way().map(|(key, since_ns)| (key, since_ns, blocker()));
+        let log: Vec<Standing> = slot.log.iter().filter_map(|cell| self.standing(sid, slot, cell)).collect();
+        // It ended between the two looks.
+        let wait = wait.filter(|(key, ..)| {
+            let mut of_it = log.iter().filter(|standing| standing.record.mutex == key.mutex);
+            of_it.clone().any(|standing| standing.asks.is_some())
+                || !of_it.any(|standing| standing.holds == Some(key.event.mode))
+        });
         Some(SessionInfo {
             sid,
             pid: slot.pid.load(Ordering::Relaxed),
@@ -68,11 +77,28 @@ impl Tables {
             name: slot.name.get(),
             action: slot.action.get(),
             claimed_ns: slot.claimed_ns.load(Ordering::Relaxed),
-            log: slot.log.iter().filter_map(|cell| Record::unpack(cell.acquire())).collect(),
+            log,
             wait,
             first_run: slot.earlier_runs.load(Ordering::Relaxed).wrapping_add(1),
             last_run: slot.last_run.acquire(),
         })
+    }
+
+    /// What a session stands for by a record of its log, which says the same before and after the look at the word:
+    /// that was read within the same operation, or within another one of the same kind.
+    fn standing(&self, sid: Sid, slot: &Slot, cell: &protocol::AtomicU64) -> Option<Standing> {
+        let mut bits = cell.acquire();
+        for look in 1.. {
+            let record = Record::unpack(bits)?;
+            let waits = slot.wait_under_way().is_some_and(|(key, _)| key.mutex == record.mutex);
+            let word = self.mutex_state(record.mutex).map(|state| state.word);
+            let now = cell.acquire();
+            if now == bits || look == LOOKS {
+                return Some(record.standing(sid, word, waits));
+            }
+            bits = now;
+        }
+        None
     }
 
     /// The session that keeps a mutex from being got: the one in its word, or the first one with a reference

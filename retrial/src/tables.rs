@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::costs::{Cost, Costs};
 use crate::entries::{ParamRow, TypeId};
 use crate::mode::Mode;
-use crate::operation_log::{LocationId, MutexId, Phase, Record};
+use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
 use crate::segment::{Capacity, Segment, TYPES};
 use crate::slot::Slot;
@@ -191,21 +191,6 @@ impl Tables {
     /// The slots that sessions have, or have had.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (Sid, &Slot)> + use<'_> {
         self.sids().filter_map(|sid| Some((sid, self.slot(sid)?)))
-    }
-
-    /// What a session has asked for and cannot have right now, where the mutex is in the instance's memory: also
-    /// while it spins for the first time, before that is a wait.
-    #[must_use]
-    pub fn asks(&self, sid: Sid) -> Option<Record> {
-        // A record is written into the first free cell, and nothing ends while a get is under way.
-        let mut used = self.slot(sid)?.log.iter().map(|cell| (cell, cell.acquire())).take_while(|(_, bits)| *bits != 0);
-        used.find_map(|(cell, asked)| {
-            let record = Record::unpack(asked).filter(|record| record.phase == Phase::Getting)?;
-            let word = self.mutex_state(record.mutex)?.word;
-            let is_busy = word.sid() != sid && word.grant(sid, record.mode, false).is_none();
-            // The word was read within the same get, or within another one of the same kind.
-            (is_busy && cell.acquire() == asked).then_some(record)
-        })
     }
 
     /// Whether the log of a session names a mutex.

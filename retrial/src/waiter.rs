@@ -44,6 +44,8 @@ pub enum Ended {
     TimedOut,
     /// The session would wait for itself.
     Deadlock,
+    /// The question whether to give up has forked, and this is the child: the wait is its parent's.
+    Forked,
 }
 
 /// What waits: a session, or a thread without one. It uses one instance, which is the session's:
@@ -372,7 +374,10 @@ impl<'a> Waiter<'a> {
                 }
                 return Ok(got);
             }
-            let left = match wait.failed(deadline).and_then(|left| wait.ask(left)) {
+            let left = wait.failed(deadline).and_then(|left| wait.ask(left));
+            let left = match left {
+                // What the session has written is the parent's, and so is what it would write.
+                _ if self.session.is_some_and(Session::is_forked) => return Err(Ended::Forked),
                 Some(_) if target.is_hopeless() => {
                     wait.give_up(target);
                     return Err(Ended::Deadlock);

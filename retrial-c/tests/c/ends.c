@@ -78,6 +78,37 @@ static void a_destructor_of_a_key_releases(void) {
     OK(retrial_mutex_release(own, mutex));
 }
 
+static retrial_instance *other;
+static retrial_session *left_open;
+
+static void open_late(void *unused) {
+    retrial_session *session;
+    (void)unused;
+    OK(retrial_session_open(other, "late", &session));
+}
+
+static void *leave_open(void *key) {
+    OK(retrial_session_open(other, "left open", &left_open));
+    CHECK(pthread_setspecific(*(pthread_key_t *)key, key) == 0);
+    return NULL;
+}
+
+static void *use_anothers(void *unused) {
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_session_set_action(left_open, "another's"));
+    return unused;
+}
+
+/* Both of the thread's sessions end with it, so that the next thread, which may have its memory, has none of them. */
+static void a_destructor_of_a_key_opens_another_session(void) {
+    pthread_key_t key;
+    pthread_t thread;
+    OK(retrial_instance_anonymous(NULL, &other));
+    CHECK(pthread_key_create(&key, open_late) == 0);
+    CHECK(pthread_create(&thread, NULL, leave_open, &key) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, use_anothers, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    OK(retrial_instance_close(other));
+}
+
 /* An object that goes with its last user. */
 struct object {
     retrial_mutex mutex;
@@ -149,6 +180,7 @@ int main(void) {
     data = at;
     a_handler_of_exit_still_holds();
     a_destructor_of_a_key_releases();
+    a_destructor_of_a_key_opens_another_session();
     the_last_user_frees();
     OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
     a_child_is_told_of_its_parents_session();

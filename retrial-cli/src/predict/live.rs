@@ -8,7 +8,7 @@ use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
 use retrial::sys::now_ns;
-use retrial::views::{Counter, Figures, MutexInfo, Phase, Place, Record, Sid, Tables};
+use retrial::views::{Counter, Figures, MutexInfo, Phase, Place, Sid, Tables};
 use retrial_bench::machine::Ticks;
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
@@ -219,23 +219,12 @@ impl Sampler<'_> {
     fn sessions(&mut self) {
         self.looks += 1;
         for session in self.tables.sids().filter_map(|sid| self.tables.session_info(sid)) {
-            for record in session.log.iter().filter(|record| record.phase != Phase::Left) {
-                // The log says *getting* until X is given back: the word says which session has it. A session
-                // that has got and released it since is not there any more.
-                let waits = session.wait.is_some_and(|(key, _, _)| key.mutex == record.mutex);
-                let gets = record.phase == Phase::Getting
-                    && self.tables.mutex_state(record.mutex).is_some_and(|state| state.word.sid() != session.sid)
-                    && self.still_gets(session.sid, record);
-                let mutex = self.gathered.entry(record.mutex).or_default();
+            for standing in session.log.iter().filter(|standing| standing.record.phase != Phase::Left) {
+                let mutex = self.gathered.entry(standing.record.mutex).or_default();
                 mutex.sessions.insert(session.sid);
-                mutex.waiting += u64::from(waits || gets);
+                mutex.waiting += u64::from(standing.waits || standing.is_busy);
             }
         }
-    }
-
-    /// Whether the session's log still says it.
-    fn still_gets(&self, sid: Sid, record: &Record) -> bool {
-        self.tables.session_info(sid).is_some_and(|session| session.log.contains(record))
     }
 }
 

@@ -5,7 +5,7 @@ use super::store::{Holder, Rounds, Sample};
 use super::taking::{STEPS, step};
 use crate::blocking::Look;
 use retrial::sys::{Clock, clock_ns, now_ns};
-use retrial::views::{Counter, LocationId, MutexInfo, Place, Record, SessionInfo, Sid, Tables};
+use retrial::views::{Counter, LocationId, MutexInfo, Place, SessionInfo, Sid, Standing, Tables};
 use retrial::{Mode, MutexId};
 use retrial_model::profile::Samples;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -86,13 +86,16 @@ impl<'t> Sampler<'t> {
         for session in &look.sessions {
             let is_living = u64::from(!session.dead);
             self.rounds.sessions_ns += length_ns * is_living;
-            // By the same words as the utilization: one that waited a moment before may hold by now.
-            let goes_on = session.wait.is_none() || look.has_got(session);
-            let holds = goes_on && !look.held(session.sid).is_empty();
+            // At the moment of its log, of which the share is right: it may hold or wait by that of the words.
+            let asks = session.log.iter().find(|standing| standing.is_busy || standing.waits);
+            let holds = asks.is_none()
+                && if session.log.is_empty() {
+                    (session.wait.is_none() || look.has_got(session)) && !look.held(session.sid).is_empty()
+                } else {
+                    session.wait.is_none() && session.log.iter().any(|standing| standing.holds.is_some())
+                };
             self.rounds.holding_ns += length_ns * is_living * u64::from(holds);
-            // Whatever it was in the look: this is a moment of its own, and of each the share is right.
-            let asks = session.wait.is_none() && !session.dead;
-            if let Some(asked) = asks.then(|| self.tables.asks(session.sid)).flatten() {
+            if let Some(asked) = asks.filter(|standing| !standing.waits && !session.dead) {
                 self.rounds.spinning_ns += length_ns;
                 samples.push(Sample { length_ns, ..spins_first(&look, session, asked, real_ns) });
             }
@@ -240,17 +243,18 @@ fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_n
 }
 
 /// A session in its first spin. Each look is a sample of its own: whether it is the same spin is not known.
-fn spins_first(look: &Look<'_>, session: &SessionInfo, asked: Record, at_ns: u64) -> Sample {
-    let beside = look.holders(asked.mutex).iter().find(|(sid, _)| *sid != session.sid);
+fn spins_first(look: &Look<'_>, session: &SessionInfo, asked: &Standing, at_ns: u64) -> Sample {
+    let (record, mode) = (asked.record, asked.asks.unwrap_or(asked.record.mode));
+    let beside = look.holders(record.mutex).iter().find(|(sid, _)| *sid != session.sid);
     let is_exclusive = |mode: Mode| matches!(mode, Mode::Exclusive | Mode::LongExclusive);
     Sample {
         waits: true,
-        location: Some(asked.location),
-        on_x: !is_exclusive(asked.mode) && beside.is_some_and(|(_, mode)| is_exclusive(*mode)),
+        location: Some(record.location),
+        on_x: !is_exclusive(mode) && beside.is_some_and(|(_, mode)| is_exclusive(*mode)),
         since_ns: Some(now_ns()),
         step: Some(STEPS[0]),
-        blocker: beside.map(|(sid, mode)| holder(look, *sid, Some(*mode), asked.mutex)),
-        ..held(look, session, asked.mutex, asked.mode, at_ns)
+        blocker: beside.map(|(sid, mode)| holder(look, *sid, Some(*mode), record.mutex)),
+        ..held(look, session, record.mutex, mode, at_ns)
     }
 }
 

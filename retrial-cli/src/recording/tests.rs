@@ -1,10 +1,12 @@
 //! Snapshots of an instance of this process.
 
+use super::sampling::Sampler;
 use super::{Period, Snapshot, State, snapshot};
 use retrial::sys::Deadline;
-use retrial::views::{Counter, Sid};
-use retrial::{Capacity, Class, GetError, Instance, Mode, Mutex, Patience, Session, location};
+use retrial::views::{Counter, Phase, Sid};
+use retrial::{Capacity, Class, GetError, Instance, Mode, Mutex, P, Patience, Session, location};
 use retrial_model::{Measure, Profile};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -156,4 +158,52 @@ fn an_instance_that_came_back_under_the_name_is_another_one() {
     assert!(Period::between(&from, &to).from().is_some());
     from.instance.inode += 1;
     assert!(Period::between(&from, &to).from().is_none(), "since its creation");
+}
+
+/// Converts in one session beside a mode of another: in a first spin for as long as that takes. What the sampler counts:
+/// the time, and how long of it sessions held and spun first.
+fn sampled(from: Mode, beside: Mode) -> (u64, u64, u64) {
+    let instance = instance();
+    instance.set(P::Scheme, None, P::Scheme.parse("latch", 0).unwrap());
+    instance.set(P::LatchSpinCount, None, 100_000_000);
+    let mutex: Mutex<u64> = instance.mutex("m", "Cursor Pin", || 0).unwrap();
+    let (other, barrier) = (instance.session("other", Class::Normal).unwrap(), Barrier::new(2));
+    let get = |session, mode| mutex.get(session, mode, location!("get"), Patience::Endless).unwrap();
+    // S is not got beside E, and E would keep S from being got first.
+    let first = (from == Mode::Examine).then(|| get(&other, beside));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = instance.session("converts", Class::Normal).unwrap();
+            let mut hold = mutex.get(&session, from, location!("get"), Patience::Endless).unwrap();
+            barrier.wait();
+            barrier.wait();
+            match from {
+                Mode::Shared => hold.examine(Patience::Endless).unwrap(),
+                _ => hold.upgrade(Patience::Endless).unwrap(),
+            }
+        });
+        barrier.wait();
+        let held = first.unwrap_or_else(|| get(&other, beside));
+        barrier.wait();
+        let converts = |phase| matches!(phase, Phase::Promoting | Phase::Draining);
+        let sessions = || instance.tables().sessions().into_iter().flat_map(|session| session.log);
+        while !sessions().any(|standing| converts(standing.record.phase) && standing.is_busy) {
+            std::thread::yield_now();
+        }
+        let mut sampler = Sampler::new(instance.tables());
+        for _ in 0..10 {
+            sampler.round();
+        }
+        let (_, rounds) = sampler.complete(&mut Snapshot::of(instance.tables()));
+        drop(held);
+        (rounds.length_ns, rounds.holding_ns, rounds.spinning_ns)
+    })
+}
+
+#[test]
+fn a_session_that_spins_to_convert_what_it_holds_is_spinning_first() {
+    for (from, beside) in [(Mode::Shared, Mode::Examine), (Mode::Examine, Mode::Shared)] {
+        let (length, holding, spinning) = sampled(from, beside);
+        assert_eq!((holding, spinning), (length, length), "{from} beside {beside}: the other one holds all the time");
+    }
 }

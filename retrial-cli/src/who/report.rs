@@ -100,8 +100,11 @@ impl<'t> Report<'t> {
         let holders = self.look.holders(mutex);
         let mode = holders.iter().find(|(holder, _)| *holder == sid).map(|(_, mode)| *mode);
         let others = holders.iter().copied().filter(|(holder, _)| *holder != sid).collect();
-        let logged = self.look.session(sid).and_then(|session| session.log.iter().find(|record| record.mutex == mutex));
-        let location = logged.map(|record| record.location);
+        let logged = self
+            .look
+            .session(sid)
+            .and_then(|session| session.log.iter().find(|standing| standing.record.mutex == mutex));
+        let location = logged.map(|standing| standing.record.location);
         let waited = self.waited_for(sid, mutex).filter(|_| location.is_none());
         let ago_s = |since_ns: u64| self.now_ns.saturating_sub(since_ns) as f64 / 1e9;
         let (held_s, seen_s) = (self.held_since(sid, mutex).map(ago_s), self.seen_since(sid, mutex).map(ago_s));

@@ -21,6 +21,7 @@ pub(super) enum Why {
     Busy,
     TimedOut,
     Deadlock,
+    Forked,
     OwnerDied,
 }
 
@@ -118,6 +119,7 @@ impl<'a> Getting<'a> {
         Waiter::of(self.session).wait(self, want, deadline).map_err(|why| match why {
             Ended::TimedOut => Why::TimedOut,
             Ended::Deadlock => Why::Deadlock,
+            Ended::Forked => Why::Forked,
         })
     }
 

@@ -39,12 +39,13 @@ impl<'a> Hold<'a> {
             let death = self.death();
             return Err(GetError::OwnerDied(OwnerDied { guard: self, death }));
         }
-        let held = self.held_already();
+        let (held, owner) = (self.held_already(), self.session.pid());
         // Not held: there is nothing to give back.
         std::mem::forget(self);
         Err(match why {
             Why::Busy => GetError::Busy,
             Why::Deadlock => GetError::Deadlock { held },
+            Why::Forked => GetError::Forked { owner },
             _ => GetError::TimedOut,
         })
     }
@@ -119,6 +120,7 @@ impl<'a> Hold<'a> {
                 self.rest = self.mutex.load().released();
                 Ok(())
             }
+            Err(ConvertError::Forked { owner }) => Err(ConvertError::Forked { owner }),
             Err(error) => {
                 session.relog(self.record as usize, Phase::Held, Mode::Shared);
                 Err(error)
@@ -154,6 +156,9 @@ impl<'a> Hold<'a> {
             mutex.wake_everybody();
         }
         let result = self.convert(Aim::Drain, Mode::Exclusive, patience);
+        if let Err(ConvertError::Forked { owner }) = result {
+            return Err(ConvertError::Forked { owner });
+        }
         fail::point();
         let mode = if result.is_ok() {
             mutex.count_get();
@@ -184,6 +189,7 @@ impl<'a> Hold<'a> {
         getting.wait(location, patience).map_err(|why| match why {
             Why::Busy => ConvertError::Busy,
             Why::Deadlock => ConvertError::Deadlock { held: self.mode },
+            Why::Forked => ConvertError::Forked { owner: self.session.pid() },
             Why::TimedOut | Why::OwnerDied => ConvertError::TimedOut,
         })
     }

@@ -275,7 +275,9 @@ impl RawMutex {
                 granted
             }
             Err(why) => {
-                session.unlog(record);
+                if why != Why::Forked {
+                    session.unlog(record);
+                }
                 return (Word::FREE, Some(why));
             }
         };

@@ -28,21 +28,29 @@ impl ThreadEnd {
     ///
     /// When the process has no key for thread-specific data left, or no memory for the data.
     pub fn awaits(&'static self) {
-        self.after(1);
+        // One that is awaited already has its round: from the first one on, a call by the destructor of another
+        // key would have it come after the last.
+        // SAFETY: the key was made.
+        if unsafe { libc::pthread_getspecific(self.key()) }.is_null() {
+            self.after(1);
+        }
     }
 
-    /// The round is in the low bits of its address.
-    fn after(&'static self, round: usize) {
-        let key = *self.key.get_or_init(|| {
+    fn key(&self) -> libc::pthread_key_t {
+        *self.key.get_or_init(|| {
             let mut key = 0;
             // SAFETY: `key` is writable.
             let rc = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
             assert_eq!(rc, 0, "a key for thread-specific data can be made");
             key
-        });
+        })
+    }
+
+    /// The round is in the low bits of its address.
+    fn after(&'static self, round: usize) {
         let value = std::ptr::from_ref(self).cast::<c_void>().map_addr(|at| at | round);
-        // SAFETY: the key was made above.
-        let rc = unsafe { libc::pthread_setspecific(key, value) };
+        // SAFETY: the key was made.
+        let rc = unsafe { libc::pthread_setspecific(self.key(), value) };
         assert_eq!(rc, 0, "thread-specific data can be stored");
     }
 }
