@@ -123,7 +123,7 @@ impl<'a> Recorder<'a> {
             self.key.event.mode,
             instance.tables.mutex_label(mutex),
             instance.tables.location_label(self.key.location),
-            fmt::from_fn(|f| match holder {
+            crate::text::written(|f| match holder {
                 Some((holder, _)) => write!(f, "session {holder}"),
                 None if in_word.is_none() => f.write_str("nobody by now"),
                 None => write!(f, "{in_word}"),
