@@ -8,7 +8,6 @@ use crate::stats::{Counter, FiguresRow, Key};
 use crate::sys::{self, Ordering};
 use crate::trace::{self, Note, What};
 use crate::word::Sid;
-use std::fmt;
 use std::time::Duration;
 
 /// Where a wait is recorded.
