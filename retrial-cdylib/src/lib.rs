@@ -5,7 +5,7 @@
 //! directory, before what depends on it; and it tells rustc where the `rlib` is: `--extern NAME=…/libNAME.rlib`.
 //! A macro is expanded in the process of rustc, whose arguments it can read.
 
-use proc_macro::{Literal, TokenStream};
+use proc_macro::TokenStream;
 use std::env::args_os;
 use std::path::{Path, PathBuf};
 
@@ -15,29 +15,30 @@ use std::path::{Path, PathBuf};
 /// Empty where nothing is built: `cargo check`, Clippy and rustdoc have only the metadata of dependencies.
 #[proc_macro]
 pub fn cdylib(name: TokenStream) -> TokenStream {
-    let name = name.to_string();
-    let externs = args_os().skip_while(|word| word != "--extern").filter_map(|word| word.into_string().ok());
-    let Some(rlib) = externs.filter_map(|word| path_of(&name, &word)).next() else {
-        return error(&format!("no `--extern {name}=PATH` among the arguments of rustc: is {name} a dependency?"));
-    };
-    let library = rlib.with_extension("so");
+    let code = expand(&name.to_string()).unwrap_or_else(|error| format!("::core::compile_error!({error:?})"));
+    // Empty only if what is written below were no Rust, and then the caller does not compile.
+    code.parse().unwrap_or_default()
+}
+
+fn expand(name: &str) -> Result<String, String> {
+    let mut externs = args_os().skip_while(|word| word != "--extern").filter_map(|word| word.into_string().ok());
+    let rlib = externs
+        .find_map(|word| path_of(name, &word))
+        .ok_or_else(|| format!("no `--extern {name}=PATH` among the arguments of rustc: is {name} a dependency?"))?;
     if rlib.extension().is_some_and(|extension| extension == "rmeta") {
-        return "&[] as &[u8]".parse().expect("it is Rust");
+        return Ok("&[] as &[u8]".to_owned());
     }
-    let Some(library) = library.to_str().filter(|_| library.is_file()) else {
-        return error(&format!("no {} beside {}: is {name} a cdylib?", library.display(), rlib.display()));
-    };
+    let library = rlib.with_extension("so");
+    if !library.is_file() {
+        return Err(format!("no {} beside {}: is {name} a cdylib?", library.display(), rlib.display()));
+    }
+    let library = library.display().to_string();
     // Not the bytes themselves: rustc notes which file is included, and cargo builds anew when it has changed.
-    let library = Literal::string(library);
-    format!("::core::include_bytes!({library}) as &[u8]").parse().expect("it is Rust")
+    Ok(format!("::core::include_bytes!({library:?}) as &[u8]"))
 }
 
 /// The path in `NAME=PATH`, before which options may stand: `noprelude:NAME=PATH`.
 fn path_of(name: &str, word: &str) -> Option<PathBuf> {
     let (left, path) = word.split_once('=')?;
     (left.rsplit(':').next() == Some(name)).then(|| Path::new(path).to_owned())
-}
-
-fn error(text: &str) -> TokenStream {
-    format!("::core::compile_error!({})", Literal::string(text)).parse().expect("it is Rust")
 }
