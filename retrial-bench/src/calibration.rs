@@ -7,11 +7,16 @@ use retrial::views::Costs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where it is kept: `retrial/machine` in `$XDG_CACHE_HOME`, or in `~/.cache`.
-pub fn path() -> Option<PathBuf> {
+/// What the command keeps for the user: `retrial` in `$XDG_CACHE_HOME`, or in `~/.cache`.
+pub fn cache() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    Some(cache.join("retrial").join("machine"))
+    Some(cache.join("retrial"))
+}
+
+/// Where it is kept: `machine` in [`cache`].
+pub fn path() -> Option<PathBuf> {
+    Some(cache()?.join("machine"))
 }
 
 /// The first line of the file: a home directory may be seen by many machines, and a machine gets other

@@ -20,7 +20,8 @@ struct Message(usize);
 
 impl Write for Message {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let fits = text.floor_char_boundary(MESSAGE - 1 - self.0);
+        let room = (MESSAGE - 1 - self.0).min(text.len());
+        let fits = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         TEXT.with(|cells| {
             for (cell, byte) in cells[self.0..].iter().zip(text.as_bytes()[..fits].iter().chain(&[0])) {
                 cell.set(*byte);

@@ -25,7 +25,7 @@
 
 /// The Rust in the page, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/CACHE.md")]
+#[doc = include_str!("../README.md")]
 mod page {}
 
 mod building;

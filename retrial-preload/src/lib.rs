@@ -52,7 +52,6 @@ mod program;
 mod real;
 mod registry;
 mod rwlock;
-mod samples;
 mod sampling;
 mod spin;
 mod spots;

@@ -101,7 +101,7 @@ pub(crate) fn publish(instance: &'static Instance) {
     instance::set(instance);
     // SeqCst: a thread that enters the process at this moment either finds the instance or has its cookie
     // changed here. A page by which no thread has entered stays 0.
-    let _ = page().try_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
+    let _ = page().fetch_update(Ordering::SeqCst, Ordering::SeqCst, |cookie| (cookie != 0).then_some(cookie | READY));
 }
 
 /// In a cookie: there is an instance.

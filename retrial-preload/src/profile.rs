@@ -9,12 +9,12 @@
 use crate::errno::Errno;
 use crate::instance::Type;
 use crate::process;
-use crate::samples::{
-    CLAIMED, FILE, FREE, FULL, GET, HOLD, MAGIC, MAPS, Registers, Ring, SLOTS, STACK, Sample, Slot, VARIABLE, WAIT,
-};
 use crate::sampling::{GET_SHIFT_MAX, WAIT_SHIFT_MAX};
 use crate::thread::Thread;
 use libc::iovec;
+use retrial::interposer::samples::{
+    CLAIMED, FILE, FREE, FULL, GET, HOLD, MAGIC, MAPS, Registers, Ring, SLOTS, STACK, Sample, Slot, VARIABLE, WAIT,
+};
 use retrial::{Mode, MutexId, sys};
 use std::cell::Cell;
 use std::fs::{self, OpenOptions};

@@ -289,7 +289,7 @@ fn moment(clocked: At, timeout: Duration) -> (Option<clockid_t>, timespec) {
     // SAFETY: `now` is writable, and the clock exists.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     // A park is long, not for ever: the additions stay far below the limits.
-    let timeout = timeout.min(Duration::from_hours(1));
+    let timeout = timeout.min(Duration::from_secs(3600));
     let nsec = now.tv_nsec + i64::from(timeout.subsec_nanos());
     now.tv_sec += timeout.as_secs().cast_signed() + nsec / 1_000_000_000;
     now.tv_nsec = nsec % 1_000_000_000;

@@ -7,7 +7,7 @@
 //! sample, never by what it was.
 
 use crate::process;
-use crate::samples::{GAP_NS, Ring};
+use retrial::interposer::samples::{GAP_NS, Ring};
 use retrial::{sys, wait};
 use std::cell::Cell;
 use std::ptr::from_ref;

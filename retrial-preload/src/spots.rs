@@ -77,7 +77,8 @@ impl Spot {
 
     /// Changes what is known of the parked. What it was before.
     fn change(&self, order: Ordering, to: impl Fn(Parking) -> Parking) -> Parking {
-        Parking(self.parking.update(order, Ordering::Relaxed, |all| to(Parking(all)).0))
+        let changed = self.parking.fetch_update(order, Ordering::Relaxed, |all| Some(to(Parking(all)).0));
+        Parking(changed.unwrap_or_else(|before| before))
     }
 
     /// Whether a release has to look closer.

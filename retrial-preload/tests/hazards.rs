@@ -1,12 +1,10 @@
 //! What breaks interposers: one test for each hazard that no program of `conformance.rs` has.
 
 mod kit;
-#[allow(dead_code)] // of its layout only the beginning is needed
-#[path = "../src/samples.rs"]
-mod samples;
 
 use kit::{Named, check, compiled, library, not_tested, preloaded, program, sanitized};
 use retrial::P;
+use retrial::interposer::samples;
 use retrial::wait::NAMES;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;

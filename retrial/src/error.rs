@@ -186,7 +186,7 @@ pub enum SessionError {
 
 /// What to do about a full table of sessions.
 fn advice(owing: u32, mutex: MutexId) -> impl std::fmt::Display {
-    std::fmt::from_fn(move |f| match owing {
+    crate::text::written(move |f| match owing {
         0 => f.write_str("; create the instance with more (`sessions`)"),
         _ => write!(
             f,

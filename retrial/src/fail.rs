@@ -51,7 +51,7 @@ mod armed {
             LEFT.set(None);
             result
         };
-        match std::thread::scope(|scope| scope.spawn(mortal).join()).flatten() {
+        match std::thread::scope(|scope| scope.spawn(mortal).join()).and_then(|result| result) {
             Ok(result) => Some(result),
             Err(payload) if payload.is::<Dies>() => None,
             Err(payload) => panic::resume_unwind(payload),

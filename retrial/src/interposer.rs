@@ -8,6 +8,8 @@ use crate::session::Session;
 use crate::sys::{AtomicU32, Ordering};
 use crate::text::hash;
 
+pub mod samples;
+
 pub use crate::event::EventWait;
 pub use crate::parking::Parked;
 pub use crate::stats::CALLS;

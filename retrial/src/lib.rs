@@ -31,33 +31,35 @@
 /// `tests/readme.rs` runs it.
 #[cfg(doctest)]
 mod pages {
-    #[doc = include_str!("../../README.md")]
+    #[doc = include_str!("../README.md")]
     mod readme {}
-    #[doc = include_str!("../../CHANGELOG.md")]
+    #[doc = include_str!("../CHANGELOG.md")]
     mod changelog {}
-    #[doc = include_str!("../../docs/BENCHMARKS.md")]
+    #[doc = include_str!("../docs/BENCHMARKS.md")]
     mod benchmarks {}
-    #[doc = include_str!("../../docs/C.md")]
+    #[doc = include_str!("../docs/C.md")]
     mod c {}
-    #[doc = include_str!("../../docs/DESIGN.md")]
+    #[doc = include_str!("../docs/DESIGN.md")]
     mod design {}
-    #[doc = include_str!("../../docs/EXPERIMENTS.md")]
+    #[doc = include_str!("../docs/EXPERIMENTS.md")]
     mod experiments {}
-    #[doc = include_str!("../../docs/GLOSSARY.md")]
+    #[doc = include_str!("../docs/GLOSSARY.md")]
     mod glossary {}
-    #[doc = include_str!("../../docs/INTERPOSER.md")]
+    #[doc = include_str!("../docs/INSTALL.md")]
+    mod install {}
+    #[doc = include_str!("../docs/INTERPOSER.md")]
     mod interposer {}
-    #[doc = include_str!("../../docs/MODEL.md")]
+    #[doc = include_str!("../docs/MODEL.md")]
     mod model {}
-    #[doc = include_str!("../../docs/PREDICTION.md")]
+    #[doc = include_str!("../docs/PREDICTION.md")]
     mod prediction {}
-    #[doc = include_str!("../../docs/PYTHON.md")]
+    #[doc = include_str!("../docs/PYTHON.md")]
     mod python {}
-    #[doc = include_str!("../../docs/RELIABILITY.md")]
+    #[doc = include_str!("../docs/RELIABILITY.md")]
     mod reliability {}
-    #[doc = include_str!("../../docs/STORIES.md")]
+    #[doc = include_str!("../docs/STORIES.md")]
     mod stories {}
-    #[doc = include_str!("../../docs/USING.md")]
+    #[doc = include_str!("../docs/USING.md")]
     mod using {}
 }
 

@@ -56,7 +56,7 @@ impl Tables {
 
     /// What [`Tables::mutex_name`] gives, without allocating.
     pub(crate) fn mutex_label(&self, id: MutexId) -> impl fmt::Display {
-        fmt::from_fn(move |f| match self.mutex_entry(id) {
+        crate::text::written(move |f| match self.mutex_entry(id) {
             Some(entry) if !entry.name.is_empty() => entry.name.write(f),
             _ => write!(f, "#{}", id.0),
         })

@@ -8,7 +8,6 @@ use crate::stats::{Counter, FiguresRow, Key};
 use crate::sys::{self, Ordering};
 use crate::trace::{self, Note, What};
 use crate::word::Sid;
-use std::fmt;
 use std::time::Duration;
 
 /// Where a wait is recorded.
@@ -123,7 +122,7 @@ impl<'a> Recorder<'a> {
             self.key.event.mode,
             instance.tables.mutex_label(mutex),
             instance.tables.location_label(self.key.location),
-            fmt::from_fn(|f| match holder {
+            crate::text::written(|f| match holder {
                 Some((holder, _)) => write!(f, "session {holder}"),
                 None if in_word.is_none() => f.write_str("nobody by now"),
                 None => write!(f, "{in_word}"),

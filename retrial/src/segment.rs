@@ -97,8 +97,12 @@ impl Segment {
         const TRIES: u32 = 1000;
         // Threads that grew it in the parent of this process are not here.
         let generation = sys::generation() << 16;
-        let growing = |all: u64, change: u64| {
+        let next = |all: u64, change: u64| {
             if all >> 16 << 16 == generation { all.wrapping_add(change) } else { generation + u64::from(change == 1) }
+        };
+        let growing = |change: u64| {
+            let before = self.growing.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |all| Some(next(all, change)));
+            before.unwrap_or_else(|all| all)
         };
         for _ in 0..TRIES {
             // Acquire: pairs with the Release below.
@@ -113,7 +117,7 @@ impl Segment {
             let longer = (mapped + (mapped - self.layout.sessions)).max(end).min(self.layout.len);
             // SeqCst: a thread that fails and sees no other thread growing sees the length that the others
             // have left.
-            let others = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, 1));
+            let others = growing(1);
             // SAFETY: grows our mapping in place, or not at all.
             let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
             let has_grown = base != libc::MAP_FAILED;
@@ -122,7 +126,7 @@ impl Segment {
                 // gone on from here.
                 self.mapped.fetch_max(longer, Ordering::Release);
             }
-            let left = self.growing.update(Ordering::SeqCst, Ordering::Relaxed, |all| growing(all, u64::MAX));
+            let left = growing(u64::MAX);
             if has_grown {
                 return true;
             }

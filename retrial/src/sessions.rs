@@ -115,7 +115,7 @@ impl Tables {
     /// Where that session got the mutex and what it is at:
     /// `has it in LX from reload; pid 812, tid 812, stopped`.
     pub(crate) fn holder_label<'a>(&'a self, mutex: MutexId, slot: &'a Slot, in_word: bool) -> impl fmt::Display {
-        fmt::from_fn(move |f| {
+        crate::text::written(move |f| {
             if let Some(record) = slot.has(mutex, in_word) {
                 write!(f, "has it in {} from {}; ", record.mode, self.location_label(record.location))?;
             }

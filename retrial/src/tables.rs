@@ -171,7 +171,7 @@ impl Tables {
 
     /// What [`Tables::location_name`] gives, without allocating.
     pub(crate) fn location_label(&self, id: LocationId) -> impl fmt::Display {
-        fmt::from_fn(move |f| match self.segment.locations().get(usize::from(id.0)) {
+        crate::text::written(move |f| match self.segment.locations().get(usize::from(id.0)) {
             Some(entry) if id.0 != 0 && entry.hash.acquire() != 0 => entry.name.write(f),
             _ => f.write_str("unknown"),
         })

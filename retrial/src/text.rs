@@ -1,6 +1,23 @@
 //! Short text in shared memory: fixed length, no pointers, torn at worst.
 
 use crate::sys::{AtomicU64, Ordering};
+use std::fmt::{self, Display, Formatter};
+
+/// The last boundary of characters up to `len` bytes: `str::floor_char_boundary` for compilers before 1.91.
+fn floor(text: &str, len: usize) -> usize {
+    (0..=len.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+/// What `write` writes: `fmt::from_fn` for compilers before 1.93.
+pub(crate) fn written(write: impl Fn(&mut Formatter<'_>) -> fmt::Result) -> impl Display {
+    struct Written<F>(F);
+    impl<F: Fn(&mut Formatter<'_>) -> fmt::Result> Display for Written<F> {
+        fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+            (self.0)(f)
+        }
+    }
+    Written(write)
+}
 
 /// Up to `8 * N` bytes of UTF-8; what does not fit is cut off.
 #[repr(C)]
@@ -15,7 +32,7 @@ impl<const N: usize> Default for Text<N> {
 
 impl<const N: usize> Text<N> {
     pub(crate) fn set(&self, text: &str) {
-        let bytes = &text.as_bytes()[..text.floor_char_boundary(8 * N)];
+        let bytes = &text.as_bytes()[..floor(text, 8 * N)];
         for (i, word) in self.0.iter().enumerate() {
             let mut part = [0; 8];
             let rest = bytes.get(8 * i..).unwrap_or(&[]);
@@ -69,7 +86,7 @@ impl Line {
 impl std::fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let room = self.bytes.len() - self.len;
-        let text = &text.as_bytes()[..text.floor_char_boundary(room)];
+        let text = &text.as_bytes()[..floor(text, room)];
         self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
         self.len += text.len();
         Ok(())

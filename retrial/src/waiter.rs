@@ -291,7 +291,7 @@ impl<'a> Wait<'a> {
 
     /// A wait that is one park.
     fn in_one_park<T: Target>(&mut self, target: &T, deadline: Option<Deadline>) -> Option<T::Got> {
-        const LONG: Duration = Duration::from_hours(1);
+        const LONG: Duration = Duration::from_secs(3600);
         let got = self.failed(deadline).and_then(|left| self.park(target, Park { left, ..Park::lasting(LONG) }));
         if got.is_none() {
             self.now = sys::now_ns();

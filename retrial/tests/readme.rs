@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
-const README: &str = include_str!("../../README.md");
+const README: &str = include_str!("../README.md");
 const TILL: &str = include_str!("../examples/till.rs");
 
 #[test]

@@ -116,7 +116,7 @@ fn preload_library(machine: &Machine<'_>) -> Finding {
             Verdict::Limits,
             error.clone(),
             "`retrial run` does not work; instances do",
-            "cargo build --release -p retrial-preload",
+            "unset RETRIAL_PRELOAD_LIBRARY; XDG_CACHE_HOME=/a/directory/of/yours retrial run …",
         ),
     }
 }

@@ -1,21 +1,31 @@
-//! Finds the interposer's library.
+//! The interposer's library: found, or unpacked from this command.
 
 use miette::{Report, miette};
+use retrial_bench::calibration;
 use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub const FILE: &str = "libretrial_preload.so";
 pub const VARIABLE: &str = "RETRIAL_PRELOAD_LIBRARY";
 pub const EXCLUDE: &str = "RETRIAL_EXCLUDE";
 pub const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
-const BUILD: &str = "cargo build --release -p retrial-preload";
+/// The library as it was built with this command.
+static EMBEDDED: &[u8] = retrial_cdylib::cdylib!(retrial_preload);
 
-/// The library's path: what the variable says, or beside our executable, or in `../lib`.
+/// The library's path: what the variable says, or where cargo or a package has it, or where this command
+/// unpacks it.
 pub fn find() -> Result<PathBuf, Report> {
     let path = match std::env::var_os(VARIABLE) {
         Some(path) => named(Path::new(&path))?,
-        None => beside()?,
+        None => match installed() {
+            Some(path) => path,
+            None => unpacked()?,
+        },
     };
     // The loader splits LD_PRELOAD at these and expands `$ORIGIN` in it; there is no way to quote them.
     match path.as_os_str().as_bytes().iter().find(|byte| matches!(byte, b':' | b' ' | b'$')) {
@@ -34,29 +44,71 @@ fn named(path: &Path) -> Result<PathBuf, Report> {
     path.canonicalize().ok().filter(|path| path.is_file()).ok_or_else(|| {
         miette!(
             code = "retrial::run::preload",
-            help = BUILD,
+            help = "retrial run … # without the variable: the command has the library with it",
             "no file {}, which {VARIABLE} names as the library to preload",
             path.display()
         )
     })
 }
 
-fn beside() -> Result<PathBuf, Report> {
-    let executable = std::env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
-    let here = executable.parent().unwrap_or(Path::new("/"));
-    let places = [
-        here.join(FILE),
-        here.join("../lib").join(FILE),
-        here.join("../lib/retrial").join(FILE),
-        here.join("deps").join(FILE),
-    ];
-    places.iter().find_map(|path| path.canonicalize().ok()).ok_or_else(|| {
-        miette!(
-            code = "retrial::run::preload",
-            help = format!("{BUILD}, or: {VARIABLE}=/path/to/{FILE} retrial run …"),
-            "no {FILE} beside {} nor in ../lib",
-            executable.display()
-        )
+/// Where cargo puts the library when it builds this command, and where packages put it.
+fn installed() -> Option<PathBuf> {
+    let executable = std::env::current_exe().and_then(|path| path.canonicalize()).ok()?;
+    let places = ["deps", "../lib/retrial"].map(|place| executable.with_file_name(place).join(FILE));
+    places.iter().find_map(|path| path.canonicalize().ok())
+}
+
+/// Unpacks the library, unless it is there from before, into the user's cache directory, or one for temporary
+/// files where that cannot be used.
+///
+/// Into a file, and one that stays: the program may have children that live longer than this process. Each
+/// build has a directory of its own, since a running program must find the library that it has begun with.
+fn unpacked() -> Result<PathBuf, Report> {
+    let user = retrial::sys::euid();
+    let places = [calibration::cache(), Some(std::env::temp_dir().join(format!("retrial-{user}")))];
+    let mut hasher = DefaultHasher::new();
+    EMBEDDED.hash(&mut hasher);
+    let build = format!("{:016x}", hasher.finish());
+    let mut tried = Vec::new();
+    for directory in places.into_iter().flatten().map(|place| place.join(&build)) {
+        match unpack(&directory, user) {
+            Ok(path) => return Ok(path),
+            Err(error) => tried.push(format!("{}: {error}", directory.display())),
+        }
+    }
+    Err(miette!(
+        code = "retrial::run::unpack",
+        help = "XDG_CACHE_HOME=DIRECTORY retrial run …, a directory of yours",
+        "no place for {FILE}: {}",
+        tried.join("; ")
+    ))
+}
+
+fn unpack(directory: &Path, user: u32) -> io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    let directory = directory.canonicalize()?;
+    if let Some(ancestor) = directory.ancestors().find(|ancestor| !is_safe(ancestor, user)) {
+        return Err(io::Error::other(format!("others can change what is in {}", ancestor.display())));
+    }
+    let path = directory.join(FILE);
+    if fs::read(&path).is_ok_and(|bytes| bytes == EMBEDDED) {
+        return Ok(path);
+    }
+    // Renamed, not written in place: programs may have loaded the file that is there.
+    let beside = directory.join(format!("{FILE}.{}", std::process::id()));
+    fs::write(&beside, EMBEDDED)?;
+    fs::rename(&beside, &path)?;
+    Ok(path)
+}
+
+/// Whether none but the user and root can put something else into this directory under a name that is taken:
+/// what is preloaded runs with all rights of the user.
+fn is_safe(directory: &Path, user: u32) -> bool {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    directory.metadata().is_ok_and(|about| {
+        let mode = about.mode();
+        [0, user].contains(&about.uid()) && (mode & WRITABLE_BY_OTHERS == 0 || mode & STICKY != 0)
     })
 }
 

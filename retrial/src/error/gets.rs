@@ -191,7 +191,7 @@ impl<G> std::fmt::Display for OwnerDied<G> {
 }
 
 fn told(death: Option<&Death>) -> impl std::fmt::Display {
-    std::fmt::from_fn(move |f| match death {
+    crate::text::written(move |f| match death {
         Some(Death { sid, mode, .. }) => write!(f, "session {sid} died while it held {mode}"),
         None => write!(f, "the previous holder died"),
     })

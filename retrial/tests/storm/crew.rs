@@ -340,7 +340,7 @@ impl<'a> Crew<'a> {
     /// The data, after the last death if there is one to be told.
     fn repaired(&self, number: usize, poisoned: bool) -> Data {
         let place = &self.board.tallies[0];
-        let long = Duration::from_mins(1);
+        let long = Duration::from_secs(60);
         let got = self.mutexes[number].get(
             &self.session,
             retrial::Mode::Exclusive,

@@ -4,8 +4,5 @@
 
 pub mod recording;
 pub mod report;
-#[path = "../../../../retrial-preload/src/samples.rs"]
-#[allow(dead_code)] // the writer's half of it is the interposer's
-mod samples;
 pub mod stacks;
 pub mod tallies;

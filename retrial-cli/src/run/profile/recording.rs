@@ -1,9 +1,9 @@
 //! The memory that samples come in, and the thread that takes them out while the program runs.
 
-pub(crate) use super::samples::VARIABLE;
-use super::samples::{FILE, FREE, FULL, GAP_NS, GET, HOLD, MAGIC, Ring, STACK, WAIT};
 use super::tallies::Tallies;
 use miette::{Report, miette};
+pub(crate) use retrial::interposer::samples::VARIABLE;
+use retrial::interposer::samples::{FILE, FREE, FULL, GAP_NS, GET, HOLD, MAGIC, Ring, STACK, WAIT};
 use retrial::sys::{now_ns, thread_cpu_ns};
 use retrial_bench::errors::directory;
 use std::fs::{self, File, OpenOptions};

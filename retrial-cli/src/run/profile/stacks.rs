@@ -1,11 +1,11 @@
 //! From registers and the copy of a stack to the places that its calls return to.
 
-use super::samples::{MAPS, STACK, Sample};
 use crate::run::variables::Modules;
 use framehop::{
     CacheNative, ExplicitModuleSectionInfo, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder, UnwinderNative,
 };
 use object::{Object, ObjectSection};
+use retrial::interposer::samples::{MAPS, STACK, Sample};
 use retrial::sys::now_ns;
 use std::collections::HashMap;
 use std::fs;

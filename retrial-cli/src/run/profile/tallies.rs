@@ -1,7 +1,7 @@
 //! Samples added up by lock, mode and stack.
 
-use super::samples::Sample;
 use super::stacks::{Location, Locations, Stacks};
+use retrial::interposer::samples::Sample;
 use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::path::Path;
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_hold_finds_its_get_whichever_comes_first() {
-        use super::super::samples::{GET, HOLD};
+        use retrial::interposer::samples::{GET, HOLD};
         for get_first in [true, false] {
             let mut tallies = Tallies::new(Path::new("/nonexistent"));
             let (get, hold) = (sample(GET, 8, 0), sample(HOLD, 0, 100));
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_short_wait_stands_for_many_and_a_long_one_for_itself() {
-        use super::super::samples::WAIT;
+        use retrial::interposer::samples::WAIT;
         let mut tallies = Tallies::new(Path::new("/nonexistent"));
         tallies.wait(&sample(WAIT, 1024, 4), &[]);
         tallies.wait(&sample(WAIT, 5000, 5000), &[]);

@@ -1,0 +1,105 @@
+//! The command has the interposer's library with it, wherever it is put.
+
+#![allow(missing_docs)]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
+
+/// A directory with the command and a home, gone when dropped.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let place = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}")));
+        let _ = fs::remove_dir_all(&place.0);
+        for directory in ["bin", "home", "tmp"] {
+            fs::create_dir_all(place.0.join(directory)).unwrap();
+        }
+        place
+    }
+
+    /// With a copy of the command alone.
+    fn with_copy(name: &str) -> Self {
+        let place = Self::new(name);
+        fs::copy(RETRIAL, place.command()).unwrap();
+        place
+    }
+
+    fn command(&self) -> PathBuf {
+        self.0.join("bin/retrial")
+    }
+
+    /// What `retrial run` says of a program that shows what it has mapped.
+    fn run(&self) -> Output {
+        Command::new(self.command())
+            .args(["run", "--", "cat", "/proc/self/maps"])
+            .current_dir("/")
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.0.join("home"))
+            .env("TMPDIR", self.0.join("tmp"))
+            .output()
+            .unwrap()
+    }
+
+    /// The library that a program had preloaded.
+    fn preloaded(&self) -> PathBuf {
+        let output = self.run();
+        let maps = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let line = maps.lines().find(|line| line.ends_with("/libretrial_preload.so"));
+        PathBuf::from(line.and_then(|line| line.split_whitespace().last()).expect("it is preloaded"))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn cargo_install_gives_a_command_that_runs_programs() {
+    let place = Place::new("cargo");
+    let target = Path::new(RETRIAL).parent().and_then(Path::parent).unwrap();
+    let mut install = Command::new(env!("CARGO"));
+    install.args(["install", "--quiet", "--locked", "--offline", "--no-track", "--path", env!("CARGO_MANIFEST_DIR")]);
+    install.args(cfg!(debug_assertions).then_some("--debug"));
+    install.arg("--target-dir").arg(target).arg("--root").arg(&place.0);
+    assert!(install.status().unwrap().success());
+    assert_eq!(fs::read_dir(place.0.join("bin")).unwrap().count(), 1, "the command alone");
+    assert!(place.preloaded().starts_with(place.0.join("home/.cache/retrial")));
+}
+
+#[test]
+fn the_library_is_unpacked_once_and_mended() {
+    let place = Place::with_copy("once");
+    let library = place.preloaded();
+    let inode = library.metadata().unwrap().ino();
+    assert_eq!(place.preloaded(), library);
+    assert_eq!(library.metadata().unwrap().ino(), inode, "written again");
+    let whole = fs::read(&library).unwrap();
+    fs::write(&library, &whole[..1000]).unwrap();
+    place.preloaded();
+    assert_eq!(fs::read(&library).unwrap(), whole);
+    assert_eq!(fs::read_dir(library.parent().unwrap()).unwrap().count(), 1, "something is left");
+}
+
+#[test]
+fn nothing_is_preloaded_from_where_others_can_put_something_else() {
+    let place = Place::with_copy("others");
+    let everybody =
+        |directory: &str| fs::set_permissions(place.0.join(directory), Permissions::from_mode(0o777)).unwrap();
+    everybody("home");
+    assert!(place.preloaded().starts_with(place.0.join("tmp")));
+    everybody("tmp");
+    let output = place.run();
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{report}");
+    assert!(report.contains("retrial::run::unpack") && report.contains("XDG_CACHE_HOME="), "{report}");
+    assert!(output.stdout.is_empty(), "the program ran");
+}
