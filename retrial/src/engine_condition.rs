@@ -39,6 +39,8 @@ use crate::session::Session;
 use crate::stats::EVENT_TYPES;
 use crate::sys::protocol::AtomicU32;
 use crate::sys::{self, AtomicU64, Futex, Ordering, Woken};
+#[cfg(not(any(loom, shuttle)))]
+use std::mem::offset_of;
 use std::time::Duration;
 
 /// Time after which a waiter looks by itself.
@@ -67,6 +69,16 @@ pub struct EngineCondition {
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<EngineCondition>() == 24);
+
+/// The fields of an [`EngineCondition`].
+#[cfg(not(any(loom, shuttle)))]
+pub const CONDITION: [crate::mutex::inlined::Field; 5] = [
+    ("sequence", offset_of!(EngineCondition, sequence), "uint32_t ", "counts signals; the futex"),
+    ("announced", offset_of!(EngineCondition, announced), "uint32_t ", "counts waiters that came"),
+    ("settled", offset_of!(EngineCondition, settled), "uint32_t ", "those up to this one need no wake-up"),
+    ("id", offset_of!(EngineCondition, id), "uint32_t ", "its number in the instance; 0 until it is bound to one"),
+    ("instance", offset_of!(EngineCondition, instance), "uint64_t ", "when its instance was created"),
+];
 
 /// How a wait ended. The session holds the mutex again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,7 +209,7 @@ impl EngineCondition {
         if instance.tables.place_of(id) == Some(Place::Arena) {
             return Err(BindError::Named);
         }
-        if instance.tables.is_waited_for(id) {
+        if id.0 != 0 && instance.tables.is_waited_for(id) {
             return Ok(false);
         }
         self.instance.store(GONE, Ordering::Release);
@@ -279,7 +291,7 @@ impl Instance {
     }
 }
 
-impl Condition<'_> {
+impl<'c> Condition<'c> {
     /// Its id, among those of mutexes.
     #[must_use]
     pub const fn id(&self) -> MutexId {
@@ -288,7 +300,7 @@ impl Condition<'_> {
 
     /// Its memory, for bindings of other languages.
     #[must_use]
-    pub const fn engine(&self) -> &EngineCondition {
+    pub const fn engine(&self) -> &'c EngineCondition {
         self.shared
     }
 

@@ -44,7 +44,10 @@ const _: () = assert!(
 /// Makes what has this word an object of an instance, unless it is one of another.
 pub(crate) fn join(word: &AtomicU64, instance: &Instance) -> Result<(), BindError> {
     let own = instance.tables.created_ns();
-    // Acquire: pairs with the Release of the session that bound it.
+    // Acquire, twice: pairs with the Release of the session that bound it. Most often it is bound.
+    if word.load(Ordering::Acquire) == own {
+        return Ok(());
+    }
     match word.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
         Err(GONE) => Err(BindError::Gone),
         Err(found) if found != own => Err(BindError::OtherInstance),

@@ -157,6 +157,8 @@ pub mod views {
 /// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their
 /// own.
 pub mod engine {
+    #[cfg(not(any(loom, shuttle)))]
+    pub use crate::engine_condition::CONDITION;
     pub use crate::engine_condition::EngineCondition;
     pub use crate::engine_mutex::EngineMutex;
     pub use crate::location::LocationCache;
