@@ -3,10 +3,10 @@
  * A session waits for a condition with a mutex held: the wait gives the mutex back, and gets it again when a session
  * of any process has signalled. A wait may also end without a signal, so it is made in a loop that looks at the data.
  *
- * Kills: signal with the mutex held, and no kill loses a signal, of waiters or signallers. A killed waiter takes none
- * with it. A signaller that is killed before its signal dies as a holder, which a waiter is told. Both within a
- * second. Whoever is answered RETRIAL_OWNER_DIED repairs the data and signals all, since the dead may have owed a
- * signal. A session that gives the mutex back and is killed before it signals has given no signal.
+ * Kills: signal with the mutex held, and no kill loses a signal, of waiters or signallers. A killed waiter takes
+ * none with it. A signaller that is killed before its signal dies as a holder, which a waiter is told. Both within a
+ * second. A session that is answered RETRIAL_OWNER_DIED repairs the data and signals all, since the dead may have
+ * owed a signal. A session that gives the mutex back and is killed before it signals has given no signal.
  *
  * What retrial.h says of answers, threads, fork, signals and cancellation holds here too. */
 #ifndef RETRIAL_COND_H

@@ -20,10 +20,10 @@
 //! A waiter that is among those announced has read the sequence before the signaller changes it: so it is
 //! asleep when the kernel looks, or will not fall asleep.
 //!
-//! There is no count of those who wait, which a killed waiter would leave too high: the kernel's queue has the
-//! living alone. What a kill can leave undone is a wake-up: of a signaller that has changed the sequence, and
-//! of a waiter that was woken. So each waiter looks once in [`LOOK_EVERY`] whether the sequence has changed,
-//! and returns if it has.
+//! There is no count of those who wait, which a killed waiter would leave too high: the kernel's queue has
+//! the living alone. What a kill can leave undone is a wake-up: of a signaller that has changed the sequence,
+//! and of a waiter that was woken. So each waiter looks once in [`LOOK_EVERY`] whether the sequence has
+//! changed, and returns if it has.
 //!
 //! The groups of [`crate::condition`] would say more exactly for which waiters a signal is. They count the
 //! waiters under a lock, and after a kill neither count nor lock is right.
@@ -52,7 +52,8 @@ const WAITERS: u32 = u32::MAX;
 /// Type of the conditions' entries, by which the views tell them from mutexes.
 const TYPE: &str = EVENT_TYPES[3];
 
-/// A condition that knows its instance: 24 bytes of atomics, for a struct of the engine's own in shared memory.
+/// A condition that knows its instance: 24 bytes of atomics, for a struct of the engine's own in shared
+/// memory.
 ///
 /// All bytes 0 is a condition of no instance yet. [`EngineCondition::bind`] makes it one of an instance, and
 /// gives what waits and signals are made by.
@@ -134,7 +135,8 @@ impl EngineCondition {
     /// Begins a signal, if a waiter may need one: how many were announced. From here on it is given.
     #[inline]
     fn begin(&self) -> Option<u32> {
-        // Acquire: pairs with the Release in `enter`, or the sequence could change before the waiter has read it.
+        // Acquire: pairs with the Release in `enter`, or the sequence could change before the waiter has read
+        // it.
         let announced = self.announced.load(Ordering::Acquire);
         // Relaxed: by whatever signaller it was stored, its sequence is one that the waiters find changed.
         if self.settled.load(Ordering::Relaxed) == announced {
@@ -193,8 +195,8 @@ impl EngineCondition {
         Ok(Condition { shared: self, instance, id })
     }
 
-    /// Gives its entry in the instance back; later calls are refused. Whether nobody waited: a condition that a
-    /// living session waits for stays as it is.
+    /// Gives its entry in the instance back; later calls are refused. Whether nobody waited: a condition that
+    /// a living session waits for stays as it is.
     ///
     /// # Errors
     ///
@@ -221,8 +223,8 @@ impl EngineCondition {
 
 /// A condition: sessions wait for it with a mutex held, and are signalled by any process.
 ///
-/// A wait ([`Guard::wait`](crate::Guard::wait)) gives the mutex back and gets it again when a signal has come.
-/// It may also end without one, so it is made in a loop that looks at the data:
+/// A wait ([`Guard::wait`](crate::Guard::wait)) gives the mutex back and gets it again when a signal has
+/// come. It may also end without one, so it is made in a loop that looks at the data:
 ///
 /// ```
 /// use retrial::{Capacity, Class, GetFailure, Instance, Patience, Waited, location};
@@ -260,11 +262,11 @@ impl EngineCondition {
 ///
 /// * A waiter that is killed takes no signal with it: where it was the one woken, the others look within a
 ///   second.
-/// * Who changes the data and signals with the mutex held loses nothing to a kill: before the signal the
-///   holder dies, and each waiter's wait ends with
-///   [`OwnerDied`](crate::GetError::OwnerDied) within a second, unless another session was told first. Whoever
-///   is told repairs the data, and signals all, since the dead may have owed a signal. Who signals after the
-///   release can be killed in between: that signal was not given.
+/// * A session that changes the data and signals with the mutex held loses nothing to a kill: before the
+///   signal it dies as a holder, and each waiter's wait ends with [`OwnerDied`](crate::GetError::OwnerDied)
+///   within a second, unless another session was told first. A session that is told repairs the data, and
+///   signals all, since the dead may have owed a signal. A session that signals after the release can be
+///   killed in between: that signal was not given.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition<'c> {
     pub(crate) shared: &'c EngineCondition,
@@ -282,7 +284,8 @@ impl Instance {
     pub fn condition(&self, name: &str) -> Result<Condition<'_>, ObjectError> {
         let (id, address) = self.object(name, self.register_type(TYPE)?, size_of::<EngineCondition>())?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
-        // SAFETY: `object` gives that many bytes, for as long as the instance is mapped; any bytes are a value.
+        // SAFETY: `object` gives that many bytes, for as long as the instance is mapped; any bytes are a
+        // value.
         let shared = unsafe { &*address.cast::<EngineCondition>() };
         // Each thread stores the same.
         shared.instance.store(self.tables.created_ns(), Ordering::Relaxed);
@@ -304,8 +307,8 @@ impl<'c> Condition<'c> {
         self.shared
     }
 
-    /// Has one of the sessions that wait look at its data, if any waits; with or without the mutex held, of any
-    /// process, without a session. With the mutex held no kill loses it: see [`Condition`].
+    /// Has one of the sessions that wait look at its data, if any waits; with or without the mutex held, of
+    /// any process, without a session. With the mutex held no kill loses it: see [`Condition`].
     #[inline]
     pub fn signal(&self) {
         self.shared.signal(1);

@@ -372,7 +372,8 @@ fn the_waiters_are_told_of_a_holder_that_dies_before_its_signal() {
     });
 }
 
-/// Runs a child that dies at its `fatal`-th point, beside a thread that waits for a token; whether the child died.
+/// Runs a child that dies at its `fatal`-th point, beside a thread that waits for a token; whether the child
+/// died.
 #[cfg(feature = "fail_points")]
 fn dies_beside_a_waiter(deed: &str, fatal: u64) -> bool {
     let name = Name::new(deed);

@@ -1,6 +1,6 @@
 //! Waits and signals under every interleaving of two waiters and a signaller (loom), and under random ones of
-//! more (shuttle). No wait ends by time here unless the test says so: a signal that is lost is a deadlock. How
-//! to run them: `src/interleavings.rs`.
+//! more (shuttle). No wait ends by time here unless the test says so: a signal that is lost is a deadlock.
+//! How to run them: `src/interleavings.rs`.
 
 use super::{EngineCondition, LOOK_EVERY, Patience, WAITERS, Waited};
 use crate::sys::{LATEST_FIRST, Ordering, futex_wait_as, time_out};
