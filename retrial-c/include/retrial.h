@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */
-#define RETRIAL_ABI 0x41a7974c3893c398u
+#define RETRIAL_ABI 0x5ca93eded142c188u
 
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
@@ -42,10 +42,10 @@ enum {
     RETRIAL_LOG_FULL = -37, /* the session holds as many mutexes as its log has records */
     RETRIAL_INVALID = -22, /* an argument is NULL or out of its range */
     RETRIAL_NOT_MY_SESSION = -3, /* the session is closed or belongs to another thread */
-    RETRIAL_OTHER_INSTANCE = -18, /* the mutex belongs to another instance than the session */
+    RETRIAL_OTHER_INSTANCE = -18, /* the mutex or condition belongs to another instance than the session */
     RETRIAL_NOT_HELD = -1, /* this session does not hold the mutex */
     RETRIAL_WRONG_MODE = -95, /* the session holds the mutex in a mode that the call is not for */
-    RETRIAL_GONE = -116, /* the mutex was destroyed, or the instance is closed */
+    RETRIAL_GONE = -116, /* the mutex or condition was destroyed, or the instance is closed */
     RETRIAL_REENTERED = -114, /* the session is in a call already: a signal handler may not use it */
     RETRIAL_EXISTS = -17, /* an instance of this name exists */
     RETRIAL_NOT_FOUND = -2, /* there is no instance, type or parameter of this name */

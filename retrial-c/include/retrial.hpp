@@ -239,6 +239,7 @@ template <class T, mode M> class [[nodiscard]] guard {
 
   private:
     template <class, mode> friend class guard;
+    friend class condition; /* retrial_cond.hpp */
     template <mode N> void take(guard<T, N> &other) noexcept {
         session_ = other.session_;
         mutex_ = std::exchange(other.mutex_, nullptr);

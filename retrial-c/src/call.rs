@@ -53,7 +53,7 @@ pub(crate) extern "C" fn retrial_message() -> *const c_char {
 }
 
 #[cold]
-pub(crate) fn null(name: &str, expected: &str) -> Failure {
+pub(crate) fn null(name: &str, expected: impl Display) -> Failure {
     failure(Code::Invalid, format_args!("argument `{name}` is NULL, expected {expected}"))
 }
 

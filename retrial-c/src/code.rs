@@ -28,10 +28,10 @@ codes! {
     LogFull "LOG_FULL" = -37, "the session holds as many mutexes as its log has records";
     Invalid "INVALID" = -22, "an argument is NULL or out of its range";
     NotMySession "NOT_MY_SESSION" = -3, "the session is closed or belongs to another thread";
-    OtherInstance "OTHER_INSTANCE" = -18, "the mutex belongs to another instance than the session";
+    OtherInstance "OTHER_INSTANCE" = -18, "the mutex or condition belongs to another instance than the session";
     NotHeld "NOT_HELD" = -1, "this session does not hold the mutex";
     WrongMode "WRONG_MODE" = -95, "the session holds the mutex in a mode that the call is not for";
-    Gone "GONE" = -116, "the mutex was destroyed, or the instance is closed";
+    Gone "GONE" = -116, "the mutex or condition was destroyed, or the instance is closed";
     Reentered "REENTERED" = -114, "the session is in a call already: a signal handler may not use it";
     Exists "EXISTS" = -17, "an instance of this name exists";
     NotFound "NOT_FOUND" = -2, "there is no instance, type or parameter of this name";

@@ -5,7 +5,7 @@ use crate::location::{self, CLocation};
 use crate::mutex::{FOREVER, NOW};
 use crate::session;
 use retrial::Mode;
-use retrial::engine::{EngineMutex, Field, MUTEX, NUMBERS};
+use retrial::engine::{CONDITION, EngineCondition, EngineMutex, Field, MUTEX, NUMBERS};
 use std::fmt::Write as _;
 
 /// Raised with every change of what a call or the header's inlined code means that leaves [`layout`] as it is.
@@ -17,13 +17,21 @@ const MEANING: u64 = 1;
 pub fn abi() -> u64 {
     // FNV-1a.
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    layout().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ MEANING, hash)
+    (layout() + &condition()).as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ MEANING, hash)
 }
 
 /// The generated part of the header.
 #[must_use]
 pub fn generated() -> String {
     format!("#define RETRIAL_ABI {:#x}u\n\n{}", abi(), layout())
+}
+
+/// The generated part of `retrial_cond.h`.
+#[must_use]
+pub fn condition() -> String {
+    let mut text = CONDITION_IS.trim_start().to_owned();
+    structure(&mut text, "retrial_cond", &CONDITION, size_of::<EngineCondition>());
+    text + "\n#define RETRIAL_COND_INIT {" + &vec!["0"; CONDITION.len()].join(", ") + "}\n"
 }
 
 fn layout() -> String {
@@ -55,6 +63,12 @@ const MUTEX_IS: &str = "
 /* A mutex, for a struct of your own in memory that processes share. All bytes 0 is a free mutex: it belongs to the
  * instance of the first session that gets it, also when several get it at once. Never copied; used by no code but the
  * calls here. The memory of a mutex has to be cleared when it outlives its instance. */
+";
+
+const CONDITION_IS: &str = "
+/* A condition, for a struct of your own in memory that processes share. All bytes 0 is one that nobody waits for: it
+ * belongs to the instance of the first session that uses it. Never copied; used by no code but the calls here. The
+ * memory of a condition has to be cleared when it outlives its instance. */
 ";
 
 const LOCATION_IS: &str = "

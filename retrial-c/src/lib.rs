@@ -1,4 +1,4 @@
-//! retrial for C: the calls of `include/retrial.h`, which says what each of them does; `docs/C.md` is the
+//! retrial for C: the calls of `include/retrial.h` and `retrial_cond.h`, which say what each of them does; `docs/C.md` is the
 //! introduction.
 //!
 //! Every call checks what it is given and answers with a [`Code`]; a message in words is kept for the thread.
@@ -9,6 +9,7 @@
 
 mod call;
 mod code;
+mod condition;
 mod header;
 mod instance;
 mod location;
@@ -17,4 +18,4 @@ mod params;
 mod session;
 
 pub use code::Code;
-pub use header::{abi, generated};
+pub use header::{abi, condition, generated};

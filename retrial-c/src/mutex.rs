@@ -16,7 +16,7 @@ pub(crate) const NOW: u64 = 0;
 /// `RETRIAL_FOREVER`: no deadline.
 pub(crate) const FOREVER: u64 = u64::MAX;
 
-const fn patience(deadline_ns: u64) -> Patience {
+pub(crate) const fn patience(deadline_ns: u64) -> Patience {
     match deadline_ns {
         NOW => Patience::None,
         FOREVER => Patience::Endless,
@@ -24,25 +24,46 @@ const fn patience(deadline_ns: u64) -> Patience {
     }
 }
 
-/// A mutex argument: NULL, or a `retrial_mutex` that stays mapped, as the header says. No reference: C may have
-/// put it anywhere.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-pub(crate) struct At(*mut EngineMutex);
+/// What C lays into memory of its own: atomics only, so that any bytes are a value.
+pub(crate) trait Object: Default {
+    const NAME: &str;
+}
 
-impl At {
+impl Object for EngineMutex {
+    const NAME: &str = "mutex";
+}
+
+/// An argument: NULL, or an object that stays mapped, as the header says. No reference: C may have put it anywhere.
+#[repr(transparent)]
+pub(crate) struct At<T = EngineMutex>(*mut T);
+
+impl<T: Object> At<T> {
     #[inline]
-    fn get<'a>(self) -> Result<&'a EngineMutex, Failure> {
+    pub(crate) fn get<'a>(self) -> Result<&'a T, Failure> {
         if !self.0.is_aligned() {
-            return Err(failure(Code::Invalid, "the address of the mutex is not a multiple of 8; align the struct"));
+            return Err(misaligned(T::NAME));
         }
         // SAFETY: aligned, and atomics only: any bytes are a value.
-        unsafe { self.0.as_ref() }.ok_or_else(|| null("mutex", "a mutex"))
+        unsafe { self.0.as_ref() }.ok_or_else(|| null(T::NAME, format_args!("a {}", T::NAME)))
+    }
+
+    /// Makes it a fresh one, whatever bytes are there.
+    pub(crate) fn clear<'a>(self) -> Result<&'a T, Failure> {
+        let Self(at) = self;
+        Self(at).get()?;
+        // SAFETY: not NULL and aligned, and no session uses it yet, as the header says.
+        unsafe { at.write(T::default()) };
+        Self(at).get()
     }
 }
 
-type OfInstance = Option<&'static instance::Handle>;
-type OfSession = Option<&'static session::Handle>;
+#[cold]
+fn misaligned(name: &str) -> Failure {
+    failure(Code::Invalid, format_args!("the address of the {name} is not a multiple of 8; align the struct"))
+}
+
+pub(crate) type OfInstance = Option<&'static instance::Handle>;
+pub(crate) type OfSession = Option<&'static session::Handle>;
 
 /// `retrial_mutex_named`.
 #[unsafe(no_mangle)]
@@ -75,10 +96,7 @@ pub(crate) extern "C" fn retrial_mutex_init(at: OfInstance, mutex: At, mutex_typ
 fn init(at: OfInstance, mutex: At, mutex_type: Text, name: Text) -> Answer {
     let open = Open::new(at)?;
     let (mutex_type, name) = (mutex_type.get("type")?, name.or_empty("name")?);
-    mutex.get()?;
-    // SAFETY: not NULL and aligned, and no session uses it yet, as the header says.
-    unsafe { mutex.0.write(EngineMutex::default()) };
-    mutex.get()?.bind(open.instance(), mutex_type, name)?;
+    mutex.clear()?.bind(open.instance(), mutex_type, name)?;
     Ok(())
 }
 
@@ -126,7 +144,7 @@ fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<
 }
 
 /// What a session holds, which stays held.
-fn held<'a>(session: &'a InUse, mutex: &'a EngineMutex) -> Result<ManuallyDrop<Hold<'a>>, Failure> {
+pub(crate) fn held<'a>(session: &'a InUse, mutex: &'a EngineMutex) -> Result<ManuallyDrop<Hold<'a>>, Failure> {
     session.not_forked()?;
     let hold = mutex.bound(session.instance())?.and_then(|record| {
         // SAFETY: of its instance, and `get` has forgotten the hold.
@@ -147,7 +165,7 @@ fn with_hold(session: OfSession, mutex: At, f: impl FnOnce(&mut ManuallyDrop<Hol
 }
 
 /// Refuses unless it is held in one of these modes.
-fn expect(held: Mode, expected: &[Mode]) -> Answer {
+pub(crate) fn expect(held: Mode, expected: &[Mode]) -> Answer {
     if expected.contains(&held) {
         return Ok(());
     }

@@ -4,10 +4,19 @@
 mod kit;
 
 use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use retrial::{Address, Class, Instance, location};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/retrial.h");
+const HEADERS: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/include/retrial.h"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/include/retrial_cond.h"),
+];
+
+/// What of each header is generated.
+fn generated() -> [String; 2] {
+    [retrial_c::generated(), retrial_c::condition()]
+}
 
 /// How a program is compiled.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -80,6 +89,38 @@ fn a_kill_at_each_instruction_of_an_inlined_get_and_release_is_recovered() {
 }
 
 #[test]
+fn waits_are_signalled_and_what_is_wrong_with_one_is_answered_with_a_code() {
+    check_inlined_and_called("tests/c/waits.c");
+}
+
+#[test]
+fn the_mailbox_of_the_page_gives_the_letter_to_who_waits() {
+    let source = prefix().join("mailbox.c");
+    std::fs::write(&source, of_the_page("```c mailbox\n")).expect("a file can be written");
+    let binary = compiled(source.to_str().expect("a path"), How::Shared);
+    let instance = instance("mailbox");
+    let run = |deed: &str| printed(Command::new(&binary).args([&instance, deed]));
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| run("read"));
+        assert_eq!(run("7"), "");
+        assert_eq!(reads.join().expect("it reads"), "7\n");
+        // The same objects in Rust.
+        let box_in_rust = Instance::attach(&Address::new(&instance).expect("a path")).expect("it is there");
+        let letter = box_in_rust.mutex("letter", "mailboxes", || 0i64).expect("it is there");
+        let changed = box_in_rust.condition("changed").expect("it is there");
+        let session = box_in_rust.session("Rust", Class::Normal).expect("a session");
+        let reads = scope.spawn(|| run("read"));
+        while !box_in_rust.tables().sessions().iter().any(|session| session.wait.is_some()) {
+            std::thread::yield_now();
+        }
+        *letter.exclusive(&session, location!()).expect("no holder died") = 9;
+        changed.signal();
+        assert_eq!(reads.join().expect("it reads"), "9\n");
+    });
+    std::fs::remove_file(&instance).expect("the instance is there");
+}
+
+#[test]
 fn processes_that_get_and_release_without_calls_exclude_each_other() {
     check(Command::new(compiled("tests/c/stress.c", How::Shared)).arg(instance("stress")));
 }
@@ -108,23 +149,24 @@ fn the_program_of_the_page_counts() {
 }
 
 #[test]
-fn the_header_is_that_of_the_source() {
+fn the_headers_are_those_of_the_source() {
     const FROM: &str = "/* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */\n";
     const TO: &str = "/* End of what is generated. */\n";
-    let header = std::fs::read_to_string(HEADER).expect("the header can be read");
-    let (before, rest) = header.split_once(FROM).expect("the generated part has a beginning");
-    let (found, after) = rest.split_once(TO).expect("the generated part has an end");
-    if std::env::var_os("RETRIAL_BLESS").is_some() {
-        let blessed = format!("{before}{FROM}{}{TO}{after}", retrial_c::generated());
-        std::fs::write(HEADER, blessed).expect("the header can be written");
-        return;
+    for (path, generated) in HEADERS.iter().zip(generated()) {
+        let header = std::fs::read_to_string(path).expect("the header can be read");
+        let (before, rest) = header.split_once(FROM).expect("the generated part has a beginning");
+        let (found, after) = rest.split_once(TO).expect("the generated part has an end");
+        if std::env::var_os("RETRIAL_BLESS").is_some() {
+            std::fs::write(path, format!("{before}{FROM}{generated}{TO}{after}")).expect("the header can be written");
+        } else {
+            assert_eq!(found, generated, "RETRIAL_BLESS=1 cargo test -p retrial-c");
+        }
     }
-    assert_eq!(found, retrial_c::generated(), "RETRIAL_BLESS=1 cargo test -p retrial-c");
 }
 
-/// The name of each call that the header declares and does not inline, and how it is declared.
+/// The name of each call that the headers declare and do not inline, and how it is declared.
 fn declared() -> Vec<(String, String)> {
-    let header = std::fs::read_to_string(HEADER).expect("the header can be read");
+    let header = HEADERS.map(|path| std::fs::read_to_string(path).expect("the header can be read")).concat();
     let starts = ["static inline", "RETRIAL_INLINE_", "#", " "];
     let mut lines = header.lines();
     let mut calls = Vec::new();
@@ -159,7 +201,7 @@ fn the_abi_is_that_of_the_dump() {
         expected.iter().collect::<Vec<_>>()
     );
     let declarations: Vec<_> = calls.iter().map(|(_, call)| call.as_str()).collect();
-    let found = format!("{}\n{}\n{}", exported.join("\n"), declarations.join("\n"), retrial_c::generated());
+    let found = format!("{}\n{}\n{}", exported.join("\n"), declarations.join("\n"), generated().concat());
     let dump = here("tests/abi.txt");
     if std::env::var_os("RETRIAL_BLESS").is_some() {
         std::fs::write(&dump, &found).expect("the dump can be written");
@@ -172,10 +214,10 @@ fn the_abi_is_that_of_the_dump() {
 }
 
 #[test]
-fn the_header_compiles_as_cpp() {
+fn the_headers_compile_as_cpp() {
     if !is_there("c++") {
         return;
     }
     let flags = ["-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
-    check(Command::new("c++").args(flags).arg(HEADER));
+    check(Command::new("c++").args(flags).arg("-I").arg(here("include")).args(HEADERS));
 }

@@ -103,6 +103,14 @@ fn without_exceptions_there_are_codes() {
 }
 
 #[test]
+fn guards_wait_for_conditions_with_exceptions_and_without() {
+    if is_there("c++") {
+        check(&mut Command::new(compiled("tests/cpp/waits.cpp", &[])));
+        check(&mut Command::new(compiled("tests/cpp/waits.cpp", &["-fno-exceptions", "-fno-rtti"])));
+    }
+}
+
+#[test]
 fn a_guard_is_not_copied() {
     if is_there("c++") {
         let (mut command, _) = compiler("tests/cpp/codes.cpp", &["-fno-exceptions", "-DCOPIED"]);

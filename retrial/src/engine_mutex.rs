@@ -29,7 +29,7 @@ pub struct EngineMutex {
     instance: AtomicU64,
 }
 
-const GONE: u64 = u64::MAX;
+pub(crate) const GONE: u64 = u64::MAX;
 
 /// Type of the mutexes that were never told theirs.
 const TYPE: &str = "engine mutex";
@@ -40,6 +40,20 @@ const _: () = assert!(
         && offset_of!(Shared<u64>, value) == size_of::<EngineMutex>()
         && offset_of!(Shared<u64>, raw) == 0
 );
+
+/// Makes what has this word an object of an instance, unless it is one of another.
+pub(crate) fn join(word: &AtomicU64, instance: &Instance) -> Result<(), BindError> {
+    let own = instance.tables.created_ns();
+    // Acquire, twice: pairs with the Release of the session that bound it. Most often it is bound.
+    if word.load(Ordering::Acquire) == own {
+        return Ok(());
+    }
+    match word.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
+        Err(GONE) => Err(BindError::Gone),
+        Err(found) if found != own => Err(BindError::OtherInstance),
+        _ => Ok(()),
+    }
+}
 
 impl EngineMutex {
     #[cfg(not(any(loom, shuttle)))]
@@ -52,14 +66,8 @@ impl EngineMutex {
     ///
     /// [`BindError`].
     pub fn bind(&self, instance: &Instance, mutex_type: &str, name: &str) -> Result<MutexId, BindError> {
-        let own = instance.tables.created_ns();
-        // Acquire: pairs with the Release of the session that bound it. The instance first: two sessions of
-        // two instances never both register it.
-        match self.instance.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
-            Err(GONE) => return Err(BindError::Gone),
-            Err(found) if found != own => return Err(BindError::OtherInstance),
-            _ => {}
-        }
+        // The instance first: two sessions of two instances never both register it.
+        join(&self.instance, instance)?;
         if self.raw.id().0 == 0 {
             let mutex_type = instance.register_type(mutex_type)?;
             let id = instance.register_mutex(mutex_type, self.raw.address(), name)?;

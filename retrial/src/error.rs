@@ -212,13 +212,13 @@ pub struct TableFull {
 #[non_exhaustive]
 pub enum BindError {
     /// Sessions of another instance get it.
-    #[error("the mutex belongs to another instance; get it by a session of the one that it was first used with")]
+    #[error("the object belongs to another instance; use it by a session of the one that it was first used with")]
     OtherInstance,
     /// It has been given back.
-    #[error("the mutex was given back; make it anew, all bytes 0")]
+    #[error("the object was given back; make it anew, all bytes 0")]
     Gone,
     /// It is a named one, which cannot be given back.
-    #[error("the mutex has a name: it stays as long as its instance")]
+    #[error("the object has a name: it stays as long as its instance")]
     Named,
     /// No entry is free.
     #[error(transparent)]

@@ -1,5 +1,6 @@
 //! A named mutex held, with the data that it protects.
 
+use crate::engine_condition::{Condition, Waited};
 use crate::error::{ConvertError, GetError};
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
@@ -19,6 +20,9 @@ pub(crate) struct Shared<T> {
 
 /// What a get of a [`Mutex`](crate::Mutex) gives.
 pub type GuardResult<'a, T> = Result<Guard<'a, T>, GetError<Guard<'a, T>>>;
+
+/// What a wait for a [`Condition`] gives: the guard again.
+pub type WaitResult<'a, T> = Result<(Guard<'a, T>, Waited), GetError<Guard<'a, T>>>;
 
 /// A mutex held, with access to its data; given back when dropped.
 #[must_use = "the mutex is given back at once otherwise"]
@@ -86,6 +90,30 @@ impl<'a, T> Guard<'a, T> {
     /// When the mode is S already.
     pub fn share(&mut self) {
         self.hold.share();
+    }
+
+    /// Gives the mutex back, waits until the condition is signalled, and gets the mutex again in the same mode,
+    /// however long that takes; all signals after the mutex was given back count. The patience is with the
+    /// event alone: at the deadline the mutex is got again as well, and the result says [`Waited::TimedOut`].
+    /// With [`Patience::None`] other sessions have a moment to get the mutex.
+    ///
+    /// The wait may end without a signal: see [`Condition`]. The views show it as a wait for an event.
+    ///
+    /// # Errors
+    ///
+    /// As those of a get: [`GetError::OwnerDied`] has the guard, and a signal may have come too. It also ends a
+    /// wait that nobody signals, within a second. `Forked` in a child of fork, which has nothing of the guard.
+    ///
+    /// # Panics
+    ///
+    /// Unless the mode is X or LX, and the condition of the same [`Instance`](crate::Instance) as the mutex.
+    /// The mutex is given back then.
+    pub fn wait(self, condition: &Condition<'_>, patience: Patience) -> WaitResult<'a, T> {
+        let Guard { hold, shared } = self;
+        match hold.wait(condition, patience) {
+            Ok((hold, waited)) => Ok((Guard { hold, shared }, waited)),
+            Err(error) => Err(error.map(|hold| Guard { hold, shared })),
+        }
     }
 
     /// Declares the data consistent after the death of a holder. See [`Hold::consistent`].

@@ -68,6 +68,7 @@ mod address;
 pub mod condition;
 mod costs;
 mod departed;
+mod engine_condition;
 mod engine_mutex;
 mod entries;
 mod error;
@@ -120,12 +121,13 @@ mod whereabouts;
 mod word;
 
 pub use address::{Address, list};
+pub use engine_condition::{Condition, Waited};
 pub use error::{
     AttachError, BindError, ConvertError, CreateError, Death, GetError, GetFailure, NameError, ObjectError, OwnerDied,
     SessionError, TableFull,
 };
 pub use file::{Observer, remove};
-pub use guard::{Guard, GuardResult};
+pub use guard::{Guard, GuardResult, WaitResult};
 pub use instance::Instance;
 pub use location::CodeLocation;
 pub use mode::{Mode, ModeError};
@@ -159,6 +161,9 @@ pub mod views {
 /// For engines and bindings of other languages, which lay mutexes and what they protect into memory of their
 /// own.
 pub mod engine {
+    #[cfg(not(any(loom, shuttle)))]
+    pub use crate::engine_condition::CONDITION;
+    pub use crate::engine_condition::EngineCondition;
     pub use crate::engine_mutex::EngineMutex;
     pub use crate::location::LocationCache;
     pub use crate::mutex::Get;

@@ -1,5 +1,6 @@
 //! The mutexes of an instance, as the views show them.
 
+use crate::engine_mutex::EngineMutex;
 use crate::entries::{CLAIMED, MutexEntry, Place, RETIRED, TypeId};
 use crate::error::Death;
 use crate::operation_log::{MutexId, Record};
@@ -179,7 +180,9 @@ impl Tables {
     /// The record of a mutex in the arena. Not for observers: their mapping cannot be written.
     pub(crate) fn record(&self, id: MutexId) -> Option<&RawMutex> {
         let entry = self.mutex_entry(id)?;
-        if entry.place.load(Ordering::Relaxed) != Place::Arena as u32 {
+        // What is shorter than any mutex is a condition.
+        let is_mutex = entry.len.load(Ordering::Relaxed) >= size_of::<EngineMutex>() as u64;
+        if entry.place.load(Ordering::Relaxed) != Place::Arena as u32 || !is_mutex {
             return None;
         }
         let address = self.segment.arena(entry.address.load(Ordering::Relaxed), size_of::<RawMutex>())?;

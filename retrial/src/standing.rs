@@ -32,7 +32,6 @@ impl Record {
             (Phase::Granted | Phase::Held | Phase::Leaving, Mode::Shared) => (Some(Mode::Shared), None),
             // A word that was read later may be another session's.
             (Phase::Granted | Phase::Held | Phase::Leaving, mode) => (Some(mode).filter(|_| is_holder), None),
-            (Phase::Left, _) => (None, None),
             (Phase::Promoting, _) if is_holder => (Some(Mode::Examine), None),
             (Phase::Promoting, _) => (Some(Mode::Shared), Some(Mode::Examine)),
             (Phase::Demoting, mode) if is_holder => (Some(mode), None),
@@ -42,7 +41,7 @@ impl Record {
             (Phase::Draining, _) if word.is_none_or(|word| word.has(Word::DRAINING)) => {
                 (Some(Mode::Examine), Some(Mode::Exclusive))
             }
-            (Phase::Draining, _) => (None, None),
+            (Phase::Draining | Phase::Left, _) => (None, None),
         };
         let granted = |word: Word| match self.phase {
             Phase::Promoting => word.promote(sid, false),

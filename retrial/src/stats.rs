@@ -96,7 +96,7 @@ pub struct WaitEvent {
 }
 
 /// Types of what is waited for without being held, by the interposer's names.
-pub const EVENT_TYPES: [&str; 3] = ["pthread semaphore", "pthread barrier", "pthread condition"];
+pub const EVENT_TYPES: [&str; 4] = ["pthread semaphore", "pthread barrier", "pthread condition", "retrial condition"];
 
 impl WaitEvent {
     /// The name in the source's form: `library cache: mutex X`, `cursor: pin S wait on X`.

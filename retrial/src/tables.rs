@@ -201,6 +201,12 @@ impl Tables {
         self.slots().any(|(_, slot)| slot.log.iter().any(is_its))
     }
 
+    /// Whether a living session waits for an event of this id.
+    pub(crate) fn is_waited_for(&self, id: MutexId) -> bool {
+        let waits = |slot: &Slot| slot.wait_under_way().is_some_and(|(key, _)| key.event.for_event && key.mutex == id);
+        self.slots().any(|(_, slot)| waits(slot) && !slot.is_dead())
+    }
+
     /// Alerts after number `after`, oldest first: number, real time in ns, text.
     #[must_use]
     pub fn alerts(&self, after: u64) -> Vec<(u64, u64, String)> {

@@ -9,6 +9,9 @@
 //! | `RETRIAL_STORM_KILLS` | kills in all rounds together | 2000 |
 //! | `RETRIAL_STORM_SEED` | of whom is killed when, and what workers do; not of what the kernel does in between | by the clock |
 //! | `RETRIAL_STORM_SCHEMES` | rounds to do, by name, with commas | all |
+//! | `RETRIAL_STORM_SIGNALS` | signals of conditions | 10000 |
+//! | `RETRIAL_STORM_KILL_EVERY` | signals between two kills, on average | 150 |
+//! | `RETRIAL_STORM_GLIBC` | 1: glibc's conditions under the same load too | 0 |
 //! | `RETRIAL_SOAK_SECONDS` | of the middle phase, in which workers are killed | 2 |
 //! | `RETRIAL_SOAK_PROCESSES` | workers at a time | 32 |
 //! | `RETRIAL_SOAK_SCHEME` | scheme | orbit |
@@ -23,6 +26,8 @@ mod outcome;
 mod random;
 #[path = "storm/soak.rs"]
 mod soak;
+#[path = "storm/tokens.rs"]
+mod tokens;
 #[path = "storm/worker.rs"]
 mod worker;
 
@@ -156,6 +161,7 @@ fn seed() -> u64 {
 const TESTS: &[(&str, fn())] = &[
     ("in_a_storm_of_kills_nothing_is_lost_and_the_living_go_on", storm),
     ("a_soak_in_kills_loses_nothing", soak::soak),
+    ("tokens_pass_by_conditions_whoever_is_killed", tokens::tokens),
 ];
 
 /// What the harness of the other tests does with the arguments that matter here: names, `--exact`, `--skip`, `--list`.

@@ -184,14 +184,18 @@ impl<'a> Hold<'a> {
         if let Some(got) = getting.try_get(false) {
             return Ok(got);
         }
-        let location = Record::unpack(self.session.slot.log[self.record as usize].load(Ordering::Relaxed))
-            .map_or(LocationId(0), |record| record.location);
-        getting.wait(location, patience).map_err(|why| match why {
+        getting.wait(self.location(), patience).map_err(|why| match why {
             Why::Busy => ConvertError::Busy,
             Why::Deadlock => ConvertError::Deadlock { held: self.mode },
             Why::Forked => ConvertError::Forked { owner: self.session.pid() },
             Why::TimedOut | Why::OwnerDied => ConvertError::TimedOut,
         })
+    }
+
+    /// Where it was got.
+    pub(super) fn location(&self) -> LocationId {
+        Record::unpack(self.session.slot.log[self.record as usize].load(Ordering::Relaxed))
+            .map_or(LocationId(0), |record| record.location)
     }
 
     /// X, LX or E → S, without letting anybody in between.

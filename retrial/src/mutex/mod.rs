@@ -18,6 +18,7 @@ mod hold;
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod inlined;
 mod releasing;
+mod waiting;
 
 use crate::entries::TypeId;
 use crate::error::{GetError, TableFull};

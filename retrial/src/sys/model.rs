@@ -164,11 +164,13 @@ fn latest_first() -> bool {
     false
 }
 
-/// First in, first out: tickets of the waiters, with their kinds.
 #[derive(Debug, Default)]
 struct Queue {
     given: u32,
+    /// First in, first out: tickets of the waiters, with their kinds.
     waiting: Vec<(u32, u32)>,
+    /// Tickets of those whose time has run out.
+    timed_out: Vec<u32>,
 }
 
 impl std::ops::Deref for Futex {
@@ -202,12 +204,21 @@ fn sleep_on(word: &Futex, expected: u32, kinds: u32) -> Woken {
         while queue.waiting.iter().any(|(ticket, _)| *ticket == mine) {
             queue = word.woken.wait(queue).unwrap();
         }
-        return Woken::Yes;
+        return if queue.timed_out.contains(&mine) { Woken::TimedOut } else { Woken::Yes };
     }
     Woken::Changed
 }
 
-/// The same without an end.
+/// Has the time of all who sleep on the word run out.
+#[cfg(test)]
+pub(crate) fn time_out(word: &Futex) {
+    let mut queue = word.queue.lock().unwrap();
+    let all = std::mem::take(&mut queue.waiting);
+    queue.timed_out.extend(all.into_iter().map(|(ticket, _)| ticket));
+    word.woken.notify_all();
+}
+
+/// `futex_wait_as` without an end.
 pub(crate) fn futex_wait_private(word: &Futex, expected: u32, kinds: u32) {
     sleep_on(word, expected, kinds);
 }
