@@ -190,17 +190,23 @@ fn store(peer: Peer, names: &[String], bytes: usize) -> Result<Box<dyn Store>, R
         Peer::Retrial => Box::new(Ours::new(names, bytes)),
         Peer::QuickCache => {
             let cache = quick_cache::sync::Cache::<String, Arc<[u8]>>::new(names.len() * 2);
-            names.iter().for_each(|name| cache.insert(name.clone(), value().into()));
+            for name in names {
+                cache.insert(name.clone(), value().into());
+            }
             Box::new(cache)
         }
         Peer::Moka => {
             let cache = moka::sync::Cache::<String, Arc<[u8]>>::new(names.len() as u64 * 2);
-            names.iter().for_each(|name| cache.insert(name.clone(), value().into()));
+            for name in names {
+                cache.insert(name.clone(), value().into());
+            }
             Box::new(cache)
         }
         Peer::DashMap => {
             let map = dashmap::DashMap::<String, Box<[u8]>>::new();
-            names.iter().for_each(|name| drop(map.insert(name.clone(), value().into())));
+            for name in names {
+                map.insert(name.clone(), value().into());
+            }
             Box::new(map)
         }
         Peer::Lmdb => Box::new(Lmdb::new(names, bytes)?),
