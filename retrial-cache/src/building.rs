@@ -170,6 +170,9 @@ impl<'c> Made<'c> {
         }
         let Some(place) = self.place.take() else { return Err(CacheError::Deadlock) };
         point();
+        // Before anybody can find it: a session that gets it in X waits for readers.
+        Client::now_is(&place, Pinned::Read);
+        point();
         if self.is_apart {
             place.client.put_in_place(&place)?;
         } else {
@@ -177,7 +180,6 @@ impl<'c> Made<'c> {
             change_phase(place.block, Phase::Building, Phase::Live);
         }
         point();
-        Client::now_is(&place, Pinned::Read);
         Ok(Pin { hold: None, place })
     }
 }

@@ -116,7 +116,7 @@ impl<'i> Cache<'i> {
             return Err(CacheError::Arena { needed, used: tables.arena_used(), arena });
         }
         let (mutex, head) = Self::head(instance, name)?;
-        let session = instance.session("cache", Class::Normal).map_err(|e| CacheError::Build(e.into()))?;
+        let session = instance.session("cache", Class::Normal)?;
         if head.format.load(Acquire) == 0 {
             let raw = mutex.record(instance).map_err(|_| CacheError::OtherInstance)?;
             // SAFETY: of the session's instance.

@@ -208,8 +208,7 @@ impl<'c> Client<'c> {
         let block = place.block;
         if block.mutex.bound(self.cache.instance).ok().flatten().is_none_or(|raw| raw.id().0 == 0) {
             let (mutex_type, name) = self.shard_of(place.object).label(place.object.unit(), block);
-            let bound = block.mutex.bind(self.cache.instance, mutex_type, &name);
-            bound.map_err(|error| CacheError::Build(error.into()))?;
+            block.mutex.bind(self.cache.instance, mutex_type, &name)?;
         }
         let raw = block.mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
         // SAFETY: of the session's instance.

@@ -1,7 +1,7 @@
 //! Why the cache did not do what it was asked for.
 
 use crate::key::{Hash, LONGEST};
-use retrial::{GetFailure, ObjectError};
+use retrial::{BindError, ConvertError, GetFailure, ObjectError, SessionError};
 use thiserror::Error;
 
 /// Why an operation of the cache failed. Nothing was changed then.
@@ -85,6 +85,15 @@ pub enum CacheError {
     /// The session would wait for its own pin or its own build.
     #[error("this session has the object pinned or is building it, and would wait for itself")]
     Deadlock,
+    /// The instance has no session for it.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The object's mutex has no entry in the instance: its table of mutexes is full.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// An executed object was not had in E again.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
     /// The object could not be built.
     #[error("the object was not built: {0}")]
     Build(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -31,7 +31,7 @@ impl Client<'_> {
         match hold.examine(Patience::Endless) {
             // A session that wants X waits for this reference: it goes at once.
             Ok(()) | Err(ConvertError::Deadlock { .. }) => {}
-            Err(other) => return Err(CacheError::Build(other.into())),
+            Err(other) => return Err(other.into()),
         }
         drop(hold);
         Ok(Some(result))
