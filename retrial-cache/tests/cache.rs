@@ -244,6 +244,49 @@ fn no_reader_sees_half_of_a_change() {
     is_whole(&cache, &instance);
 }
 
+/// One reads without a pause and one changes it: a pin that a revocation does not see, and a session that does not
+/// see the revocation either, would show in what is read.
+#[test]
+fn a_pin_and_a_revocation_never_miss_each_other() {
+    let instance = instance(small());
+    let cache = Cache::create(&instance, "c", small()).unwrap();
+    let stop = AtomicU64::new(0);
+    let (private, changes) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let session = instance.session("reads", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            drop(client.get_or_insert(&key("V"), &[0; 8]).unwrap());
+            let mut private = 0_u64;
+            while stop.load(Ordering::Relaxed) == 0 {
+                let pin = client.get(&key("V")).unwrap().unwrap();
+                let first = std::hint::black_box(&pin)[0];
+                for _ in 0..20 {
+                    assert_eq!(std::hint::black_box(&pin)[7], first);
+                }
+                private += u64::from(pin.is_private());
+            }
+            private
+        });
+        let session = instance.session("changes", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let (start, mut changes) = (Instant::now(), 0_u64);
+        while start.elapsed() < Duration::from_secs(1) && !reader.is_finished() {
+            if let Some(mut value) = client.exclusive(&key("V")).unwrap() {
+                value.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+                changes += 1;
+            }
+            // Long enough for the reader to be private again.
+            let quiet = Instant::now();
+            while quiet.elapsed() < Duration::from_micros(100) {
+                std::hint::spin_loop();
+            }
+        }
+        stop.store(1, Ordering::Relaxed);
+        (reader.join().unwrap(), changes)
+    });
+    assert!(private > 100 && changes > 100, "{private} private reads, {changes} changes");
+}
+
 #[test]
 fn a_mixed_load_with_evictions_leaves_it_whole() {
     let shape = Shape { bytes: 128 << 10, shards: 4 };
