@@ -276,12 +276,13 @@ impl<'i> Cache<'i> {
         let mut thrown = 0;
         for shard in &self.shards {
             let held = shard.lock(session, location!("cache flush"))?;
-            let live = || shard.memory.blocks().filter(|(_, block)| phase(block) == Some(Phase::Live)).count() as u64;
-            let before = live();
+            // Objects come alive meanwhile: those that went are counted, not those that are there.
+            let evicted = || shard.memory.head().figures.evicted.load(Relaxed);
+            let before = evicted();
             // What the dead were building goes as well.
             let units: Vec<u32> = shard.memory.blocks().map(|(unit, _)| unit).collect();
             shard.evict(&units)?;
-            thrown += before - live();
+            thrown += evicted().wrapping_sub(before);
             drop(held);
         }
         Ok(thrown)
