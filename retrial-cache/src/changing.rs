@@ -47,7 +47,8 @@ impl Client<'_> {
         let rows = &self.cache.rows;
         rows.before_reading()?;
         for round in 0_u32.. {
-            let readers = rows.seen(|seen, how| seen == object && how == Pinned::Read);
+            // A builder reads what it has built as soon as that is live.
+            let readers = rows.seen(|seen, how| seen == object && how != Pinned::Kept);
             if readers.iter().any(|seen| seen.sid == self.session.sid()) {
                 return Err(CacheError::Deadlock);
             }

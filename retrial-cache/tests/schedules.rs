@@ -85,3 +85,17 @@ fn an_object_that_is_built_during_an_eviction_stays() {
         together(cache, instance, Duration::from_secs(4), &[&build, &build, &read, &read, &flush]);
     });
 }
+
+/// What a session has built and reads is not changed in place by another one meanwhile.
+#[test]
+fn what_was_just_built_is_not_changed_under_its_builder() {
+    with_cache(|instance, cache| {
+        let replace = |client: &Client<'_>| stays(&client.replace(&key("V"), 64, fill(7)).unwrap(), 7, "replaced");
+        let change = |client: &Client<'_>| {
+            if let Some(mut held) = client.exclusive(&key("V")).unwrap() {
+                held.fill(8);
+            }
+        };
+        together(cache, instance, Duration::from_secs(2), &[&replace, &change, &change]);
+    });
+}
