@@ -3,7 +3,7 @@
 use crate::cache::Cache;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, Block, ObjectRef, Phase, Pinned, Row};
+use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Phase, Pinned, Row};
 use crate::pin::{Pin, Place};
 use crate::rows::free_place;
 use crate::shard::{Shard, has_hash, is_biased, phase};
@@ -215,11 +215,8 @@ impl<'c> Client<'c> {
         // SAFETY: of the session's instance.
         let (mut held, is_whole) = match unsafe { raw.get(self.session, mode, at, Patience::Endless) } {
             Ok(held) => (held, true),
-            // One that died in E has changed nothing, nor has one that had not revoked the readers' pins yet.
-            Err(GetError::OwnerDied(died)) => {
-                let examined = died.death.is_some_and(|death| death.mode == Mode::Examine);
-                (died.guard, examined || is_biased(block.state.load(Acquire)))
-            }
+            // Whether a change is under way is in the object: the last death need not be that of its session.
+            Err(GetError::OwnerDied(died)) => (died.guard, block.state.load(Acquire) & CHANGING == 0),
             Err(GetError::Deadlock { .. }) => return Err(CacheError::Deadlock),
             Err(other) => return Err(GetFailure::from(other).into()),
         };

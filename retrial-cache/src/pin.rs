@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::is_dead;
-use crate::layout::{Block, ObjectRef};
+use crate::layout::{Block, CHANGING, ObjectRef};
 use retrial::Hold;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -90,6 +90,15 @@ impl fmt::Debug for Pin<'_> {
 pub struct Changed<'c> {
     pub(crate) _hold: Hold<'c>,
     pub(crate) place: Place<'c>,
+}
+
+impl Drop for Changed<'_> {
+    fn drop(&mut self) {
+        if !self.place.client.session.is_forked() && !is_dead() {
+            // Release: after the last change.
+            self.place.block.state.fetch_and(!CHANGING, Release);
+        }
+    }
 }
 
 impl Deref for Changed<'_> {

@@ -108,3 +108,52 @@ fn a_death_at_any_point_leaves_the_cache_whole() {
         assert!(points > 0, "{name}: {points}");
     }
 }
+
+fn with_cache(sessions: u32, run: impl FnOnce(&Instance, &Cache<'_>)) {
+    let arena = SHAPE.arena(sessions);
+    let instance = Instance::anonymous(Capacity { sessions, arena, ..Capacity::default() }).unwrap();
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    run(&instance, &cache);
+}
+
+/// A session dies while it changes an object, and the next one that gets the mutex dies while it executes.
+#[test]
+fn half_a_change_is_not_seen_after_a_second_death() {
+    let change: fn(&Client<'_>) = |client| {
+        let mut held = client.exclusive(&key("OBJECT")).unwrap().unwrap();
+        held[..32].fill(3);
+        fail::point();
+        held[32..].fill(3);
+    };
+    let execute: fn(&Client<'_>) = |client| {
+        let whole = |bytes: &[u8]| assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{bytes:?}");
+        client.execute(&key("OBJECT"), whole).unwrap();
+    };
+    let mut half = 0;
+    for first in 1.. {
+        let mut is_over = false;
+        for second in 1.. {
+            let mut died = false;
+            with_cache(SESSIONS, |instance, cache| {
+                let session = instance.session("survivor", Class::Normal).unwrap();
+                let client = cache.join(&session).unwrap();
+                drop(client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap());
+                is_over = !die(instance, cache, change, first);
+                died = !is_over && die(instance, cache, execute, second);
+                if let Some(found) = client.get(&key("OBJECT")).unwrap() {
+                    let at = format!("points {first} and {second}");
+                    assert!(found.iter().all(|byte| *byte == found[0]), "{at}: {:?}", &*found);
+                } else {
+                    half += 1;
+                }
+            });
+            if !died {
+                break;
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(half > 0);
+}
