@@ -171,7 +171,8 @@ impl<'c> Client<'c> {
     /// Waits until an object is no longer being built, and throws it away where its builder has died.
     fn wait_for_builder(&self, place: &Place<'_>) -> Result<(), CacheError> {
         let (shard, unit) = (self.shard_of(place.object), place.object.unit());
-        if place.block.back.load(Relaxed) == self.session.sid().number() {
+        // The row and not the SID, which a dead builder may have had before.
+        if self.row.pins.iter().any(|pin| pin.load(Relaxed) == place.object.pin(Pinned::Built)) {
             return Err(CacheError::Deadlock);
         }
         match self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
@@ -181,6 +182,8 @@ impl<'c> Client<'c> {
                 match unsafe { raw.get(self.session, Mode::Shared, location!("kglpin1 4"), Patience::Endless) } {
                     Ok(held) => drop(held),
                     Err(GetError::OwnerDied(died)) => drop(died.guard),
+                    // This session builds another object by it: the builder of this one is gone.
+                    Err(GetError::Deadlock { .. }) => {}
                     Err(other) => return Err(GetFailure::from(other).into()),
                 }
             }

@@ -143,7 +143,7 @@ pub(crate) struct Block {
     pub(crate) next: AtomicU32,
     /// A [`Phase`], [`BIASED`], [`APART`] and [`CHANGING`]. One store makes an object, and one ends it.
     pub(crate) state: AtomicU32,
-    /// Of a free block the one before it in its bin; of an object that is being built its builder's SID.
+    /// Of a free block the one before it in its bin.
     pub(crate) back: AtomicU32,
     pub(crate) hash: [AtomicU64; 2],
     pub(crate) mutex: EngineMutex,

@@ -157,3 +157,24 @@ fn half_a_change_is_not_seen_after_a_second_death() {
     }
     assert!(half > 0);
 }
+
+/// The session that has the SID of a dead builder builds what that one was building.
+#[test]
+fn a_dead_builders_successor_does_not_take_itself_for_it() {
+    let mut unbuilt = 0;
+    // One of two sessions is the successor.
+    for (n, which, is_inside) in (1..20).flat_map(|n| [(n, 0, false), (n, 1, false), (n, 0, true), (n, 1, true)]) {
+        with_cache(2, |instance, cache| {
+            die(instance, cache, |client| drop(client.get_or_create(&key("V"), 8, fill(1)).unwrap()), n);
+            instance.recover_all();
+            let sessions = [0, 1].map(|_| instance.session("heir", Class::Normal).unwrap());
+            let client = cache.join(&sessions[which]).unwrap();
+            unbuilt += cache.objects(&sessions[which]).unwrap().iter().filter(|object| object.building).count();
+            let build = || client.get_or_create(&key("V"), 8, fill(2)).map(drop);
+            // From inside of a build it holds the mutex that the dead builder held.
+            let built = if is_inside { client.get_or_create(&key("W"), 8, |_| build()).map(drop) } else { build() };
+            built.unwrap_or_else(|why| panic!("point {n}, session {which}, inside: {is_inside}: {why}"));
+        });
+    }
+    assert!(unbuilt > 0);
+}
