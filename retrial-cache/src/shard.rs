@@ -107,6 +107,10 @@ impl<'i> Shard<'i> {
                     self.join(unit, block);
                     self.memory.bin(unit, block);
                 }
+                // The dead evictor had given its mutex back, as no session had it pinned.
+                Some(Phase::Going) if block.mutex.bound(self.instance).is_err() => {
+                    change_phase(block, Phase::Going, Phase::Gone);
+                }
                 Some(Phase::Going) => {
                     change_phase(block, Phase::Going, Phase::Live);
                     self.link(unit, block);

@@ -178,3 +178,29 @@ fn a_dead_builders_successor_does_not_take_itself_for_it() {
     }
     assert!(unbuilt > 0);
 }
+
+/// An evictor dies: what it left can be read, executed and changed.
+#[test]
+fn an_object_whose_mutex_has_gone_does_not_come_back() {
+    for n in 1.. {
+        let mut died = false;
+        with_cache(SESSIONS, |instance, cache| {
+            let session = instance.session("survivor", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            let names: Vec<String> = (0..12).map(|i| format!("COLD{i}")).collect();
+            for name in &names {
+                drop(client.get_or_insert(&key(name), &[1; 200]).unwrap());
+                client.execute(&key(name), |_| ()).unwrap().unwrap();
+            }
+            let evict = |client: &Client<'_>| drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
+            died = die(instance, cache, evict, n);
+            for name in &names {
+                let executed = client.execute(&key(name), |bytes| assert_eq!(bytes, [1; 200]));
+                executed.unwrap_or_else(|why| panic!("point {n}: {name}: {why}"));
+            }
+        });
+        if !died {
+            break;
+        }
+    }
+}
