@@ -20,8 +20,12 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         // A child of fork has a copy of its parent's.
         if !self.client.session.is_forked() && !is_dead() {
-            // Release: what was read of the object was read before.
-            self.client.row.pins[self.at].store(0, Release);
+            let further = &self.client.further[self.at];
+            match further.get() {
+                // Release: what was read of the object was read before.
+                0 => self.client.row.pins[self.at].store(0, Release),
+                others => further.set(others - 1),
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, Client, Key, Namespace, Shape};
+use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -98,4 +98,38 @@ fn what_was_just_built_is_not_changed_under_its_builder() {
         };
         together(cache, instance, Duration::from_secs(2), &[&replace, &change, &change]);
     });
+}
+
+/// A session that reads an object and asks for it again does not wait for one that waits for the first pin.
+#[test]
+fn a_second_get_of_what_is_pinned_does_not_wait() {
+    let (done, watched) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        with_cache(|instance, cache| {
+            let session = instance.session("s", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            let first = client.get_or_insert(&key("V"), b"first").unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let session = instance.session("o", Class::Normal).unwrap();
+                    let writer = cache.join(&session).unwrap();
+                    writer.exclusive(&key("V")).unwrap().unwrap()[0] = b'F';
+                });
+                while cache.objects(&session).unwrap()[0].private {
+                    std::thread::yield_now();
+                }
+                // The other session waits for `first` now.
+                let second = client.get(&key("V")).unwrap().unwrap();
+                drop(first);
+                std::thread::sleep(Duration::from_millis(20));
+                assert_eq!(&*second, b"first");
+                assert!(matches!(client.exclusive(&key("V")), Err(CacheError::Deadlock)));
+                assert!(matches!(client.execute(&key("V"), |_| ()), Err(CacheError::Deadlock)));
+                drop(second);
+            });
+            assert_eq!(&*client.get(&key("V")).unwrap().unwrap(), b"First");
+        });
+        done.send(()).unwrap();
+    });
+    watched.recv_timeout(Duration::from_secs(20)).expect("it ends");
 }
