@@ -89,7 +89,6 @@ impl Client<'_> {
         // Before it is an object: one that is being built, and that nobody builds, goes.
         let place = self.place(at, shard.object(unit), block, Pinned::Built);
         point();
-        let builder = (self.session.sid().number(), builder);
         shard.fill(unit, &New { key, hash, value_len, builder, is_apart });
         if !is_apart {
             shard.link(unit, block);

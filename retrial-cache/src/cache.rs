@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::{Hash, Namespace};
-use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, Phase, Pinned, Row, Shape};
+use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, PINS, Phase, Pinned, Row, Shape};
 use crate::memory::{Memory, aligned};
 use crate::point;
 use crate::rows::Rows;
@@ -11,6 +11,7 @@ use crate::shard::{Shard, phase};
 use retrial::engine::EngineMutex;
 use retrial::views::Sid;
 use retrial::{Capacity, Class, GetError, GetFailure, Instance, Mode, Patience, Session, location, sys};
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Type of the mutex of a cache's head and of its builders' mutexes.
@@ -208,7 +209,8 @@ impl<'i> Cache<'i> {
         };
         let info = self.instance.tables().session_info(session.sid()).ok_or(CacheError::OtherInstance)?;
         let row = self.rows.join(session.sid(), info.claimed_ns)?;
-        Ok(Client { cache: self, session, row, _joined: joined })
+        let further = [const { Cell::new(0) }; PINS];
+        Ok(Client { cache: self, session, row, further, _joined: joined })
     }
 
     /// Its name.
@@ -276,12 +278,13 @@ impl<'i> Cache<'i> {
         let mut thrown = 0;
         for shard in &self.shards {
             let held = shard.lock(session, location!("cache flush"))?;
-            let live = || shard.memory.blocks().filter(|(_, block)| phase(block) == Some(Phase::Live)).count() as u64;
-            let before = live();
+            // Objects come alive meanwhile: those that went are counted, not those that are there.
+            let evicted = || shard.memory.head().figures.evicted.load(Relaxed);
+            let before = evicted();
             // What the dead were building goes as well.
             let units: Vec<u32> = shard.memory.blocks().map(|(unit, _)| unit).collect();
             shard.evict(&units)?;
-            thrown += before - live();
+            thrown += evicted().wrapping_sub(before);
             drop(held);
         }
         Ok(thrown)

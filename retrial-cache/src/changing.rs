@@ -3,12 +3,12 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, Block, ObjectRef, Pinned};
+use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Pinned};
 use crate::pin::Changed;
 use crate::point;
 use crate::shard::is_biased;
 use retrial::{Mode, location, sys};
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
 /// After a revocation readers go by the mutex for so many times as long as it took: it slows what follows by a
@@ -39,6 +39,8 @@ impl Client<'_> {
         // Copies of what it was until now are not found any more.
         let births = &self.shard_of(place.object).memory.head().births;
         block.birth.store(births.fetch_add(1, Relaxed) + 1, Relaxed);
+        // Acquire: before the first change.
+        block.state.fetch_or(CHANGING, Acquire);
         Ok(Some(Changed { _hold: hold, place }))
     }
 
@@ -47,7 +49,8 @@ impl Client<'_> {
         let rows = &self.cache.rows;
         rows.before_reading()?;
         for round in 0_u32.. {
-            let readers = rows.seen(|seen, how| seen == object && how == Pinned::Read);
+            // A builder reads what it has built as soon as that is live.
+            let readers = rows.seen(|seen, how| seen == object && how != Pinned::Kept);
             if readers.iter().any(|seen| seen.sid == self.session.sid()) {
                 return Err(CacheError::Deadlock);
             }

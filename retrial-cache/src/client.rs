@@ -3,12 +3,13 @@
 use crate::cache::Cache;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, Block, ObjectRef, Phase, Pinned, Row};
+use crate::layout::{BIASED, Block, CHANGING, ObjectRef, PINS, Phase, Pinned, Row};
 use crate::pin::{Pin, Place};
-use crate::rows::free_place;
+use crate::rows::{FIRST_LINE, free_place};
 use crate::shard::{Shard, has_hash, is_biased, phase};
 use crate::{is_dead, point};
 use retrial::{CodeLocation, GetError, GetFailure, Hold, Mode, Patience, Session, location, sys};
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub struct Client<'c> {
     pub(crate) cache: &'c Cache<'c>,
     pub(crate) session: &'c Session<'c>,
     pub(crate) row: &'c Row,
+    /// Pins by each place of the row, beside the first one.
+    pub(crate) further: [Cell<u64>; PINS],
     /// S of the cache: as long as a session's log has it, the library keeps the session known, also when it was
     /// leaked.
     pub(crate) _joined: Hold<'c>,
@@ -171,7 +174,8 @@ impl<'c> Client<'c> {
     /// Waits until an object is no longer being built, and throws it away where its builder has died.
     fn wait_for_builder(&self, place: &Place<'_>) -> Result<(), CacheError> {
         let (shard, unit) = (self.shard_of(place.object), place.object.unit());
-        if place.block.back.load(Relaxed) == self.session.sid().number() {
+        // The row and not the SID, which a dead builder may have had before.
+        if self.row.pins.iter().any(|pin| pin.load(Relaxed) == place.object.pin(Pinned::Built)) {
             return Err(CacheError::Deadlock);
         }
         match self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
@@ -181,6 +185,8 @@ impl<'c> Client<'c> {
                 match unsafe { raw.get(self.session, Mode::Shared, location!("kglpin1 4"), Patience::Endless) } {
                     Ok(held) => drop(held),
                     Err(GetError::OwnerDied(died)) => drop(died.guard),
+                    // This session builds another object by it: the builder of this one is gone.
+                    Err(GetError::Deadlock { .. }) => {}
                     Err(other) => return Err(GetFailure::from(other).into()),
                 }
             }
@@ -211,14 +217,20 @@ impl<'c> Client<'c> {
             block.mutex.bind(self.cache.instance, mutex_type, &name)?;
         }
         let raw = block.mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
-        // SAFETY: of the session's instance.
-        let (mut held, is_whole) = match unsafe { raw.get(self.session, mode, at, Patience::Endless) } {
-            Ok(held) => (held, true),
-            // One that died in E has changed nothing, nor has one that had not revoked the readers' pins yet.
-            Err(GetError::OwnerDied(died)) => {
-                let examined = died.death.is_some_and(|death| death.mode == Mode::Examine);
-                (died.guard, examined || is_biased(block.state.load(Acquire)))
+        let patience = if self.own_pin(place).is_some() { Patience::None } else { Patience::Endless };
+        let got = loop {
+            // SAFETY: of the session's instance.
+            match unsafe { raw.get(self.session, mode, at, patience) } {
+                Err(GetError::Busy) if is_biased(block.state.load(Acquire)) => sys::yield_now(),
+                // A session that has it in X may wait for this session's pin.
+                Err(GetError::Busy) => return Err(CacheError::Deadlock),
+                got => break got,
             }
+        };
+        let (mut held, is_whole) = match got {
+            Ok(held) => (held, true),
+            // Whether a change is under way is in the object: the last death need not be that of its session.
+            Err(GetError::OwnerDied(died)) => (died.guard, block.state.load(Acquire) & CHANGING == 0),
             Err(GetError::Deadlock { .. }) => return Err(CacheError::Deadlock),
             Err(other) => return Err(GetFailure::from(other).into()),
         };
@@ -238,9 +250,24 @@ impl<'c> Client<'c> {
         Ok(None)
     }
 
+    /// Another place of this session's row by which it reads the object.
+    fn own_pin(&self, place: &Place<'_>) -> Option<usize> {
+        let reads = place.object.pin(Pinned::Read);
+        let deep = (self.row.deep.load(Relaxed) as usize).clamp(FIRST_LINE, PINS);
+        (0..deep).find(|at| *at != place.at && self.row.pins[*at].load(Relaxed) == reads)
+    }
+
     /// Reads a pinned object by its mutex. Lets later readers do without, where the last revocation is long ago.
     #[cold]
     fn read_by_mutex<'s>(&'s self, place: Place<'s>) -> Result<Option<Pin<'s>>, CacheError> {
+        if let Some(at) = self.own_pin(&place) {
+            // Under that pin it stays what it is, and a session that has it in X waits for it: it is lent again.
+            let is_live = phase(place.block) == Some(Phase::Live);
+            return Ok(is_live.then(|| {
+                self.further[at].set(self.further[at].get() + 1);
+                Pin { hold: None, place: Place { client: self, at, object: place.object, block: place.block } }
+            }));
+        }
         Self::now_is(&place, Pinned::Kept);
         point();
         let Some(hold) = self.hold(&place, Mode::Shared, location!("kglpndl1 95"))? else { return Ok(None) };

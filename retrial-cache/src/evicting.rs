@@ -92,6 +92,9 @@ impl Shard<'_> {
                     self.memory.merge(unit, block);
                     self.memory.bin(unit, block);
                 }
+                // It was being built when the others were marked, and is not marked: a session that has pinned it
+                // since the rows were read found it live.
+                Some(Phase::Live) => {}
                 _ if is_pinned(unit) || !self.forget_mutex(block) => {
                     change_phase(block, Phase::Going, Phase::Live);
                 }

@@ -18,7 +18,7 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`].
+    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it.
     pub fn execute<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let at = location!("kksfbc [KKSCHLFSP2]");
         let held = match self.copy_of(key)? {

@@ -141,9 +141,9 @@ pub(crate) struct Block {
     pub(crate) units: AtomicU32,
     /// The next one of a chain, or of a bin.
     pub(crate) next: AtomicU32,
-    /// A [`Phase`], [`BIASED`] and [`APART`]. One store makes an object, and one ends it.
+    /// A [`Phase`], [`BIASED`], [`APART`] and [`CHANGING`]. One store makes an object, and one ends it.
     pub(crate) state: AtomicU32,
-    /// Of a free block the one before it in its bin; of an object that is being built its builder's SID.
+    /// Of a free block the one before it in its bin.
     pub(crate) back: AtomicU32,
     pub(crate) hash: [AtomicU64; 2],
     pub(crate) mutex: EngineMutex,
@@ -174,6 +174,9 @@ pub(crate) const BIASED: u32 = 0x100;
 
 /// Added to the state of an object that is being built to take the place of another one: it is in no chain.
 pub(crate) const APART: u32 = 0x200;
+
+/// Added to the state while a session that has the object in X may have changed a part of it.
+pub(crate) const CHANGING: u32 = 0x400;
 
 /// What a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::is_dead;
-use crate::layout::{Block, ObjectRef};
+use crate::layout::{Block, CHANGING, ObjectRef};
 use retrial::Hold;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -20,8 +20,12 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         // A child of fork has a copy of its parent's.
         if !self.client.session.is_forked() && !is_dead() {
-            // Release: what was read of the object was read before.
-            self.client.row.pins[self.at].store(0, Release);
+            let further = &self.client.further[self.at];
+            match further.get() {
+                // Release: what was read of the object was read before.
+                0 => self.client.row.pins[self.at].store(0, Release),
+                others => further.set(others - 1),
+            }
         }
     }
 }
@@ -90,6 +94,15 @@ impl fmt::Debug for Pin<'_> {
 pub struct Changed<'c> {
     pub(crate) _hold: Hold<'c>,
     pub(crate) place: Place<'c>,
+}
+
+impl Drop for Changed<'_> {
+    fn drop(&mut self) {
+        if !self.place.client.session.is_forked() && !is_dead() {
+            // Release: after the last change.
+            self.place.block.state.fetch_and(!CHANGING, Release);
+        }
+    }
 }
 
 impl Deref for Changed<'_> {

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 /// Pins of a row's first line, which is looked at always.
-const FIRST_LINE: usize = 7;
+pub(crate) const FIRST_LINE: usize = 7;
 
 /// The rows of a cache.
 #[derive(Clone, Copy)]

@@ -107,6 +107,10 @@ impl<'i> Shard<'i> {
                     self.join(unit, block);
                     self.memory.bin(unit, block);
                 }
+                // The dead evictor had given its mutex back, as no session had it pinned.
+                Some(Phase::Going) if block.mutex.bound(self.instance).is_err() => {
+                    change_phase(block, Phase::Going, Phase::Gone);
+                }
                 Some(Phase::Going) => {
                     change_phase(block, Phase::Going, Phase::Live);
                     self.link(unit, block);
@@ -269,8 +273,7 @@ impl<'i> Shard<'i> {
         block.copy.store(key.copy, Relaxed);
         block.visited.store(0, Relaxed);
         block.copies.store(0, Relaxed);
-        block.back.store(builder.0, Relaxed);
-        block.builder.store(builder.1, Relaxed);
+        block.builder.store(builder, Relaxed);
         let births = &self.memory.head().births;
         let birth = if key.copy == 0 { births.fetch_add(1, Relaxed) + 1 } else { key.birth };
         block.birth.store(birth, Relaxed);
@@ -291,8 +294,8 @@ pub(crate) struct New<'k> {
     pub(crate) key: &'k Key<'k>,
     pub(crate) hash: [u64; 2],
     pub(crate) value_len: usize,
-    /// SID of its builder, and the number of the mutex that it holds.
-    pub(crate) builder: (u32, u16),
+    /// Number of the mutex that its builder holds.
+    pub(crate) builder: u16,
     /// Whether it will take the place of another one.
     pub(crate) is_apart: bool,
 }

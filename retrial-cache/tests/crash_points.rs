@@ -108,3 +108,99 @@ fn a_death_at_any_point_leaves_the_cache_whole() {
         assert!(points > 0, "{name}: {points}");
     }
 }
+
+fn with_cache(sessions: u32, run: impl FnOnce(&Instance, &Cache<'_>)) {
+    let arena = SHAPE.arena(sessions);
+    let instance = Instance::anonymous(Capacity { sessions, arena, ..Capacity::default() }).unwrap();
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    run(&instance, &cache);
+}
+
+/// A session dies while it changes an object, and the next one that gets the mutex dies while it executes.
+#[test]
+fn half_a_change_is_not_seen_after_a_second_death() {
+    let change: fn(&Client<'_>) = |client| {
+        let mut held = client.exclusive(&key("OBJECT")).unwrap().unwrap();
+        held[..32].fill(3);
+        fail::point();
+        held[32..].fill(3);
+    };
+    let execute: fn(&Client<'_>) = |client| {
+        let whole = |bytes: &[u8]| assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{bytes:?}");
+        client.execute(&key("OBJECT"), whole).unwrap();
+    };
+    let mut half = 0;
+    for first in 1.. {
+        let mut is_over = false;
+        for second in 1.. {
+            let mut died = false;
+            with_cache(SESSIONS, |instance, cache| {
+                let session = instance.session("survivor", Class::Normal).unwrap();
+                let client = cache.join(&session).unwrap();
+                drop(client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap());
+                is_over = !die(instance, cache, change, first);
+                died = !is_over && die(instance, cache, execute, second);
+                if let Some(found) = client.get(&key("OBJECT")).unwrap() {
+                    let at = format!("points {first} and {second}");
+                    assert!(found.iter().all(|byte| *byte == found[0]), "{at}: {:?}", &*found);
+                } else {
+                    half += 1;
+                }
+            });
+            if !died {
+                break;
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(half > 0);
+}
+
+/// The session that has the SID of a dead builder builds what that one was building.
+#[test]
+fn a_dead_builders_successor_does_not_take_itself_for_it() {
+    let mut unbuilt = 0;
+    // One of two sessions is the successor.
+    for (n, which, is_inside) in (1..20).flat_map(|n| [(n, 0, false), (n, 1, false), (n, 0, true), (n, 1, true)]) {
+        with_cache(2, |instance, cache| {
+            die(instance, cache, |client| drop(client.get_or_create(&key("V"), 8, fill(1)).unwrap()), n);
+            instance.recover_all();
+            let sessions = [0, 1].map(|_| instance.session("heir", Class::Normal).unwrap());
+            let client = cache.join(&sessions[which]).unwrap();
+            unbuilt += cache.objects(&sessions[which]).unwrap().iter().filter(|object| object.building).count();
+            let build = || client.get_or_create(&key("V"), 8, fill(2)).map(drop);
+            // From inside of a build it holds the mutex that the dead builder held.
+            let built = if is_inside { client.get_or_create(&key("W"), 8, |_| build()).map(drop) } else { build() };
+            built.unwrap_or_else(|why| panic!("point {n}, session {which}, inside: {is_inside}: {why}"));
+        });
+    }
+    assert!(unbuilt > 0);
+}
+
+/// An evictor dies: what it left can be read, executed and changed.
+#[test]
+fn an_object_whose_mutex_has_gone_does_not_come_back() {
+    for n in 1.. {
+        let mut died = false;
+        with_cache(SESSIONS, |instance, cache| {
+            let session = instance.session("survivor", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            let names: Vec<String> = (0..12).map(|i| format!("COLD{i}")).collect();
+            for name in &names {
+                drop(client.get_or_insert(&key(name), &[1; 200]).unwrap());
+                client.execute(&key(name), |_| ()).unwrap().unwrap();
+            }
+            let evict = |client: &Client<'_>| drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
+            died = die(instance, cache, evict, n);
+            for name in &names {
+                let executed = client.execute(&key(name), |bytes| assert_eq!(bytes, [1; 200]));
+                executed.unwrap_or_else(|why| panic!("point {n}: {name}: {why}"));
+            }
+        });
+        if !died {
+            break;
+        }
+    }
+}
