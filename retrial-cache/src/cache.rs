@@ -314,16 +314,16 @@ impl<'i> Cache<'i> {
         for shard in &self.shards {
             let held = shard.lock_shared(session)?;
             let figures = &shard.memory.head().figures;
-            sum.created += figures.created.load(Relaxed);
-            sum.evicted += figures.evicted.load(Relaxed);
-            sum.invalidated += figures.invalidated.load(Relaxed);
-            sum.rebuilt += figures.rebuilt.load(Relaxed);
+            sum.created = sum.created.wrapping_add(figures.created.load(Relaxed));
+            sum.evicted = sum.evicted.wrapping_add(figures.evicted.load(Relaxed));
+            sum.invalidated = sum.invalidated.wrapping_add(figures.invalidated.load(Relaxed));
+            sum.rebuilt = sum.rebuilt.wrapping_add(figures.rebuilt.load(Relaxed));
             for (unit, block) in shard.memory.blocks() {
                 match info(shard, unit, block) {
                     Some(object) => {
                         sum.objects += 1;
                         sum.taken += object.taken;
-                        sum.values += object.bytes;
+                        sum.values = sum.values.wrapping_add(object.bytes);
                     }
                     None if phase(block) == Some(Phase::Free) => {
                         sum.free += shard.memory.bytes(unit, block).1 as u64 + OVERHEAD as u64;
@@ -334,10 +334,10 @@ impl<'i> Cache<'i> {
             drop(held);
         }
         for row in self.rows.all.iter().filter(|row| row.tag.load(Acquire) != 0) {
-            sum.gets += row.gets.load(Relaxed);
-            sum.hits += row.hits.load(Relaxed);
-            sum.counted += row.counted.load(Relaxed);
-            sum.revocations += row.revocations.load(Relaxed);
+            sum.gets = sum.gets.wrapping_add(row.gets.load(Relaxed));
+            sum.hits = sum.hits.wrapping_add(row.hits.load(Relaxed));
+            sum.counted = sum.counted.wrapping_add(row.counted.load(Relaxed));
+            sum.revocations = sum.revocations.wrapping_add(row.revocations.load(Relaxed));
         }
         Ok(sum)
     }

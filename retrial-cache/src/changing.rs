@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Pinned};
 use crate::pin::Changed;
 use crate::point;
-use crate::shard::is_biased;
+use crate::shard::{count, is_biased};
 use retrial::{Mode, location, sys};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
@@ -34,11 +34,11 @@ impl Client<'_> {
             }
             let now = sys::now_ns();
             block.counted_until_ns.store(now + REVOKED_TIMES * (now - began), Relaxed);
-            self.row.revocations.store(self.row.revocations.load(Relaxed) + 1, Relaxed);
+            count(&self.row.revocations);
         }
         // Copies of what it was until now are not found any more.
         let births = &self.shard_of(place.object).memory.head().births;
-        block.birth.store(births.fetch_add(1, Relaxed) + 1, Relaxed);
+        block.birth.store(births.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
         // Acquire: before the first change.
         block.state.fetch_or(CHANGING, Acquire);
         Ok(Some(Changed { _hold: hold, place }))

@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::layout::{BIASED, Block, CHANGING, ObjectRef, PINS, Phase, Pinned, Row};
 use crate::pin::{Pin, Place};
 use crate::rows::{FIRST_LINE, free_place};
-use crate::shard::{Shard, has_hash, is_biased, phase};
+use crate::shard::{Shard, count, has_hash, is_biased, phase};
 use crate::{is_dead, point};
 use retrial::{CodeLocation, GetError, GetFailure, Hold, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
@@ -121,7 +121,7 @@ impl<'c> Client<'c> {
     pub fn get(&self, key: &Key<'_>) -> Result<Option<Pin<'_>>, CacheError> {
         self.check(key)?;
         let hash = key.hash().halves();
-        self.row.gets.store(self.row.gets.load(Relaxed) + 1, Relaxed);
+        count(&self.row.gets);
         let found = match self.look(key, hash, free_place(self.row)?) {
             Look::Found(place, state) if is_biased(state) => Some(Pin { hold: None, place }),
             Look::Found(place, _) => match self.read_by_mutex(place)? {
@@ -133,7 +133,7 @@ impl<'c> Client<'c> {
             Look::Unsure => self.get_slow(key, hash)?,
         };
         if let Some(pin) = &found {
-            self.row.hits.store(self.row.hits.load(Relaxed) + 1, Relaxed);
+            count(&self.row.hits);
             // A store only where it changes something: the line stays shared.
             if pin.place.block.visited.load(Relaxed) == 0 {
                 pin.place.block.visited.store(1, Relaxed);
@@ -271,7 +271,7 @@ impl<'c> Client<'c> {
         Self::now_is(&place, Pinned::Kept);
         point();
         let Some(hold) = self.hold(&place, Mode::Shared, location!("kglpndl1 95"))? else { return Ok(None) };
-        self.row.counted.store(self.row.counted.load(Relaxed) + 1, Relaxed);
+        count(&self.row.counted);
         if sys::now_ns() >= place.block.counted_until_ns.load(Relaxed) {
             // Nobody holds X, and a session that gets it sees this.
             place.block.state.fetch_or(BIASED, AcqRel);

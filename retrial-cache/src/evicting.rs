@@ -41,9 +41,10 @@ impl Shard<'_> {
         // A barrier for each batch, and not so much of a small shard that its objects are gone.
         let ahead = (end - first) / 64;
         let (mut walked, mut run, mut chosen) = (0, 0_u32, Vec::with_capacity(BATCH));
-        let mut unit = head.hand.load(Relaxed);
+        let hand = head.hand.load(Relaxed);
+        let mut unit = if self.memory.block(hand).is_some() { hand } else { first };
         while walked <= u64::from(end - first) {
-            let Some(block) = self.memory.block(unit).or_else(|| self.memory.block(first)) else { break };
+            let Some(block) = self.memory.block(unit) else { break };
             let len = self.memory.after(unit, block) - unit;
             let goes = match phase(block) {
                 Some(Phase::Free | Phase::Building | Phase::Gone) => true,

@@ -129,7 +129,7 @@ impl<'i> Memory<'i> {
         let block = self.block(unit)?;
         self.unbin(block);
         point();
-        let rest = block.units.load(Relaxed).checked_sub(units)?;
+        let rest = self.after(unit, block) - unit - units;
         let after = unit + units;
         if rest >= LEAST
             && let Some(behind) = self.block(after)
@@ -150,14 +150,14 @@ impl<'i> Memory<'i> {
         let mut unit = head.bins[exact].load(Relaxed);
         for _ in 0..LOOKS {
             let Some(block) = self.block(unit) else { break };
-            if block.units.load(Relaxed) >= units {
+            if self.after(unit, block) - unit >= units {
                 return Some(unit);
             }
             unit = block.next.load(Relaxed);
         }
         let filled = (exact + 1..BINS).find(|bin| head.filled[bin / 64].load(Relaxed) >> (bin % 64) & 1 == 1)?;
         let unit = head.bins[filled].load(Relaxed);
-        self.block(unit).filter(|block| block.units.load(Relaxed) >= units).map(|_| unit)
+        self.block(unit).filter(|block| self.after(unit, block) - unit >= units).map(|_| unit)
     }
 
     /// Ends an object, or what is left of one: its block is free, together with the free ones behind it.
@@ -183,8 +183,7 @@ impl<'i> Memory<'i> {
                 hand.store(unit, Relaxed);
             }
             point();
-            let units = block.units.load(Relaxed) + behind.units.load(Relaxed).max(LEAST);
-            block.units.store(units.min(self.end - unit), Release);
+            block.units.store(self.after(after, behind) - unit, Release);
             point();
         }
     }

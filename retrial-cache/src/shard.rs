@@ -24,9 +24,10 @@ pub(crate) struct Shard<'i> {
     pub(crate) instance: &'i Instance,
 }
 
-/// Adds to a figure that is changed under a mutex.
+/// Adds to a figure that only this session changes now.
+#[inline]
 pub(crate) fn count(figure: &AtomicU64) {
-    figure.store(figure.load(Relaxed) + 1, Relaxed);
+    figure.store(figure.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
 /// Changes the phase of a block and leaves its flags. Whether it was in that phase.
@@ -121,7 +122,7 @@ impl<'i> Shard<'i> {
             unit = self.memory.after(unit, block);
         }
         head.hand.store(self.memory.range().0, Relaxed);
-        head.changes.store((head.changes.load(Relaxed) | 1) + 1, Release);
+        head.changes.store((head.changes.load(Relaxed) | 1).wrapping_add(1), Release);
     }
 
     /// Joins a free block with those behind it, while no block is in a bin.
@@ -144,13 +145,15 @@ impl<'i> Shard<'i> {
         self.chain(hash).load(Acquire)
     }
 
-    /// Under the shard's mutex.
+    /// A live object or one that is being built, under the shard's mutex.
     pub(crate) fn find(&self, hash: [u64; 2], is_it: impl Fn(u32, &Block) -> bool) -> Option<(u32, &'i Block)> {
         let mut unit = self.first(hash[0]);
         // A chain that was written by something else may be a ring.
         for _ in 0..self.memory.range().1 {
             let block = self.memory.block(unit)?;
-            if has_hash(block, hash) && is_it(unit, block) {
+            // Others are in a chain only where something else wrote, and would be looked for again and again.
+            let is_object = matches!(phase(block), Some(Phase::Live | Phase::Building));
+            if is_object && has_hash(block, hash) && is_it(unit, block) {
                 return Some((unit, block));
             }
             unit = block.next.load(Acquire);
@@ -206,7 +209,7 @@ impl<'i> Shard<'i> {
             link = &before.next;
         }
         point();
-        changes.store((changes.load(Relaxed) | 1) + 1, Release);
+        changes.store((changes.load(Relaxed) | 1).wrapping_add(1), Release);
     }
 
     /// Takes an object out of the cache: nobody finds it any more, and pins of it go on.
@@ -275,7 +278,7 @@ impl<'i> Shard<'i> {
         block.copies.store(0, Relaxed);
         block.builder.store(builder, Relaxed);
         let births = &self.memory.head().births;
-        let birth = if key.copy == 0 { births.fetch_add(1, Relaxed) + 1 } else { key.birth };
+        let birth = if key.copy == 0 { births.fetch_add(1, Relaxed).wrapping_add(1) } else { key.birth };
         block.birth.store(birth, Relaxed);
         for (i, byte) in key.schema.bytes().chain(key.name.bytes()).enumerate() {
             // SAFETY: `Memory::units` has left room for the key behind the value.

@@ -1,0 +1,147 @@
+//! Bytes of a shard that no cache wrote: an error or some object's bytes, but no panic, no loop without an end and
+//! nothing touched outside of the shard.
+
+#![allow(missing_docs)]
+
+use retrial::{Capacity, Class, Instance, Session};
+use retrial_cache::{Cache, Client, Key, Namespace, Shape};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const SHAPE: Shape = Shape { bytes: 16 << 10, shards: 2 };
+const SESSIONS: u32 = 4;
+/// Words of a shard's head, of its chains, and of a block before and behind its mutex.
+const HEAD: usize = 584 / 4;
+const CHAINS: usize = 32;
+const FIELDS: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 27];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        // The constants of Knuth's MMIX.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// A shard's words.
+fn words<'i>(instance: &'i Instance, shard: u32) -> &'i [AtomicU32] {
+    let each = (SHAPE.bytes / u64::from(SHAPE.shards)) as usize;
+    let (_, bytes) = instance.mutex_bytes(&format!("c shard {shard}"), "hash table", each).unwrap();
+    // SAFETY: so many, aligned to 16, mapped as long as the instance.
+    unsafe { std::slice::from_raw_parts(bytes.cast(), each / 4) }
+}
+
+/// Names of objects in the first shard.
+fn names() -> Vec<String> {
+    let all = (0..200).map(|i| format!("OBJECT{i}"));
+    all.filter(|name| Key::new(Namespace::Object, "S", name).hash().0 >> 127 == 0).take(12).collect()
+}
+
+fn use_all(cache: &Cache<'_>, client: &Client<'_>, session: &Session<'_>, names: &[String], hot: bool) {
+    let fill = |bytes: &mut [u8]| {
+        bytes.fill(7);
+        Ok::<_, Infallible>(())
+    };
+    for (i, name) in names.iter().enumerate() {
+        let key = Key::new(Namespace::Object, "S", name);
+        let _ = client.get(&key).map(|pin| pin.map(|pin| pin.iter().map(|byte| u64::from(*byte)).sum::<u64>()));
+        let _ = client.get_or_create(&key, [10, 300, 2000][i % 3], fill).map(drop);
+        let _ = client.replace(&key, 40, fill).map(drop);
+        let _ = client.exclusive(&key).map(|held| held.map(|mut held| held.fill(1)));
+        if hot {
+            let _ = client.mark_hot(&key, 3);
+        }
+        let _ = client.execute(&key, <[u8]>::to_vec);
+        if i % 4 == 0 {
+            let _ = client.invalidate(&key);
+        }
+    }
+    let _ = (cache.objects(session), cache.totals(session), cache.pins(session), cache.check(session));
+    let _ = (cache.flush(session), cache.repair(session), cache.check(session));
+}
+
+#[test]
+fn any_bytes_of_a_shard_are_an_error_or_an_object() {
+    let (told, rounds) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let names = names();
+        for seed in 0..1500 {
+            let mut random = Random(seed);
+            told.send(seed).unwrap();
+            let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
+            let instance = Instance::anonymous(capacity).unwrap();
+            let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+            let session = instance.session("s", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            for (i, name) in names.iter().enumerate() {
+                drop(client.get_or_insert(&Key::new(Namespace::Object, "S", name), &vec![i as u8; i * 20]).unwrap());
+            }
+            let (shard, next) = (words(&instance, 0), words(&instance, 1));
+            let other: Vec<u32> = next.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+            // Where its blocks begin: the first one behind the chains.
+            let mut blocks = vec![(HEAD + CHAINS).next_multiple_of(4)];
+            while let Some(after) = blocks.last().map(|at| at + shard[*at].load(Ordering::Relaxed) as usize * 4)
+                && after < shard.len()
+            {
+                blocks.push(after);
+            }
+            for _ in 0..=random.below(6) {
+                let block = blocks[random.below(blocks.len())];
+                let at = match random.below(4) {
+                    0 => random.below(HEAD + CHAINS),
+                    // Its figure of changes, the hand, the last birth.
+                    1 => 2 + random.below(4),
+                    _ => block + FIELDS[random.below(FIELDS.len())],
+                };
+                let values = [0, 1, 3, 4, 7, 0x102, 0x8000_0000, u32::MAX - 3, u32::MAX, shard.len() as u32 / 4 - 8];
+                let value = if random.below(3) == 0 { block as u32 / 4 } else { values[random.below(values.len())] };
+                shard[at].store(value, Ordering::Relaxed);
+            }
+            if seed % 3 == 0 {
+                let _ = cache.repair(&session);
+            }
+            // Hot copies are in the other shard as well.
+            let hot = seed % 2 == 1;
+            use_all(&cache, &client, &session, &names, hot);
+            let changed = (HEAD..next.len()).find(|at| next[*at].load(Ordering::Relaxed) != other[*at]);
+            assert!(hot || changed.is_none(), "seed {seed}: word {changed:?} of the next shard");
+        }
+    });
+    let mut last = None;
+    loop {
+        match rounds.recv_timeout(Duration::from_secs(20)) {
+            Ok(seed) => last = Some(seed),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("seed {last:?} has no end"),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    assert_eq!(last, Some(1499), "the thread has panicked");
+}
+
+#[test]
+fn a_block_that_says_it_is_longer_than_its_shard_is_not() {
+    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
+    let instance = Instance::anonymous(capacity).unwrap();
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    let session = instance.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    let (shard, next) = (words(&instance, 0), words(&instance, 1));
+    let other: Vec<u32> = next.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    // An object up to the last 128 bytes, and a free block there.
+    let (first, last) = ((HEAD + CHAINS).next_multiple_of(4), shard.len() - 8 * 4);
+    for (at, value) in [(first, (last - first) as u32 / 4), (first + 2, 2), (last, u32::MAX), (last + 2, 0)] {
+        shard[at].store(value, Ordering::Relaxed);
+    }
+    cache.repair(&session).unwrap();
+    let name = &names()[0];
+    let made = client.get_or_create(&Key::new(Namespace::Object, "S", name), 2000, |bytes| {
+        bytes.fill(7);
+        Ok::<_, Infallible>(())
+    });
+    assert_eq!(made.unwrap().len(), 2000);
+    let changed = (HEAD..next.len()).find(|at| next[*at].load(Ordering::Relaxed) != other[*at]);
+    assert_eq!(changed, None, "a word of the next shard");
+}
