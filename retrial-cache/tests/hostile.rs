@@ -27,7 +27,7 @@ impl Random {
 }
 
 /// A shard's words.
-fn words<'i>(instance: &'i Instance, shard: u32) -> &'i [AtomicU32] {
+fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
     let each = (SHAPE.bytes / u64::from(SHAPE.shards)) as usize;
     let (_, bytes) = instance.mutex_bytes(&format!("c shard {shard}"), "hash table", each).unwrap();
     // SAFETY: so many, aligned to 16, mapped as long as the instance.
