@@ -27,7 +27,7 @@ pub(crate) const BUILDERS: usize = 16;
 /// How large a cache is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Bytes for objects, for all shards together, 4,096 to 2^36 for each.
+    /// Bytes for objects, for all shards together, 4,096 to 2^36 - 64 for each.
     pub bytes: u64,
     /// Shards, 1 to 4,096. Sessions that create, replace or evict objects of one shard wait for each other.
     pub shards: u32,
@@ -60,8 +60,9 @@ impl Shape {
             return Err(CacheError::BadShape("a cache has 1 to 4,096 shards"));
         }
         let each = self.bytes / u64::from(self.shards);
-        if !(4096..=1 << 36).contains(&each) {
-            return Err(CacheError::BadShape("a shard of a cache has 4,096 to 2^36 bytes: bytes / shards"));
+        // Units are numbered with 32 bits, the end of the last one too.
+        if !(4096..=(1 << 36) - 64).contains(&each) {
+            return Err(CacheError::BadShape("a shard of a cache has 4,096 to 2^36 - 64 bytes: bytes / shards"));
         }
         Ok(self)
     }
@@ -246,5 +247,17 @@ impl ObjectRef {
             _ => Pinned::Kept,
         };
         (Self(pin >> 2), how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_the_largest_shard_have_numbers() {
+        let largest = |bytes| Shape { bytes, shards: 1 }.check();
+        assert!(u32::try_from(largest((1 << 36) - 64).unwrap().shard() / UNIT).is_ok());
+        assert!(largest((1 << 36) - 63).is_err() && largest(1 << 36).is_err());
     }
 }

@@ -35,7 +35,7 @@ unsafe impl Sync for Memory<'_> {}
 impl<'i> Memory<'i> {
     /// # Safety
     ///
-    /// `base` is aligned to 16, and `len` bytes, at least 4,096 and at most 2^36, are there for `'i`. Nothing but
+    /// `base` is aligned to 16, and `len` bytes, at least 4,096 and at most 2^36 - 64, are there for `'i`. Nothing but
     /// caches of this layout uses them.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
         let chains = (len / 256).next_power_of_two();
