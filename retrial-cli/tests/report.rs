@@ -74,7 +74,9 @@ fn sessions_hold_as_long_as_the_utilization_says() {
     assert_eq!(holding["part"], "holding a mutex");
     let (held, utilization) =
         (number(&holding["time_s"]) / number(&report["period_s"]), number(&report["mutexes"][0]["utilization"]));
-    assert!((held / utilization - 1.0).abs() < 0.01, "{held} is not {utilization}: {report}");
+    // Each look sees the mutex at one moment and each session at one of its own: four times what chance makes of it.
+    let chance = (2.0 * utilization * (1.0 - utilization) / number(&report["looks"])).sqrt();
+    assert!((held - utilization).abs() < 4.0 * chance + 0.01, "{held} is not {utilization}: {report}");
 }
 
 #[test]
