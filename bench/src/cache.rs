@@ -154,7 +154,7 @@ impl Lmdb {
     fn new(names: &[String], bytes: usize) -> Result<Self, Report> {
         let directory = tempfile::tempdir_in("/dev/shm").into_diagnostic()?;
         let mut options = heed::EnvOpenOptions::new();
-        options.map_size((names.len() * (bytes + 400) * 3).next_multiple_of(1 << 20));
+        options.map_size((names.len() * (bytes + 400) * 3).next_multiple_of(1 << 20).max(1 << 26));
         // SAFETY: nothing is synchronised to a disk, and there is none below; a file of this process alone.
         unsafe { options.flags(heed::EnvFlags::NO_SYNC) };
         // SAFETY: as above.

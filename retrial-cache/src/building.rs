@@ -127,7 +127,7 @@ impl Client<'_> {
         let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
         let is_old = |unit: u32, old: &Block| {
             let is_other = unit != place.object.unit() && old.copy.load(Relaxed) == 0;
-            is_other && shard.key_bytes(unit, old).eq(shard.key_bytes(place.object.unit(), block))
+            is_other && shard.key_bytes(unit, old) == shard.key_bytes(place.object.unit(), block)
         };
         let old = shard.find(hash, is_old);
         if let Some((_, old)) = old {

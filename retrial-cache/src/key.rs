@@ -2,7 +2,7 @@
 
 use crate::error::CacheError;
 use std::fmt;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// What kind of object it is, which says by what mutex type its mutex is known.
 ///
@@ -80,15 +80,26 @@ impl<'k> Key<'k> {
     /// Its full hash, which is the same in every process: XXH3 with 128 bits.
     #[must_use]
     pub fn hash(&self) -> Hash {
-        let mut hasher = Xxh3::new();
-        let head = [self.namespace as u8, self.copy, self.version as u8, (self.version >> 8) as u8];
-        hasher.update(&head);
-        hasher.update(&self.birth.to_le_bytes());
+        let mut head = [0; 10];
+        head[..4].copy_from_slice(&[self.namespace as u8, self.copy, self.version as u8, (self.version >> 8) as u8]);
+        head[4..8].copy_from_slice(&self.birth.to_le_bytes());
         // The length keeps `a`.`bc` and `ab`.`c` apart.
-        hasher.update(&(self.schema.len() as u16).to_le_bytes());
-        hasher.update(self.schema.as_bytes());
-        hasher.update(self.name.as_bytes());
-        Hash(hasher.digest128())
+        head[8..].copy_from_slice(&(self.schema.len() as u16).to_le_bytes());
+        let parts = [&head[..], self.schema.as_bytes(), self.name.as_bytes()];
+        // Most names are short, and a hash in parts begins with half a kilobyte of state.
+        let (mut short, mut len) = ([0; 128], 0);
+        if head.len() + self.len() > short.len() {
+            let mut hasher = Xxh3::new();
+            for part in parts {
+                hasher.update(part);
+            }
+            return Hash(hasher.digest128());
+        }
+        for part in parts {
+            short[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        Hash(xxh3_128(&short[..len]))
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -141,5 +152,21 @@ impl Hash {
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_short_names_have_one_hash() {
+        for len in 1..300 {
+            let name = "n".repeat(len);
+            let key = Key::new(Namespace::Child, "S", &name).version(3);
+            let mut bytes = vec![3, 0, 3, 0, 0, 0, 0, 0, 1, 0, b'S'];
+            bytes.extend(name.bytes());
+            assert_eq!(key.hash(), Hash(xxh3_128(&bytes)), "{len}");
+        }
     }
 }

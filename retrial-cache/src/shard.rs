@@ -170,19 +170,19 @@ impl<'i> Shard<'i> {
             return false;
         }
         let is_of_state = key.copy == 0 || block.birth.load(Relaxed) == key.birth;
-        let mut stored = self.key_bytes(unit, block);
-        is_of_state && schema.iter().chain(name).all(|byte| stored.next() == Some(*byte))
+        let stored = self.key_bytes(unit, block);
+        is_of_state && stored.split_at_checked(schema.len()) == Some((schema, name))
     }
 
-    /// Bytes of a block's key: schema and name. They lie behind the value.
-    pub(crate) fn key_bytes(&self, unit: u32, block: &Block) -> impl Iterator<Item = u8> + use<'i> {
+    /// Bytes of a block's key, schema and name, which lie behind the value. Of one that stays what it is, by a pin or
+    /// by the shard's mutex.
+    pub(crate) fn key_bytes(&self, unit: u32, block: &Block) -> &'i [u8] {
         let (begin, len) = self.memory.bytes(unit, block);
         let at = block.value_len.load(Relaxed) as usize;
         let key_len = usize::from(block.schema_len.load(Relaxed)) + usize::from(block.name_len.load(Relaxed));
-        let count = if at.checked_add(key_len).is_some_and(|end| end <= len) { key_len } else { 0 };
-        // SAFETY: inside of the block, whose key does not change while it is an object. Volatile: what is no
-        // object any more may be written meanwhile, and is refused after that.
-        (0..count).map(move |i| unsafe { begin.wrapping_add(at + i).read_volatile() })
+        let key_len = if at.checked_add(key_len).is_some_and(|end| end <= len) { key_len } else { 0 };
+        // SAFETY: inside of the block, whose key does not change while it is an object.
+        unsafe { std::slice::from_raw_parts(begin.wrapping_add(at), key_len) }
     }
 
     /// Puts an object into its chain.
@@ -232,7 +232,7 @@ impl<'i> Shard<'i> {
         let is_twin = |other: u32, of: &Block| {
             let is_same =
                 other != unit && phase(of) == Some(Phase::Live) && (kind(of)[0] == 0 || kind(of) == kind(block));
-            is_same && self.key_bytes(other, of).eq(self.key_bytes(unit, block))
+            is_same && self.key_bytes(other, of) == self.key_bytes(unit, block)
         };
         self.find(hash, is_twin).is_some()
     }
@@ -245,7 +245,7 @@ impl<'i> Shard<'i> {
 
     /// What an object is called, with its schema, version and copy.
     pub(crate) fn name(&self, unit: u32, block: &Block) -> String {
-        let bytes: Vec<u8> = self.key_bytes(unit, block).collect();
+        let bytes = self.key_bytes(unit, block);
         let (schema, name) = bytes.split_at(usize::from(block.schema_len.load(Relaxed)).min(bytes.len()));
         let (schema, name) = (String::from_utf8_lossy(schema), String::from_utf8_lossy(name));
         let key = Key::new(Namespace::Object, &schema, &name).version(block.version.load(Relaxed));
