@@ -7,9 +7,9 @@ use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned};
 use crate::memory::Memory;
 use crate::pin::{Pin, Place};
 use crate::rows::free_place;
-use crate::shard::{New, change_phase};
+use crate::shard::{New, change_phase, hash_of};
 use crate::{is_dead, point};
-use retrial::{GetError, GetFailure, Hold, Mode, Patience, location};
+use retrial::{GetFailure, Hold, Mode, Patience, location};
 use std::error::Error;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -50,8 +50,8 @@ impl Client<'_> {
         })
     }
 
-    /// Puts another value in the place of an object, or makes it: who has the old one pinned reads on, and who
-    /// asks from now on gets the new one. Hot copies of the old one are not found any more.
+    /// Puts another value in the place of an object, or makes it: sessions that have the old one pinned read on, and
+    /// those that ask from now on get the new one. Hot copies of the old one are not found any more.
     ///
     /// # Errors
     ///
@@ -102,19 +102,17 @@ impl Client<'_> {
     fn builder(&self) -> Result<(u16, Option<Hold<'_>>), CacheError> {
         let from = self.session.sid().number() as usize;
         for number in (0..BUILDERS).map(|i| (from + i) % BUILDERS) {
-            let mutex = self.cache.builders[number];
-            let raw = mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
             let at = location!("kglhdgn1 62");
-            // SAFETY: of the session's instance.
-            match unsafe { raw.get(self.session, Mode::LongExclusive, at, Patience::None) } {
-                Ok(held) => return Ok((number as u16, Some(held))),
-                Err(GetError::OwnerDied(mut died)) => {
-                    // What the dead session was building is thrown away by who finds it.
-                    died.guard.consistent();
-                    return Ok((number as u16, Some(died.guard)));
+            match self.get_mutex(self.cache.builders[number], Mode::LongExclusive, at, Patience::None) {
+                Ok((mut held, is_released)) => {
+                    if !is_released {
+                        // The next session that finds what the dead one was building throws it away.
+                        held.consistent();
+                    }
+                    return Ok((number as u16, Some(held)));
                 }
-                Err(GetError::Busy | GetError::Deadlock { .. }) => {}
-                Err(other) => return Err(GetFailure::from(other).into()),
+                Err(CacheError::Get(GetFailure::Busy | GetFailure::Deadlock { .. })) => {}
+                Err(other) => return Err(other),
             }
         }
         Ok((u16::MAX, None))
@@ -123,13 +121,12 @@ impl Client<'_> {
     /// Puts a built object into the place of those of its name.
     fn put_in_place(&self, place: &Place<'_>) -> Result<(), CacheError> {
         let (shard, block) = (self.shard_of(place.object), place.block);
-        let hash = [block.hash[0].load(Relaxed), block.hash[1].load(Relaxed)];
         let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
         let is_old = |unit: u32, old: &Block| {
             let is_other = unit != place.object.unit() && old.copy.load(Relaxed) == 0;
             is_other && shard.key_bytes(unit, old) == shard.key_bytes(place.object.unit(), block)
         };
-        let old = shard.find(hash, is_old);
+        let old = shard.find(hash_of(block), is_old);
         if let Some((_, old)) = old {
             block.copies.store(old.copies.load(Relaxed), Relaxed);
             // It stays in its chain until the new one is there: sessions that find it ask for the shard's mutex.

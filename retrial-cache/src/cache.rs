@@ -7,10 +7,10 @@ use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, PINS, Phase, Pinned, Row, 
 use crate::memory::{Memory, aligned};
 use crate::point;
 use crate::rows::Rows;
-use crate::shard::{Shard, phase};
+use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
 use retrial::views::Sid;
-use retrial::{Capacity, Class, GetError, GetFailure, Instance, Mode, Patience, Session, location, sys};
+use retrial::{Capacity, Class, Instance, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -119,22 +119,16 @@ impl<'i> Cache<'i> {
         let (mutex, head) = Self::head(instance, name)?;
         let session = instance.session("cache", Class::Normal)?;
         if head.format.load(Acquire) == 0 {
-            let raw = mutex.record(instance).map_err(|_| CacheError::OtherInstance)?;
-            // SAFETY: of the session's instance.
-            let made = match unsafe { raw.get(&session, Mode::Exclusive, location!("cache create"), Patience::Endless) }
-            {
-                Ok(made) => made,
-                Err(GetError::OwnerDied(mut died)) => {
-                    died.guard.consistent();
-                    died.guard
-                }
-                Err(other) => return Err(GetFailure::from(other).into()),
-            };
+            let at = location!("cache create");
+            let (mut made, is_released) = get(instance, mutex, &session, Mode::Exclusive, at, Patience::Endless)?;
+            if !is_released {
+                made.consistent();
+            }
             if head.format.load(Relaxed) == 0 {
                 head.bytes.store(shape.bytes, Relaxed);
                 head.shards.store(u64::from(shape.shards), Relaxed);
                 point();
-                // Release: who sees the format sees the shape.
+                // Release: a process that sees the format sees the shape.
                 head.format.store(FORMAT, Release);
             }
             drop(made);
@@ -197,16 +191,8 @@ impl<'i> Cache<'i> {
     ///
     /// `OtherInstance`, `Joined`, `Forked`, or `Get` when the session's log is full.
     pub fn join<'c>(&'c self, session: &'c Session<'c>) -> Result<Client<'c>, CacheError> {
-        if !std::ptr::eq(session.instance(), self.instance) {
-            return Err(CacheError::OtherInstance);
-        }
-        let raw = self.mutex.record(self.instance).map_err(|_| CacheError::OtherInstance)?;
-        // SAFETY: of the session's instance.
-        let joined = match unsafe { raw.get(session, Mode::Shared, location!("cache join"), Patience::Endless) } {
-            Ok(held) => held,
-            Err(GetError::OwnerDied(died)) => died.guard,
-            Err(other) => return Err(GetFailure::from(other).into()),
-        };
+        let at = location!("cache join");
+        let (joined, _) = get(self.instance, self.mutex, session, Mode::Shared, at, Patience::Endless)?;
         let info = self.instance.tables().session_info(session.sid()).ok_or(CacheError::OtherInstance)?;
         let row = self.rows.join(session.sid(), info.claimed_ns)?;
         let further = [const { Cell::new(0) }; PINS];
@@ -345,7 +331,7 @@ impl<'i> Cache<'i> {
 
 fn info(shard: &Shard<'_>, unit: u32, block: &crate::layout::Block) -> Option<ObjectInfo> {
     let now = phase(block).filter(|phase| matches!(phase, Phase::Live | Phase::Building | Phase::Going))?;
-    let halves = [0, 1].map(|half| u128::from(block.hash[half].load(Relaxed)));
+    let halves = hash_of(block).map(u128::from);
     let (_, room) = shard.memory.bytes(unit, block);
     Some(ObjectInfo {
         name: shard.name(unit, block),

@@ -37,8 +37,7 @@ impl Client<'_> {
             count(&self.row.revocations);
         }
         // Copies of what it was until now are not found any more.
-        let births = &self.shard_of(place.object).memory.head().births;
-        block.birth.store(births.fetch_add(1, Relaxed).wrapping_add(1), Relaxed);
+        block.birth.store(self.shard_of(place.object).next_birth(), Relaxed);
         // Acquire: before the first change.
         block.state.fetch_or(CHANGING, Acquire);
         Ok(Some(Changed { _hold: hold, place }))
@@ -63,8 +62,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Throws an object away: nobody finds it or its hot copies any more, and who has it pinned reads on. Whether
-    /// it was there.
+    /// Throws an object away: nobody finds it or its hot copies any more, and sessions that have it pinned read on.
+    /// Whether it was there.
     ///
     /// # Errors
     ///

@@ -6,9 +6,10 @@ use crate::key::Key;
 use crate::layout::{BIASED, Block, CHANGING, ObjectRef, PINS, Phase, Pinned, Row};
 use crate::pin::{Pin, Place};
 use crate::rows::{FIRST_LINE, free_place};
-use crate::shard::{Shard, count, has_hash, is_biased, phase};
+use crate::shard::{self, Shard, count, has_hash, is_biased, phase, visit};
 use crate::{is_dead, point};
-use retrial::{CodeLocation, GetError, GetFailure, Hold, Mode, Patience, Session, location, sys};
+use retrial::engine::EngineMutex;
+use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -69,12 +70,15 @@ impl<'c> Client<'c> {
     /// Names an object in this session's row.
     #[inline]
     pub(crate) fn place<'s>(&'s self, at: usize, object: ObjectRef, block: &'s Block, how: Pinned) -> Place<'s> {
-        // Release: the place's depth is seen with it.
-        self.row.pins[at].store(object.pin(how), Release);
-        Place { client: self, at, object, block }
+        let place = Place { client: self, at, object, block };
+        Self::now_is(&place, how);
+        place
     }
 
+    /// Says for what a place names its object.
+    #[inline]
     pub(crate) fn now_is(place: &Place<'_>, how: Pinned) {
+        // Release: the place's depth is seen with it.
         place.client.row.pins[place.at].store(place.object.pin(how), Release);
     }
 
@@ -134,10 +138,7 @@ impl<'c> Client<'c> {
         };
         if let Some(pin) = &found {
             count(&self.row.hits);
-            // A store only where it changes something: the line stays shared.
-            if pin.place.block.visited.load(Relaxed) == 0 {
-                pin.place.block.visited.store(1, Relaxed);
-            }
+            visit(pin.place.block);
         }
         Ok(found)
     }
@@ -145,7 +146,7 @@ impl<'c> Client<'c> {
     /// Under the shard's mutex.
     #[cold]
     fn get_slow(&self, key: &Key<'_>, hash: [u64; 2]) -> Result<Option<Pin<'_>>, CacheError> {
-        while let Some(place) = self.find(key, hash, Pinned::Kept)? {
+        while let Some(place) = self.find(key, hash)? {
             if let Some(pin) = self.read_by_mutex(place)? {
                 return Ok(Some(pin));
             }
@@ -154,7 +155,7 @@ impl<'c> Client<'c> {
     }
 
     /// Finds a live object under the shard's mutex, after waiting for its builder, and keeps it.
-    pub(crate) fn find(&self, key: &Key<'_>, hash: [u64; 2], how: Pinned) -> Result<Option<Place<'_>>, CacheError> {
+    fn find(&self, key: &Key<'_>, hash: [u64; 2]) -> Result<Option<Place<'_>>, CacheError> {
         let shard = self.shard(hash);
         loop {
             let held = shard.lock_shared(self.session)?;
@@ -162,7 +163,7 @@ impl<'c> Client<'c> {
                 return Ok(None);
             };
             // Nobody ends an object without this mutex.
-            let place = self.place(free_place(self.row)?, shard.object(unit), block, how);
+            let place = self.place(free_place(self.row)?, shard.object(unit), block, Pinned::Kept);
             drop(held);
             if phase(block) != Some(Phase::Building) {
                 return Ok(Some(place));
@@ -180,14 +181,10 @@ impl<'c> Client<'c> {
         }
         match self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
             Some(mutex) => {
-                let raw = mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
-                // SAFETY: of the session's instance.
-                match unsafe { raw.get(self.session, Mode::Shared, location!("kglpin1 4"), Patience::Endless) } {
-                    Ok(held) => drop(held),
-                    Err(GetError::OwnerDied(died)) => drop(died.guard),
+                match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), Patience::Endless) {
                     // This session builds another object by it: the builder of this one is gone.
-                    Err(GetError::Deadlock { .. }) => {}
-                    Err(other) => return Err(GetFailure::from(other).into()),
+                    Ok(_) | Err(CacheError::Get(GetFailure::Deadlock { .. })) => {}
+                    Err(other) => return Err(other),
                 }
             }
             // More build at a time than there are mutexes for.
@@ -216,24 +213,20 @@ impl<'c> Client<'c> {
             let (mutex_type, name) = self.shard_of(place.object).label(place.object.unit(), block);
             block.mutex.bind(self.cache.instance, mutex_type, &name)?;
         }
-        let raw = block.mutex.record(self.cache.instance).map_err(|_| CacheError::OtherInstance)?;
         let patience = if self.own_pin(place).is_some() { Patience::None } else { Patience::Endless };
         let got = loop {
-            // SAFETY: of the session's instance.
-            match unsafe { raw.get(self.session, mode, at, patience) } {
-                Err(GetError::Busy) if is_biased(block.state.load(Acquire)) => sys::yield_now(),
+            match self.get_mutex(&block.mutex, mode, at, patience) {
+                Err(CacheError::Get(GetFailure::Busy)) if is_biased(block.state.load(Acquire)) => sys::yield_now(),
                 // A session that has it in X may wait for this session's pin.
-                Err(GetError::Busy) => return Err(CacheError::Deadlock),
-                got => break got,
+                Err(CacheError::Get(GetFailure::Busy | GetFailure::Deadlock { .. })) => {
+                    return Err(CacheError::Deadlock);
+                }
+                got => break got?,
             }
         };
-        let (mut held, is_whole) = match got {
-            Ok(held) => (held, true),
-            // Whether a change is under way is in the object: the last death need not be that of its session.
-            Err(GetError::OwnerDied(died)) => (died.guard, block.state.load(Acquire) & CHANGING == 0),
-            Err(GetError::Deadlock { .. }) => return Err(CacheError::Deadlock),
-            Err(other) => return Err(GetFailure::from(other).into()),
-        };
+        let (mut held, is_released) = got;
+        // Whether a change is under way is in the object: the last death need not be that of its session.
+        let is_whole = is_released || block.state.load(Acquire) & CHANGING == 0;
         if is_whole && phase(block) == Some(Phase::Live) {
             held.consistent();
             return Ok(Some(held));
@@ -248,6 +241,17 @@ impl<'c> Client<'c> {
             drop(locked);
         }
         Ok(None)
+    }
+
+    /// Gets a mutex of the cache.
+    pub(crate) fn get_mutex<'s>(
+        &'s self,
+        mutex: &'s EngineMutex,
+        mode: Mode,
+        at: &CodeLocation,
+        patience: Patience,
+    ) -> Result<(Hold<'s>, bool), CacheError> {
+        shard::get(self.cache.instance, mutex, self.session, mode, at, patience)
     }
 
     /// Another place of this session's row by which it reads the object.
@@ -292,16 +296,14 @@ impl<'c> Client<'c> {
             let place = match self.look(key, hash, free_place(self.row)?) {
                 Look::Found(place, _) => place,
                 Look::None => return Ok(None),
-                Look::Unsure => match self.find(key, hash, Pinned::Kept)? {
+                Look::Unsure => match self.find(key, hash)? {
                     Some(place) => place,
                     None => return Ok(None),
                 },
             };
             Self::now_is(&place, Pinned::Kept);
             if let Some(hold) = self.hold(&place, mode, at)? {
-                if place.block.visited.load(Relaxed) == 0 {
-                    place.block.visited.store(1, Relaxed);
-                }
+                visit(place.block);
                 return Ok(Some((place, hold)));
             }
         }

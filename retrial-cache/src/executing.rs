@@ -75,7 +75,8 @@ impl Client<'_> {
         }
     }
 
-    /// Marks an object as hot: sessions execute one of so many copies of it, 2 to 255, or the object alone with 1 or 0.
+    /// Marks an object as hot: sessions execute one of so many copies of it, 2 to 255, or the object alone with 1
+    /// or 0.
     ///
     /// # Errors
     ///

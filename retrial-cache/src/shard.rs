@@ -1,6 +1,6 @@
 //! A shard: the chains by which its objects are found, what is made, evicted and thrown away in it.
 //!
-//! An object exists from the one store that says so to the one that ends it. All else in a shard, chains and
+//! One store says that an object exists, and one that it does no more. All else in a shard, chains and
 //! bins, follows from the blocks, and is made anew when a holder of the shard's mutex has died.
 
 use crate::error::CacheError;
@@ -48,13 +48,7 @@ impl<'i> Shard<'i> {
 
     /// Gets the shard in X. After the death of a holder chains and bins are made anew first.
     pub(crate) fn lock<'s>(&'s self, session: &'s Session<'s>, at: &CodeLocation) -> Result<Hold<'s>, CacheError> {
-        let raw = self.mutex.record(self.instance).map_err(|_| CacheError::OtherInstance)?;
-        // SAFETY: of the session's instance.
-        let (mut held, is_whole) = match unsafe { raw.get(session, Mode::Exclusive, at, Patience::Endless) } {
-            Ok(held) => (held, true),
-            Err(GetError::OwnerDied(died)) => (died.guard, false),
-            Err(other) => return Err(GetFailure::from(other).into()),
-        };
+        let (mut held, is_whole) = get(self.instance, self.mutex, session, Mode::Exclusive, at, Patience::Endless)?;
         let head = self.memory.head();
         if head.format.load(Relaxed) != FORMAT {
             self.memory.format();
@@ -75,24 +69,19 @@ impl<'i> Shard<'i> {
     /// Gets the shard in S, to find something that nobody takes away meanwhile.
     pub(crate) fn lock_shared<'s>(&'s self, session: &'s Session<'s>) -> Result<Hold<'s>, CacheError> {
         loop {
-            let raw = self.mutex.record(self.instance).map_err(|_| CacheError::OtherInstance)?;
             let at = location!("kglhbh1 63");
-            // SAFETY: of the session's instance.
-            match unsafe { raw.get(session, Mode::Shared, at, Patience::Endless) } {
-                Ok(held) => return Ok(held),
-                Err(GetError::OwnerDied(died)) => drop(died.guard),
-                Err(other) => return Err(GetFailure::from(other).into()),
+            let (held, is_whole) = get(self.instance, self.mutex, session, Mode::Shared, at, Patience::Endless)?;
+            if is_whole {
+                return Ok(held);
             }
+            drop(held);
             drop(self.lock(session, location!("kglhbh1 64"))?);
         }
     }
 
     /// Makes chains and bins anew from the blocks.
     pub(crate) fn rebuild(&self) {
-        let head = self.memory.head();
-        // Odd: what a session does not find now it looks for under the mutex.
-        head.changes.store(head.changes.load(Relaxed) | 1, Relaxed);
-        std::sync::atomic::fence(Release);
+        self.begin_change();
         self.memory.empty_bins();
         self.memory.chains().iter().for_each(|chain| chain.store(0, Relaxed));
         point();
@@ -121,8 +110,22 @@ impl<'i> Shard<'i> {
             }
             unit = self.memory.after(unit, block);
         }
-        head.hand.store(self.memory.range().0, Relaxed);
-        head.changes.store((head.changes.load(Relaxed) | 1).wrapping_add(1), Release);
+        self.memory.head().hand.store(self.memory.range().0, Relaxed);
+        self.end_change();
+    }
+
+    /// Before objects are taken out of chains: what a session does not find from now on, it looks for under the mutex.
+    fn begin_change(&self) {
+        let changes = &self.memory.head().changes;
+        // Odd. A dead holder may have left it so.
+        changes.store(changes.load(Relaxed) | 1, Relaxed);
+        std::sync::atomic::fence(Release);
+    }
+
+    /// After it.
+    fn end_change(&self) {
+        let changes = &self.memory.head().changes;
+        changes.store((changes.load(Relaxed) | 1).wrapping_add(1), Release);
     }
 
     /// Joins a free block with those behind it, while no block is in a bin.
@@ -195,9 +198,7 @@ impl<'i> Shard<'i> {
 
     /// Takes an object out of its chain.
     pub(crate) fn unlink(&self, unit: u32, block: &Block) {
-        let changes = &self.memory.head().changes;
-        changes.store(changes.load(Relaxed) | 1, Relaxed);
-        std::sync::atomic::fence(Release);
+        self.begin_change();
         let mut link = self.chain(block.hash[0].load(Relaxed));
         for _ in 0..self.memory.range().1 {
             let at = link.load(Relaxed);
@@ -209,7 +210,7 @@ impl<'i> Shard<'i> {
             link = &before.next;
         }
         point();
-        changes.store((changes.load(Relaxed) | 1).wrapping_add(1), Release);
+        self.end_change();
     }
 
     /// Takes an object out of the cache: nobody finds it any more, and pins of it go on.
@@ -227,14 +228,13 @@ impl<'i> Shard<'i> {
 
     /// Whether another object of this one's name can be found.
     pub(crate) fn has_twin(&self, unit: u32, block: &Block) -> bool {
-        let hash = [0, 1].map(|half| block.hash[half].load(Relaxed));
         let kind = |block: &Block| [block.copy.load(Relaxed).into(), block.birth.load(Relaxed)];
         let is_twin = |other: u32, of: &Block| {
             let is_same =
                 other != unit && phase(of) == Some(Phase::Live) && (kind(of)[0] == 0 || kind(of) == kind(block));
             is_same && self.key_bytes(other, of) == self.key_bytes(unit, block)
         };
-        self.find(hash, is_twin).is_some()
+        self.find(hash_of(block), is_twin).is_some()
     }
 
     /// The type of an object's mutex, and what it is called.
@@ -277,18 +277,43 @@ impl<'i> Shard<'i> {
         block.visited.store(0, Relaxed);
         block.copies.store(0, Relaxed);
         block.builder.store(builder, Relaxed);
-        let births = &self.memory.head().births;
-        let birth = if key.copy == 0 { births.fetch_add(1, Relaxed).wrapping_add(1) } else { key.birth };
-        block.birth.store(birth, Relaxed);
-        for (i, byte) in key.schema.bytes().chain(key.name.bytes()).enumerate() {
+        block.birth.store(if key.copy == 0 { self.next_birth() } else { key.birth }, Relaxed);
+        for (at, part) in [(value_len, key.schema), (value_len + key.schema.len(), key.name)] {
             // SAFETY: `Memory::units` has left room for the key behind the value.
-            unsafe { begin.wrapping_add(value_len + i).write_volatile(byte) };
+            unsafe { begin.wrapping_add(at).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         count(&self.memory.head().figures.created);
         point();
         // Release: one store makes it.
         block.state.store(Phase::Building as u32 | if is_apart { APART } else { BIASED }, Release);
         point();
+    }
+
+    /// A number for the state of an object that was made or changed now.
+    pub(crate) fn next_birth(&self) -> u32 {
+        self.memory.head().births.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+}
+
+/// Gets a mutex of a cache: the hold, and whether the holder before has released it. A session of another
+/// [`Instance`] is refused.
+pub(crate) fn get<'a>(
+    instance: &Instance,
+    mutex: &'a EngineMutex,
+    session: &'a Session<'a>,
+    mode: Mode,
+    at: &CodeLocation,
+    patience: Patience,
+) -> Result<(Hold<'a>, bool), CacheError> {
+    if !std::ptr::eq(session.instance(), instance) {
+        return Err(CacheError::OtherInstance);
+    }
+    let raw = mutex.record(instance).map_err(|_| CacheError::OtherInstance)?;
+    // SAFETY: of the session's instance, as was just looked at.
+    match unsafe { raw.get(session, mode, at, patience) } {
+        Ok(held) => Ok((held, true)),
+        Err(GetError::OwnerDied(died)) => Ok((died.guard, false)),
+        Err(other) => Err(GetFailure::from(other).into()),
     }
 }
 
@@ -307,8 +332,20 @@ fn is_apart(block: &Block) -> bool {
     block.state.load(Relaxed) & APART != 0
 }
 
+pub(crate) fn hash_of(block: &Block) -> [u64; 2] {
+    block.hash.each_ref().map(|half| half.load(Relaxed))
+}
+
 pub(crate) fn has_hash(block: &Block, hash: [u64; 2]) -> bool {
-    block.hash[0].load(Relaxed) == hash[0] && block.hash[1].load(Relaxed) == hash[1]
+    hash_of(block) == hash
+}
+
+/// Has the hand leave an object alone the next time. A store only where it changes something: the line stays shared.
+#[inline]
+pub(crate) fn visit(block: &Block) {
+    if block.visited.load(Relaxed) == 0 {
+        block.visited.store(1, Relaxed);
+    }
 }
 
 /// Whether readers may pin a live object in their rows alone.

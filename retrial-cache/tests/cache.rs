@@ -364,6 +364,9 @@ fn bad_input_is_told_and_loses_nothing() {
     let elsewhere = Instance::anonymous(Capacity::default()).unwrap();
     let stranger = elsewhere.session("s", Class::Normal).unwrap();
     assert!(matches!(cache.join(&stranger), Err(CacheError::OtherInstance)));
+    // Sessions that only look hold mutexes too.
+    assert!(matches!(cache.objects(&stranger), Err(CacheError::OtherInstance)));
+    assert!(matches!(cache.check(&stranger), Err(CacheError::OtherInstance)));
     drop(client);
     is_whole(&cache, &instance);
 }
