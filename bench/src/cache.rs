@@ -4,6 +4,7 @@ use crate::report::Output;
 use clap::ValueEnum;
 use miette::{IntoDiagnostic, Report};
 use retrial::{Capacity, Class, Instance};
+use retrial_bench::outcome::median;
 use retrial_bench::output::{Format, Table, column};
 use retrial_cache::{Cache, Client, Key, Namespace, Shape};
 use std::hint::black_box;
@@ -285,11 +286,6 @@ fn measure(
             rounds[which].push(start.elapsed().as_nanos() as f64 / count.into_inner() as f64);
         }
     }
-    let median = |values: &[f64]| {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        sorted[sorted.len() / 2]
-    };
     let ours = peers.iter().position(|peer| *peer == Peer::Retrial);
     let row = |(i, peer): (usize, &Peer)| {
         let ratios: Vec<f64> = ours
@@ -301,10 +297,10 @@ fn measure(
             bytes,
             writers,
             peer: *peer,
-            ns: median(&rounds[i]),
+            ns: median(rounds[i].clone()).unwrap_or(f64::NAN),
             low: rounds[i].iter().copied().fold(f64::INFINITY, f64::min),
             high: rounds[i].iter().copied().fold(0.0, f64::max),
-            ours_to_it: if ratios.is_empty() { f64::NAN } else { median(&ratios) },
+            ours_to_it: median(ratios).unwrap_or(f64::NAN),
         }
     };
     peers.iter().enumerate().map(row).collect()

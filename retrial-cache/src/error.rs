@@ -13,7 +13,8 @@ pub enum CacheError {
     Object(#[from] ObjectError),
     /// The instance has no room for a cache of this shape.
     #[error(
-        "this cache needs {needed} bytes of the instance's arena, of whose {arena} bytes {used} are used: create the instance with `--arena` larger by `Shape::arena`"
+        "this cache needs {needed} bytes of the instance's arena, of whose {arena} bytes {used} are used: \
+         create the instance with `--arena` larger by `Shape::arena`"
     )]
     Arena {
         /// Bytes that it needs.

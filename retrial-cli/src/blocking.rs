@@ -127,7 +127,8 @@ impl<'t> Look<'t> {
         records.find(|record| record.mutex == mutex && record.phase != Phase::Left).map(|record| record.location)
     }
 
-    /// Whether a session that waited when it was looked at has got that mutex since: the mutexes are read a moment later.
+    /// Whether a session that waited when it was looked at has got that mutex since: the mutexes are read a
+    /// moment later.
     pub fn has_got(&self, session: &SessionInfo) -> bool {
         let Some((key, ..)) = session.wait else { return false };
         let asks = |then: &Standing| then.record.mutex == key.mutex && self.standing(session, then).asks.is_some();

@@ -20,8 +20,8 @@
 //! A waiter that is among those announced has read the sequence before the signaller changes it: so it is
 //! asleep when the kernel looks, or will not fall asleep.
 //!
-//! There is no count of those who wait, which a killed waiter would leave too high: the kernel's queue has
-//! the living alone. What a kill can leave undone is a wake-up: of a signaller that has changed the sequence,
+//! There is no count of the waiters, which a killed one would leave too high: the kernel's queue has the
+//! living alone. What a kill can leave undone is a wake-up: of a signaller that has changed the sequence,
 //! and of a waiter that was woken. So each waiter looks once in [`LOOK_EVERY`] whether the sequence has
 //! changed, and returns if it has.
 //!
@@ -156,7 +156,7 @@ impl EngineCondition {
         let woken = sys::futex_wake_kinds(&raw const self.sequence, count, WAITERS);
         fail::point();
         if woken < count {
-            // All who were asleep are awake. A signaller that comes late to this stores an older number: then
+            // All waiters that were asleep are awake. A signaller that comes late to this stores an older number: then
             // the next signal asks the kernel in vain.
             self.settled.store(announced, Ordering::Relaxed);
         }

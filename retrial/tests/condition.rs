@@ -1,4 +1,4 @@
-//! Waits for conditions, with and without kills of those who wait and those who signal.
+//! Waits for conditions, with and without kills of waiters and signallers.
 //!
 //! A child is this test program again, told by an environment variable what to do.
 
@@ -40,7 +40,7 @@ fn child(name: &Name, deed: &str, fatal: u64) -> Child {
     command.env(DEED, deed).env(NAME, name.0.to_string()).env(FATAL, fatal.to_string()).spawn().unwrap()
 }
 
-/// Tokens under a mutex, and a condition for those who want one.
+/// Tokens under a mutex, and a condition for sessions that want one.
 #[derive(Clone, Copy)]
 struct Stage<'i> {
     instance: &'i Instance,

@@ -1,22 +1,12 @@
 // Guards, conversions, the locks of the standard library, a killed holder. The argument is the instance's path.
+#include "check.hpp"
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <retrial.hpp>
 #include <shared_mutex>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
-
-static void check(bool is_so, const char *text, int line) {
-    if (!is_so) {
-        std::fprintf(stderr, "line %d: not so: %s; %s\n", line, text, retrial_message());
-        std::exit(1);
-    }
-}
-
-#define CHECK(...) check((__VA_ARGS__), #__VA_ARGS__, __LINE__)
 
 using namespace std::chrono_literals;
 using retrial::mode;

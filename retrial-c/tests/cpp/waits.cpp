@@ -1,17 +1,7 @@
 // Waits for conditions by guards, with exceptions and without.
-#include <cstdio>
-#include <cstdlib>
+#include "check.hpp"
 #include <retrial_cond.hpp>
 #include <thread>
-
-static void check(bool is_so, const char *text, int line) {
-    if (!is_so) {
-        std::fprintf(stderr, "line %d: not so: %s; %s\n", line, text, retrial_message());
-        std::exit(1);
-    }
-}
-
-#define CHECK(...) check((__VA_ARGS__), #__VA_ARGS__, __LINE__)
 
 using namespace std::chrono_literals;
 using retrial::deadline;

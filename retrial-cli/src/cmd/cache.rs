@@ -59,7 +59,8 @@ struct Create {
     /// Memory for objects, with K, M or G
     #[arg(long, value_name = "BYTES", default_value = "16M")]
     bytes: String,
-    /// Shards; sessions that create or evict objects of one shard wait for each other [default: one for each MB, at most 64]
+    /// Shards; sessions that create or evict objects of one shard wait for each other
+    /// [default: one for each MB, at most 64]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// Sessions of an instance that is made

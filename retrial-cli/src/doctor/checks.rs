@@ -300,7 +300,7 @@ fn processors(machine: &Machine<'_>) -> Finding {
     let ours = std::thread::available_parallelism().map_or(1, usize::from);
     let found = if online > ours { format!("{ours} of {online}") } else { ours.to_string() };
     if ours == 1 {
-        let means = "with one processor a spin cannot be answered: who waits yields or parks at once, and throughput is the scheduler's";
+        let means = "with one processor a spin cannot be answered: sessions that wait yield or park at once, and throughput is the scheduler's";
         return finding(Verdict::Slows, found, means, "taskset -cp $$; nproc --all");
     }
     fine(found, "sessions beyond this number wait for a processor first: their waits are for the CPU, not the mutex")

@@ -75,7 +75,7 @@ pub const LONG_HOLDER: Experiment = Experiment {
     name: "long-holder",
     source: "002",
     shows: "a mutex that is held in X for long: 10g burns processor time, scheme 1 with 8 ms does not",
-    text: "Sections of 20 ms as busy work, always the same, 100 ms asleep between them. On the T5240 nearly every hardware thread is free, so that whoever \
+    text: "Sections of 20 ms as busy work, always the same, 100 ms asleep between them. On the T5240 nearly every hardware thread is free, so that a session that \
 yields runs again at once; there the spinning threads slow down those that share their core, which the simulator does not know: there throughput is not the figure to look at.",
     x: "sessions",
     x_scale: Scale::Binary,

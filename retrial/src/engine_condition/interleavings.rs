@@ -210,7 +210,7 @@ mod some {
     /// Tokens that each taker takes.
     const TOKENS: u32 = 6;
 
-    /// Half of those who give die before the wake-up, if `kills`.
+    /// Half of the givers die before the wake-up, if `kills`.
     fn gives(stage: &'static Stage, kills: bool) {
         for _ in 0..TAKERS * TOKENS / GIVERS {
             let mut random = shuttle::rand::thread_rng();

@@ -34,7 +34,7 @@ impl Hold<'_> {
         }
         let location = self.location();
         let expected = condition.shared.enter();
-        // Before the release: with the mutex held, a session sees all who wait.
+        // Before the release: with the mutex held, a session sees all waiters.
         let event = EventWait::begin(session, condition.id, location);
         drop(self);
         fail::point();
