@@ -9,23 +9,42 @@ use retrial::{Address, AttachError, Instance, MutexId, ObjectError, Observer, Se
 pub use retrial_bench::errors::{create_error, name_error, param_error, shown};
 use std::path::Path;
 
-/// The instance that a command is about.
-#[derive(Args, Clone, Debug)]
+/// The instance that a command is about, by its name or by a process that takes part in it.
+#[derive(Args, Clone, Default, Debug)]
 pub struct Which {
     /// Name of the instance, or a path with `/`; may be left out when there is just one
     #[arg(short, long, value_name = "NAME")]
     pub instance: Option<String>,
+    /// The instance that this process takes part in, or created: a program under `retrial run`, or
+    /// `retrial run` itself
+    #[arg(short, long, value_name = "PID", conflicts_with = "instance")]
+    pub pid: Option<u32>,
 }
 
 impl Which {
     /// The option as the user typed it, for the commands that are suggested next.
     pub fn flag(&self) -> String {
-        self.instance.as_ref().map_or_else(String::new, |name| format!(" -i {}", quoted(name)))
+        match (&self.instance, self.pid) {
+            (Some(name), _) => format!(" -i {}", quoted(name)),
+            (None, Some(pid)) => format!(" -p {pid}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Whether the user said which.
+    pub const fn is_named(&self) -> bool {
+        self.instance.is_some() || self.pid.is_some()
+    }
+
+    /// By name: it can be found again when the process has ended.
+    pub fn by_name(&self) -> Result<Self, Report> {
+        let instance = self.pid.map_or_else(|| Ok(self.instance.clone()), |pid| of_process(pid).map(Some))?;
+        Ok(Self { instance, pid: None })
     }
 
     pub fn address(&self) -> Result<Address, Report> {
-        if let Some(text) = &self.instance {
-            return address(text);
+        if let Some(text) = self.by_name()?.instance {
+            return address(&text);
         }
         let names = retrial::list().unwrap_or_default();
         match names.as_slice() {
@@ -61,30 +80,9 @@ impl Which {
     }
 }
 
-/// The instance that a command is about, by its name or by a process that takes part in it.
-#[derive(Args, Clone, Debug)]
-pub struct Target {
-    #[command(flatten)]
-    which: Which,
-    /// The instance that this process takes part in, or created: a program under `retrial run`, or
-    /// `retrial run` itself
-    #[arg(short, long, value_name = "PID", conflicts_with = "instance")]
-    pid: Option<u32>,
-}
-
-impl Target {
-    /// By name.
-    pub fn find(&self) -> Result<Which, Report> {
-        match self.pid {
-            None => Ok(self.which.clone()),
-            Some(pid) => Ok(Which { instance: Some(of_process(pid)?) }),
-        }
-    }
-}
-
 /// The instance that a process takes part in, or created: a program under `retrial run`, or `retrial run`
 /// itself.
-pub fn of_process(pid: u32) -> Result<String, Report> {
+fn of_process(pid: u32) -> Result<String, Report> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"RETRIAL_INSTANCE="));
     if let Some(path) = variable.and_then(|path| std::str::from_utf8(path).ok()) {
@@ -109,6 +107,19 @@ pub fn of_process(pid: u32) -> Result<String, Report> {
         )),
         (None, _) => Err(no_process(pid)),
     }
+}
+
+/// Whether an instance that is mapped is still there, under its name. Its file may have been removed, as `retrial
+/// run` does at the end: what is mapped stays, and says nothing new.
+pub fn is_there(tables: &Tables) -> bool {
+    let again = |at| Observer::open(at).is_ok_and(|again| again.tables().created_ns() == tables.created_ns());
+    tables.address().is_none_or(again)
+}
+
+/// What a command says to standard error that looks until it is stopped, when the instance has gone.
+pub fn has_gone(tables: &Tables) -> String {
+    let at = tables.address().map_or_else(String::new, |at| format!(" {at}"));
+    format!("instance{at} has gone")
 }
 
 fn no_process(pid: u32) -> Report {

@@ -8,6 +8,7 @@
 mod ash;
 mod attach;
 mod blocking;
+mod clock;
 mod cmd;
 #[cfg(test)]
 mod consumers;

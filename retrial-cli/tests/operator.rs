@@ -185,6 +185,35 @@ fn a_trace_prints_runs_and_says_what_it_waits_for() {
 }
 
 #[test]
+fn commands_that_look_on_end_when_the_instance_has_gone() {
+    let scratch = Scratch::new();
+    let lookers = [scratch.start(&["trace"]), scratch.start(&["alerts", "--follow"])];
+    let maps = |looker: &Running| {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", looker.pid()));
+        maps.is_ok_and(|maps| maps.contains(&scratch.name))
+    };
+    until("they look", || lookers.iter().all(maps));
+    assert!(command(&["rm", &scratch.name]).status().unwrap().success());
+    for looker in lookers {
+        let (code, text) = looker.end();
+        assert!(code == Some(0) && text.ends_with(" has gone.\n"), "{code:?} {text}");
+    }
+}
+
+#[test]
+fn an_instance_is_found_by_a_process_that_takes_part() {
+    let scratch = Scratch::new();
+    let holder = scratch.hold(&["m", "--create"]);
+    let pid = holder.pid().to_string();
+    for arguments in [["show", "mutexes"].as_slice(), &["ps"], &["alerts"]] {
+        let by_pid = |pid: &str| command(&[arguments, &["-p", pid]].concat()).output().unwrap();
+        let found = by_pid(&pid);
+        assert!(found.status.success(), "{arguments:?}: {}", both(&found));
+        assert!(kit::failed(&by_pid("1")).contains("process 1 takes part in no instance"));
+    }
+}
+
+#[test]
 fn a_trace_ends_with_the_run_that_is_open() {
     let scratch = Scratch::new();
     scratch.run(&["set", "mutex_wait_scheme=10g"]);

@@ -2,7 +2,7 @@
 
 use super::heatmap::Heatmap;
 use super::question::{Group, Groups, Question};
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::duration;
 use crate::output::{Column, Format, Table, column, counted, line, measure, short};
 use crate::recording::Span;

@@ -1,7 +1,7 @@
 //! Samples by time: how many sessions held and waited in each part of a period.
 
 use super::question::Group;
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::duration;
 use crate::output::{Column, Table, column, measure, short};
 use crate::recording::history;

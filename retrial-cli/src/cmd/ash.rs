@@ -3,7 +3,7 @@
 use super::period::{Part, PeriodArgs, TIME_MIN};
 use crate::ash::{Answer, Axis, Groups, Heatmap, Looked, Question, columns};
 use crate::flame;
-use crate::instances::{self, Which, attach_error, of_process};
+use crate::instances::{Which, attach_error};
 use crate::output::{self, Format, quoted};
 use crate::recording::store::Recording;
 use crate::recording::{Scene, Span};
@@ -33,12 +33,10 @@ use std::time::Duration;
   retrial ash retrial.db --by step,location --where \"mutex = 'accounts' AND action LIKE 'load%'\"")]
 pub struct Args {
     /// A recording; the live instance otherwise
+    #[arg(conflicts_with = "pid")]
     file: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
-    /// The instance of a program under `retrial run`
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["instance", "file"])]
-    pid: Option<u32>,
     /// Columns to group by; the state is the first one where both holders and waiters are shown. mutex,location when
     /// left out, class,step of a heatmap
     #[arg(long, value_name = "COLUMN,…")]
@@ -169,7 +167,7 @@ fn question(args: &Args) -> Result<Question, Report> {
 fn live(args: &Args) -> Result<Taken, Report> {
     let time = duration::at_least("--for", &args.time, TIME_MIN)?;
     let every = duration::at_least("--every", &args.every, EVERY_MIN)?;
-    let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
+    let address = args.which.address()?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
     let (writer, span) = sql::watched(&observer, Some(time), every)?;

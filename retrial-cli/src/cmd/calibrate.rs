@@ -21,13 +21,13 @@ pub struct Args {
     #[command(flatten)]
     which: Which,
     /// Keep it nowhere but in the instance named
-    #[arg(long, requires = "instance")]
+    #[arg(long, requires = "Which")]
     no_cache: bool,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     // Whatever can fail, before the measurement.
-    let instance = args.which.instance.is_some().then(|| args.which.attach()).transpose()?;
+    let instance = args.which.is_named().then(|| args.which.attach()).transpose()?;
     let path = if args.no_cache { None } else { Some(calibration::path().ok_or_else(no_home)?) };
     let before =
         instance.as_ref().map_or_else(|| calibration::load().unwrap_or_default(), |instance| instance.tables().costs());
@@ -49,9 +49,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if let Some(path) = path {
         format.say(&format!("Kept in {}, for instances that are made from now on.", path.display()));
     }
-    match &args.which.instance {
-        Some(_) => format.say(&format!("Next: retrial show machine{}", args.which.flag())),
-        None => format.say("Next: retrial create demo && retrial show machine -i demo"),
+    if args.which.is_named() {
+        format.say(&format!("Next: retrial show machine{}", args.which.flag()));
+    } else {
+        format.say("Next: retrial create demo && retrial show machine -i demo");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ use crate::export::families::Exported;
 use crate::export::otlp::Push;
 use crate::export::serve::{listen, serve};
 use crate::export::text::{Format as Metrics, render};
-use crate::instances::Target;
+use crate::instances::Which;
 use crate::output::{self, Format};
 use crate::recording::Taker;
 use crate::{duration, signals};
@@ -25,7 +25,7 @@ use std::time::Duration;
   retrial export -i bank --once > bank.prom            for node exporter's directory of text files")]
 pub struct Args {
     #[command(flatten)]
-    target: Target,
+    which: Which,
     /// Address and port; port 0 is any that is free
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
     listen: String,
@@ -57,7 +57,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
             args.most
         ));
     }
-    let which = args.target.find()?;
+    let which = args.which.by_name()?;
     let observer = which.observe()?;
     if let Some(url) = &args.otlp {
         let every = duration::at_least("--interval", &args.interval, INTERVAL_MIN)?;

@@ -61,8 +61,8 @@ impl PeriodArgs {
                 code = "retrial::recording::period",
                 help = format!("retrial {command} {}", quoted(&file.to_string_lossy())),
                 "no two snapshots in this period, expected one between {} and {}",
-                super::alerts::time(first.at_ns),
-                super::alerts::time(last.at_ns)
+                crate::clock::time(first.at_ns),
+                crate::clock::time(last.at_ns)
             )
         };
         let end =
@@ -154,9 +154,9 @@ impl Bound {
         if !fits {
             return Err(miette!(
                 code = "retrial::recording::time",
-                help = format!("{option} {}", super::alerts::time(last_ns)),
+                help = format!("{option} {}", crate::clock::time(last_ns)),
                 "{option} `{text}`, expected a moment in UTC as {}, or a time before the last snapshot as 10min",
-                &super::alerts::time(last_ns)[..16]
+                &crate::clock::time(last_ns)[..16]
             ));
         }
         Ok(Self::Text(text.to_owned()))
@@ -165,7 +165,7 @@ impl Bound {
     fn text(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => text.into(),
-            Self::At(at_ns) => super::alerts::time(*at_ns).into(),
+            Self::At(at_ns) => crate::clock::time(*at_ns).into(),
         }
     }
 
@@ -179,7 +179,7 @@ impl Bound {
     fn is_at_or_before(&self, at_ns: u64) -> bool {
         match self {
             Self::At(bound_ns) => *bound_ns <= at_ns,
-            Self::Text(text) => *text <= super::alerts::time(at_ns),
+            Self::Text(text) => *text <= crate::clock::time(at_ns),
         }
     }
 
@@ -187,7 +187,7 @@ impl Bound {
     fn is_at_or_after(&self, at_ns: u64) -> bool {
         match self {
             Self::At(bound_ns) => *bound_ns >= at_ns,
-            Self::Text(text) => text[..] >= super::alerts::time(at_ns)[..text.len()],
+            Self::Text(text) => text[..] >= crate::clock::time(at_ns)[..text.len()],
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `retrial record`.
 
 use super::period::TIME_MIN;
-use crate::instances::{self, of_process};
+use crate::instances::{self, Which};
 use crate::output::{Format, Stream, column, counted, quoted, rounded, short};
 use crate::recording::store::Writer;
 use crate::recording::store::parquet::{Partitions, Parts};
@@ -113,7 +113,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     signals::catch();
     let columns = [
         column("snapshot", |written: &Written| written.snapshot),
-        column("time", |written: &Written| super::alerts::time(written.at_ns)),
+        column("time", |written: &Written| crate::clock::time(written.at_ns)),
         column("instance", |written: &Written| written.instance.clone()),
         column("sessions", |written: &Written| written.sessions),
         column("waiting", |written: &Written| written.waiting),
@@ -276,10 +276,13 @@ impl Wanted {
             return Ok(Self { addresses: Vec::new(), is_one_program: false });
         }
         if let Some(pid) = args.pid {
-            return Ok(Self { addresses: vec![instances::address(&of_process(pid)?)?], is_one_program: true });
+            return Ok(Self {
+                addresses: vec![Which { instance: None, pid: Some(pid) }.address()?],
+                is_one_program: true,
+            });
         }
         let addresses = match args.instance.as_slice() {
-            [] => vec![instances::Which { instance: None }.address()?],
+            [] => vec![Which::default().address()?],
             names => names.iter().map(|name| instances::address(name)).collect::<Result<_, _>>()?,
         };
         for address in &addresses {

@@ -1,7 +1,7 @@
 //! `retrial report`.
 
 use super::period::{Part, PeriodArgs, TIME_MIN};
-use crate::instances::{self, Which, attach_error, of_process};
+use crate::instances::{Which, attach_error};
 use crate::output::{Format, quoted};
 use crate::page;
 use crate::recording::findings::Source;
@@ -33,6 +33,7 @@ use std::process::ExitCode;
   retrial report --diff retrial.db --from 10min --to 5min --other-from 5min")]
 pub struct Args {
     /// A recording; the live instance otherwise
+    #[arg(conflicts_with = "pid")]
     file: Option<PathBuf>,
     /// With --diff: the recording that is compared with the first one; a period of the same one otherwise
     #[arg(value_name = "OTHER", requires = "diff")]
@@ -58,9 +59,6 @@ pub struct Args {
     html: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
-    /// The instance of a program under `retrial run`
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["instance", "file"])]
-    pid: Option<u32>,
     #[command(flatten)]
     period: PeriodArgs,
     /// Of a live instance: watch it for so long
@@ -106,7 +104,7 @@ fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
 
 fn live(args: &Args) -> Result<Report, Failure> {
     let time = duration::at_least("--for", &args.time, TIME_MIN)?;
-    let address = args.pid.map_or_else(|| args.which.address(), |pid| instances::address(&of_process(pid)?))?;
+    let address = args.which.address()?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
     let (watched, timed) = std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use super::period::TIME_MIN;
 use crate::duration;
-use crate::instances::{self, Which, of_process};
+use crate::instances::Which;
 use crate::output::{Format, line};
 use crate::signals;
 use crate::sql::{self, Source};
@@ -35,9 +35,6 @@ pub struct Args {
     words: Vec<String>,
     #[command(flatten)]
     which: Which,
-    /// The instance of a program under `retrial run`
-    #[arg(short, long, value_name = "PID", conflicts_with = "instance")]
-    pid: Option<u32>,
     /// Figures of so long: a live instance is watched meanwhile, of a recording it is the last part
     #[arg(long, value_name = "TIME")]
     over: Option<String>,
@@ -51,10 +48,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         line(&described?);
         return Ok(ExitCode::SUCCESS);
     }
-    let source = match (file, args.pid) {
-        (Some(file), _) => Source::Recording(file),
-        (None, Some(pid)) => Source::Live(instances::address(&of_process(pid)?)?),
-        (None, None) => Source::Live(args.which.address()?),
+    let source = match file {
+        Some(file) => Source::Recording(file),
+        None => Source::Live(args.which.address()?),
     };
     if over.is_some() {
         signals::catch();
@@ -69,7 +65,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 
 /// The file and the statement among what was typed.
 fn words(args: &Args) -> Result<(Option<PathBuf>, Option<String>), Report> {
-    let is_live = args.pid.is_some() || args.which.instance.is_some();
+    let is_live = args.which.is_named();
     let is_statement = |word: &str| word.starts_with('.') && !word.contains('/') || word.contains(char::is_whitespace);
     match args.words.as_slice() {
         [] => Ok((None, None)),

@@ -1,6 +1,6 @@
 //! `retrial top`.
 
-use crate::instances::Target;
+use crate::instances::Which;
 use crate::output::{Format, line};
 use crate::top::{self, Seen, State, live, rows, terminal};
 use crate::{duration, signals};
@@ -23,7 +23,7 @@ use std::time::Duration;
   retrial top --once > screen.txt      one screen, of what happens in the next second")]
 pub struct Args {
     #[command(flatten)]
-    target: Target,
+    which: Which,
     /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "1s")]
     every: String,
@@ -40,7 +40,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if !args.once {
         has_screen(format)?;
     }
-    let which = args.target.find()?;
+    let which = args.which.by_name()?;
     let observer = which.observe()?;
     signals::catch();
     let name = observer.tables().address().map_or_else(String::new, ToString::to_string);

@@ -1,7 +1,7 @@
 //! `retrial watch`.
 
-use super::alerts::time;
-use crate::instances::Target;
+use crate::clock::time;
+use crate::instances::{Which, has_gone, is_there};
 use crate::output::{Column, Format, Stream, Table, column};
 use crate::recording::{Period, Snapshot, Taker};
 use crate::watch::action::Action;
@@ -35,7 +35,7 @@ Examples:
 )]
 pub struct Args {
     #[command(flatten)]
-    target: Target,
+    which: Which,
     /// The condition
     #[arg(long, value_name = "EXPRESSION", required_unless_present = "names")]
     when: Option<String>,
@@ -110,7 +110,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         .map(Rate::parse)
         .transpose()
         .map_err(|error| miette!(code = "retrial::watch::rate", help = "--at-most 3/min", "--at-most: {error}"))?;
-    let which = args.target.find()?;
+    let which = args.which.by_name()?;
     let observer = which.observe()?;
     let mut taker = Taker::new(observer.tables());
     let first = taker.snapshot();
@@ -223,17 +223,16 @@ impl Watch<'_> {
         self.tell("command", format!("command {ended}"), Value::Null);
     }
 
-    /// The file of an instance goes with it; what is mapped stays.
     fn still_there(&self) -> Result<(), Report> {
-        let Some(at) = self.observer.tables().address() else { return Ok(()) };
-        let again = Observer::open(at).map(|again| again.tables().created_ns());
-        if again.ok() == Some(self.observer.tables().created_ns()) {
+        let tables = self.observer.tables();
+        if is_there(tables) {
             return Ok(());
         }
         Err(miette!(
             code = "retrial::watch::gone",
             help = "retrial list",
-            "instance {at} has gone, expected it to stay while it is watched"
+            "{}, expected it to stay while it is watched",
+            has_gone(tables)
         ))
     }
 

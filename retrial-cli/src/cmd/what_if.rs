@@ -64,7 +64,7 @@ pub struct Predicted {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let words = words(&args.parameters)?;
-    let is_described = !words.is_empty() && args.source.from.is_none() && args.source.which.instance.is_none();
+    let is_described = !words.is_empty() && args.source.from.is_none() && !args.source.which.is_named();
     let (mut recording, mut seeds) = if is_described {
         let mut given = words.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         let simulate = Function::named("simulate").map_err(|error| refused(&error))?;

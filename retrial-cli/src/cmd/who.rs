@@ -1,7 +1,7 @@
 //! `retrial who`.
 
 use crate::blocking::{Deadlock, Look};
-use crate::instances::Target;
+use crate::instances::Which;
 use crate::output::{Format, Table, column, counted, line};
 use crate::recording::State;
 use crate::who::object::{self, Object};
@@ -27,7 +27,7 @@ use std::process::ExitCode;
   retrial who --mutex 0x2b40         the mutex of the object at this address")]
 pub struct Args {
     #[command(flatten)]
-    target: Target,
+    which: Which,
     /// Only what has to do with this mutex: its name, its id with `#`, a static variable of the program, or the address (`0x…`)
     /// of the object that it protects
     #[arg(long, value_name = "MUTEX")]
@@ -38,7 +38,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
-    let which = args.target.find()?;
+    let which = args.which.by_name()?;
     let flag = which.flag();
     let observer = which.observe()?;
     let tables = observer.tables();

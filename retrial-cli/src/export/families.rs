@@ -2,7 +2,7 @@
 
 use super::ledger::{Count, Ledger};
 use super::text::{Family, Kind, Labels, Sample, Value};
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::recording::{Period, Snapshot, State};
 use retrial::views::{Counter, Key, LocationId, Sid};
 use retrial::{MutexId, P};

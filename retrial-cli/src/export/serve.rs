@@ -2,7 +2,7 @@
 
 use super::families::Exported;
 use super::text::{Family, Format, Kind, Sample, render};
-use crate::instances::Which;
+use crate::instances::{Which, is_there};
 use crate::recording::{Snapshot, Taker};
 use crate::signals;
 use miette::{Report, miette};
@@ -73,12 +73,8 @@ impl<'o> Source<'o> {
         }
     }
 
-    /// The file of an instance goes with it; what is mapped stays.
     pub(super) fn is_there(&self) -> bool {
-        let tables = self.observer.tables();
-        tables
-            .address()
-            .is_none_or(|at| Observer::open(at).is_ok_and(|again| again.tables().created_ns() == tables.created_ns()))
+        is_there(self.observer.tables())
     }
 
     /// The metrics, and the snapshot that they are of.

@@ -2,15 +2,15 @@
 
 use super::pauses::Pauses;
 use super::sampling::Sampler;
-use super::snapshot::{Identity, Moment, Snapshot};
+use super::snapshot::{Moment, Snapshot};
 use super::state::Load;
 use super::store::{Sample, Writer};
 use super::taking::Taker;
 use crate::duration;
+use crate::instances::is_there;
 use miette::Report;
+use retrial::Observer;
 use retrial::sys::{Clock, clock_ns, now_ns, thread_cpu_ns};
-use retrial::{Address, Observer};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -155,8 +155,7 @@ impl Recorder {
         let (mut snapshot_at, mut flush_at, mut name_at) = (now_ns() + interval_ns, now_ns() + SAMPLES_NS, 0);
         loop {
             let now = now_ns();
-            let is_over =
-                self.is_stopped() || now >= name_at && !is_there(tables.address(), recording.taker.instance());
+            let is_over = self.is_stopped() || now >= name_at && !is_there(tables);
             if now >= name_at {
                 name_at = now + NAME_NS;
             }
@@ -189,13 +188,6 @@ impl Recorder {
         self.thin_at_ns.store(now + THIN_NS.min(nanos(keep)), Ordering::Relaxed);
         writer.thin(keep, clock_ns(Clock::Realtime))
     }
-}
-
-/// Whether an instance still has its name.
-fn is_there(address: Option<&Address>, instance: &Identity) -> bool {
-    let Some(address) = address else { return true };
-    let found = std::fs::symlink_metadata(address.path());
-    found.is_ok_and(|found| (found.dev(), found.ino()) == (instance.device, instance.inode))
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -273,7 +265,7 @@ impl Recorded<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::{Capacity, Instance};
+    use retrial::{Address, Capacity, Instance};
 
     #[test]
     fn the_last_snapshot_is_of_the_end_that_was_said() {

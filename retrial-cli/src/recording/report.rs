@@ -16,11 +16,11 @@ use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
 use super::store::Rounds;
 use crate::blocking::Deadlock;
-use crate::cmd::{alerts, show::figures};
 use crate::lengths;
 use crate::output::{Format, Table, column, counted, counter, line, measure, short};
 use crate::page::{Bar, Page, Part, Picture};
 use crate::predict::holds::Timed;
+use crate::{clock, cmd::show::figures};
 use miette::Report as Failure;
 use retrial::views::{Counter, Histogram, Key, LocationId};
 use retrial::{Mode, MutexId};
@@ -70,8 +70,8 @@ impl Report {
         json!({
             "of": self.of,
             "instance": to.instance.name,
-            "from": self.begin_ns().map(alerts::time),
-            "to": alerts::time(to.at.real_ns),
+            "from": self.begin_ns().map(clock::time),
+            "to": clock::time(to.at.real_ns),
             "period_s": period.time_s(),
             "processors": to.load.processors,
             "busy_pct": period.busy().map(|busy| 100.0 * busy),
@@ -182,7 +182,7 @@ impl Report {
     /// Lines under the title.
     fn head(&self) -> Vec<String> {
         let (period, to) = (self.period(), &self.span.to);
-        let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), alerts::time);
+        let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), clock::time);
         let pct = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| short(100.0 * share));
         let earlier = period.from().map(|from| &from.load);
         let steal = earlier.and_then(|earlier| to.load.stolen_since(earlier));
@@ -204,7 +204,7 @@ impl Report {
             None => "nobody looked: who held what, and for how long, is not known".to_owned(),
         };
         vec![
-            format!("from {from} to {}: {} s", alerts::time(to.at.real_ns), short(period.time_s())),
+            format!("from {from} to {}: {} s", clock::time(to.at.real_ns), short(period.time_s())),
             format!(
                 "machine: {}, {} % busy, {} % of the time some thread waited for one, {} % stolen; {} ready at the end",
                 counted(to.load.processors as u64, "processor", "processors"),
@@ -351,7 +351,7 @@ impl Report {
         let from_ns = self.begin_ns().unwrap_or(0);
         let rows = self.span.to.alerts.iter().rev().filter(|alert| alert.at_ns >= from_ns);
         let columns = [
-            column("time", |alert: &&super::Alert| alerts::time(alert.at_ns)),
+            column("time", |alert: &&super::Alert| clock::time(alert.at_ns)),
             column("text", |alert: &&super::Alert| alert.text.clone()),
         ];
         Table::of(&columns, rows)

@@ -3,7 +3,7 @@
 use super::memory;
 use super::tables::{self, Sight};
 use crate::ash;
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::recording::{Scene, history};
 use miette::{Report, miette};
 use retrial::views::{LocationId, WaitEvent};

@@ -3,7 +3,7 @@
 use super::pages::Tone;
 use super::seen::Seen;
 use super::state::State;
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::duration;
 use crate::output::{counted, grouped, short};
 use crate::recording::{self, Snapshot};

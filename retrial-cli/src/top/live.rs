@@ -1,13 +1,13 @@
 //! Looks at an instance again and again, in a thread of its own.
 
 use super::seen::Seen;
-use crate::instances::Which;
+use crate::instances::{Which, is_there};
 use crate::naming::Names;
 use crate::recording::{Sampler, Snapshot, Span, Taker};
 use crate::who::thread::Thread;
 use crate::who::unwind::Files;
 use retrial::Observer;
-use retrial::views::{Sid, Tables};
+use retrial::views::Sid;
 use retrial_bench::process::own_cpu;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -90,7 +90,7 @@ impl<'o> Looker<'o> {
     /// Until it is stopped, or the instance has gone.
     fn go_on(&mut self, every: Duration, wish: &Wish, told: &Sender<Told>) {
         let mut pause = every.min(SECOND);
-        while !wish.stop.load(Ordering::Relaxed) && self.is_there() {
+        while !wish.stop.load(Ordering::Relaxed) && is_there(self.observer.tables()) {
             let began = Instant::now();
             let mut seen = self.look();
             seen.thread = self.thread(&seen, Sid::new(wish.session.load(Ordering::Relaxed)));
@@ -133,12 +133,5 @@ impl<'o> Looker<'o> {
         let info = &seen.session(sid)?.session.info;
         let is_seen = !info.dead;
         is_seen.then(|| (sid, Thread::of(info.pid, info.tid, &mut self.files, self.names.symbols())))
-    }
-
-    /// The file of an instance goes with it; what is mapped stays.
-    fn is_there(&self) -> bool {
-        let tables: &Tables = self.observer.tables();
-        let again = |at| Observer::open(at).is_ok_and(|again| again.tables().created_ns() == tables.created_ns());
-        tables.address().is_none_or(again)
     }
 }

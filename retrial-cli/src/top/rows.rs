@@ -3,7 +3,7 @@
 use super::columns::{self, Shown};
 use super::seen::Seen;
 use super::tree;
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::output::{Column, Table};
 use retrial_model::Profile;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! `show instance`, `types`, `locations` and `machine`.
 
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::output::{Table, column};
 use retrial::layout::Layout;
 use retrial::sys::{Clock, clock_ns};

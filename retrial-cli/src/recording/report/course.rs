@@ -2,7 +2,7 @@
 
 use super::Report;
 use crate::chart::{Axis, Chart, Form, Legend, Point, Scale, Series};
-use crate::cmd::alerts;
+use crate::clock;
 use crate::page::CLASSES;
 use retrial_model::Measure;
 
@@ -51,7 +51,7 @@ pub fn charts(courses: &[Course]) -> Vec<Chart> {
     let (unit, unit_ns) = unit(longest_ns);
     let name = match courses {
         // The time of the day, without the date.
-        [course] => format!("{unit} after {}", &alerts::time(course.begin_ns())[11..19]),
+        [course] => format!("{unit} after {}", &clock::time(course.begin_ns())[11..19]),
         _ => format!("{unit} after the begin"),
     };
     let chart = |(title, figures): (&str, std::ops::Range<usize>)| {

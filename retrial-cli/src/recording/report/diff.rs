@@ -86,8 +86,8 @@ impl Side {
         json!({
             "of": self.whole.of,
             "instance": self.whole.span.to.instance.name,
-            "from": self.whole.begin_ns().map(crate::cmd::alerts::time),
-            "to": crate::cmd::alerts::time(self.whole.span.to.at.real_ns),
+            "from": self.whole.begin_ns().map(crate::clock::time),
+            "to": crate::clock::time(self.whole.span.to.at.real_ns),
             "period_s": self.whole.period().time_s(),
             "parts": self.parts.len(),
         })
@@ -99,8 +99,8 @@ impl Side {
             "{name}: {} from {}, from {} to {}: {} s in {} parts",
             self.whole.span.to.instance.name,
             self.whole.of,
-            from.map_or_else(|| "its creation".to_owned(), crate::cmd::alerts::time),
-            crate::cmd::alerts::time(to),
+            from.map_or_else(|| "its creation".to_owned(), crate::clock::time),
+            crate::clock::time(to),
             short(self.whole.period().time_s()),
             self.parts.len()
         )

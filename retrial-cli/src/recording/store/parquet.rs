@@ -6,7 +6,7 @@
 
 use super::schema::{Kind, TABLES, Table};
 use super::{Recording, failed};
-use crate::cmd::alerts;
+use crate::clock;
 use crate::duration::nanos;
 use crate::output::quoted;
 use crate::signals;
@@ -327,7 +327,7 @@ fn remove(directory: &Path, id: &str, first: &str) -> Result<(), Failure> {
 
 /// Directory of an hour: in the order of time.
 fn hour_name(hour: u64) -> String {
-    format!("hour={}", &alerts::time(hour * HOUR_NS)[..13])
+    format!("hour={}", &clock::time(hour * HOUR_NS)[..13])
 }
 
 fn file_name(id: &str) -> String {

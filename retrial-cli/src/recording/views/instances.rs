@@ -1,7 +1,7 @@
 //! Views of instances: what each is, its parameters, alerts and locations.
 
 use super::{View, column, measure, text, view};
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::recording::scene::Span;
 use crate::recording::snapshot::{Alert, Parameter};
 use retrial::P;

@@ -3,7 +3,7 @@
 #![allow(clippy::trivially_copy_pass_by_ref)] // cells are of any kind of row
 
 use super::{Column, View, column, counter, measure, sleeps, text, view};
-use crate::cmd::alerts::time;
+use crate::clock::time;
 use crate::recording::scene::Span;
 use crate::recording::snapshot::Mutex;
 use retrial::views::{Counter, Key, LocationId, PastSleep, Place, Sid, TypeId};
