@@ -4,7 +4,7 @@
 
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
-use crate::recorder::Recorder;
+use crate::recorder::{At, Recorder};
 use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys;
@@ -26,7 +26,7 @@ impl EventWait {
         let wait = Self { key: Key { mutex, location, event }, begun_ns: sys::now_ns() };
         let recorder = wait.recorder(session);
         recorder.add(Counter::Parks, 1);
-        recorder.begin(wait.begun_ns);
+        recorder.begin(wait.begun_ns, At::Park);
         wait
     }
 

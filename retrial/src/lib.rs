@@ -149,6 +149,7 @@ pub mod views {
     pub use crate::mutexes::{MutexInfo, MutexState};
     pub use crate::operation_log::{LocationId, Phase, Record};
     pub use crate::params::{Domain, Effect, Fairness, PARAM_COUNT, PARAMS, Param, Params};
+    pub use crate::recorder::STEPS;
     pub use crate::segment::RUNS;
     pub use crate::sessions::SessionInfo;
     pub use crate::standing::Standing;

@@ -10,6 +10,18 @@ use crate::trace::{self, Note, What};
 use crate::word::Sid;
 use std::time::Duration;
 
+/// What a wait is at.
+#[derive(Clone, Copy)]
+pub(crate) enum At {
+    Spin,
+    Yield,
+    Sleep,
+    Park,
+}
+
+/// Their names, in this order.
+pub const STEPS: [&str; 4] = ["spin", "yield", "sleep", "park"];
+
 /// Where a wait is recorded.
 pub(crate) struct Recorder<'a> {
     pub(crate) session: Option<&'a Session<'a>>,
@@ -54,12 +66,12 @@ impl<'a> Recorder<'a> {
         self.step(now, what, asked_ns, took_ns);
     }
 
-    pub(crate) fn begin(&self, now: u64) {
+    pub(crate) fn begin(&self, now: u64, at: At) {
         self.add(Counter::Waits, 1);
         if let Some(session) = self.session {
             let slot = session.slot;
             slot.wait_since_ns.store(now, Ordering::Relaxed);
-            slot.wait_blocker.store(u64::from(self.blocker.number()), Ordering::Relaxed);
+            self.is_at(at);
             // Release: a reader that finds the wait finds the rest of it.
             slot.wait.store(self.key.pack(), Ordering::Release);
         }
@@ -67,11 +79,10 @@ impl<'a> Recorder<'a> {
         self.note(now, What::Began, 0, 0);
     }
 
-    /// Notes which session has it now, for readers that cannot read the mutex.
-    pub(crate) fn set_blocker(&mut self, blocker: Sid) {
-        self.blocker = blocker;
+    /// Notes what the wait is at, and which session has the mutex, for readers that cannot read that.
+    pub(crate) fn is_at(&self, at: At) {
         if let Some(session) = self.session {
-            session.slot.wait_blocker.store(u64::from(blocker.number()), Ordering::Relaxed);
+            session.slot.wait_is_at.store((at as u64) << 32 | u64::from(self.blocker.number()), Ordering::Relaxed);
         }
     }
 

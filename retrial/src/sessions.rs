@@ -1,6 +1,7 @@
 //! The sessions of an instance, as the views show them.
 
 use crate::operation_log::{MutexId, Record};
+use crate::recorder::STEPS;
 use crate::slot::Slot;
 use crate::standing::Standing;
 use crate::stats::{CALLS, Figures, Key};
@@ -41,6 +42,9 @@ pub struct SessionInfo {
     /// What it waits for, since when by the monotonic clock, and the SID that held it at the last step. Not what it
     /// holds by its log.
     pub wait: Option<(Key, u64, Sid)>,
+    /// What that wait is at, one of [`STEPS`](crate::views::STEPS); after a yield, a sleep or a park the same until the
+    /// next one. A wait for an event is a park.
+    pub step: Option<&'static str>,
     /// Number of its first run of steps, which may not have happened yet.
     pub first_run: u64,
     /// Number of the latest run of steps.
@@ -58,8 +62,8 @@ impl Tables {
     #[must_use]
     pub fn session_info(&self, sid: Sid) -> Option<SessionInfo> {
         let slot = self.slot(sid).filter(|slot| slot.is_live())?;
-        let blocker = || Sid::new(slot.wait_blocker.load(Ordering::Relaxed) as u32);
-        let wait = slot.wait_under_way().map(|(key, since_ns)| (key, since_ns, blocker()));
+        let is_at = slot.wait_is_at.load(Ordering::Relaxed);
+        let wait = slot.wait_under_way().map(|(key, since_ns)| (key, since_ns, Sid::new(is_at as u32)));
         let log: Vec<Standing> = slot.log.iter().filter_map(|cell| self.standing(sid, slot, cell)).collect();
         // It ended between the two looks.
         let wait = wait.filter(|(key, ..)| {
@@ -67,8 +71,10 @@ impl Tables {
             of_it.clone().any(|standing| standing.asks.is_some())
                 || !of_it.any(|standing| standing.holds == Some(key.event.mode))
         });
+        let step = wait.and_then(|_| STEPS.get((is_at >> 32) as usize).copied());
         Some(SessionInfo {
             sid,
+            step,
             pid: slot.pid.load(Ordering::Relaxed),
             tid: slot.tid.load(Ordering::Relaxed),
             dead: slot.is_dead(),
@@ -293,7 +299,7 @@ mod tests {
     use crate::instance::Instance;
     use crate::mode::Mode;
     use crate::operation_log::LocationId;
-    use crate::recorder::Recorder;
+    use crate::recorder::{At, Recorder};
     use crate::segment::Capacity;
     use crate::session::Class;
     use crate::stats::WaitEvent;
@@ -308,7 +314,7 @@ mod tests {
         let found = |session: &crate::Session<'_>| tables.wait_began(&tables.session_info(session.sid()).unwrap());
         let first = session();
         let waits = Recorder::new(Some(&first), key, Sid::NONE);
-        waits.begin(0);
+        waits.begin(0, At::Spin);
         assert_eq!(found(&first), (1, true));
         waits.step(0, What::Yield, 0, 0);
         assert_eq!(found(&first), (1, true));
@@ -318,7 +324,7 @@ mod tests {
         // What it waits for is said before the run that tells of it.
         second.slot.wait.store(key.pack(), Ordering::Release);
         assert_eq!(found(&second), (3, false));
-        Recorder::new(Some(&second), key, Sid::NONE).begin(0);
+        Recorder::new(Some(&second), key, Sid::NONE).begin(0, At::Spin);
         assert_eq!(found(&second), (3, true));
     }
 }

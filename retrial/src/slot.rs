@@ -38,7 +38,8 @@ pub(crate) struct Slot {
     /// Key of what is waited for; 0 when nothing is.
     pub(crate) wait: AtomicU64,
     pub(crate) wait_since_ns: AtomicU64,
-    pub(crate) wait_blocker: AtomicU64,
+    /// What the wait is at, as the upper half, and the SID of the session that has the mutex.
+    pub(crate) wait_is_at: AtomicU64,
     pub(crate) last_run: AtomicU64,
     /// The last run of the sessions that had this slot before.
     pub(crate) earlier_runs: AtomicU64,

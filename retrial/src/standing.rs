@@ -56,7 +56,7 @@ impl Record {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::recorder::Recorder;
+    use crate::recorder::{At, Recorder};
     use crate::stats::{Key, WaitEvent};
     use crate::{Capacity, Class, Instance, Patience, location};
     use Mode::{Examine as E, Exclusive as X, Shared as S};
@@ -132,7 +132,7 @@ mod tests {
         let event = WaitEvent { mode: X, on_x: false, for_event: false };
         let key = Key { mutex: mutex.id(), location: location!().id(&instance), event };
         // A wait under way that is over by the log.
-        Recorder::new(Some(&session), key, Sid::NONE).begin(0);
+        Recorder::new(Some(&session), key, Sid::NONE).begin(0, At::Spin);
         let waits = || instance.tables().session_info(session.sid()).unwrap().wait.is_some();
         assert!(waits());
         let hold = mutex.exclusive(&session, location!()).unwrap();

@@ -8,7 +8,7 @@ use crate::operation_log::{LocationId, MutexId};
 use crate::params::Params;
 use crate::parking::Parked;
 use crate::probes;
-use crate::recorder::Recorder;
+use crate::recorder::{At, Recorder};
 use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
@@ -193,7 +193,7 @@ impl<'a> Wait<'a> {
     fn failed(&mut self, deadline: Option<Deadline>) -> Option<Duration> {
         self.now = sys::now_ns();
         if self.course.failed() == 0 {
-            self.recorder.begin(self.now);
+            self.recorder.begin(self.now, At::Spin);
             self.asked = self.now;
         } else {
             self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
@@ -252,7 +252,7 @@ impl<'a> Wait<'a> {
         // Read afresh: a change takes effect at the very next step.
         self.params = self.waiter.params(self.want.mutex_type);
         let (blocker, on_x) = target.blocker();
-        self.recorder.set_blocker(blocker);
+        self.recorder.blocker = blocker;
         let mut course = self.course;
         let seen = self.seen(target, on_x);
         let step = course.step(&seen);
@@ -265,6 +265,7 @@ impl<'a> Wait<'a> {
         }
         match step {
             Step::Yield => {
+                self.recorder.is_at(At::Yield);
                 sys::yield_now();
                 self.last = sys::now_ns();
                 let took = self.last.saturating_sub(self.now);
@@ -279,6 +280,7 @@ impl<'a> Wait<'a> {
                     self.recorder.add(Counter::QueueFull, 1);
                 }
                 let asked = asked.min(left);
+                self.recorder.is_at(At::Sleep);
                 sys::sleep(asked);
                 self.last = sys::now_ns();
                 self.recorder.add(Counter::Sleeps, 1);
@@ -313,6 +315,7 @@ impl<'a> Wait<'a> {
         if let Some(interval) = how.asks {
             target.ask_for_handover(self.now, interval);
         }
+        self.recorder.is_at(At::Park);
         probes::park(&self.recorder, how.lasts(false));
         let parked = target.park(how);
         self.last = sys::now_ns();

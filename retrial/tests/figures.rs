@@ -49,6 +49,31 @@ fn the_time_of_a_wait_splits_into_parts_that_add_up_under_every_scheme() {
 }
 
 #[test]
+fn a_session_shows_the_step_that_it_is_at_and_not_the_last_one_that_ended() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    for (scheme, step) in [("pthread", "park"), ("sleep", "sleep")] {
+        instance.set(P::Scheme, None, wait::named(scheme).unwrap() as u64);
+        let mutex = instance.mutex(scheme, "Cursor Pin", || 0u64).unwrap();
+        let a = instance.session("a", Class::Normal).unwrap();
+        let held = mutex.exclusive(&a, location!()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let b = instance.session("b", Class::Normal).unwrap();
+                drop(mutex.exclusive(&b, location!()).unwrap());
+                assert_eq!(instance.tables().session_info(b.sid()).unwrap().step, None);
+            });
+            let shown = || instance.tables().sessions().iter().any(|session| session.step == Some(step));
+            let is_shown = (0..1000).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                shown()
+            });
+            assert!(is_shown, "{scheme}");
+            drop(held);
+        });
+    }
+}
+
+#[test]
 fn figures_of_a_session_that_has_left_stay_in_the_totals() {
     let instance = Instance::anonymous(Capacity { sessions: 2, ..Capacity::default() }).unwrap();
     wait_in_vain(&instance, "sleep");

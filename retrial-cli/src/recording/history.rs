@@ -25,6 +25,7 @@ const fn group([name, short]: [&'static str; 2], kind: Kind, expression: &'stati
 }
 
 const SECOND: &str = "substr(utc(at_ns), 1, 19)";
+const MODE: &str = "CASE for_event WHEN 1 THEN NULL ELSE mode END";
 const CLASS: &str = "CASE for_event WHEN 0 THEN 'Concurrency' WHEN 1 THEN 'Event' END";
 const NAME: &str = "mutex_name(sample.instance, mutex)";
 const EVENT: &str = "event_name(sample.instance, mutex, mode, on_x, for_event)";
@@ -58,7 +59,7 @@ pub static COLUMNS: &[Column] = &[
     group(["mutex", "mutex_id"], Kind::Integer, "mutex", "Number of the mutex"),
     group(["name", "mutex"], Kind::Text, NAME, "What it is called"),
     group(["mutex_type", "type"], Kind::Text, "mutex_type(sample.instance, mutex)", "Its type"),
-    group(["mode", "mode"], Kind::Text, "mode", "Held, or asked for"),
+    group(["mode", "mode"], Kind::Text, MODE, "Held, or asked for; null for an event"),
     group(["location", "location"], Kind::Text, PLACE, "Where in the code it was got, or is waited for"),
     group(["action", "action"], Kind::Text, "nullif(action, '')", "What the session said it was at"),
     group(["step", "step"], Kind::Text, "step", "Of a wait: spin, yield, sleep or park"),

@@ -2,7 +2,6 @@
 
 use super::snapshot::Snapshot;
 use super::store::{Holder, Rounds, Sample};
-use super::taking::{STEPS, step};
 use crate::blocking::Look;
 use retrial::sys::{Clock, clock_ns, now_ns};
 use retrial::views::{Counter, LocationId, MutexInfo, Place, SessionInfo, Sid, Standing, Tables};
@@ -102,7 +101,7 @@ impl<'t> Sampler<'t> {
             for (mutex, mode) in look.held(session.sid) {
                 samples.push(Sample { length_ns, ..held(&look, session, *mutex, *mode, real_ns) });
             }
-            samples.extend(self.waiting(&look, session, real_ns).map(|sample| Sample { length_ns, ..sample }));
+            samples.extend(Self::waiting(&look, session, real_ns).map(|sample| Sample { length_ns, ..sample }));
         }
         self.take(samples);
     }
@@ -118,7 +117,7 @@ impl<'t> Sampler<'t> {
         self.known_until_ns = now + KNOWN_NS.max(KNOWN_TIMES * (now - before));
     }
 
-    fn waiting(&self, look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
+    fn waiting(look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
         let (key, since_ns, _) = session.wait.filter(|_| !session.dead)?;
         let blocker = look.blockers(session).first().map(|(sid, mode)| holder(look, *sid, *mode, key.mutex));
         Some(Sample {
@@ -128,7 +127,7 @@ impl<'t> Sampler<'t> {
             on_x: key.event.on_x,
             for_event: key.event.for_event,
             since_ns: Some(since_ns),
-            step: step(self.tables, session.sid),
+            step: session.step,
             blocker,
             ..held(look, session, key.mutex, key.event.mode, at_ns)
         })
@@ -252,7 +251,7 @@ fn spins_first(look: &Look<'_>, session: &SessionInfo, asked: &Standing, at_ns: 
         location: Some(record.location),
         on_x: !is_exclusive(mode) && beside.is_some_and(|(_, mode)| is_exclusive(*mode)),
         since_ns: Some(now_ns()),
-        step: Some(STEPS[0]),
+        step: Some(retrial::views::STEPS[0]),
         blocker: beside.map(|(sid, mode)| holder(look, *sid, Some(*mode), record.mutex)),
         ..held(look, session, record.mutex, mode, at_ns)
     }

@@ -65,8 +65,6 @@ pub struct Session {
     pub holds: Vec<Held>,
     /// While it waits: the holders of what it waits for, and their modes where they are known.
     pub blockers: Vec<(Sid, Option<Mode>)>,
-    /// While it waits: the latest step of the wait.
-    pub step: Option<&'static str>,
     /// Gets that it has counted itself, as sessions under `retrial run` do.
     pub gets: u64,
     /// What its thread has spent, where the kernel says it.

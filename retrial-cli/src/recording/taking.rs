@@ -5,7 +5,7 @@ use super::state::{Load, Spent};
 use crate::blocking::Look;
 use crate::naming::Names;
 use retrial::sys::{Clock, clock_ns, now_ns};
-use retrial::views::{Counter, Figures, Key, LocationId, MutexInfo, SessionInfo, Sid, Tables, What, Word};
+use retrial::views::{Counter, Figures, Key, LocationId, MutexInfo, SessionInfo, Sid, Tables, Word};
 use retrial::{MutexId, P};
 use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -115,7 +115,6 @@ impl<'t> Taker<'t> {
             state: State::of(info, deadlocked.contains(&info.sid)),
             holds: held(info.sid),
             blockers: look.blockers(info),
-            step: info.wait.and_then(|_| step(self.tables, info.sid)),
             gets: gets.get(&info.sid).copied().unwrap_or(0),
             spent: (!info.dead).then(|| Spent::of(info.pid, info.tid)).flatten(),
             info: info.clone(),
@@ -135,21 +134,6 @@ impl<'t> Taker<'t> {
                 self.places.insert(location, name);
             }
         }
-    }
-}
-
-/// Steps of a wait, as they are shown.
-pub const STEPS: [&str; 4] = ["spin", "yield", "sleep", "park"];
-
-/// What a session's wait is at: the latest step that it has noted, which is a spin until there is one.
-pub fn step(tables: &Tables, sid: Sid) -> Option<&'static str> {
-    let event = tables.event(sid, tables.last_run(sid))?;
-    match event.what {
-        What::Began => Some(STEPS[0]),
-        What::Yield => Some(STEPS[1]),
-        What::Sleep => Some(STEPS[2]),
-        What::Woken | What::TimedOut => Some(STEPS[3]),
-        What::Got | What::GaveUp => None,
     }
 }
 

@@ -139,7 +139,7 @@ pub fn sessions<'s>() -> Vec<Shown<'s, SessionRow<'s>>> {
             .about("The mode that it waits for.")
             .live(),
         number(1, column("waited_s", waited_s).titled("for s")).about("Time since that wait began.").live(),
-        text(7, 5, 5, column("step", |row: &Row<'_>| row.session.step))
+        text(7, 5, 5, column("step", |row: &Row<'_>| row.session.info.step))
             .about("The step of the wait that it is in.")
             .live(),
         text(3, 7, 20, column("held_by", |row: &Row<'_>| blocking::text(&row.session.blockers)).titled("held by"))

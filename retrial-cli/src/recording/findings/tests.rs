@@ -25,10 +25,11 @@ fn session(sid: u32) -> Session {
         claimed_ns: 1,
         log: Vec::new(),
         wait: None,
+        step: None,
         first_run: 0,
         last_run: 0,
     };
-    Session { info, state: State::Running, holds: Vec::new(), blockers: Vec::new(), step: None, gets: 0, spent: None }
+    Session { info, state: State::Running, holds: Vec::new(), blockers: Vec::new(), gets: 0, spent: None }
 }
 
 fn mutex(id: u32, gets: u64, samples: Samples) -> Mutex {

@@ -3,7 +3,6 @@
 use super::schema::Table;
 use crate::recording::snapshot::{Held, Mutex, Parameter, Session, Snapshot, State};
 use crate::recording::state::Spent;
-use crate::recording::taking::STEPS;
 use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, Place, SessionInfo, Sid, TypeId, WaitEvent};
 use retrial::{Death, Mode, MutexId, P};
 use retrial_model::profile::Samples;
@@ -119,18 +118,11 @@ fn session(mut cells: Cells<'_>) -> rusqlite::Result<Session> {
         action: String::new(),
         log: Vec::new(),
         wait: None,
+        step: None,
         first_run: 0,
         last_run: 0,
     };
-    Ok(Session {
-        info,
-        state: State::Running,
-        holds: Vec::new(),
-        blockers: Vec::new(),
-        step: None,
-        gets: 0,
-        spent: None,
-    })
+    Ok(Session { info, state: State::Running, holds: Vec::new(), blockers: Vec::new(), gets: 0, spent: None })
 }
 
 /// `[[1, "X", 2], …]`, as it was written.
@@ -168,7 +160,7 @@ fn put_session_state(mut cells: Cells<'_>, snapshot: &mut Snapshot) -> rusqlite:
         .map(|[sid, name, _]| (Sid::new(number(sid).unwrap_or(0)), name.as_str().map(mode)))
         .collect();
     let step = cells.maybe_text()?;
-    session.step = step.and_then(|step| STEPS.into_iter().find(|known| *known == step));
+    session.info.step = step.and_then(|step| retrial::views::STEPS.into_iter().find(|known| *known == step));
     let mutex = cells.maybe_whole()?;
     let Some(mutex) = mutex else {
         let mut cells = Cells::new(cells.row, cells.next + 6);

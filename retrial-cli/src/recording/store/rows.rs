@@ -75,7 +75,7 @@ fn of_session_state(session: &Session) -> Row {
         whole(session.gets),
         text(json!(holds).to_string()),
         text(json!(blockers).to_string()),
-        maybe(session.step.map(text)),
+        maybe(session.info.step.map(text)),
         maybe(wait.map(|(key, ..)| int(key.mutex.0))),
         maybe(wait.map(|(key, ..)| text(key.event.mode.name()))),
         maybe(wait.map(|(key, ..)| int(key.location.0))),

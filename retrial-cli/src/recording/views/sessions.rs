@@ -101,11 +101,11 @@ fn waiting() -> View {
             column("location", "", "Where in the code", |span: &Span, row: &usize| {
                 wait(span, row).map(|(key, _)| span.to.place(key.location).to_owned())
             }),
-            column("mode", "", "The mode asked for", |span: &Span, row: &usize| {
-                wait(span, row).map(|(key, _)| key.event.mode.name().to_owned())
+            column("mode", "", "The mode asked for; null for an event", |span: &Span, row: &usize| {
+                wait(span, row).filter(|(key, _)| !key.event.for_event).map(|(key, _)| key.event.mode.name().to_owned())
             }),
             column("step", "", "What the wait is at: spin, yield, sleep or park", |span: &Span, row: &usize| {
-                of(span, row).step.map(str::to_owned)
+                of(span, row).info.step.map(str::to_owned)
             }),
             column("blocking_session", "", "The session that holds it, or one of them", blocker),
             column("blocker_mode", "", "Its mode", |span: &Span, row: &usize| {

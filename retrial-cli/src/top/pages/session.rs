@@ -43,7 +43,7 @@ pub fn lines(seen: &Seen, row: SessionRow<'_>, room: u16) -> Vec<Line> {
         None => lines.push(dim("nothing")),
         Some((key, since_ns, _)) => {
             let for_s = to.at.monotonic_ns.saturating_sub(since_ns) as f64 / 1e9;
-            let step = row.session.step.map(|step| format!(", now: {step}")).unwrap_or_default();
+            let step = row.session.info.step.map(|step| format!(", now: {step}")).unwrap_or_default();
             lines.push(Line {
                 text: format!(
                     "  {} ({}) for {} s at {}{step}",

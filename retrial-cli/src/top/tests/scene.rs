@@ -61,6 +61,7 @@ fn session(sid: u32, name: &str, wait: Option<(u32, u16, u32, u64)>) -> Session 
         claimed_ns: MONOTONIC - 90 * SECOND,
         log: Vec::new(),
         wait: wait.map(|(mutex, at, by, ms)| (key(mutex, at), MONOTONIC + SECOND - ms * 1_000_000, Sid::new(by))),
+        step: wait.map(|_| "park"),
         first_run: 0,
         last_run: 0,
     };
@@ -68,7 +69,6 @@ fn session(sid: u32, name: &str, wait: Option<(u32, u16, u32, u64)>) -> Session 
         state: if wait.is_some() { State::Waiting } else { State::Running },
         holds: Vec::new(),
         blockers: wait.map(|(_, _, by, _)| (Sid::new(by), Some(Mode::Exclusive))).into_iter().collect(),
-        step: wait.map(|_| "park"),
         gets: 0,
         spent: None,
         info,
