@@ -988,6 +988,34 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
     }
 }
 
+/// Four threads come and go; at a line of input the program ends.
+const COMES_AND_GOES: &str = r"
+#include <pthread.h>
+#include <stdio.h>
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *uses(void *none) { pthread_mutex_lock(&m); pthread_mutex_unlock(&m); return none; }
+int main(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, uses, 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    pthread_mutex_lock(&m);
+    getchar();
+    return 0;
+}
+";
+
+#[test]
+fn threads_that_have_ended_are_not_shown_as_dead() {
+    let (name, scratch) = (unused_name(), Scratch::new());
+    let program = scratch.compile(COMES_AND_GOES, &[]).unwrap();
+    let mut command = retrial_run(&["--instance", &name, "--", &program]);
+    let mut run = Under::new(command.stdin(Stdio::piped()));
+    let rows = until_sessions(&name, |rows| rows.len() == 1);
+    assert_eq!(rows[0]["state"], "running");
+    drop(run.0.stdin.take());
+    assert_eq!(run.0.wait().unwrap().code(), Some(0));
+}
+
 /// One thread has a lock and five wait for it; at a line of input it lets go, and whoever gets it keeps it.
 const HELD_ON: &str = r"
 #include <pthread.h>

@@ -69,7 +69,7 @@ pub fn measure(tables: &Tables, interval: Duration, tick: &dyn Fn(Duration)) -> 
     // Mutexes in processes' memory are read through these.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| sampler::observe(tables, &stop));
+        let sampler = scope.spawn(|| sampler::observe(tables, || {}, &stop));
         gather(tables, interval, tick, || {
             stop.store(true, Ordering::Release);
             sampler.thread().unpark();

@@ -70,12 +70,12 @@ pub struct Observation {
     pub cost: Cost,
 }
 
-/// Observes until `stop`. The caller unparks this thread after setting it.
-pub fn observe(tables: &Tables, stop: &AtomicBool) -> Observation {
+/// Observes until `stop`, and calls `also` after each census. The caller unparks this thread after setting it.
+pub fn observe(tables: &Tables, also: impl Fn(), stop: &AtomicBool) -> Observation {
     let mut sampler = Sampler::new(tables);
     std::thread::park_timeout(Duration::from_nanos(SAMPLE_EVERY_NS));
     while !stop.load(Ordering::Acquire) {
-        let pause_ns = sampler.round();
+        let pause_ns = sampler.round(&also);
         std::thread::park_timeout(Duration::from_nanos(pause_ns));
     }
     sampler.finish()
@@ -130,10 +130,11 @@ impl<'t> Sampler<'t> {
     }
 
     /// One look at whatever is due. Returns the time to the next one, in ns.
-    fn round(&mut self) -> u64 {
+    fn round(&mut self, also: &impl Fn()) -> u64 {
         if now_ns() >= self.census_at_ns {
             let before = thread_cpu_ns();
             self.census();
+            also();
             let cost = thread_cpu_ns() - before;
             // A program that runs for a moment only is looked at too.
             self.census_every_ns = (self.census_every_ns * 2).min(CENSUS_EVERY_NS);

@@ -89,7 +89,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let tables: &Tables = named.instance.tables();
     let Seen { finished, elapsed_s, ended_ns, observation, recorded } =
-        observe(tables, recording.as_ref(), started, || {
+        observe(&named.instance, recording.as_ref(), started, || {
             let finished = signals.wait(pid);
             if let Some(recorded) = &recorder {
                 recorded.program_ended();
@@ -178,10 +178,15 @@ struct Seen {
 }
 
 /// Observes the instance, and the profile if there is one, until the program's end.
-fn observe(tables: &Tables, recording: Option<&Recording>, started: Instant, wait: impl FnOnce() -> Finished) -> Seen {
+fn observe(
+    instance: &Instance,
+    recording: Option<&Recording>,
+    started: Instant,
+    wait: impl FnOnce() -> Finished,
+) -> Seen {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let observer = scope.spawn(|| sampler::observe(tables, &stop));
+        let observer = scope.spawn(|| sampler::observe(instance.tables(), || departed(instance), &stop));
         let profiler = recording.map(|recording| scope.spawn(|| recording.observe(&stop)));
         let finished = wait();
         let (elapsed_s, ended_ns) = (started.elapsed().as_secs_f64(), now_ns());
@@ -193,6 +198,18 @@ fn observe(tables: &Tables, recording: Option<&Recording>, started: Instant, wai
         });
         Seen { finished, elapsed_s, ended_ns, observation: observer.join().unwrap_or_default(), recorded }
     })
+}
+
+/// Frees the sessions of threads that have ended. The interposer leaves that to the next thread which needs a
+/// session, and until then they would look as if they had been killed. A wait that a kill cut off stays to be
+/// seen.
+fn departed(instance: &Instance) {
+    let tables = instance.tables();
+    for sid in tables.sids().filter(|sid| tables.is_dead(*sid)) {
+        if tables.session_info(sid).is_some_and(|session| session.log.is_empty() && session.wait.is_none()) {
+            instance.recover(sid);
+        }
+    }
 }
 
 /// Leaves in the instance what only this process knows, for a later look: the names of mutexes, the gets of
