@@ -6,12 +6,14 @@
 //! the same time is an atomic, so any bytes that another process leaves are some value.
 
 use crate::error::CacheError;
-use retrial::engine::EngineMutex;
+use retrial::engine::{EngineMutex, Owner};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
+/// Whose the objects of a cache are: no mutex of the library lends their bytes.
+pub(crate) const OWNER: Owner = Owner(*b"rtcache1");
 /// Says that the bytes are a cache, and of which layout.
-pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"rtcache\x01");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(OWNER.0);
 
 /// Bytes of a unit: blocks begin at multiples of it, and so do values.
 pub(crate) const UNIT: usize = 16;
