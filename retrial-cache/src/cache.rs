@@ -22,12 +22,12 @@ const SHARD_TYPE: &str = "hash table";
 /// A cache that this process has open.
 pub struct Cache<'i> {
     pub(crate) instance: &'i Instance,
-    name: String,
-    mutex: &'i EngineMutex,
+    pub(crate) name: String,
+    pub(crate) mutex: &'i EngineMutex,
     pub(crate) rows: Rows<'i>,
     pub(crate) builders: Vec<&'i EngineMutex>,
     pub(crate) shards: Vec<Shard<'i>>,
-    shape: Shape,
+    pub(crate) shape: Shape,
 }
 
 impl std::fmt::Debug for Cache<'_> {

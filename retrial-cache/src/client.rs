@@ -9,10 +9,10 @@ use crate::rows::{FIRST_LINE, free_place};
 use crate::shard::{self, Shard, count, has_hash, is_biased, phase, visit};
 use crate::{is_dead, point};
 use retrial::engine::EngineMutex;
+use retrial::sys::protocol::fence;
 use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
 use std::time::Duration;
 
 /// A session that takes part in a cache. Made by [`Cache::join`]; one for each session.
