@@ -139,7 +139,8 @@ impl Client<'_> {
         point();
         if let Some((unit, old)) = old {
             shard.unlink(unit, old);
-            shard.evict(&[unit])?;
+            // The new one is there whatever comes of it: what cannot go now goes when the hand comes by.
+            let _ = shard.evict(&[unit]);
         }
         drop(locked);
         Ok(())
@@ -192,7 +193,7 @@ impl Drop for Made<'_> {
         if let Ok(locked) = shard.lock(client.session, location!("kglhdgn2 106")) {
             shard.throw_away(unit, place.block);
             drop(place);
-            // What cannot go now goes when the hand comes by.
+            // As above.
             let _ = shard.evict(&[unit]);
             drop(locked);
         }

@@ -66,7 +66,7 @@ pub struct PinInfo {
     pub sid: Sid,
     /// The object.
     pub name: String,
-    /// `reads`, `builds`, or `holds` by the object's mutex.
+    /// `reads`, `builds`, `holds` by the object's mutex, or `waits for readers` to change it.
     pub how: &'static str,
 }
 
@@ -249,6 +249,7 @@ impl<'i> Cache<'i> {
                     Pinned::Kept => "holds",
                     Pinned::Read => "reads",
                     Pinned::Built => "builds",
+                    Pinned::Wanted => "waits for readers",
                 };
                 pins.push(PinInfo { sid: seen.sid, name: shard.name(seen.object.unit(), block), how });
             }

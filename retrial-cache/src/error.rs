@@ -86,6 +86,12 @@ pub enum CacheError {
     /// The session would wait for its own pin or its own build.
     #[error("this session has the object pinned or is building it, and would wait for itself")]
     Deadlock,
+    /// Sessions wait for each other's pins, and this one gives up.
+    #[error(
+        "this session reads what another session waits to change, and that one, or one that it waits for, reads this \
+         object: drop the pins and try again; see `retrial cache pins`"
+    )]
+    Cycle,
     /// The instance has no session for it.
     #[error(transparent)]
     Session(#[from] SessionError),

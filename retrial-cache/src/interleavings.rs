@@ -325,29 +325,44 @@ fn what_is_pinned_is_not_evicted() {
     explore("a private pin beside an eviction", 3, || together(Stage::read_privately, evict));
 }
 
-/// The pins of a dead session count no more; those of the session that has its row do.
+/// A stage, a session, when it began, and its part in the cache, whose row has what a dead session of its number has left.
+fn after_a_death() -> (Stage, &'static Session<'static>, u64, Client<'static>) {
+    let stage = Stage::new();
+    let tag_of = |sid| stage.instance.tables().session_info(sid).unwrap().claimed_ns;
+    let dead = stage.session().take();
+    let (sid, left) = (dead.sid(), tag_of(dead.sid()));
+    drop(dead);
+    let heir = leak(stage.session().take());
+    assert_eq!(heir.sid(), sid);
+    let (client, own) = (stage.cache.join(heir).unwrap(), tag_of(sid));
+    let shard = &stage.cache.shards[0];
+    client.row.pins[0].store(shard.object(shard.memory.range().0).pin(Pinned::Read), Relaxed);
+    client.row.tag.store(left, Release);
+    (stage, heir, own, client)
+}
+
 #[test]
-fn a_dead_sessions_pins_are_not_waited_for_and_its_successors_are() {
+fn a_dead_sessions_pins_are_not_waited_for() {
+    explore("a dead session's pin beside a change", 2, || {
+        let (stage, heir, _, client) = after_a_death();
+        stage.beside(Stage::change).join().unwrap();
+        drop(client);
+        free(heir);
+        stage.end();
+    });
+}
+
+/// A session that takes a dead one's row while another one reads it.
+#[test]
+fn the_pins_of_a_dead_sessions_successor_are_seen() {
     explore("a dead session's row", 2, || {
-        let stage = Stage::new();
-        let dead = stage.session().take();
-        let tag_of = |sid| stage.instance.tables().session_info(sid).unwrap().claimed_ns;
-        let (sid, tag) = (dead.sid(), tag_of(dead.sid()));
-        drop(dead);
-        let heir = stage.session().take();
-        assert_eq!(heir.sid(), sid);
-        let (client, own) = (stage.cache.join(&heir).unwrap(), tag_of(sid));
-        // As if it had not joined yet: what the dead one has left.
-        let shard = &stage.cache.shards[0];
-        let left = shard.object(shard.memory.range().0).pin(Pinned::Read);
-        client.row.pins[0].store(left, Relaxed);
-        client.row.tag.store(tag, Release);
+        let (stage, heir, own, client) = after_a_death();
         let changes = stage.beside(Stage::change);
-        stage.cache.rows.join(sid, own).unwrap();
+        stage.cache.rows.join(heir.sid(), own).unwrap();
         stage.read_privately(&client);
         drop(client);
         changes.join().unwrap();
-        drop(heir);
+        free(heir);
         stage.end();
     });
 }

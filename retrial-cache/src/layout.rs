@@ -223,8 +223,17 @@ pub(crate) enum Pinned {
     Kept = 0,
     /// To read it: a session that gets the object's mutex in X waits for this pin.
     Read = 1,
-    /// To build it.
+    /// To build it, and to read it as soon as it is live.
     Built = 2,
+    /// To change it, as soon as no session reads it.
+    Wanted = 3,
+}
+
+impl Pinned {
+    /// Whether a session that wants to change the object waits for this pin.
+    pub(crate) const fn is_read(self) -> bool {
+        matches!(self, Self::Read | Self::Built)
+    }
 }
 
 impl ObjectRef {
@@ -249,6 +258,7 @@ impl ObjectRef {
         let how = match pin & 3 {
             1 => Pinned::Read,
             2 => Pinned::Built,
+            3 => Pinned::Wanted,
             _ => Pinned::Kept,
         };
         (Self(pin >> 2), how)

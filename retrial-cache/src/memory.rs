@@ -196,7 +196,8 @@ impl<'i> Memory<'i> {
     pub(crate) fn bin(&self, unit: u32, block: &Block) {
         let (head, bin) = (self.head(), bin_of(block.units.load(Relaxed)));
         let first = head.bins[bin].load(Relaxed);
-        block.next.store(first, Relaxed);
+        // Release, here and in `unbin`: a session without a lock may have come to this block when it was an object.
+        block.next.store(first, Release);
         block.back.store(0, Relaxed);
         if let Some(first) = self.block(first) {
             first.back.store(unit, Relaxed);
@@ -214,7 +215,7 @@ impl<'i> Memory<'i> {
             next.back.store(back, Relaxed);
         }
         if let Some(before) = self.block(back) {
-            before.next.store(next, Relaxed);
+            before.next.store(next, Release);
             return;
         }
         head.bins[bin].store(next, Relaxed);

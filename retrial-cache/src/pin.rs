@@ -89,16 +89,20 @@ impl fmt::Debug for Pin<'_> {
 
 /// An object in X, to be changed in place.
 ///
-/// When the session dies before this is dropped, the object is thrown away: nobody reads half of a change.
+/// When the session dies or panics before this is dropped, the next session that asks for the object throws it away:
+/// nobody reads half of a change.
 #[must_use = "the object is given back at once otherwise"]
 pub struct Changed<'c> {
     pub(crate) _hold: Hold<'c>,
     pub(crate) place: Place<'c>,
+    /// Whether the thread panicked already when it got this: then it says nothing of this change.
+    pub(crate) panics: bool,
 }
 
 impl Drop for Changed<'_> {
     fn drop(&mut self) {
-        if !self.place.client.session.is_forked() && !is_dead() {
+        let is_half = !self.panics && std::thread::panicking();
+        if !is_half && !self.place.client.session.is_forked() && !is_dead() {
             // Release: after the last change.
             self.place.block.state.fetch_and(!CHANGING, Release);
         }

@@ -192,7 +192,8 @@ impl<'i> Shard<'i> {
     /// Puts an object into its chain.
     pub(crate) fn link(&self, unit: u32, block: &Block) {
         let chain = self.chain(block.hash[0].load(Relaxed));
-        block.next.store(chain.load(Relaxed), Relaxed);
+        // Release: a session that comes on from here finds the key of the next one.
+        block.next.store(chain.load(Relaxed), Release);
         // Release: a session that finds it finds its key.
         chain.store(unit, Release);
     }
