@@ -105,8 +105,11 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Throws an object away: nobody finds it or its hot copies any more, and sessions that have it pinned read on.
-    /// Whether it was there.
+    /// Throws an object away, which other caches call a purge: nobody finds it or its hot copies any more, and sessions
+    /// that have it pinned read on. Its memory is free at once where no session has it pinned, else when a session
+    /// looks for room after the last pin has gone. Whether it was there.
+    ///
+    /// Versions ([`Key::version`]) are objects of their own: those of a parent that is thrown away stay.
     ///
     /// # Errors
     ///

@@ -71,6 +71,14 @@ pub enum CacheError {
         /// Bytes that an empty shard has room for.
         largest: usize,
     },
+    /// The value is none of this type, by its length.
+    #[error("a value of {found} bytes is no `{expected}`; read it as the type that it was built as")]
+    Type {
+        /// Bytes of the value.
+        found: usize,
+        /// The type that was asked for.
+        expected: &'static str,
+    },
     /// What could be evicted is pinned.
     #[error("no room for {needed} bytes: all objects that could go are pinned; see `retrial cache pins`")]
     Full {
