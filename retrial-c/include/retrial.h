@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 /* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */
-#define RETRIAL_ABI 0x5ca93eded142c188u
+#define RETRIAL_ABI 0x111ea23703a32c24u
 
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
@@ -51,7 +51,7 @@ enum {
     RETRIAL_NOT_FOUND = -2, /* there is no instance, type or parameter of this name */
     RETRIAL_PERMISSION = -13, /* the instance's file belongs to another user */
     RETRIAL_FORMAT = -71, /* the file or the header is of another version of the library */
-    RETRIAL_SHAPE = -90, /* the named mutex exists with data of another size */
+    RETRIAL_SHAPE = -90, /* the named mutex exists with data of another size, or of another owner */
     RETRIAL_FULL = -28, /* a table of the instance is full, or no memory is left */
     RETRIAL_SYSTEM = -5, /* the operating system refused */
 };
@@ -326,7 +326,8 @@ RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mu
 
 /* The mutex of this name in the instance's memory, made when it is new, and the `size` bytes that it protects:
  * aligned to 16, all 0 when it is new. `data` may be NULL. Mapped until the instance is closed. `type` groups mutexes
- * in the views and for parameters. SHAPE when it exists with another size; FULL, INVALID. */
+ * in the views and for parameters. SHAPE when it exists with another size, or is an engine's own (a cache's);
+ * FULL, INVALID. */
 int retrial_mutex_named(retrial_instance *instance, const char *name, const char *type, size_t size,
                         retrial_mutex **mutex, void **data);
 

@@ -37,7 +37,7 @@ codes! {
     NotFound "NOT_FOUND" = -2, "there is no instance, type or parameter of this name";
     Permission "PERMISSION" = -13, "the instance's file belongs to another user";
     Format "FORMAT" = -71, "the file or the header is of another version of the library";
-    Shape "SHAPE" = -90, "the named mutex exists with data of another size";
+    Shape "SHAPE" = -90, "the named mutex exists with data of another size, or of another owner";
     Full "FULL" = -28, "a table of the instance is full, or no memory is left";
     System "SYSTEM" = -5, "the operating system refused";
 }
@@ -82,7 +82,7 @@ failures! {
     ObjectError {
         ObjectError::Full(_) | ObjectError::NoSpace(_) | ObjectError::Session(SessionError::Full { .. }) => Full,
         ObjectError::Name { .. } => Invalid,
-        ObjectError::Shape { .. } => Shape,
+        ObjectError::Shape { .. } | ObjectError::Owned { .. } => Shape,
         ObjectError::Session(SessionError::Stuck) => Busy,
     }
     BindError {

@@ -3,12 +3,13 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned};
+use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned, UNIT};
 use crate::memory::Memory;
-use crate::pin::{Pin, Place};
+use crate::pin::{Pin, Place, value_mut};
 use crate::rows::free_place;
 use crate::shard::{New, change_phase, hash_of};
 use crate::{is_dead, point};
+use retrial::zerocopy::{FromBytes, IntoBytes, KnownLayout};
 use retrial::{GetFailure, Hold, Mode, Patience, location};
 use std::error::Error;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -48,6 +49,26 @@ impl Client<'_> {
             bytes.copy_from_slice(value);
             Ok::<_, std::convert::Infallible>(())
         })
+    }
+
+    /// The same with a value of a type, all bytes 0 at first: [`Pin::value`] reads it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get_or_create`]. An object that is there already may be of another type: [`Pin::value`] says so.
+    ///
+    /// A type that has to be aligned to more than 16 bytes is refused by the compiler.
+    pub fn get_or_create_value<T, E>(
+        &self,
+        key: &Key<'_>,
+        build: impl FnOnce(&mut T) -> Result<(), E>,
+    ) -> Result<Pin<'_>, CacheError>
+    where
+        T: FromBytes + IntoBytes + KnownLayout,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        const { assert!(align_of::<T>() <= UNIT, "values begin at multiples of 16 bytes") };
+        self.get_or_create(key, size_of::<T>(), |bytes| build(value_mut(bytes)?).map_err(Into::into))
     }
 
     /// Puts another value in the place of an object, or makes it: sessions that have the old one pinned read on, and
@@ -139,7 +160,8 @@ impl Client<'_> {
         point();
         if let Some((unit, old)) = old {
             shard.unlink(unit, old);
-            shard.evict(&[unit])?;
+            // The new one is there whatever comes of it: what cannot go now goes when the hand comes by.
+            let _ = shard.evict(&[unit]);
         }
         drop(locked);
         Ok(())
@@ -192,7 +214,7 @@ impl Drop for Made<'_> {
         if let Ok(locked) = shard.lock(client.session, location!("kglhdgn2 106")) {
             shard.throw_away(unit, place.block);
             drop(place);
-            // What cannot go now goes when the hand comes by.
+            // As above.
             let _ = shard.evict(&[unit]);
             drop(locked);
         }

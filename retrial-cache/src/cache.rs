@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::{Hash, Namespace};
-use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, PINS, Phase, Pinned, Row, Shape};
+use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, OWNER, PINS, Phase, Pinned, Row, Shape};
 use crate::memory::{Memory, aligned};
 use crate::point;
 use crate::rows::Rows;
@@ -22,12 +22,12 @@ const SHARD_TYPE: &str = "hash table";
 /// A cache that this process has open.
 pub struct Cache<'i> {
     pub(crate) instance: &'i Instance,
-    name: String,
-    mutex: &'i EngineMutex,
+    pub(crate) name: String,
+    pub(crate) mutex: &'i EngineMutex,
     pub(crate) rows: Rows<'i>,
     pub(crate) builders: Vec<&'i EngineMutex>,
     pub(crate) shards: Vec<Shard<'i>>,
-    shape: Shape,
+    pub(crate) shape: Shape,
 }
 
 impl std::fmt::Debug for Cache<'_> {
@@ -66,7 +66,7 @@ pub struct PinInfo {
     pub sid: Sid,
     /// The object.
     pub name: String,
-    /// `reads`, `builds`, or `holds` by the object's mutex.
+    /// `reads`, `builds`, `holds` by the object's mutex, or `waits for readers` to change it.
     pub how: &'static str,
 }
 
@@ -159,7 +159,8 @@ impl<'i> Cache<'i> {
         }
         shape.check()?;
         let sessions = instance.capacity().sessions as usize;
-        let (_, rows) = instance.mutex_bytes(&format!("{name} rows"), TYPE, (sessions + 1) * size_of::<Row>() + 64)?;
+        let rows_len = (sessions + 1) * size_of::<Row>() + 64;
+        let (_, rows) = instance.owned_bytes(OWNER, &format!("{name} rows"), TYPE, rows_len)?;
         // Each object of the arena begins at a multiple of 64, and its bytes behind a mutex.
         let rows = aligned::<Row>(rows.map_addr(|at| at.next_multiple_of(64)));
         // SAFETY: so many, with room to align them; all bytes are a value.
@@ -167,10 +168,11 @@ impl<'i> Cache<'i> {
         let reached = sys::register_for_barriers();
         let light = instance.tables().has_barrier() && reached;
         let rows = Rows { all: rows, head, tables: instance.tables(), light };
-        let builder = |number: usize| Ok(instance.mutex_bytes(&format!("{name} builder {number}"), TYPE, 0)?.0);
+        let builder = |number: usize| Ok(instance.owned_bytes(OWNER, &format!("{name} builder {number}"), TYPE, 0)?.0);
         let shard = |number: u32| {
-            let (mutex, base) = instance.mutex_bytes(&format!("{name} shard {number}"), SHARD_TYPE, shape.shard())?;
-            // SAFETY: aligned to 16, so long, and nothing but caches has objects of this name.
+            let name = format!("{name} shard {number}");
+            let (mutex, base) = instance.owned_bytes(OWNER, &name, SHARD_TYPE, shape.shard())?;
+            // SAFETY: aligned to 16, so long, and only caches have objects of this owner.
             let memory = unsafe { Memory::new(base, shape.shard()) };
             Ok(Shard { number, mutex, memory, rows, instance })
         };
@@ -180,7 +182,7 @@ impl<'i> Cache<'i> {
     }
 
     fn head(instance: &'i Instance, name: &str) -> Result<(&'i EngineMutex, &'i Head), CacheError> {
-        let (mutex, bytes) = instance.mutex_bytes(name, TYPE, size_of::<Head>())?;
+        let (mutex, bytes) = instance.owned_bytes(OWNER, name, TYPE, size_of::<Head>())?;
         // SAFETY: so many bytes, aligned to 16, and all of them are a value.
         Ok((mutex, unsafe { &*aligned::<Head>(bytes) }))
     }
@@ -247,6 +249,7 @@ impl<'i> Cache<'i> {
                     Pinned::Kept => "holds",
                     Pinned::Read => "reads",
                     Pinned::Built => "builds",
+                    Pinned::Wanted => "waits for readers",
                 };
                 pins.push(PinInfo { sid: seen.sid, name: shard.name(seen.object.unit(), block), how });
             }

@@ -6,7 +6,9 @@ use crate::key::Key;
 use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Pinned};
 use crate::pin::Changed;
 use crate::point;
+use crate::rows::Seen;
 use crate::shard::{count, is_biased};
+use retrial::views::Sid;
 use retrial::{Mode, location, sys};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
@@ -15,20 +17,54 @@ use std::time::Duration;
 /// tenth at most (Dice and Kogan, 2019).
 const REVOKED_TIMES: u64 = 9;
 
+/// Rounds of a wait for readers after which it looks for a cycle of such waits.
+const LOOK_EVERY: u32 = 20;
+/// Looks one after the other that have to find a cycle. A look reads the rows while sessions change them, and may see
+/// a pin that has gone beside a wait that has begun since; a cycle stays.
+const CYCLES: u32 = 3;
+
+/// Whether a session waits, over other sessions, for itself, and is to give up: of each cycle the session with the
+/// highest number is.
+fn gives_up(seen: &[Seen], me: Sid) -> bool {
+    let mut reached = vec![me];
+    let mut next = 0;
+    while let Some(from) = reached.get(next).copied() {
+        next += 1;
+        for wanted in seen.iter().filter(|pin| pin.sid == from && pin.how == Pinned::Wanted) {
+            for reader in seen.iter().filter(|pin| pin.object == wanted.object && pin.how.is_read()) {
+                if reader.sid == me {
+                    return true;
+                }
+                if reader.sid < me && !reached.contains(&reader.sid) {
+                    reached.push(reader.sid);
+                }
+            }
+        }
+    }
+    false
+}
+
 impl Client<'_> {
     /// The object of this name in X, to be changed in place; `None` where there is none. Waits until no session
     /// reads it.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; `Deadlock` where this session has it pinned.
+    /// As [`Client::get`]; `Deadlock` where this session has it pinned; `Cycle` where another session reads it and
+    /// waits itself for what this one reads.
     pub fn exclusive(&self, key: &Key<'_>) -> Result<Option<Changed<'_>>, CacheError> {
         let Some((place, hold)) = self.held(key, Mode::Exclusive, location!("kglpin1 4"))? else { return Ok(None) };
         let (block, began) = (place.block, sys::now_ns());
         // AcqRel: the pins of readers that have seen it are read after it.
         if is_biased(block.state.fetch_and(!BIASED, AcqRel)) {
             point();
-            if let Err(error) = self.revoke(place.object) {
+            // What the session waits for is in its row, for the views and for the search for deadlocks.
+            Self::now_is(&place, Pinned::Wanted);
+            point();
+            let revoked = self.revoke(place.object);
+            Self::now_is(&place, Pinned::Kept);
+            point();
+            if let Err(error) = revoked {
                 block.state.fetch_or(BIASED, AcqRel);
                 return Err(error);
             }
@@ -40,16 +76,16 @@ impl Client<'_> {
         block.birth.store(self.shard_of(place.object).next_birth(), Relaxed);
         // Acquire: before the first change.
         block.state.fetch_or(CHANGING, Acquire);
-        Ok(Some(Changed { _hold: hold, place }))
+        Ok(Some(Changed { _hold: hold, place, panics: std::thread::panicking() }))
     }
 
     /// Waits until no session has pinned an object in its row to read it.
     fn revoke(&self, object: ObjectRef) -> Result<(), CacheError> {
         let rows = &self.cache.rows;
         rows.before_reading()?;
+        let mut cycles = 0;
         for round in 0_u32.. {
-            // A builder reads what it has built as soon as that is live.
-            let readers = rows.seen(|seen, how| seen == object && how != Pinned::Kept);
+            let readers = rows.seen(|seen, how| seen == object && how.is_read());
             if readers.iter().any(|seen| seen.sid == self.session.sid()) {
                 return Err(CacheError::Deadlock);
             }
@@ -58,12 +94,22 @@ impl Client<'_> {
                 (false, 0..100) => sys::yield_now(),
                 (false, _) => sys::sleep(Duration::from_micros(50)),
             }
+            if round >= 100 && round.is_multiple_of(LOOK_EVERY) {
+                let all = rows.seen(|_, how| how.is_read() || how == Pinned::Wanted);
+                cycles = if gives_up(&all, self.session.sid()) { cycles + 1 } else { 0 };
+                if cycles == CYCLES {
+                    return Err(CacheError::Cycle);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Throws an object away: nobody finds it or its hot copies any more, and sessions that have it pinned read on.
-    /// Whether it was there.
+    /// Throws an object away, which other caches call a purge: nobody finds it or its hot copies any more, and sessions
+    /// that have it pinned read on. Its memory is free at once where no session has it pinned, else when a session
+    /// looks for room after the last pin has gone. Whether it was there.
+    ///
+    /// Versions ([`Key::version`]) are objects of their own: those of a parent that is thrown away stay.
     ///
     /// # Errors
     ///
@@ -76,8 +122,42 @@ impl Client<'_> {
         let has_key = |unit: u32, block: &Block| shard.has_key(unit, block, key);
         let Some((unit, block)) = shard.find(hash, has_key) else { return Ok(false) };
         shard.throw_away(unit, block);
-        shard.evict(&[unit])?;
+        // Its memory: what cannot be freed now is freed when the hand comes by.
+        let _ = shard.evict(&[unit]);
         drop(locked);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pins by number of the session and of the object.
+    fn pins(all: &[(u32, u32, Pinned)]) -> Vec<Seen> {
+        let seen = |&(sid, unit, how)| Seen { sid: Sid::new(sid), object: ObjectRef::new(0, unit), how };
+        all.iter().map(seen).collect()
+    }
+
+    fn who_gives_up(all: &[(u32, u32, Pinned)]) -> Vec<u32> {
+        (1..=5).filter(|number| gives_up(&pins(all), Sid::new(*number))).collect()
+    }
+
+    #[test]
+    fn of_each_cycle_the_session_with_the_highest_number_gives_up() {
+        use Pinned::{Built, Kept, Read, Wanted};
+        // Each reads what the one before it wants.
+        let two = [(1, 7, Read), (1, 8, Wanted), (2, 8, Read), (2, 7, Wanted)];
+        assert_eq!(who_gives_up(&two), [2]);
+        let three = [(3, 7, Read), (3, 8, Wanted), (1, 8, Built), (1, 9, Wanted), (2, 9, Read), (2, 7, Wanted)];
+        assert_eq!(who_gives_up(&three), [3]);
+        // Another one waits for a session of the cycle, and is in none.
+        assert_eq!(who_gives_up(&[two.as_slice(), &[(5, 7, Wanted)]].concat()), [2]);
+        // Two cycles over one session.
+        let more = [(1, 9, Read), (4, 7, Read), (4, 9, Wanted)];
+        assert_eq!(who_gives_up(&[two.as_slice(), &more].concat()), [2, 4]);
+        // In a row, and for a pin that is none of a reader.
+        assert_eq!(who_gives_up(&[(1, 7, Read), (2, 7, Wanted), (2, 8, Read), (3, 8, Wanted)]), []);
+        assert_eq!(who_gives_up(&[(1, 7, Kept), (1, 8, Wanted), (2, 8, Read), (2, 7, Wanted)]), []);
     }
 }

@@ -9,10 +9,10 @@ use crate::rows::{FIRST_LINE, free_place};
 use crate::shard::{self, Shard, count, has_hash, is_biased, phase, visit};
 use crate::{is_dead, point};
 use retrial::engine::EngineMutex;
+use retrial::sys::protocol::fence;
 use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
 use std::time::Duration;
 
 /// A session that takes part in a cache. Made by [`Cache::join`]; one for each session.
@@ -200,7 +200,7 @@ impl<'c> Client<'c> {
         Ok(())
     }
 
-    /// Gets a pinned object's mutex in a mode. `None` where the object has gone, or its last holder died while it
+    /// Gets a pinned object's mutex in a mode. `None` where the object has gone, or a session died or panicked while it
     /// changed it: then it goes now.
     pub(crate) fn hold<'s>(
         &'s self,
@@ -224,9 +224,10 @@ impl<'c> Client<'c> {
                 got => break got?,
             }
         };
-        let (mut held, is_released) = got;
-        // Whether a change is under way is in the object: the last death need not be that of its session.
-        let is_whole = is_released || block.state.load(Acquire) & CHANGING == 0;
+        let (mut held, _) = got;
+        // Whether half of a change is there is in the object: the last death need not be that of the session that
+        // changed it, and a session that panicked has not died. Acquire: pairs with the Release in `Changed::drop`.
+        let is_whole = block.state.load(Acquire) & CHANGING == 0;
         if is_whole && phase(block) == Some(Phase::Live) {
             held.consistent();
             return Ok(Some(held));

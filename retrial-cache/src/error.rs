@@ -71,6 +71,14 @@ pub enum CacheError {
         /// Bytes that an empty shard has room for.
         largest: usize,
     },
+    /// The value is none of this type, by its length.
+    #[error("a value of {found} bytes is no `{expected}`; read it as the type that it was built as")]
+    Type {
+        /// Bytes of the value.
+        found: usize,
+        /// The type that was asked for.
+        expected: &'static str,
+    },
     /// What could be evicted is pinned.
     #[error("no room for {needed} bytes: all objects that could go are pinned; see `retrial cache pins`")]
     Full {
@@ -86,6 +94,12 @@ pub enum CacheError {
     /// The session would wait for its own pin or its own build.
     #[error("this session has the object pinned or is building it, and would wait for itself")]
     Deadlock,
+    /// Sessions wait for each other's pins, and this one gives up.
+    #[error(
+        "this session reads what another session waits to change, and that one, or one that it waits for, reads this \
+         object: drop the pins and try again; see `retrial cache pins`"
+    )]
+    Cycle,
     /// The instance has no session for it.
     #[error(transparent)]
     Session(#[from] SessionError),

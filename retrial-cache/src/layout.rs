@@ -6,23 +6,26 @@
 //! the same time is an atomic, so any bytes that another process leaves are some value.
 
 use crate::error::CacheError;
-use retrial::engine::EngineMutex;
+use retrial::engine::{EngineMutex, Owner};
+use retrial::sys::protocol;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
+/// Whose the objects of a cache are: no mutex of the library lends their bytes.
+pub(crate) const OWNER: Owner = Owner(*b"rtcache1");
 /// Says that the bytes are a cache, and of which layout.
-pub(crate) const FORMAT: u64 = u64::from_le_bytes(*b"rtcache\x01");
+pub(crate) const FORMAT: u64 = u64::from_le_bytes(OWNER.0);
 
 /// Bytes of a unit: blocks begin at multiples of it, and so do values.
 pub(crate) const UNIT: usize = 16;
 /// Units of the smallest block: less would hold no object.
-pub(crate) const LEAST: u32 = 8;
+pub(crate) const LEAST: u32 = if cfg!(loom) { size_of::<Block>().div_ceil(UNIT) as u32 } else { 8 };
 /// Lists of free blocks: four for each power of two.
 pub(crate) const BINS: usize = 128;
 /// Pins that a session can have at a time.
-pub const PINS: usize = 56;
+pub const PINS: usize = if cfg!(loom) { 2 } else { 56 };
 /// Mutexes that builders hold, so that sessions can wait for them.
-pub(crate) const BUILDERS: usize = 16;
+pub(crate) const BUILDERS: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// How large a cache is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +85,7 @@ pub(crate) struct Head {
     pub(crate) bytes: AtomicU64,
     pub(crate) shards: AtomicU64,
     /// Rows of sessions up to this were used.
-    pub(crate) rows_used: AtomicU64,
+    pub(crate) rows_used: protocol::AtomicU64,
     /// Most copies of a hot object.
     pub(crate) most_copies: AtomicU64,
     pub(crate) spare: [AtomicU64; 11],
@@ -92,11 +95,11 @@ pub(crate) struct Head {
 #[repr(C, align(64))]
 pub(crate) struct Row {
     /// When the session began, by the monotonic clock; 0 when it takes no part.
-    pub(crate) tag: AtomicU64,
+    pub(crate) tag: protocol::AtomicU64,
     /// Pins, as [`ObjectRef`] has them; 0 for none.
-    pub(crate) pins: [AtomicU64; PINS],
+    pub(crate) pins: [protocol::AtomicU64; PINS],
     /// Pins after the first line were used so far, up to this.
-    pub(crate) deep: AtomicU64,
+    pub(crate) deep: protocol::AtomicU64,
     pub(crate) gets: AtomicU64,
     pub(crate) hits: AtomicU64,
     /// Hits that found the object by its mutex.
@@ -106,7 +109,7 @@ pub(crate) struct Row {
     pub(crate) spare: [AtomicU64; 2],
 }
 
-const _: () = assert!(size_of::<Row>() == 512);
+const _: () = assert!(cfg!(loom) || size_of::<Row>() == 512);
 
 /// The beginning of a shard's memory.
 #[repr(C)]
@@ -114,7 +117,7 @@ pub(crate) struct ShardHead {
     /// `FORMAT`, once it is laid out.
     pub(crate) format: AtomicU64,
     /// Grows when an object is taken out of a chain, by 2; odd while that is under way.
-    pub(crate) changes: AtomicU64,
+    pub(crate) changes: protocol::AtomicU64,
     /// Where the search for what can be evicted goes on, in units.
     pub(crate) hand: AtomicU32,
     /// Number of the last object that was made or changed here: part of the names of its hot copies.
@@ -137,13 +140,14 @@ pub(crate) struct Figures {
 
 /// A block: free, or an object with its key and its value behind this.
 #[repr(C)]
+#[cfg_attr(loom, derive(Default))]
 pub(crate) struct Block {
     /// In units, this included.
     pub(crate) units: AtomicU32,
     /// The next one of a chain, or of a bin.
-    pub(crate) next: AtomicU32,
+    pub(crate) next: protocol::AtomicU32,
     /// A [`Phase`], [`BIASED`], [`APART`] and [`CHANGING`]. One store makes an object, and one ends it.
-    pub(crate) state: AtomicU32,
+    pub(crate) state: protocol::AtomicU32,
     /// Of a free block the one before it in its bin.
     pub(crate) back: AtomicU32,
     pub(crate) hash: [AtomicU64; 2],
@@ -168,7 +172,8 @@ pub(crate) struct Block {
 
 /// Bytes that an object has beside its key and value.
 pub const OVERHEAD: usize = size_of::<Block>();
-const _: () = assert!(OVERHEAD == 112 && OVERHEAD.is_multiple_of(UNIT) && OVERHEAD <= LEAST as usize * UNIT);
+const _: () =
+    assert!(OVERHEAD <= LEAST as usize * UNIT && (cfg!(loom) || OVERHEAD == 112 && OVERHEAD.is_multiple_of(UNIT)));
 
 /// Added to the state while readers may pin the object in their rows alone.
 pub(crate) const BIASED: u32 = 0x100;
@@ -218,8 +223,17 @@ pub(crate) enum Pinned {
     Kept = 0,
     /// To read it: a session that gets the object's mutex in X waits for this pin.
     Read = 1,
-    /// To build it.
+    /// To build it, and to read it as soon as it is live.
     Built = 2,
+    /// To change it, as soon as no session reads it.
+    Wanted = 3,
+}
+
+impl Pinned {
+    /// Whether a session that wants to change the object waits for this pin.
+    pub(crate) const fn is_read(self) -> bool {
+        matches!(self, Self::Read | Self::Built)
+    }
 }
 
 impl ObjectRef {
@@ -244,6 +258,7 @@ impl ObjectRef {
         let how = match pin & 3 {
             1 => Pinned::Read,
             2 => Pinned::Built,
+            3 => Pinned::Wanted,
             _ => Pinned::Kept,
         };
         (Self(pin >> 2), how)

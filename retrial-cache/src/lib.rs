@@ -36,6 +36,8 @@ mod client;
 mod error;
 mod evicting;
 mod executing;
+#[cfg(all(test, loom))]
+mod interleavings;
 mod key;
 mod layout;
 mod memory;

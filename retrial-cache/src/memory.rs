@@ -6,11 +6,9 @@
 
 use crate::layout::{BINS, Block, LEAST, Phase, ShardHead, UNIT};
 use crate::point;
+use retrial::sys::protocol::AtomicU32;
 use std::marker::PhantomData;
-use std::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Blocks of a bin that a search looks at: those of one bin differ by up to a fifth.
 const LOOKS: usize = 8;
@@ -41,6 +39,12 @@ impl<'i> Memory<'i> {
         let chains = (len / 256).next_power_of_two();
         let first = (size_of::<ShardHead>() + chains * size_of::<AtomicU32>()).div_ceil(UNIT);
         Self { base, chains: chains as u32, first: first as u32, end: (len / UNIT) as u32, instance: PhantomData }
+    }
+
+    /// A head, a chain and so many units, which the caller has made: a model's atomics are not any bytes.
+    #[cfg(all(test, loom))]
+    pub(crate) const unsafe fn of_one_chain(base: *mut u8, first: u32, units: u32) -> Self {
+        Self { base, chains: 1, first, end: first + units, instance: PhantomData }
     }
 
     pub(crate) fn head(&self) -> &'i ShardHead {
@@ -192,7 +196,8 @@ impl<'i> Memory<'i> {
     pub(crate) fn bin(&self, unit: u32, block: &Block) {
         let (head, bin) = (self.head(), bin_of(block.units.load(Relaxed)));
         let first = head.bins[bin].load(Relaxed);
-        block.next.store(first, Relaxed);
+        // Release, here and in `unbin`: a session without a lock may have come to this block when it was an object.
+        block.next.store(first, Release);
         block.back.store(0, Relaxed);
         if let Some(first) = self.block(first) {
             first.back.store(unit, Relaxed);
@@ -210,7 +215,7 @@ impl<'i> Memory<'i> {
             next.back.store(back, Relaxed);
         }
         if let Some(before) = self.block(back) {
-            before.next.store(next, Relaxed);
+            before.next.store(next, Release);
             return;
         }
         head.bins[bin].store(next, Relaxed);

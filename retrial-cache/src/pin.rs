@@ -1,9 +1,11 @@
 //! Objects that a session has pinned.
 
 use crate::client::Client;
+use crate::error::CacheError;
 use crate::is_dead;
 use crate::layout::{Block, CHANGING, ObjectRef};
 use retrial::Hold;
+use retrial::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -74,6 +76,18 @@ impl Deref for Pin<'_> {
 }
 
 impl Pin<'_> {
+    /// The value as what it was built as: a number, an array, a slice, or a struct that derives zerocopy's traits.
+    /// What another process might read otherwise than it was written is refused, as for [`retrial::Shareable`].
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::Type`] where its length is not that of the type. A type that has to be aligned to more than 16
+    /// bytes is refused as well.
+    #[inline]
+    pub fn value<T: FromBytes + KnownLayout + Immutable + ?Sized>(&self) -> Result<&T, CacheError> {
+        T::ref_from_bytes(self).map_err(|_| no_value::<T>(self.len()))
+    }
+
     /// Whether the pin is a store of this session alone, which no other session feels.
     #[must_use]
     pub const fn is_private(&self) -> bool {
@@ -89,16 +103,47 @@ impl fmt::Debug for Pin<'_> {
 
 /// An object in X, to be changed in place.
 ///
-/// When the session dies before this is dropped, the object is thrown away: nobody reads half of a change.
+/// When the session dies or panics before this is dropped, the next session that asks for the object throws it away:
+/// nobody reads half of a change.
 #[must_use = "the object is given back at once otherwise"]
 pub struct Changed<'c> {
     pub(crate) _hold: Hold<'c>,
     pub(crate) place: Place<'c>,
+    /// Whether the thread panicked already when it got this: then it says nothing of this change.
+    pub(crate) panics: bool,
+}
+
+fn no_value<T: ?Sized>(found: usize) -> CacheError {
+    CacheError::Type { found, expected: std::any::type_name::<T>() }
+}
+
+/// The bytes of a value that is built or changed, as a value of its type.
+pub(crate) fn value_mut<T>(bytes: &mut [u8]) -> Result<&mut T, CacheError>
+where
+    T: FromBytes + IntoBytes + KnownLayout + ?Sized,
+{
+    let found = bytes.len();
+    T::mut_from_bytes(bytes).map_err(|_| no_value::<T>(found))
+}
+
+impl Changed<'_> {
+    /// The value as what it was built as, to be changed in place.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pin::value`].
+    pub fn value_mut<T>(&mut self) -> Result<&mut T, CacheError>
+    where
+        T: FromBytes + IntoBytes + KnownLayout + ?Sized,
+    {
+        value_mut(self)
+    }
 }
 
 impl Drop for Changed<'_> {
     fn drop(&mut self) {
-        if !self.place.client.session.is_forked() && !is_dead() {
+        let is_half = !self.panics && std::thread::panicking();
+        if !is_half && !self.place.client.session.is_forked() && !is_dead() {
             // Release: after the last change.
             self.place.block.state.fetch_and(!CHANGING, Release);
         }

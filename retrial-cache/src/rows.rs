@@ -9,12 +9,12 @@
 use crate::error::CacheError;
 use crate::layout::{Head, ObjectRef, PINS, Pinned, Row};
 use retrial::sys;
+use retrial::sys::protocol::{AtomicU64, fence};
 use retrial::views::{Sid, Tables};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// Pins of a row's first line, which is looked at always.
-pub(crate) const FIRST_LINE: usize = 7;
+pub(crate) const FIRST_LINE: usize = if cfg!(loom) { 1 } else { 7 };
 
 /// The rows of a cache.
 #[derive(Clone, Copy)]
@@ -58,16 +58,20 @@ impl<'i> Rows<'i> {
     #[inline]
     pub(crate) fn after_pin(&self) {
         if self.light {
-            compiler_fence(Ordering::SeqCst);
+            sys::barrier_here();
         } else {
-            fence(Ordering::SeqCst);
+            fence(SeqCst);
         }
     }
 
     /// After an object says that it wants no pins, before the rows are read.
     pub(crate) fn before_reading(&self) -> Result<(), CacheError> {
-        fence(Ordering::SeqCst);
-        if !self.tables.has_barrier() || sys::barrier_everywhere() { Ok(()) } else { Err(CacheError::NoBarrier) }
+        if !self.tables.has_barrier() {
+            fence(SeqCst);
+            return Ok(());
+        }
+        // A fence of this processor as well: against readers that have one of their own.
+        if sys::barrier_everywhere() { Ok(()) } else { Err(CacheError::NoBarrier) }
     }
 
     /// Every pin of a living session that is asked for.
@@ -104,7 +108,7 @@ impl<'i> Rows<'i> {
 /// A free place in a row.
 #[inline]
 pub(crate) fn free_place(row: &Row) -> Result<usize, CacheError> {
-    let is_free = |pin: &std::sync::atomic::AtomicU64| pin.load(Relaxed) == 0;
+    let is_free = |pin: &AtomicU64| pin.load(Relaxed) == 0;
     let place = row.pins.iter().position(is_free).ok_or(CacheError::Pins { capacity: PINS })?;
     if place >= FIRST_LINE && row.deep.load(Relaxed) <= place as u64 {
         // Release: a session that reads the rows sees it no later than the pin, after the same barrier.

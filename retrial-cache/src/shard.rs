@@ -10,9 +10,10 @@ use crate::memory::Memory;
 use crate::point;
 use crate::rows::Rows;
 use retrial::engine::EngineMutex;
+use retrial::sys::protocol;
 use retrial::{CodeLocation, GetError, GetFailure, Hold, Instance, Mode, Patience, Session, location};
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// A shard of a cache that this process has open.
 #[derive(Clone, Copy)]
@@ -33,7 +34,7 @@ pub(crate) fn count(figure: &AtomicU64) {
 /// Changes the phase of a block and leaves its flags. Whether it was in that phase.
 pub(crate) fn change_phase(block: &Block, from: Phase, to: Phase) -> bool {
     let change = |state: u32| (Phase::of(state) == Some(from)).then(|| state - from as u32 + to as u32);
-    block.state.try_update(std::sync::atomic::Ordering::AcqRel, Acquire, change).is_ok()
+    block.state.try_update(AcqRel, Acquire, change).is_ok()
 }
 
 pub(crate) fn phase(block: &Block) -> Option<Phase> {
@@ -119,7 +120,7 @@ impl<'i> Shard<'i> {
         let changes = &self.memory.head().changes;
         // Odd. A dead holder may have left it so.
         changes.store(changes.load(Relaxed) | 1, Relaxed);
-        std::sync::atomic::fence(Release);
+        protocol::fence(Release);
     }
 
     /// After it.
@@ -138,7 +139,7 @@ impl<'i> Shard<'i> {
         }
     }
 
-    fn chain(&self, hash: u64) -> &'i std::sync::atomic::AtomicU32 {
+    fn chain(&self, hash: u64) -> &'i protocol::AtomicU32 {
         let chains = self.memory.chains();
         &chains[hash as usize & (chains.len() - 1)]
     }
@@ -191,7 +192,8 @@ impl<'i> Shard<'i> {
     /// Puts an object into its chain.
     pub(crate) fn link(&self, unit: u32, block: &Block) {
         let chain = self.chain(block.hash[0].load(Relaxed));
-        block.next.store(chain.load(Relaxed), Relaxed);
+        // Release: a session that comes on from here finds the key of the next one.
+        block.next.store(chain.load(Relaxed), Release);
         // Release: a session that finds it finds its key.
         chain.store(unit, Release);
     }
@@ -263,8 +265,8 @@ impl<'i> Shard<'i> {
         let Some(block) = self.memory.block(unit) else { return };
         let (begin, _) = self.memory.bytes(unit, block);
         let mutex = std::ptr::from_ref(&block.mutex).cast_mut();
-        // SAFETY: the block is free and the shard's mutex held: nobody looks at it. All bytes 0 is a mutex.
-        unsafe { mutex.write_bytes(0, 1) };
+        // SAFETY: the block is free and the shard's mutex held: nobody looks at it.
+        unsafe { mutex.write(EngineMutex::default()) };
         block.hash[0].store(hash[0], Relaxed);
         block.hash[1].store(hash[1], Relaxed);
         block.value_len.store(value_len as u64, Relaxed);

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs)]
 
+use retrial::engine::Owner;
 use retrial::{Capacity, Class, Instance, Session};
 use retrial_cache::{Cache, Client, Key, Namespace, Shape};
 use std::convert::Infallible;
@@ -29,7 +30,8 @@ impl Random {
 /// A shard's words.
 fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
     let each = (SHAPE.bytes / u64::from(SHAPE.shards)) as usize;
-    let (_, bytes) = instance.mutex_bytes(&format!("c shard {shard}"), "hash table", each).unwrap();
+    let owner = Owner(*b"rtcache1");
+    let (_, bytes) = instance.owned_bytes(owner, &format!("c shard {shard}"), "hash table", each).unwrap();
     // SAFETY: so many, aligned to 16, mapped as long as the instance.
     unsafe { std::slice::from_raw_parts(bytes.cast(), each / 4) }
 }

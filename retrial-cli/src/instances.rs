@@ -246,7 +246,7 @@ pub fn object_error(error: ObjectError) -> Report {
     let (code, help) = match error {
         ObjectError::Session(error) => return session_error(error),
         ObjectError::Full(full) => ("full", format!("retrial create NAME --{} {}", full.table, full.capacity * 2)),
-        ObjectError::Shape { .. } => {
+        ObjectError::Shape { .. } | ObjectError::Owned { .. } => {
             return miette!(code = "retrial::mutex::shape", help = "retrial show mutexes", "{error}");
         }
         ObjectError::Name { .. } => {

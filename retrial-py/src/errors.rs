@@ -117,7 +117,7 @@ raised! {
     SessionError { Self::Full { .. } | Self::NoSpace => Full }
     ObjectError {
         Self::Full(_) | Self::NoSpace(_) | Self::Session(SessionError::Full { .. }) => Full,
-        Self::Name { .. } | Self::Shape { .. } => Invalid,
+        Self::Name { .. } | Self::Shape { .. } | Self::Owned { .. } => Invalid,
     }
     ParamError {
         Self::Unknown { .. } => NotFound,

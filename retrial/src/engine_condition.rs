@@ -28,7 +28,7 @@
 //! The groups of [`crate::condition`] would say more exactly for which waiters a signal is. They count the
 //! waiters under a lock, and after a kill neither count nor lock is right.
 
-use crate::engine_mutex::{GONE, join};
+use crate::engine_mutex::{GONE, Owner, join};
 use crate::entries::Place;
 use crate::error::{BindError, ObjectError};
 use crate::fail;
@@ -282,7 +282,8 @@ impl Instance {
     ///
     /// [`ObjectError`]; also when there is a mutex of this name.
     pub fn condition(&self, name: &str) -> Result<Condition<'_>, ObjectError> {
-        let (id, address) = self.object(name, self.register_type(TYPE)?, size_of::<EngineCondition>())?;
+        let (mutex_type, len) = (self.register_type(TYPE)?, size_of::<EngineCondition>());
+        let (id, address) = self.object(Owner::NONE, name, mutex_type, len)?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
         // SAFETY: `object` gives that many bytes, for as long as the instance is mapped; any bytes are a
         // value.

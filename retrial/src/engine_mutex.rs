@@ -8,6 +8,7 @@ use crate::operation_log::MutexId;
 use crate::raw_mutex::RawMutex;
 use crate::sys::{self, AtomicU64, Ordering};
 use crate::word::Word;
+use std::fmt;
 use std::mem::offset_of;
 
 /// A mutex that knows its instance: 48 bytes of atomics, for a struct of the engine's own in shared memory.
@@ -154,15 +155,53 @@ impl EngineMutex {
     }
 }
 
+/// Which code knows what the bytes of a named object mean, and lends them out: 8 bytes of text, its name and the
+/// version of its layout, as `rtcache1`. All 0 for the objects that any program may read and write under their mutex.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Owner(pub [u8; 8]);
+
+impl Owner {
+    /// Of the objects of [`Instance::mutex`], [`Instance::mutex_bytes`] and [`Instance::condition`].
+    pub const NONE: Self = Self([0; 8]);
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE { f.write_str("any program") } else { write!(f, "`{}`", self.0.escape_ascii()) }
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Instance {
     /// The mutex of this name and the address of the `len` bytes behind it, which are 0 when it is new. They
     /// are aligned to 16, mapped as long as the instance, and those of an [`Instance::mutex`] of that size.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`]; also when the mutex exists with data of another size.
+    /// [`ObjectError`]; also when the mutex exists with data of another size, or has an [`Owner`].
     pub fn mutex_bytes(
         &self,
+        name: &str,
+        mutex_type: &str,
+        len: usize,
+    ) -> Result<(&EngineMutex, *mut u8), ObjectError> {
+        self.owned_bytes(Owner::NONE, name, mutex_type, len)
+    }
+
+    /// The same for bytes that an engine lends out by rules of its own: no call without this owner gets at them,
+    /// [`Instance::mutex`] and the calls of other languages neither.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`]; `Owned` when the object of this name has another owner.
+    pub fn owned_bytes(
+        &self,
+        owner: Owner,
         name: &str,
         mutex_type: &str,
         len: usize,
@@ -173,7 +212,7 @@ impl Instance {
         }
         let mutex_type = self.register_type(mutex_type)?;
         let whole = size_of::<EngineMutex>() + len.next_multiple_of(align_of::<EngineMutex>());
-        let (_, address) = self.object(name, mutex_type, whole)?;
+        let (_, address) = self.object(owner, name, mutex_type, whole)?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
         // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are a
         // value.

@@ -85,6 +85,8 @@ pub(crate) struct MutexEntry {
     pub(crate) address: AtomicU64,
     pub(crate) len: AtomicU64,
     pub(crate) pid: AtomicU64,
+    /// Of a named object the [`Owner`](crate::engine::Owner) of its bytes.
+    pub(crate) owner: AtomicU64,
     /// Gets of a mutex whose memory is gone, of those before it at the same address too.
     pub(crate) gets: AtomicU64,
     /// The operation-log record of the last holder that died, with its SID in place of the mutex: both change
@@ -184,7 +186,7 @@ impl MutexEntry {
         self.address.store(address, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.pid.store(u64::from(sys::pid()), Ordering::Relaxed);
-        for cell in [&self.gets, &self.death, &self.debts_due_ns] {
+        for cell in [&self.owner, &self.gets, &self.death, &self.debts_due_ns] {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();

@@ -2,6 +2,7 @@
 
 mod gets;
 
+use crate::engine_mutex::Owner;
 use crate::operation_log::MutexId;
 use std::io;
 use std::path::PathBuf;
@@ -249,6 +250,16 @@ pub enum ObjectError {
         found: u64,
         /// That of the type asked for.
         expected: u64,
+    },
+    /// There is one by this name, whose bytes are lent out by other code than the caller's.
+    #[error("object `{name}` belongs to {found}, expected {expected}: take another name")]
+    Owned {
+        /// Its name.
+        name: String,
+        /// Whose it is.
+        found: Owner,
+        /// Whose was asked for.
+        expected: Owner,
     },
     /// No memory.
     #[error("no space for object `{0}` in shared memory")]

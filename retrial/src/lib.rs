@@ -165,7 +165,7 @@ pub mod engine {
     #[cfg(not(any(loom, shuttle)))]
     pub use crate::engine_condition::CONDITION;
     pub use crate::engine_condition::EngineCondition;
-    pub use crate::engine_mutex::EngineMutex;
+    pub use crate::engine_mutex::{EngineMutex, Owner};
     pub use crate::location::LocationCache;
     pub use crate::mutex::Get;
     #[cfg(not(any(loom, shuttle)))]

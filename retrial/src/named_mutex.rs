@@ -1,5 +1,6 @@
 //! Named mutexes with the data they protect, in the arena of an instance.
 
+use crate::engine_mutex::Owner;
 use crate::error::{GetError, ObjectError};
 use crate::guard::{Guard, GuardResult, Shared};
 use crate::instance::Instance;
@@ -83,7 +84,7 @@ impl Instance {
     ) -> Result<Mutex<'_, T>, ObjectError> {
         const { assert!(align_of::<Shared<T>>() <= 64, "objects are aligned to 64 bytes") };
         let mutex_type = self.register_type(mutex_type)?;
-        let (id, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
+        let (id, address) = self.object(Owner::NONE, name, mutex_type, size_of::<Shared<T>>())?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value.
         let shared = unsafe { &*address.cast::<Shared<T>>() };
@@ -137,7 +138,7 @@ impl Instance {
     /// Only sessions of this instance get it: as for [`RawMutex::register`].
     pub unsafe fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
         let mutex_type = self.register_type(mutex_type)?;
-        let (_, address) = self.object(name, mutex_type, size_of::<Shared<T>>())?;
+        let (_, address) = self.object(Owner::NONE, name, mutex_type, size_of::<Shared<T>>())?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value, and the value is not touched.
         let shared = unsafe { &*address.cast::<Shared<T>>() };

@@ -1,5 +1,6 @@
 //! What is registered with an instance: types, locations, mutexes, and named objects in its arena.
 
+use crate::engine_mutex::Owner;
 use crate::entries::{CLAIMED, FREED, MutexEntry, Place, RETIRED, TypeId};
 use crate::error::{ObjectError, TableFull};
 use crate::fail;
@@ -143,14 +144,24 @@ impl Instance {
     }
 
     /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes,
-    /// which were 0 when it was made. Aligned to 64 bytes.
-    pub(crate) fn object(&self, name: &str, mutex_type: TypeId, len: usize) -> Result<(MutexId, *mut u8), ObjectError> {
+    /// which were 0 when it was made. Aligned to 64 bytes. The object of another owner is refused.
+    pub(crate) fn object(
+        &self,
+        owner: Owner,
+        name: &str,
+        mutex_type: TypeId,
+        len: usize,
+    ) -> Result<(MutexId, *mut u8), ObjectError> {
         if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
             return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
         }
         let _admin = self.lock_tables()?;
         let header = self.tables.segment.header();
         let found = |entry: &MutexEntry, id: MutexId| {
+            let owned = Owner(entry.owner.load(Ordering::Relaxed).to_le_bytes());
+            if owned != owner {
+                return Err(ObjectError::Owned { name: name.into(), found: owned, expected: owner });
+            }
             let there = entry.len.load(Ordering::Relaxed);
             if there != len as u64 {
                 return Err(ObjectError::Shape { name: name.into(), found: there, expected: len as u64 });
@@ -182,6 +193,7 @@ impl Instance {
         }
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
         entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
+        entry.owner.store(u64::from_le_bytes(owner.0), Ordering::Relaxed);
         let made = found(entry, id)?;
         if let Some(mutex) = self.tables.record(id) {
             mutex.adopt(id, mutex_type, !self.tables.has_barrier());

@@ -8,10 +8,10 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
-/// The atomics on which the protocols between sessions run, and their fence. All others are figures and
-/// tables.
-pub(crate) mod protocol {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+/// The atomics on which the protocols between sessions run, and their fence: those of a model under `--cfg loom` and
+/// `--cfg shuttle`. All others are figures and tables.
+pub mod protocol {
+    pub use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 }
 
 /// A word that sessions wait on.
@@ -151,7 +151,7 @@ fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 
 /// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it
 /// before it.
 #[inline]
-pub(crate) fn barrier_here() {
+pub fn barrier_here() {
     compiler_fence(Ordering::SeqCst);
 }
 

@@ -15,12 +15,12 @@ use protocol::{AtomicU32, fence};
 pub use thread::yield_now;
 
 /// The atomics on which the protocols between sessions run, and their fence.
-pub(crate) mod protocol {
+pub mod protocol {
     #[cfg(loom)]
-    pub(crate) use super::counted::{AtomicU32, AtomicU64};
-    pub(crate) use super::sync::atomic::fence;
+    pub use super::counted::{AtomicU32, AtomicU64};
+    pub use super::sync::atomic::fence;
     #[cfg(shuttle)]
-    pub(crate) use super::sync::atomic::{AtomicU32, AtomicU64};
+    pub use super::sync::atomic::{AtomicU32, AtomicU64};
 }
 
 /// Atomics of loom, each behind a count of its accesses.
@@ -35,48 +35,49 @@ mod counted {
 
     macro_rules! counted {
         ($name:ident $number:ty) => {
+            /// As in std.
             #[derive(Debug, Default)]
-            pub(crate) struct $name {
+            pub struct $name {
                 accesses: loom::sync::atomic::AtomicU32,
                 value: loom::sync::atomic::$name,
             }
 
-            #[allow(dead_code)] // each has the whole set
+            #[allow(dead_code, missing_docs, clippy::missing_errors_doc)] // each has the whole set of std's
             impl $name {
                 fn value(&self) -> &loom::sync::atomic::$name {
                     self.accesses.fetch_add(1, Ordering::Relaxed);
                     &self.value
                 }
 
-                pub(crate) fn load(&self, order: Ordering) -> $number {
+                pub fn load(&self, order: Ordering) -> $number {
                     self.value().load(order)
                 }
 
-                pub(crate) fn store(&self, new: $number, order: Ordering) {
+                pub fn store(&self, new: $number, order: Ordering) {
                     self.value().store(new, order);
                 }
 
-                pub(crate) fn swap(&self, new: $number, order: Ordering) -> $number {
+                pub fn swap(&self, new: $number, order: Ordering) -> $number {
                     self.value().swap(new, order)
                 }
 
-                pub(crate) fn fetch_add(&self, n: $number, order: Ordering) -> $number {
+                pub fn fetch_add(&self, n: $number, order: Ordering) -> $number {
                     self.value().fetch_add(n, order)
                 }
 
-                pub(crate) fn fetch_sub(&self, n: $number, order: Ordering) -> $number {
+                pub fn fetch_sub(&self, n: $number, order: Ordering) -> $number {
                     self.value().fetch_sub(n, order)
                 }
 
-                pub(crate) fn fetch_and(&self, bits: $number, order: Ordering) -> $number {
+                pub fn fetch_and(&self, bits: $number, order: Ordering) -> $number {
                     self.value().fetch_and(bits, order)
                 }
 
-                pub(crate) fn fetch_or(&self, bits: $number, order: Ordering) -> $number {
+                pub fn fetch_or(&self, bits: $number, order: Ordering) -> $number {
                     self.value().fetch_or(bits, order)
                 }
 
-                pub(crate) fn compare_exchange(
+                pub fn compare_exchange(
                     &self,
                     old: $number,
                     new: $number,
@@ -86,7 +87,20 @@ mod counted {
                     self.value().compare_exchange(old, new, success, failure)
                 }
 
-                pub(crate) fn compare_exchange_weak(
+                pub fn fetch_max(&self, n: $number, order: Ordering) -> $number {
+                    self.value().fetch_max(n, order)
+                }
+
+                pub fn try_update(
+                    &self,
+                    success: Ordering,
+                    failure: Ordering,
+                    change: impl FnMut($number) -> Option<$number>,
+                ) -> Result<$number, $number> {
+                    self.value().fetch_update(success, failure, change)
+                }
+
+                pub fn compare_exchange_weak(
                     &self,
                     old: $number,
                     new: $number,
@@ -112,8 +126,8 @@ thread_local! {
 }
 
 /// Puts the calling thread of the model out of the reach of barriers; it has none either.
-#[cfg(all(test, loom))]
-pub(crate) fn leave_reach() {
+#[cfg(loom)]
+pub fn leave_reach() {
     IN_REACH.with(|in_reach| in_reach.set(false));
 }
 
@@ -252,7 +266,7 @@ pub(crate) fn futex_wake_kinds(word: *const Futex, count: u32, kinds: u32) -> u3
 
 /// The light side of an asymmetric fence. Both sides are a fence in a model: what ISO P1202R5 says of the
 /// pair is what it says of two fences.
-pub(crate) fn barrier_here() {
+pub fn barrier_here() {
     if has_barrier() {
         fence(Ordering::SeqCst);
     }

@@ -1,0 +1,154 @@
+//! Changes that panic, and sessions that wait for each other's pins.
+
+#![allow(missing_docs)]
+#![forbid(unsafe_code)]
+
+use retrial::{Capacity, Class, Instance};
+use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::time::Duration;
+
+const SESSIONS: u32 = 16;
+const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(Namespace::Object, "S", name)
+}
+
+/// Runs it on a thread of its own, for half a minute at most.
+fn with_cache(run: impl FnOnce(&Instance, &Cache<'_>) + Send + 'static) {
+    let (done, watched) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let arena = SHAPE.arena(SESSIONS);
+        let instance = Instance::anonymous(Capacity { sessions: SESSIONS, arena, ..Capacity::default() }).unwrap();
+        let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+        run(&instance, &cache);
+        let session = instance.session("check", Class::Normal).unwrap();
+        let audit = cache.check(&session).unwrap();
+        assert!(audit.wrong.is_empty(), "{:#?}", audit.wrong);
+        done.send(()).unwrap();
+    });
+    watched.recv_timeout(Duration::from_secs(30)).expect("it ends, without a panic");
+}
+
+fn change_half(client: &Client<'_>) {
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let mut held = client.exclusive(&key("V")).unwrap().unwrap();
+        held[..4].fill(9);
+        panic!("half of a change");
+    }));
+    panicked.unwrap_err();
+}
+
+#[test]
+fn half_of_a_change_that_panicked_is_not_seen() {
+    with_cache(|instance, cache| {
+        let session = instance.session("s", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let asks: [fn(&Client<'_>) -> bool; 3] = [
+            |client| client.get(&key("V")).unwrap().is_some(),
+            |client| client.exclusive(&key("V")).unwrap().is_some(),
+            |client| client.execute(&key("V"), |_| ()).unwrap().is_some(),
+        ];
+        for ask in asks {
+            drop(client.get_or_insert(&key("V"), &[1; 8]).unwrap());
+            change_half(&client);
+            assert!(!ask(&client));
+            // It is built anew, and can be changed.
+            assert_eq!(*client.get_or_insert(&key("V"), &[2; 8]).unwrap(), [2; 8]);
+            client.exclusive(&key("V")).unwrap().unwrap().fill(3);
+            assert_eq!(*client.get(&key("V")).unwrap().unwrap(), [3; 8]);
+            assert!(client.invalidate(&key("V")).unwrap());
+        }
+    });
+}
+
+/// A change that a destructor makes while its thread panics for another reason is whole.
+#[test]
+fn a_change_within_a_panic_is_seen() {
+    struct Changes<'c>(&'c Client<'c>);
+    impl Drop for Changes<'_> {
+        fn drop(&mut self) {
+            self.0.exclusive(&key("V")).unwrap().unwrap().fill(9);
+        }
+    }
+    with_cache(|instance, cache| {
+        let session = instance.session("s", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        drop(client.get_or_insert(&key("V"), &[1; 8]).unwrap());
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _changes = Changes(&client);
+            panic!("for another reason");
+        }));
+        panicked.unwrap_err();
+        assert_eq!(*client.get(&key("V")).unwrap().unwrap(), [9; 8]);
+    });
+}
+
+/// Each of some sessions reads what the one before it wants to change: one gives up, and then all get what they want.
+#[test]
+fn of_sessions_that_wait_for_each_others_pins_one_gives_up() {
+    with_cache(|instance, cache| {
+        for many in [2, 3] {
+            let names: Vec<String> = (0..many).map(|i| format!("V{i}")).collect();
+            let barrier = Barrier::new(many);
+            let given_up = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..many)
+                    .map(|i| {
+                        let (names, barrier) = (&names, &barrier);
+                        scope.spawn(move || {
+                            let session = instance.session("s", Class::Normal).unwrap();
+                            let client = cache.join(&session).unwrap();
+                            let pinned = client.get_or_insert(&key(&names[i]), &[0; 8]).unwrap();
+                            barrier.wait();
+                            let wanted = key(&names[(i + 1) % many]);
+                            let has_given_up = match client.exclusive(&wanted) {
+                                Ok(held) => {
+                                    held.unwrap()[0] += 1;
+                                    false
+                                }
+                                Err(CacheError::Cycle) => true,
+                                Err(other) => panic!("{other}"),
+                            };
+                            drop(pinned);
+                            if has_given_up {
+                                client.exclusive(&wanted).unwrap().unwrap()[0] += 1;
+                            }
+                            has_given_up
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum::<usize>()
+            });
+            assert_eq!(given_up, 1, "of {many}");
+            let session = instance.session("s", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            for name in &names {
+                assert_eq!(client.get(&key(name)).unwrap().unwrap()[0], 1, "{name}");
+                assert!(client.invalidate(&key(name)).unwrap());
+            }
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_readers_is_shown() {
+    with_cache(|instance, cache| {
+        let session = instance.session("reads", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let pinned = client.get_or_insert(&key("V"), &[0; 8]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let session = instance.session("changes", Class::Normal).unwrap();
+                cache.join(&session).unwrap().exclusive(&key("V")).unwrap().unwrap().fill(1);
+            });
+            let waits = || cache.pins(&session).unwrap().iter().any(|pin| pin.how == "waits for readers");
+            while !waits() {
+                std::thread::yield_now();
+            }
+            drop(pinned);
+        });
+        assert!(cache.pins(&session).unwrap().is_empty());
+    });
+}
