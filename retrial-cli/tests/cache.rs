@@ -5,7 +5,7 @@
 mod kit;
 
 use kit::{Scratch, failed};
-use retrial::Class;
+use retrial::{Class, MutexId};
 use retrial_cache::{Cache, Key, Namespace};
 use serde_json::Value;
 
@@ -88,4 +88,94 @@ fn what_is_not_there_is_told_with_what_can_be_typed() {
     assert!(made.fail(&["cache", "mark-hot", hash, "4"]).contains(hash));
     assert!(made.fail(&["cache", "mark-hot", "NONE", "4", "--namespace", "x"]).contains("expected one of object"));
     assert!(made.fail(&["cache", "create", "--bytes", "128K"]).contains("bytes in 1 shards was asked for"));
+}
+
+/// A cache with an object that was executed and one that was only read.
+fn two_objects() -> (Scratch, retrial::Instance) {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    let instance = scratch.instance();
+    {
+        let cache = Cache::open(&instance, "objects").unwrap();
+        let session = instance.session("executes", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let child =
+            Key::new(Namespace::Child, "SCOTT", "select 'a name that is longer than what a mutex can have'").version(3);
+        drop(client.get_or_insert(&child, b"a plan").unwrap());
+        (0..7).for_each(|_| assert!(client.execute(&child, |_| ()).unwrap().is_some()));
+        drop(client.get_or_insert(&Key::new(Namespace::Procedure, "SCOTT", "P"), b"text").unwrap());
+    }
+    (scratch, instance)
+}
+
+#[test]
+fn sql_shows_the_objects_of_a_cache_and_leads_from_a_mutex_to_one() {
+    let (scratch, instance) = two_objects();
+    let bytes = std::fs::read(scratch.path()).unwrap();
+    let rows = scratch.rows(&["sql", "SELECT * FROM v$db_object_cache ORDER BY name"]);
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let (read, executed) = (&rows[0], &rows[1]);
+    assert_eq!(
+        (&read["owner"], &read["name"], &read["namespace"]),
+        (&"SCOTT".into(), &"P".into(), &"procedure".into())
+    );
+    assert_eq!((&read["mutex"], &read["gets"], &read["type"]), (&Value::Null, &Value::Null, &"Library Cache".into()));
+    assert_eq!(
+        (figure(executed, "gets"), figure(executed, "version"), &executed["type"]),
+        (14, 3, &"Cursor Pin".into())
+    );
+    assert_eq!((figure(executed, "value_bytes"), figure(executed, "hot_copies"), figure(executed, "pins")), (6, 1, 0));
+    assert_eq!(read["state"], "read privately");
+    // The same by mutex, in the words that name it.
+    let mutex = figure(executed, "mutex");
+    assert_eq!(instance.tables().mutex_info(MutexId(mutex as u32)).map(|info| info.gets), Some(None));
+    let joined = "SELECT c.name FROM v$object o JOIN v$db_object_cache c USING (mutex)";
+    assert_eq!(scratch.rows(&["sql", joined])[0]["name"], executed["name"]);
+    let said = scratch.run(&["who", "--mutex", &format!("#{mutex}")]);
+    assert!(
+        said.contains(
+            "of object `SCOTT.select 'a name that is longer than what a mutex can have' version 3` of cache objects"
+        ),
+        "{said}"
+    );
+    // An address in its block is its as well, and the shard's where no object is.
+    let blocks = scratch.rows(&["sql", "SELECT * FROM x$kglob"]);
+    let of = |name: &str| blocks.iter().find(|block| block["name"] == name || block["phase"] == name).unwrap();
+    let at =
+        |block: &Value| format!("{:#x}", u64::from_str_radix(&block["addr"].as_str().unwrap()[2..], 16).unwrap() + 8);
+    let said = scratch.run(&["who", "--mutex", &at(of(executed["name"].as_str().unwrap()))]);
+    assert!(said.contains("of cache objects"), "{said}");
+    assert!(scratch.run(&["who", "--mutex", &at(of("free"))]).contains("objects shard 0"));
+    let all: u64 = blocks.iter().map(|block| figure(block, "bytes")).sum();
+    assert!(all > 60_000 && all <= 65_536, "{all} bytes in blocks");
+    assert!(std::fs::read(scratch.path()).unwrap() == bytes, "looking has changed the instance");
+}
+
+#[test]
+fn a_recording_has_the_mutexes_of_objects_and_a_file_that_cannot_be_read_is_told() {
+    let (scratch, _instance) = two_objects();
+    let path = std::env::temp_dir().join(format!("retrial-cache-recording-{}.db", std::process::id()));
+    let file = path.to_str().unwrap();
+    scratch.run(&["record", file, "--for", "300ms"]);
+    let ask = |statement: &str| {
+        String::from_utf8(kit::command(&["sql", file, statement, "--csv"]).output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(ask("SELECT count(*) AS n FROM v$db_object_cache").trim(), "n\n0");
+    assert_eq!(ask("SELECT count(*) AS n FROM x$kglob").trim(), "n\n0");
+    assert!(ask("SELECT name FROM v$mutex").contains("SCOTT.select 'a name"));
+    std::fs::remove_file(path).unwrap();
+    std::fs::write(scratch.path(), b"none").unwrap();
+    assert!(!scratch.fail(&["sql", "SELECT * FROM v$db_object_cache"]).is_empty());
+}
+
+#[test]
+fn copies_are_limited_and_the_error_says_how_to_change_that() {
+    let (scratch, _instance) = two_objects();
+    scratch.run(&["cache", "limit-copies", "4"]);
+    assert_eq!(figure(&scratch.rows(&["cache", "show"])[0], "copies_max"), 4);
+    let said = scratch.fail(&["cache", "mark-hot", "SCOTT.P", "5", "--namespace", "procedure"]);
+    assert!(said.contains("5 copies of an object, this cache allows 4") && said.contains("limit-copies"), "{said}");
+    scratch.run(&["cache", "mark-hot", "SCOTT.P", "4", "--namespace", "procedure"]);
+    scratch.run(&["cache", "limit-copies", "255"]);
+    scratch.run(&["cache", "mark-hot", "SCOTT.P", "200", "--namespace", "procedure"]);
 }

@@ -33,6 +33,7 @@ enum What {
     Hot(One),
     MarkHot(MarkHot),
     UnmarkHot(UnmarkHot),
+    LimitCopies(LimitCopies),
     Flush(One),
     Check(Check),
     Work(work::Args),
@@ -102,6 +103,16 @@ struct MarkHot {
     one: One,
 }
 
+/// Limit the copies that objects are given: the sources' `kgl_hot_object_copies`
+#[derive(clap::Args)]
+struct LimitCopies {
+    /// Most copies of an object, 1 to 255; 255 for no limit
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    copies: u8,
+    #[command(flatten)]
+    one: One,
+}
+
 /// Execute the object alone again
 #[derive(clap::Args)]
 struct UnmarkHot {
@@ -146,6 +157,11 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }),
         What::MarkHot(args) => mark(&args.one, &args.object, &args.kind, args.copies, format),
         What::UnmarkHot(args) => mark(&args.one, &args.object, &args.kind, 1, format),
+        What::LimitCopies(args) => args.one.with(|cache, _| {
+            cache.set_copies_max(args.copies);
+            format.say(&format!("Objects get {} copies at most from now on.", cache.copies_max()));
+            Ok(ExitCode::SUCCESS)
+        }),
         What::Flush(one) => one.with(|cache, session| {
             let thrown = cache.flush(session).map_err(cache_error)?;
             format.say(&format!("Threw {} away.", counted(thrown, "object", "objects")));
@@ -179,6 +195,9 @@ fn cache_error(error: CacheError) -> Report {
         CacheError::NotFound(name) => ("not_found", format!("retrial cache create {}", quoted(name))),
         CacheError::Arena { needed, .. } => {
             ("arena", format!("retrial create NAME --arena {}, or retrial cache create -i NEW", needed + (1 << 20)))
+        }
+        CacheError::Copies { limit, .. } => {
+            ("copies", format!("retrial cache limit-copies N, or retrial cache mark-hot OBJECT {limit}"))
         }
         CacheError::Unknown(_) | CacheError::UnknownName(_) => ("unknown", "retrial cache ls --by name".to_owned()),
         CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
@@ -239,11 +258,7 @@ fn objects(
         column("bytes", |object: &ObjectInfo| object.bytes),
         column("taken_bytes", |object: &ObjectInfo| object.taken),
         column("copies", |object: &ObjectInfo| u32::from(object.copies)),
-        column("state", |object: &ObjectInfo| match (object.building, object.private) {
-            (true, _) => "being built",
-            (_, true) => "read privately",
-            (_, false) => "read by its mutex",
-        }),
+        column("state", |object: &ObjectInfo| state(object.building, object.private)),
     ];
     Table::of(&columns, objects.iter().take(limit)).print(format);
     if all > limit {
@@ -252,6 +267,15 @@ fn objects(
         format.say("No objects.");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an object is at, for people.
+pub const fn state(building: bool, private: bool) -> &'static str {
+    match (building, private) {
+        (true, _) => "being built",
+        (_, true) => "read privately",
+        (_, false) => "read by its mutex",
+    }
 }
 
 fn show(cache: &Cache<'_>, session: &Session<'_>, format: Format) -> Result<ExitCode, Report> {
@@ -273,6 +297,7 @@ fn show(cache: &Cache<'_>, session: &Session<'_>, format: Format) -> Result<Exit
         ("hits", totals.hits.into()),
         ("hits_by_mutex", totals.counted.into()),
         ("revocations", totals.revocations.into()),
+        ("copies_max", u32::from(cache.copies_max()).into()),
     ];
     Table::one(cells).print(format);
     Ok(ExitCode::SUCCESS)
