@@ -9,6 +9,7 @@ use crate::rows::Rows;
 use retrial::MutexId;
 use retrial::engine::EngineMutex;
 use retrial::views::{Kind, MutexInfo, Sid, Tables};
+use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub struct Observed<'t> {
 }
 
 /// A block of a cache, as it was seen.
+#[allow(clippy::struct_excessive_bools)] // each true or not by itself
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockInfo {
     /// The shard that it is in.
@@ -187,7 +189,16 @@ impl<'t> Observed<'t> {
         let count = last.saturating_add(1).min(most) as usize * (size_of::<Row>() / WORD as usize);
         // SAFETY: the caller's of `all`.
         let words = unsafe { self.tables.peek(start, count) }?;
-        Some(words.as_chunks().0.iter().map(|words| row_of(*words)).collect())
+        Some(words.as_chunks().0.iter().map(row_of).collect())
+    }
+
+    /// Numbers of the latest birth of the object of this hash, and of the latest one in its shard: each creation and
+    /// change of an object is one, that of a copy none. They go on from 0 after 2^32.
+    #[must_use]
+    pub fn births(&self, hash: Hash) -> Option<(u32, u32)> {
+        let block = self.find(hash)?;
+        let shard = self.shards.iter().find(|shard| shard.number == block.shard)?;
+        Some((block.object?.birth, shard.births()?))
     }
 
     /// The object of this hash, unless it is a copy. Looks at one chain.
@@ -247,6 +258,13 @@ impl<'t> ObservedShard<'t> {
         let chain = hash & u64::from(self.extent.chains - 1);
         let at = self.start + size_of::<ShardHead>() as u64 + chain * size_of::<AtomicU32>() as u64;
         let [word] = peek::<1>(self.tables, at / WORD * WORD)?;
+        Some((word >> (at % WORD * 8)) as u32)
+    }
+
+    /// Number of the latest birth in it.
+    fn births(&self) -> Option<u32> {
+        let at = offset_of!(ShardHead, births) as u64;
+        let [word] = peek::<1>(self.tables, self.start + at / WORD * WORD)?;
         Some((word >> (at % WORD * 8)) as u32)
     }
 
@@ -352,9 +370,9 @@ fn block_of(words: [u64; size_of::<Block>() / 8]) -> Block {
     unsafe { std::mem::transmute(words) }
 }
 
-fn row_of(words: [u64; size_of::<Row>() / 8]) -> Row {
+fn row_of(words: &[u64; size_of::<Row>() / 8]) -> Row {
     // SAFETY: as above.
-    unsafe { std::mem::transmute(words) }
+    unsafe { std::mem::transmute(*words) }
 }
 
 fn head_of(words: [u64; size_of::<Head>() / 8]) -> Head {

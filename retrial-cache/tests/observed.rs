@@ -91,6 +91,10 @@ fn an_observer_sees_every_object_as_a_session_does_and_changes_nothing() {
     let at = observed[0].find(hot.hash()).unwrap();
     assert_eq!((pins[0].sid, pins[0].shard, pins[0].unit), (session.sid(), at.shard, at.unit));
     drop(pin);
+    let births = || observed[0].births(hot.hash()).unwrap();
+    let before = births();
+    (0..3).for_each(|_| drop(client.exclusive(&hot).unwrap().unwrap()));
+    assert_eq!((births().0, births().1), (before.1 + 3, before.1 + 3), "from {before:?}");
     // The mutex by which it was executed, and its gets: two for each execution of the object itself.
     let it = at.object.unwrap();
     assert_eq!(observer.tables().mutex_name(it.mutex.unwrap()), "S.select 1 from dual where 1=2");
@@ -147,6 +151,17 @@ fn bytes_that_no_cache_wrote_are_no_cache_and_no_object() {
     drop(client);
     let observer = Observer::open(&scratch.0).unwrap();
     let shard = observer.tables().object_of(seen(&observer)[0].shard_mutexes().next().unwrap()).unwrap();
+    // Another name than the one that the block has the hash of: half of a name that is being written.
+    let block = seen(&observer)[0].blocks().into_iter().find(|block| block.object.is_some()).unwrap();
+    let name = block.address + 112 + 64;
+    // SAFETY: no session uses the cache any more.
+    let known = unsafe { observer.tables().peek(name, 1) }.unwrap()[0];
+    assert_eq!(known.to_ne_bytes()[..2], *b"SN");
+    for (word, shown) in [(u64::from_ne_bytes(*b"SXSXSXSX"), 0), (known, 1)] {
+        // SAFETY: as above.
+        assert!(unsafe { instance.poke(name, word) });
+        assert_eq!(seen(&observer)[0].blocks().iter().filter(|block| block.object.is_some()).count(), shown);
+    }
     let mut random = 1_u64;
     for _ in 0..300 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

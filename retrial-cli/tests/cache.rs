@@ -8,6 +8,8 @@ use kit::{Scratch, failed};
 use retrial::{Class, MutexId};
 use retrial_cache::{Cache, Key, Namespace};
 use serde_json::Value;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 fn figure(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"))
@@ -178,4 +180,89 @@ fn copies_are_limited_and_the_error_says_how_to_change_that() {
     scratch.run(&["cache", "mark-hot", "SCOTT.P", "4", "--namespace", "procedure"]);
     scratch.run(&["cache", "limit-copies", "255"]);
     scratch.run(&["cache", "mark-hot", "SCOTT.P", "200", "--namespace", "procedure"]);
+}
+
+const CURSOR: Key<'_> = Key::new(Namespace::Child, "SCOTT", "select 1");
+
+/// Executions per second by four sessions for so long, while `deed` is done; each changes the object after so many
+/// executions, if it is to change.
+fn executing(instance: &retrial::Instance, changes_after: Option<u64>, time: Duration, deed: impl FnOnce()) -> f64 {
+    let cache = Cache::open(instance, "objects").unwrap();
+    let (stop, executed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let session = instance.session("executes", Class::Normal).unwrap();
+                let client = cache.join(&session).unwrap();
+                let mut count = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    drop(client.get_or_insert(&CURSOR, b"a plan").unwrap());
+                    assert!(client.execute(&CURSOR, |plan| assert_eq!(plan, b"a plan")).unwrap().is_some());
+                    count += 1;
+                    if changes_after.is_some_and(|after| count % after == 0) {
+                        drop(client.exclusive(&CURSOR).unwrap());
+                    }
+                }
+                executed.fetch_add(count, Ordering::Relaxed);
+            });
+        }
+        deed();
+        std::thread::sleep(time.saturating_sub(start.elapsed()));
+        stop.store(true, Ordering::Relaxed);
+    });
+    executed.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn suggested(scratch: &Scratch, changes_after: Option<u64>) -> Value {
+    let mut rows = Vec::new();
+    executing(&scratch.instance(), changes_after, Duration::ZERO, || {
+        std::thread::sleep(Duration::from_millis(100));
+        rows = scratch.rows(&["cache", "suggest-hot", "--for", "1500ms"]);
+    });
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0]["object"], "SCOTT.select 1");
+    rows.remove(0)
+}
+
+#[test]
+fn what_is_suggested_can_be_typed_and_is_measured() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "1M", "--sessions", "16"]);
+    assert!(scratch.run(&["cache", "suggest-hot", "--for", "10ms"]).contains("No session waited for an object."));
+    let row = suggested(&scratch, None);
+    assert!(row["gets_per_s"].as_f64() > Some(1000.0) && row["utilization"].as_f64() > Some(0.0), "{row}");
+    assert_eq!(row["births_per_s"].as_f64(), Some(0.0), "{row}");
+    // With as many copies as processors no session that runs meets another one.
+    let command = row["command"].as_str().unwrap_or_else(|| panic!("{row}"));
+    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+    assert!(kit::command(&words).output().unwrap().status.success(), "{command}");
+    let hot = suggested(&scratch, None);
+    assert_eq!(hot["copies_now"], row["copies"]);
+    let (before, after) = (row["utilization"].as_f64().unwrap(), hot["utilization"].as_f64().unwrap());
+    assert!(after < before / 2.0, "the share of gets that miss was {before}, and is {after}");
+    assert!(hot["command"].is_null() && hot["why"].is_string(), "{hot}");
+}
+
+#[test]
+fn an_object_that_changes_all_the_time_loses_with_copies_and_the_advice_said_so() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "1M", "--sessions", "16"]);
+    let row = suggested(&scratch, Some(2));
+    assert!(row["command"].is_null(), "{row}");
+    let hash = row["hash"].as_str().unwrap();
+    let mut rates = [Vec::new(), Vec::new()];
+    for round in 0..14 {
+        let copies = ["1", "2"][round % 2];
+        scratch.run(&["cache", "mark-hot", hash, "2"]);
+        if copies == "1" {
+            scratch.run(&["cache", "unmark-hot", hash]);
+        }
+        rates[round % 2].push(executing(&scratch.instance(), Some(2), Duration::from_millis(300), || {}));
+    }
+    let [alone, copied] = rates.map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    });
+    assert!(copied < alone, "{alone} executions/s, {copied} with a copy more");
 }

@@ -9,6 +9,7 @@ use retrial::{Capacity, Class, Instance, Session};
 use retrial_cache::{Cache, CacheError, Hash, Key, Namespace, ObjectInfo, PinInfo, Shape};
 use std::process::ExitCode;
 
+mod suggest;
 mod work;
 
 /// Make, look at and check a cache of named objects in shared memory
@@ -18,6 +19,7 @@ mod work;
   retrial cache work --sessions 4 --for 5s            executes one object; see `retrial top` meanwhile
   retrial cache ls --by copies
   retrial cache mark-hot 'SCOTT.RAISE_SALARY' 4 --namespace procedure
+  retrial cache suggest-hot --for 30s                 which objects to mark, and what that will come to
   retrial cache check                                 exit code 1 where something is wrong")]
 pub struct Args {
     #[command(subcommand)]
@@ -33,6 +35,7 @@ enum What {
     Hot(One),
     MarkHot(MarkHot),
     UnmarkHot(UnmarkHot),
+    SuggestHot(suggest::Args),
     LimitCopies(LimitCopies),
     Flush(One),
     Check(Check),
@@ -157,6 +160,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }),
         What::MarkHot(args) => mark(&args.one, &args.object, &args.kind, args.copies, format),
         What::UnmarkHot(args) => mark(&args.one, &args.object, &args.kind, 1, format),
+        What::SuggestHot(args) => suggest::run(&args, format),
         What::LimitCopies(args) => args.one.with(|cache, _| {
             cache.set_copies_max(args.copies);
             format.say(&format!("Objects get {} copies at most from now on.", cache.copies_max()));
