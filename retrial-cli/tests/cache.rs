@@ -184,6 +184,15 @@ fn copies_are_limited_and_the_error_says_how_to_change_that() {
 
 const CURSOR: Key<'_> = Key::new(Namespace::Child, "SCOTT", "select 1");
 
+/// Says that others are to stop, at its end.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Executions per second by four sessions for so long, while `deed` is done; each changes the object after so many
 /// executions, if it is to change.
 fn executing(instance: &retrial::Instance, changes_after: Option<u64>, time: Duration, deed: impl FnOnce()) -> f64 {
@@ -207,9 +216,10 @@ fn executing(instance: &retrial::Instance, changes_after: Option<u64>, time: Dur
                 executed.fetch_add(count, Ordering::Relaxed);
             });
         }
+        // The others end also where `deed` panics.
+        let _stop = Stop(&stop);
         deed();
         std::thread::sleep(time.saturating_sub(start.elapsed()));
-        stop.store(true, Ordering::Relaxed);
     });
     executed.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
 }
