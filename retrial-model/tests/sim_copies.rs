@@ -59,7 +59,7 @@ fn sessions_take_the_copy_of_their_processor() {
         workload.spread = Spread::Processor;
         workload
     };
-    assert_eq!(run(&on(8), 3).unwrap().profile.count(retrial::views::Counter::Misses), 0.0);
+    assert_eq!(run(&on(8), 3).unwrap().profile.figures.get(retrial::views::Counter::Misses), 0);
     agrees(&on(4), Measure::Throughput, 4.0 * 0.8 / S);
     let anyhow = Workload { spread: Spread::Random, ..on(8) };
     assert!(run(&anyhow, 3).unwrap().profile.count(retrial::views::Counter::Misses) > 100.0);
