@@ -267,11 +267,13 @@ mod tests {
 
     #[test]
     fn an_object_that_is_not_waited_for_is_not_to_be_marked() {
-        let mut present = object(24);
-        present.arrivals =
-            Arrivals::Closed { sessions: 2, think: Distribution::exponential(1e-3).unwrap(), on_processor: true };
-        let hot = Hot { measured: measured(&present), copies: 1, births_per_s: 0.0 };
-        let suggestion = suggest(&hot, &limits(24)).unwrap();
-        assert!(suggestion.copies.is_none() && suggestion.why.unwrap().contains("wait for it at a time"));
+        for (think_s, why) in [(1e-3, "gets found it busy"), (20e-6, "sessions wait for it at a time")] {
+            let think = Distribution::exponential(think_s).unwrap();
+            let arrivals = Arrivals::Closed { sessions: 2, think, on_processor: true };
+            let present = Workload { arrivals, ..object(24) };
+            let hot = Hot { measured: measured(&present), copies: 1, births_per_s: 0.0 };
+            let suggestion = suggest(&hot, &limits(24)).unwrap();
+            assert!(suggestion.copies.is_none() && suggestion.why.as_deref().unwrap().contains(why), "{suggestion:?}");
+        }
     }
 }
