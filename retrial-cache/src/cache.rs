@@ -213,10 +213,20 @@ impl<'i> Cache<'i> {
         self.shape
     }
 
+    /// Most copies that [`Client::mark_hot`] gives an object, 1 to 255: the sources' `kgl_hot_object_copies`.
+    #[must_use]
+    pub fn copies_max(&self) -> u8 {
+        self.rows.head.copies_max()
+    }
+
+    /// Limits the copies that objects are given from now on; 0 and 255 for no limit. Objects that have more keep them.
+    pub fn set_copies_max(&self, limit: u8) {
+        self.rows.head.copies_max.store(limit.into(), Relaxed);
+    }
+
     #[inline]
     pub(crate) fn shard(&self, hash: [u64; 2]) -> &Shard<'i> {
-        // The other half chooses the chain.
-        &self.shards[((u128::from(hash[1]) * self.shards.len() as u128) >> 64) as usize]
+        &self.shards[self.shape.shard_of(hash) as usize]
     }
 
     /// Every object, for a session that looks at one shard after the other.

@@ -118,6 +118,17 @@ pub enum CacheError {
     /// No object has this name.
     #[error("no object `{0}`: see `retrial cache ls`")]
     UnknownName(String),
+    /// More copies of a hot object than the cache allows.
+    #[error(
+        "{found} copies of an object, this cache allows {limit}: `Cache::set_copies_max` or `retrial cache limit-copies` \
+         changes that"
+    )]
+    Copies {
+        /// Copies that were asked for.
+        found: u8,
+        /// Most that an object may have.
+        limit: u8,
+    },
     /// The session takes part in the cache already.
     #[error("this session takes part in the cache already: one `Client` a session")]
     Joined,

@@ -80,7 +80,7 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// `UnknownName` where there is none.
+    /// `UnknownName` where there is none; `Copies` for more than [`Cache::copies_max`](crate::Cache::copies_max).
     pub fn mark_hot(&self, key: &Key<'_>, copies: u8) -> Result<(), CacheError> {
         self.check(key)?;
         self.mark(key.hash().halves(), copies, |shard, unit, block| shard.has_key(unit, block, key))
@@ -91,7 +91,7 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// `Unknown` where no object has this hash.
+    /// `Unknown` where no object has this hash; `Copies` as above.
     pub fn mark_hot_by_hash(&self, hash: Hash, copies: u8) -> Result<(), CacheError> {
         self.mark(hash.halves(), copies, |_, _, _| true)
             .and_then(|found| if found { Ok(()) } else { Err(CacheError::Unknown(hash)) })
@@ -103,6 +103,10 @@ impl Client<'_> {
         copies: u8,
         is_it: impl Fn(&Shard<'_>, u32, &Block) -> bool,
     ) -> Result<bool, CacheError> {
+        let limit = self.cache.copies_max();
+        if copies > limit {
+            return Err(CacheError::Copies { found: copies, limit });
+        }
         let shard = self.shard(hash);
         let locked = shard.lock(self.session, location!("kglhdgn2 106"))?;
         let found = shard.find(hash, |unit, block| is_it(shard, unit, block));

@@ -9,6 +9,7 @@ use crate::error::CacheError;
 use retrial::engine::{EngineMutex, Owner};
 use retrial::sys::protocol;
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Whose the objects of a cache are: no mutex of the library lends their bytes.
@@ -53,6 +54,12 @@ impl Shape {
         heads + rows + self.shards as u64 * (self.shard() as u64 + around)
     }
 
+    /// The shard of a hash. The other half chooses the chain.
+    #[inline]
+    pub(crate) const fn shard_of(self, hash: [u64; 2]) -> u32 {
+        ((hash[1] as u128 * self.shards as u128) >> 64) as u32
+    }
+
     /// Bytes of a shard, all told.
     pub(crate) const fn shard(self) -> usize {
         (self.bytes / self.shards as u64).next_multiple_of(64) as usize
@@ -88,7 +95,19 @@ pub(crate) struct Head {
     pub(crate) rows_used: protocol::AtomicU64,
     /// Most copies of a hot object.
     pub(crate) most_copies: AtomicU64,
-    pub(crate) spare: [AtomicU64; 11],
+    /// Limit on the copies of an object; 0 for none.
+    pub(crate) copies_max: AtomicU64,
+    pub(crate) spare: [AtomicU64; 10],
+}
+
+impl Head {
+    /// Most copies that an object may have.
+    pub(crate) fn copies_max(&self) -> u8 {
+        match self.copies_max.load(Relaxed) {
+            0 => u8::MAX,
+            limit => u8::try_from(limit).unwrap_or(u8::MAX),
+        }
+    }
 }
 
 /// What a session has pinned, and what it has done. Only that session writes it.
@@ -209,6 +228,11 @@ impl Phase {
             4 => Some(Self::Gone),
             _ => None,
         }
+    }
+
+    /// As the views show it.
+    pub(crate) const fn name(self) -> &'static str {
+        ["free", "building", "live", "going", "gone"][self as usize]
     }
 }
 

@@ -41,6 +41,7 @@ mod interleavings;
 mod key;
 mod layout;
 mod memory;
+mod observed;
 mod pin;
 mod rows;
 mod shard;
@@ -51,6 +52,7 @@ pub use client::Client;
 pub use error::CacheError;
 pub use key::{Hash, Key, LONGEST, Namespace};
 pub use layout::{OVERHEAD, PINS, Shape};
+pub use observed::{BlockInfo, BlockObject, BlockPin, Observed};
 pub use pin::{Changed, Pin};
 
 #[cfg(feature = "fail_points")]

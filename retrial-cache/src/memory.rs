@@ -17,12 +17,37 @@ const LOOKS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory<'i> {
     base: *mut u8,
-    /// Chains, a power of two.
-    chains: u32,
-    /// Units of the first block and after the last one.
-    first: u32,
-    end: u32,
+    extent: Extent,
     instance: PhantomData<&'i ()>,
+}
+
+/// What lies where in a shard's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Chains, a power of two.
+    pub(crate) chains: u32,
+    /// Units of the first block and after the last one.
+    pub(crate) first: u32,
+    end: u32,
+}
+
+impl Extent {
+    /// Of so many bytes.
+    pub(crate) const fn of(len: usize) -> Self {
+        let chains = (len / 256).next_power_of_two();
+        let first = (size_of::<ShardHead>() + chains * size_of::<AtomicU32>()).div_ceil(UNIT);
+        Self { chains: chains as u32, first: first as u32, end: (len / UNIT) as u32 }
+    }
+
+    /// Whether a block can begin at a unit.
+    pub(crate) const fn has(self, unit: u32) -> bool {
+        unit >= self.first && unit <= self.end - LEAST
+    }
+
+    /// The unit after a block of so many units.
+    pub(crate) fn after(self, unit: u32, units: u32) -> u32 {
+        unit.saturating_add(units.max(LEAST)).min(self.end)
+    }
 }
 
 // SAFETY: shared memory, touched as atomics; a value's bytes are lent by pins alone.
@@ -36,9 +61,7 @@ impl<'i> Memory<'i> {
     /// `base` is aligned to 16, and `len` bytes, at least 4,096 and at most 2^36 - 64, are there for `'i`. Nothing but
     /// caches of this layout uses them.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
-        let chains = (len / 256).next_power_of_two();
-        let first = (size_of::<ShardHead>() + chains * size_of::<AtomicU32>()).div_ceil(UNIT);
-        Self { base, chains: chains as u32, first: first as u32, end: (len / UNIT) as u32, instance: PhantomData }
+        Self { base, extent: Extent::of(len), instance: PhantomData }
     }
 
     /// A head, a chain and so many units, which the caller has made: a model's atomics are not any bytes.
@@ -57,19 +80,18 @@ impl<'i> Memory<'i> {
         // SAFETY: the head is shorter than 4,096 bytes.
         let first = aligned(unsafe { self.base.add(size_of::<ShardHead>()) });
         // SAFETY: `new` has left room for so many before the first block.
-        unsafe { std::slice::from_raw_parts(first, self.chains as usize) }
+        unsafe { std::slice::from_raw_parts(first, self.extent.chains as usize) }
     }
 
     /// Bytes of the largest value that an empty shard has room for, with an empty key.
     pub(crate) const fn largest(&self) -> usize {
-        (self.end - self.first) as usize * UNIT - size_of::<Block>()
+        (self.extent.end - self.extent.first) as usize * UNIT - size_of::<Block>()
     }
 
     /// The block at a unit; `None` where none can be.
     pub(crate) fn block(&self, unit: u32) -> Option<&'i Block> {
-        let is_in = unit >= self.first && unit <= self.end - LEAST;
         // SAFETY: room for a block is there, and all bytes are a value.
-        is_in.then(|| unsafe { &*aligned::<Block>(self.at(unit)) })
+        self.extent.has(unit).then(|| unsafe { &*aligned::<Block>(self.at(unit)) })
     }
 
     /// The address of a unit that [`Memory::block`] has, or of the end.
@@ -80,7 +102,7 @@ impl<'i> Memory<'i> {
 
     /// Bytes behind the header of the block at a unit: where they begin, and how many.
     pub(crate) fn bytes(&self, unit: u32, block: &Block) -> (*mut u8, usize) {
-        let units = block.units.load(Relaxed).clamp(LEAST, self.end - unit);
+        let units = block.units.load(Relaxed).clamp(LEAST, self.extent.end - unit);
         // SAFETY: a block is at least as long as its header.
         let begin = unsafe { self.at(unit).add(size_of::<Block>()) };
         (begin, units as usize * UNIT - size_of::<Block>())
@@ -88,7 +110,7 @@ impl<'i> Memory<'i> {
 
     /// Every block, in the order of their addresses.
     pub(crate) fn blocks(self) -> impl Iterator<Item = (u32, &'i Block)> {
-        let mut unit = self.first;
+        let mut unit = self.extent.first;
         std::iter::from_fn(move || {
             let block = self.block(unit)?;
             let now = unit;
@@ -99,18 +121,18 @@ impl<'i> Memory<'i> {
 
     /// The unit after a block.
     pub(crate) fn after(&self, unit: u32, block: &Block) -> u32 {
-        unit.saturating_add(block.units.load(Relaxed).max(LEAST)).min(self.end)
+        self.extent.after(unit, block.units.load(Relaxed))
     }
 
     /// The unit after a block, or the first one after the last.
     pub(crate) fn after_in_a_ring(&self, unit: u32, block: &Block) -> u32 {
         let next = self.after(unit, block);
-        if self.block(next).is_some() { next } else { self.first }
+        if self.block(next).is_some() { next } else { self.extent.first }
     }
 
     /// The unit of the first block, and the one after the last.
     pub(crate) const fn range(&self) -> (u32, u32) {
-        (self.first, self.end)
+        (self.extent.first, self.extent.end)
     }
 
     /// Units of an object with so many bytes of key and value.
@@ -121,9 +143,9 @@ impl<'i> Memory<'i> {
 
     /// Makes one free block of everything. For memory of which nothing is believed.
     pub(crate) fn format(&self) {
-        if let Some(block) = self.block(self.first) {
+        if let Some(block) = self.block(self.extent.first) {
             block.state.store(Phase::Free as u32, Release);
-            block.units.store(self.end - self.first, Release);
+            block.units.store(self.extent.end - self.extent.first, Release);
         }
     }
 

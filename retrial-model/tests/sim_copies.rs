@@ -4,7 +4,7 @@
 use retrial::P;
 use retrial::views::Params;
 use retrial_model::Distribution;
-use retrial_model::sim::{Arrivals, Machine, Measure, Outcome, Workload, replicate, run};
+use retrial_model::sim::{Arrivals, Machine, Measure, Outcome, Spread, Workload, replicate, run};
 
 /// Mean holding time in s.
 const S: f64 = 1e-4;
@@ -45,6 +45,24 @@ fn copies_of_a_closed_system_are_a_network_of_queues() {
         let (n, m) = (f64::from(sessions), f64::from(copies));
         agrees(&workload(arrivals, copies), Measure::Throughput, n / (n + m - 1.0) * m / S);
     }
+}
+
+#[test]
+fn sessions_take_the_copy_of_their_processor() {
+    // Each session stays on its processor. With a copy for each of them no get misses; with half as many, two
+    // sessions have one: machine repairman, 1/5 of the time both think.
+    let think = Distribution::exponential(S).unwrap();
+    let on = |copies: u32| {
+        let arrivals = Arrivals::Closed { sessions: 8, think: think.clone(), on_processor: true };
+        let mut workload = workload(arrivals, copies);
+        workload.machine.processors = Some(8);
+        workload.spread = Spread::Processor;
+        workload
+    };
+    assert_eq!(run(&on(8), 3).unwrap().profile.figures.get(retrial::views::Counter::Misses), 0);
+    agrees(&on(4), Measure::Throughput, 4.0 * 0.8 / S);
+    let anyhow = Workload { spread: Spread::Random, ..on(8) };
+    assert!(run(&anyhow, 3).unwrap().profile.count(retrial::views::Counter::Misses) > 100.0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::instance::Instance;
 use crate::operation_log::MutexId;
 use crate::raw_mutex::RawMutex;
 use crate::sys::{self, AtomicU64, Ordering};
+use crate::tables::Tables;
 use crate::word::Word;
 use std::fmt;
 use std::mem::offset_of;
@@ -95,6 +96,14 @@ impl EngineMutex {
             GONE => Err(BindError::Gone),
             _ => Err(BindError::OtherInstance),
         }
+    }
+
+    /// Its number and the first requests granted so far, where it is bound to the instance of these tables. For
+    /// observers, of a copy of its bytes: their mapping cannot be written.
+    #[must_use]
+    pub fn figures(&self, tables: &Tables) -> Option<(MutexId, u64)> {
+        let is_its = self.instance.load(Ordering::Relaxed) == tables.created_ns();
+        Some((self.raw.id(), self.raw.gets())).filter(|(id, _)| is_its && id.0 != 0)
     }
 
     /// Its record, for the sessions of an instance. Binds it to the instance if it is not bound.

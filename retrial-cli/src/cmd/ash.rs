@@ -95,7 +95,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         None => live(&args)?,
     };
     let database = Database::new(recording.into_connection(), None)?;
-    database.show(Scene { spans: vec![(instance, span.clone())] });
+    database.show(Scene { spans: vec![(instance, span.clone())], observer: None });
     let groups = question.ask(&database, looked.time_s())?;
     if let Some(flame) = &args.flame {
         let Some(file) = flame else {

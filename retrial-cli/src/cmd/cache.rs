@@ -9,6 +9,7 @@ use retrial::{Capacity, Class, Instance, Session};
 use retrial_cache::{Cache, CacheError, Hash, Key, Namespace, ObjectInfo, PinInfo, Shape};
 use std::process::ExitCode;
 
+mod suggest;
 mod work;
 
 /// Make, look at and check a cache of named objects in shared memory
@@ -18,6 +19,7 @@ mod work;
   retrial cache work --sessions 4 --for 5s            executes one object; see `retrial top` meanwhile
   retrial cache ls --by copies
   retrial cache mark-hot 'SCOTT.RAISE_SALARY' 4 --namespace procedure
+  retrial cache suggest-hot --for 30s                 which objects to mark, and what that will come to
   retrial cache check                                 exit code 1 where something is wrong")]
 pub struct Args {
     #[command(subcommand)]
@@ -33,6 +35,8 @@ enum What {
     Hot(One),
     MarkHot(MarkHot),
     UnmarkHot(UnmarkHot),
+    SuggestHot(suggest::Args),
+    LimitCopies(LimitCopies),
     Flush(One),
     Check(Check),
     Work(work::Args),
@@ -102,6 +106,16 @@ struct MarkHot {
     one: One,
 }
 
+/// Limit the copies that objects are given: the sources' `kgl_hot_object_copies`
+#[derive(clap::Args)]
+struct LimitCopies {
+    /// Most copies of an object, 1 to 255; 255 for no limit
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
+    copies: u8,
+    #[command(flatten)]
+    one: One,
+}
+
 /// Execute the object alone again
 #[derive(clap::Args)]
 struct UnmarkHot {
@@ -146,6 +160,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }),
         What::MarkHot(args) => mark(&args.one, &args.object, &args.kind, args.copies, format),
         What::UnmarkHot(args) => mark(&args.one, &args.object, &args.kind, 1, format),
+        What::SuggestHot(args) => suggest::run(&args, format),
+        What::LimitCopies(args) => args.one.with(|cache, _| {
+            cache.set_copies_max(args.copies);
+            format.say(&format!("Objects get {} copies at most from now on.", cache.copies_max()));
+            Ok(ExitCode::SUCCESS)
+        }),
         What::Flush(one) => one.with(|cache, session| {
             let thrown = cache.flush(session).map_err(cache_error)?;
             format.say(&format!("Threw {} away.", counted(thrown, "object", "objects")));
@@ -179,6 +199,9 @@ fn cache_error(error: CacheError) -> Report {
         CacheError::NotFound(name) => ("not_found", format!("retrial cache create {}", quoted(name))),
         CacheError::Arena { needed, .. } => {
             ("arena", format!("retrial create NAME --arena {}, or retrial cache create -i NEW", needed + (1 << 20)))
+        }
+        CacheError::Copies { limit, .. } => {
+            ("copies", format!("retrial cache limit-copies N, or retrial cache mark-hot OBJECT {limit}"))
         }
         CacheError::Unknown(_) | CacheError::UnknownName(_) => ("unknown", "retrial cache ls --by name".to_owned()),
         CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
@@ -239,11 +262,7 @@ fn objects(
         column("bytes", |object: &ObjectInfo| object.bytes),
         column("taken_bytes", |object: &ObjectInfo| object.taken),
         column("copies", |object: &ObjectInfo| u32::from(object.copies)),
-        column("state", |object: &ObjectInfo| match (object.building, object.private) {
-            (true, _) => "being built",
-            (_, true) => "read privately",
-            (_, false) => "read by its mutex",
-        }),
+        column("state", |object: &ObjectInfo| state(object.building, object.private)),
     ];
     Table::of(&columns, objects.iter().take(limit)).print(format);
     if all > limit {
@@ -252,6 +271,15 @@ fn objects(
         format.say("No objects.");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What an object is at, for people.
+pub const fn state(building: bool, private: bool) -> &'static str {
+    match (building, private) {
+        (true, _) => "being built",
+        (_, true) => "read privately",
+        (_, false) => "read by its mutex",
+    }
 }
 
 fn show(cache: &Cache<'_>, session: &Session<'_>, format: Format) -> Result<ExitCode, Report> {
@@ -273,6 +301,7 @@ fn show(cache: &Cache<'_>, session: &Session<'_>, format: Format) -> Result<Exit
         ("hits", totals.hits.into()),
         ("hits_by_mutex", totals.counted.into()),
         ("revocations", totals.revocations.into()),
+        ("copies_max", u32::from(cache.copies_max()).into()),
     ];
     Table::one(cells).print(format);
     Ok(ExitCode::SUCCESS)

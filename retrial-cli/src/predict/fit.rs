@@ -35,8 +35,41 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             counted(measured.sessions.unwrap_or(0).into(), "session", "sessions")
         ));
     }
-    let mut machine = Machine::from(&tables.costs());
-    machine.processors = u32::try_from(Here::here().cpus).ok();
+    let params = tables.params(Some(info.mutex_type));
+    let fitted = workload(measured, &seen.timed, params, machine_here(tables)).ok_or_else(|| {
+        miette!(
+            code = "retrial::predict::hold",
+            help = "--interval 60s measures for longer",
+            "mutex {name}: {} of holders, and nobody missed it: nothing says how long it is held",
+            counted(measured.samples.looks, "sample", "samples")
+        )
+    })?;
+    Ok(Recording {
+        of: format!("mutex {name} ({})", tables.type_name(info.mutex_type)),
+        instance: instance.map(str::to_owned),
+        mutex: Some(format!("#{}", info.id.0)),
+        mutex_type: Some(tables.type_name(info.mutex_type)),
+        holds: fitted.holds,
+        workload: fitted.workload,
+        measured: Some(measured.clone()),
+        notes: fitted.notes,
+    })
+}
+
+/// This machine, with the costs that the instance knows.
+pub fn machine_here(tables: &Tables) -> Machine {
+    Machine { processors: u32::try_from(Here::here().cpus).ok(), ..Machine::from(&tables.costs()) }
+}
+
+/// A workload, what is known of its holding times, and what was supposed on the way.
+pub struct Fitted {
+    pub workload: Workload,
+    pub holds: Holds,
+    pub notes: Vec<String>,
+}
+
+/// The workload that was measured; `None` where nothing says how long the mutex is held.
+pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Machine) -> Option<Fitted> {
     let mut notes = Vec::new();
     if measured.samples.looks == 0 {
         notes.push("no samples of holders: the share of gets that missed stands for the utilization".to_owned());
@@ -50,32 +83,15 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             "others use {others} of the {processors} processors; the simulated sessions have all of them"
         ));
     }
-    let params = tables.params(Some(info.mutex_type));
     let (hold_s, think_s, on_processor) = times(measured, &params, &machine, &mut notes);
-    let (hold, holds) = holding(&seen.timed, hold_s, measured.running() < FULL).ok_or_else(|| {
-        miette!(
-            code = "retrial::predict::hold",
-            help = "--interval 60s measures for longer",
-            "mutex {name}: {} of holders, and nobody missed it: nothing says how long it is held",
-            counted(measured.samples.looks, "sample", "samples")
-        )
-    })?;
+    let (hold, holds) = holding(timed, hold_s, measured.running() < FULL)?;
     let sessions = measured.sessions.unwrap_or(1);
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
-    (workload.warm_up, workload.duration) = spans(gets as f64 / measured.time_s);
+    (workload.warm_up, workload.duration) = spans(Measure::Throughput.of(measured)?);
     workload.params = params;
     workload.machine = machine;
-    Ok(Recording {
-        of: format!("mutex {name} ({})", tables.type_name(info.mutex_type)),
-        instance: instance.map(str::to_owned),
-        mutex: Some(format!("#{}", info.id.0)),
-        mutex_type: Some(tables.type_name(info.mutex_type)),
-        holds,
-        workload,
-        measured: Some(measured.clone()),
-        notes,
-    })
+    Some(Fitted { workload, holds, notes })
 }
 
 /// The distribution of the holding time: as timed, else exponential with the mean alone.

@@ -11,6 +11,7 @@ pub mod check;
 pub mod condition;
 pub mod fit;
 pub mod holds;
+pub mod hot;
 pub mod live;
 pub mod prediction;
 pub mod recording;

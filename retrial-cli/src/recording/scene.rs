@@ -2,6 +2,8 @@
 
 use super::period::Period;
 use super::snapshot::Snapshot;
+use retrial::Observer;
+use std::sync::Arc;
 
 /// An instance over a period.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +24,8 @@ impl Span {
 pub struct Scene {
     /// With their numbers in the recording.
     pub spans: Vec<(i64, Span)>,
+    /// The live instance whose caches are looked at when a query asks for them: the one of the first span.
+    pub observer: Option<Arc<Observer>>,
 }
 
 impl Scene {

@@ -87,7 +87,7 @@ fn live(address: &Address, over: Option<Duration>) -> Result<Database, Report> {
     let observer = Arc::new(Observer::open(address).map_err(crate::instances::attach_error)?);
     let (writer, span) = watched(&observer, over, SAMPLE)?;
     let database = Database::new(writer.into_connection(), Some(Arc::clone(&observer)))?;
-    database.show(Scene { spans: vec![(1, span)] });
+    database.show(Scene { spans: vec![(1, span)], observer: Some(observer) });
     Ok(database)
 }
 

@@ -6,6 +6,7 @@ use miette::{Report, miette};
 use retrial::MutexId;
 use retrial::engine::RawMutex;
 use retrial::views::{MutexInfo, Place, Tables};
+use retrial_cache::{BlockInfo, Observed};
 use serde_json::{Value, json};
 
 /// Bytes of a record in the arena before the data: the mutex and a word that says whether the data were
@@ -26,16 +27,39 @@ pub struct Object {
 pub enum At {
     /// In the instance's arena: offset of the mutex in the segment, bytes of data behind it.
     Arena { offset: u64, bytes: u64 },
+    /// In a block of a cache: offset of the block in the segment, its bytes, and the object's whole name.
+    Cache { cache: String, object: String, offset: u64, bytes: u64 },
     /// In a process, at a static variable or anywhere else.
     Process { pid: u32, address: u64 },
     /// In memory that the instance does not know.
     Unknown,
 }
 
+impl At {
+    fn in_cache(tables: &Tables, id: MutexId) -> Option<Self> {
+        let is_its = |block: &BlockInfo| block.object.as_ref().is_some_and(|object| object.mutex == Some(id));
+        let (cache, block) = cached(tables, is_its)?;
+        let object = block.object?.label();
+        Some(Self::Cache { cache, object, offset: block.address, bytes: block.taken })
+    }
+}
+
+/// The first block of the instance's caches that is asked for, and the name of its cache.
+fn cached(tables: &Tables, is_asked: impl Fn(&BlockInfo) -> bool) -> Option<(String, BlockInfo)> {
+    // SAFETY: a process that looks from outside takes part in no cache.
+    let caches = unsafe { Observed::all(tables) };
+    caches.iter().find_map(|cache| Some((cache.name().to_owned(), cache.blocks().into_iter().find(&is_asked)?)))
+}
+
 impl Object {
     pub fn of(tables: &Tables, info: &MutexInfo, names: &mut Names<'_>) -> Self {
         let place = match tables.object_of(info.id) {
             Some(range) => At::Arena { offset: range.start, bytes: (range.end - range.start).saturating_sub(HEAD) },
+            None if info.place == Place::Elsewhere
+                && let Some(at) = At::in_cache(tables, info.id) =>
+            {
+                at
+            }
             None if info.address != 0 => At::Process { pid: info.pid, address: info.address },
             None => At::Unknown,
         };
@@ -46,7 +70,12 @@ impl Object {
     pub fn text(&self, flag: &str) -> String {
         let name = if self.name.is_empty() { String::new() } else { format!(" {}", self.name) };
         let is = format!("mutex #{}{name}, type {}", self.id.0, self.mutex_type);
-        match self.place {
+        match &self.place {
+            At::Cache { cache, object, offset, bytes } => format!(
+                "{is}: of object `{object}` of cache {cache}, at {offset:#x} of the instance: \
+                 retrial peek{flag} {offset:#x} {}",
+                bytes / 8
+            ),
             At::Arena { offset, bytes: 0 } => format!("{is}: at {offset:#x} of the instance, without data of its own"),
             At::Arena { offset, bytes } => {
                 let (data, words) = (offset + HEAD, bytes.div_ceil(8));
@@ -64,8 +93,8 @@ impl Object {
     }
 
     pub fn json(&self) -> Value {
-        let (pid, address, bytes) = match self.place {
-            At::Arena { offset, bytes } => (None, Some(offset), Some(bytes)),
+        let (pid, address, bytes) = match &self.place {
+            At::Arena { offset, bytes } | At::Cache { offset, bytes, .. } => (None, Some(offset), Some(bytes)),
             At::Process { pid, address } => (Some(pid), Some(address), None),
             At::Unknown => (None, None, None),
         };
@@ -76,6 +105,10 @@ impl Object {
             "pid": pid,
             "address": address.map(|address| format!("{address:#x}")),
             "data_bytes": bytes,
+            "cache": match &self.place {
+                At::Cache { cache, .. } => Some(cache),
+                _ => None,
+            },
         })
     }
 }
@@ -85,6 +118,13 @@ impl Object {
 pub fn find(tables: &Tables, text: &str, names: &mut Names<'_>) -> Result<MutexId, Report> {
     if let Some(digits) = text.strip_prefix("0x") {
         let address = u64::from_str_radix(digits, 16).ok();
+        let in_cache = address.and_then(|at| {
+            let covers = |block: &BlockInfo| (block.address..block.address + block.taken).contains(&at);
+            cached(tables, covers)?.1.object?.mutex
+        });
+        if let Some(id) = in_cache {
+            return Ok(id);
+        }
         let found = address.and_then(|at| tables.mutexes().into_iter().find(|info| covers(tables, info, at)));
         return found.map(|info| info.id).ok_or_else(|| {
             miette!(

@@ -10,7 +10,7 @@ use super::streams::Streams;
 use super::tally::Tally;
 use super::timers::{ARRIVAL, COUNTING, FIRST_PROCESSOR, RELEASE_SEEN, Timers};
 use super::trace::Trace;
-use super::workload::{Arrivals, Workload};
+use super::workload::{Arrivals, Spread, Workload};
 use super::{Time, seconds, time};
 use retrial::P;
 use retrial::interposer::Parked;
@@ -190,10 +190,13 @@ impl<'a> Engine<'a> {
         std::mem::swap(&mut self.controller, &mut copy.controller);
     }
 
-    /// The session asks for one of the copies, whichever.
+    /// The session asks for one of the copies.
     pub(super) fn choose(&mut self, s: u32) {
         if self.workload.copies > 1 {
-            let copy = self.streams.copy(self.workload.copies);
+            let copy = match self.workload.spread {
+                Spread::Random => self.streams.copy(self.workload.copies),
+                Spread::Processor => self.sessions[s as usize].processor % self.workload.copies,
+            };
             self.sessions[s as usize].copy = copy;
             self.turn_to(copy);
         }

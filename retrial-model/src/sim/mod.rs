@@ -65,7 +65,7 @@ pub use error::SimulationError;
 pub use estimates::{Estimate, Estimates, replicate};
 pub use machine::Machine;
 pub use outcome::{Outcome, ProcessorTime};
-pub use workload::{Arrivals, Sleeps, Workload};
+pub use workload::{Arrivals, Sleeps, Spread, Workload};
 
 /// A time of the virtual clock, in ps: fine enough for holding times of a few ns, and without rounding that
 /// adds up.

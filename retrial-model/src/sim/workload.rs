@@ -46,6 +46,17 @@ pub enum Sleeps {
     Exponential,
 }
 
+/// Which copy of the mutex a get is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// Any of them, all equally likely.
+    #[default]
+    Random,
+    /// The one of the processor on which the session asks: its number modulo the number of copies.
+    Processor,
+}
+
 /// What is simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,9 +65,12 @@ pub struct Workload {
     pub arrivals: Arrivals,
     /// How long they hold the mutex.
     pub hold: Distribution,
-    /// Copies of the mutex; each get is of any of them. From 1.
+    /// Copies of the mutex; each get is of one of them. From 1.
     #[serde(default = "one")]
     pub copies: u32,
+    /// Which one.
+    #[serde(default)]
+    pub spread: Spread,
     /// The parameters in force. In JSON by their names, those that are not at their default.
     #[serde(default, with = "settings")]
     pub params: Params,
@@ -110,6 +124,7 @@ impl Workload {
             arrivals,
             hold,
             copies: 1,
+            spread: Spread::default(),
             params: Params::default(),
             machine: Machine::default(),
             sleeps: Sleeps::default(),

@@ -4,6 +4,7 @@
 mod events;
 mod instances;
 mod mutexes;
+mod objects;
 mod sessions;
 
 use super::scene::{Scene, Span};
@@ -51,6 +52,7 @@ pub fn all() -> Vec<View> {
     all.extend(mutexes::views());
     all.extend(sessions::views());
     all.extend(events::views());
+    all.extend(objects::views());
     all
 }
 
@@ -226,6 +228,19 @@ fn view<R: Send + Sync + 'static>(
     rows: fn(&Span) -> Vec<R>,
     columns: Vec<Column<R>>,
 ) -> View {
+    let of_span = move |(position, (_, span)): (usize, &(i64, Span))| {
+        rows(span).into_iter().map(move |row| (position, row)).collect::<Vec<_>>()
+    };
+    view_of_scene(name, doc, move |scene| scene.spans.iter().enumerate().flat_map(of_span).collect(), columns)
+}
+
+/// The same of rows that are not in the instances' snapshots, each with the position of its instance.
+fn view_of_scene<R: Send + Sync + 'static>(
+    name: &'static str,
+    doc: &'static str,
+    rows: impl Fn(&Scene) -> Vec<(usize, R)> + Send + Sync + 'static,
+    columns: Vec<Column<R>>,
+) -> View {
     let mut all = vec![text("instance", "The instance", |span: &Span, _: &R| span.to.instance.name.as_str())];
     all.extend(columns);
     let columns = Arc::new(all);
@@ -234,10 +249,7 @@ fn view<R: Send + Sync + 'static>(
         doc,
         heads: columns.iter().map(|column| column.head).collect(),
         rows: Box::new(move |scene: Arc<Scene>| {
-            let of_span = |(position, (_, span)): (usize, &(i64, Span))| {
-                rows(span).into_iter().map(move |row| (position, row)).collect::<Vec<_>>()
-            };
-            let rows = scene.spans.iter().enumerate().flat_map(of_span).collect();
+            let rows = rows(&scene);
             Arc::new(Filled { scene, rows, columns: Arc::clone(&columns) })
         }),
     }

@@ -141,7 +141,7 @@ fn object() -> View {
             column("mutex", "", "Number of the mutex", |span: &Span, row: &usize| of(span, row).info.id.0),
             text(
                 "object",
-                "The object: its name, or the static variable that the mutex is",
+                "The object: its name, or the static variable that the mutex is; v$db_object_cache has the whole name of one of a cache",
                 |span: &Span, row: &usize| of(span, row).name.as_str(),
             ),
             text("type", "Type of the mutex, or of what else is waited for", |span: &Span, row: &usize| {
