@@ -5,9 +5,11 @@
 mod kit;
 
 use kit::{Scratch, failed};
-use retrial::Class;
+use retrial::{Class, P};
 use retrial_cache::{Cache, Key, Namespace};
 use serde_json::Value;
+
+const HOT: &str = "select 1 from dual where 1=2=200";
 
 fn figure(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_else(|| panic!("{name}: {row}"))
@@ -18,7 +20,7 @@ fn a_cache_is_made_worked_on_and_checked() {
     let scratch = Scratch::unborn();
     let said = scratch.run(&["cache", "create", "--bytes", "1M", "--sessions", "16"]);
     assert!(said.contains("1048576 bytes in 1 shards") && said.contains("Next: retrial cache work"), "{said}");
-    let rows = scratch.rows(&["cache", "work", "--sessions", "2", "--for", "300ms", "--copies", "200"]);
+    let rows = scratch.rows(&["cache", "work", "--sessions", "2", "--for", "300ms", "--mark-hot", HOT]);
     assert!(figure(&rows[0], "executed") > 10, "{rows:?}");
     let objects = scratch.rows(&["cache", "ls", "--by", "name"]);
     assert_eq!(objects[0]["object"], "select 1 from dual where 1=2");
@@ -32,6 +34,79 @@ fn a_cache_is_made_worked_on_and_checked() {
     assert!(scratch.run(&["cache", "check"]).contains("The cache is whole."));
     scratch.run(&["cache", "flush"]);
     assert!(scratch.run(&["cache", "ls"]).contains("No objects."));
+}
+
+/// The object that each load gets first, and by which event and where its sessions wait for a holder of X.
+const FIRST: [(&str, Key<'_>, &str, &str); 3] = [
+    (
+        "cursor-pin",
+        Key::new(Namespace::Child, "", "select 1 from dual where 1=2"),
+        "cursor: pin E wait on X",
+        "kksfbc [KKSCHLFSP2]",
+    ),
+    ("library-cache", Key::new(Namespace::Procedure, "SCOTT", "DEMO_PROC"), "library cache: mutex X", "kglpin1 4"),
+    (
+        "hash-table",
+        Key::new(Namespace::Cursor, "", "select name from customers where id = :1"),
+        "Cursor Parent: mutex S wait on X",
+        "kglpndl1 95",
+    ),
+];
+
+#[test]
+fn loads_wait_as_those_of_the_sources() {
+    for (load, key, event, location) in FIRST {
+        let scratch = Scratch::unborn();
+        scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+        let instance = scratch.instance();
+        let cache = Cache::open(&instance, "objects").unwrap();
+        let session = instance.session("changes", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        drop(client.get_or_insert(&key, b"a plan").unwrap());
+        let kind = if load == "library-cache" { "threads" } else { "processes" };
+        let arguments = ["cache", "work", load, "--for", "1s", "--kind", kind, "--sessions", "3", "--json"];
+        let run = scratch.start(&arguments);
+        let at_work = || instance.tables().sessions().into_iter().filter(|session| session.action == load);
+        kit::until("all sessions are there", || at_work().count() == 3);
+        let held = client.exclusive(&key).unwrap().unwrap();
+        let waiting = || at_work().filter(|session| session.wait.is_some()).count();
+        kit::until("all sessions wait", || waiting() == 3);
+        drop(held);
+        let (code, said) = run.end();
+        let rows: Vec<Value> = serde_json::from_str(&said).unwrap();
+        let is_it = |row: &&Value| row["event"] == event && row["location"] == location;
+        let waited = rows[0]["waits"].as_array().unwrap().iter().find(is_it);
+        assert!(code == Some(0) && waited.is_some_and(|row| figure(row, "waits") >= 3), "{load}: {said}");
+        assert!(figure(&rows[0], "executed") >= 3, "{load}: {said}");
+        assert!(rows[0]["cpu_s"].as_f64().is_some_and(|cpu_s| cpu_s > 0.0), "{load}: {said}");
+        assert_eq!(figure(&rows[0], "sessions"), 3);
+    }
+}
+
+#[test]
+fn a_scheme_is_set_for_the_time_of_a_run() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    let instance = scratch.instance();
+    let named = |name| retrial::wait::named(name).unwrap() as u64;
+    let [pin, library] = ["Cursor Pin", "Library Cache"].map(|name| instance.register_type(name).unwrap());
+    instance.set(P::Scheme, Some(pin), named("ydb"));
+    let run = scratch.start(&["cache", "work", "--for", "500ms", "--scheme", "sleep"]);
+    let now = |of| instance.tables().param_set(P::Scheme, Some(of));
+    kit::until("the scheme is set", || now(pin) == Some(named("sleep")) && now(library) == Some(named("sleep")));
+    assert_eq!(run.end().0, Some(0));
+    assert_eq!((now(pin), now(library)), (Some(named("ydb")), None));
+}
+
+#[test]
+fn killed_processes_have_successors() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    let arguments = ["cache", "work", "library-cache", "--for", "400ms", "--kind", "processes", "--kill", "12"];
+    let rows = scratch.rows(&arguments);
+    assert!(figure(&rows[0], "killed") == 12 && figure(&rows[0], "executed") > 10, "{rows:?}");
+    assert!(scratch.run(&["cache", "check"]).contains("The cache is whole."));
+    assert!(scratch.fail(&["cache", "work", "--kill", "1"]).contains("expected processes"));
 }
 
 #[test]
@@ -87,5 +162,15 @@ fn what_is_not_there_is_told_with_what_can_be_typed() {
     let hash = "0123456789abcdef0123456789abcdef";
     assert!(made.fail(&["cache", "mark-hot", hash, "4"]).contains(hash));
     assert!(made.fail(&["cache", "mark-hot", "NONE", "4", "--namespace", "x"]).contains("expected one of object"));
+    let unknown = made.fail(&["cache", "work", "library-cache", "--mark-hot", "SCOTT.NONE=4"]);
+    assert!(
+        unknown.contains("no object `SCOTT.NONE`") && unknown.contains("--mark-hot SCOTT.DEMO_PROC=4"),
+        "{unknown}"
+    );
+    for wrong in ["SCOTT.DEMO_PROC", "SCOTT.DEMO_PROC=1", "SCOTT.DEMO_PROC=300"] {
+        let said = made.fail(&["cache", "work", "library-cache", "--mark-hot", wrong]);
+        assert!(said.contains("expected OBJECT=COPIES with 2 to 255 copies"), "{said}");
+    }
+    assert!(made.fail(&["cache", "work", "--scheme", "none"]).contains("orbit"));
     assert!(made.fail(&["cache", "create", "--bytes", "128K"]).contains("bytes in 1 shards was asked for"));
 }

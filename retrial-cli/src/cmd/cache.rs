@@ -15,7 +15,7 @@ mod work;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial cache create objects --bytes 64M -i shop    makes the instance too where there is none
-  retrial cache work --sessions 4 --for 5s            executes one object; see `retrial top` meanwhile
+  retrial cache work library-cache --sessions 8       calls one procedure; see `retrial top` meanwhile
   retrial cache ls --by copies
   retrial cache mark-hot 'SCOTT.RAISE_SALARY' 4 --namespace procedure
   retrial cache check                                 exit code 1 where something is wrong")]
