@@ -110,6 +110,28 @@ fn killed_processes_have_successors() {
 }
 
 #[test]
+fn tpcc_is_consistent_after_kills_and_says_when_it_is_not() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "256K", "--sessions", "32"]);
+    let work = ["cache", "work", "tpcc", "--kind", "processes", "--for", "1s", "--kill", "30", "--run", "100us"];
+    let rows = scratch.rows(&work);
+    let (figures, wrong) = (["neword", "payment", "owner_died", "undone"], &rows[0]["wrong"]);
+    assert!(figures.iter().all(|name| figure(&rows[0], name) > 0) && wrong == "", "{rows:?}");
+    assert!(scratch.run(&["cache", "check"]).contains("The cache is whole."));
+    // The payments of a warehouse, in both of its rows.
+    let instance = scratch.instance();
+    let tables = instance.tables();
+    let warehouse = tables.object_of(tables.mutex_named("tpcc warehouse 1").unwrap()).unwrap();
+    for at in [16, 24] {
+        // SAFETY: nobody else uses the instance.
+        assert!(unsafe { instance.poke(warehouse.start + 48 + at, 1) });
+    }
+    let output = scratch.output(&["cache", "work", "tpcc", "--for", "50ms"]);
+    let said = kit::both(&output);
+    assert!(output.status.code() == Some(1) && said.contains("WRONG: condition 1: warehouse 1 has "), "{said}");
+}
+
+#[test]
 fn pins_are_seen_while_they_last() {
     let scratch = Scratch::unborn();
     scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);

@@ -194,7 +194,8 @@ fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {
     let address = args.which.address()?;
     // Memory is used as it is needed; what is left of the arena is for the user's own mutexes.
     let arena = shape.arena(args.sessions) + (1 << 20);
-    let capacity = Capacity { sessions: args.sessions, arena, ..Capacity::default() };
+    // Each object has a mutex of its own, and sessions count each by itself.
+    let capacity = Capacity { sessions: args.sessions, arena, rows: 256, ..Capacity::default() };
     let instance = Instance::create_or_attach(&address, capacity, 0o600).map_err(create_error)?;
     let cache = Cache::create(&instance, &args.name, shape).map_err(cache_error)?;
     let flag = args.which.flag();

@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Runs that take longer show their progress.
 const SHORT: Duration = Duration::from_secs(2);
 
+/// Counts that a load can have.
+const COUNTS: usize = 9;
+
 /// Values of `Gate::state`.
 const GATHERS: u32 = 0;
 const GOES: u32 = 1;
@@ -47,6 +50,10 @@ pub struct Outcome {
     /// Processor time of all sessions.
     pub cpu: Duration,
     pub killed: u32,
+    /// What the load counted, by its names.
+    pub counts: Vec<(&'static str, u64)>,
+    /// What is wrong in the data that the sessions left.
+    pub wrong: Vec<String>,
     /// Whether a session could not go on: it has said why.
     pub failed: bool,
 }
@@ -65,6 +72,7 @@ struct Gate {
 #[repr(C, align(64))]
 struct Tally {
     executed: AtomicU64,
+    counts: [AtomicU64; COUNTS],
 }
 
 // SAFETY: atomics.
@@ -91,13 +99,23 @@ impl Seat<'_> {
 
     /// Counts an execution.
     pub fn executed(&self) {
-        self.tally.executed.store(self.tally.executed.load(Relaxed) + 1, Relaxed);
+        bump(&self.tally.executed);
+    }
+
+    /// Counts something else, by its position in [`Load::counts`].
+    pub fn count(&self, position: usize) {
+        bump(&self.tally.counts[position]);
     }
 
     /// The busy work of an execution.
     pub fn run(&self) {
         spin(self.rounds);
     }
+}
+
+/// Adds one to what no other thread writes.
+fn bump(cell: &AtomicU64) {
+    cell.store(cell.load(Relaxed) + 1, Relaxed);
 }
 
 /// A run under way, as its parent and its sessions see it.
@@ -118,7 +136,8 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
         load,
         instance,
         gate: Shared::zeroed(1).map_err(memory)?,
-        tallies: Shared::zeroed(plan.sessions as usize).map_err(memory)?,
+        // The last one is that of the check.
+        tallies: Shared::zeroed(plan.sessions as usize + 1).map_err(memory)?,
         rounds: Work::calibrate().rounds(plan.run),
     };
     let mut crew = Crew::default();
@@ -145,8 +164,12 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
             crew.len()
         ));
     }
-    let executed = run.tallies.iter().map(|tally| tally.executed.load(Relaxed)).sum();
-    Ok(Outcome { elapsed, executed, cpu, killed, failed: gate.failed.load(Acquire) != 0 || died > 0 })
+    let wrong = run.check()?;
+    let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
+    let counts = load.counts().iter().enumerate();
+    let counts = counts.map(|(position, name)| (*name, sum(&|tally| &tally.counts[position]))).collect();
+    let failed = gate.failed.load(Acquire) != 0 || died > 0;
+    Ok(Outcome { elapsed, executed: sum(&|tally| &tally.executed), cpu, killed, counts, wrong, failed })
 }
 
 impl Run<'_> {
@@ -225,16 +248,26 @@ impl Run<'_> {
             }
         };
         session.set_action(&self.plan.name);
-        let (gate, tally) = (self.gate(), &self.tallies[index as usize]);
+        let gate = self.gate();
         gate.ready.fetch_add(1, AcqRel);
         while gate.state.load(Acquire) == GATHERS {
             sys::futex_wait(&gate.state, GATHERS, None, false);
         }
-        let seat = Seat { session, index, gate, tally, rounds: self.rounds };
-        if let Err(error) = self.load.work(&seat) {
+        if let Err(error) = self.load.work(&self.seat(session, index)) {
             self.fail(&error);
         }
         gate.finished.fetch_add(1, AcqRel);
+    }
+
+    fn seat<'s>(&'s self, session: Session<'s>, index: u32) -> Seat<'s> {
+        Seat { session, index, gate: self.gate(), tally: &self.tallies[index as usize], rounds: self.rounds }
+    }
+
+    /// Has the load look for what is wrong, after all sessions have ended.
+    fn check(&self) -> Result<Vec<String>, Report> {
+        self.instance.recover_all();
+        let session = self.instance.session("retrial cache", Class::Normal).map_err(session_error)?;
+        self.load.check(&self.seat(session, self.plan.sessions))
     }
 
     /// Ends the run: a session cannot go on.
@@ -255,7 +288,7 @@ impl Run<'_> {
         bar.set_message(format!("{}: {sessions} {}", self.plan.name, self.plan.kind.name()));
         let mut random = Random::new(sys::now_ns());
         let mut at: Vec<Duration> =
-            (0..kills).map(|_| time.mul_f64(random.below(1 << 20) as f64 / f64::from(1 << 20))).collect();
+            (0..kills).map(|_| time.mul_f64(0.9 * random.below(1 << 20) as f64 / f64::from(1 << 20))).collect();
         at.sort_unstable();
         let (mut indices, mut killed, mut used) = ((0..sessions).collect::<Vec<_>>(), 0, Duration::ZERO);
         let gate = self.gate();
@@ -309,4 +342,13 @@ fn no_more(plan: &Plan, made: u32, error: &io::Error) -> Report {
         plan.sessions,
         plan.kind.name()
     )
+}
+
+/// Has a deed done at a seat of its own: what it has counted.
+#[cfg(test)]
+pub fn at_a_seat(instance: &Instance, deed: impl FnOnce(&Seat<'_>)) -> Vec<u64> {
+    let (gate, tallies) = (Shared::<Gate>::zeroed(1).unwrap(), Shared::<Tally>::zeroed(1).unwrap());
+    let session = instance.session("test", Class::Normal).unwrap();
+    deed(&Seat { session, index: 0, gate: &gate[0], tally: &tallies[0], rounds: 0 });
+    tallies[0].counts.iter().map(|count| count.load(Relaxed)).collect()
 }

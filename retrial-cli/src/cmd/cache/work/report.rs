@@ -11,9 +11,9 @@ use serde_json::Value;
 type Cell = (&'static str, Value);
 
 /// Prints what was executed, what was waited for, and what is wrong.
-pub fn print(plan: &Plan, outcome: &Outcome, wrong: &[String], seen: (&Snapshot, &Snapshot), format: Format) {
+pub fn print(plan: &Plan, outcome: &Outcome, seen: (&Snapshot, &Snapshot), format: Format) {
     let period = Period::between(seen.0, seen.1);
-    let run = figures(plan, outcome, wrong, period);
+    let run = figures(plan, outcome, period);
     let waits = waits(period, outcome.elapsed.as_secs_f64() * f64::from(plan.sessions));
     if format.json {
         let mut rows = run.json();
@@ -35,16 +35,16 @@ pub fn print(plan: &Plan, outcome: &Outcome, wrong: &[String], seen: (&Snapshot,
     } else {
         format.say(&format!("\n{}", waits.text()));
     }
-    if !wrong.is_empty() {
+    if !outcome.wrong.is_empty() {
         format.say("");
     }
-    for what in wrong {
+    for what in &outcome.wrong {
         format.say(&format!("WRONG: {what}"));
     }
 }
 
 /// The figures of a run, in one row.
-fn figures(plan: &Plan, outcome: &Outcome, wrong: &[String], period: Period<'_>) -> Table {
+fn figures(plan: &Plan, outcome: &Outcome, period: Period<'_>) -> Table {
     let waited = period.of(|_, _| Some(())).into_values().next().unwrap_or_default();
     let (elapsed_s, cpu_s) = (outcome.elapsed.as_secs_f64(), outcome.cpu.as_secs_f64());
     let of_processors = 100.0 * cpu_s / (elapsed_s * period.to.load.processors as f64);
@@ -68,8 +68,9 @@ fn figures(plan: &Plan, outcome: &Outcome, wrong: &[String], period: Period<'_>)
     let column_of = |(name, cell): Cell| column(name, move |(): &()| cell.clone());
     let mut columns: Vec<_> = said.map(column_of).into_iter().map(Column::for_programs).collect();
     columns.extend(told.map(column_of));
+    columns.extend(outcome.counts.iter().map(|(name, count)| column_of((name, (*count).into()))));
     columns.push(column_of(("killed", outcome.killed.into())).told(plan.kills > 0));
-    columns.push(column_of(("wrong", wrong.join("; ").into())).for_programs());
+    columns.push(column_of(("wrong", outcome.wrong.join("; ").into())).for_programs());
     Table::of(&columns, [()])
 }
 
