@@ -132,6 +132,27 @@ fn tpcc_is_consistent_after_kills_and_says_when_it_is_not() {
 }
 
 #[test]
+fn results_of_the_engines_are_verified() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "32"]);
+    let instance = scratch.instance();
+    for load in ["critical-section", "three-n-plus-one", "interest-posting"] {
+        let work = ["cache", "work", load, "--kind", "processes", "--run", "50us"];
+        let rows = scratch.rows(&[&work[..], &["--for", "500ms", "--kill", "15"]].concat());
+        assert!(figure(&rows[0], "executed") > 10 && rows[0]["wrong"] == "", "{rows:?}");
+        // A value that no session has written, while they work.
+        let run = scratch.start(&[&work[..], &["--for", "1s"]].concat());
+        kit::until("sessions work", || instance.tables().sessions().iter().any(|session| session.wait.is_some()));
+        let tables = instance.tables();
+        let cells = tables.object_of(tables.mutex_named(&format!("{load} cells")).unwrap()).unwrap();
+        // SAFETY: nobody follows what is written there.
+        assert!(unsafe { instance.poke(cells.start + 48 + 32 + 16_000 * 8, 7) });
+        let (code, said) = run.end();
+        assert!(code == Some(1) && said.contains("WRONG: the cells come to "), "{load}: {said}");
+    }
+}
+
+#[test]
 fn pins_are_seen_while_they_last() {
     let scratch = Scratch::unborn();
     scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);

@@ -2,6 +2,7 @@
 
 mod cached;
 mod crew;
+mod engine;
 mod report;
 mod tpcc;
 
@@ -71,6 +72,19 @@ enum Name {
     HashTable,
     /// TPC-C's five transactions as procedures with cursors, on small tables whose consistency is checked at the end
     Tpcc,
+    /// Nothing but one critical section; what it counts is checked at the end
+    CriticalSection,
+    /// Steps of 3n + 1 for all n below 16,384, kept behind one critical section and checked at the end
+    ThreeNPlusOne,
+    /// Interest for accounts behind one critical section, with their sum checked at the end
+    InterestPosting,
+}
+
+/// What the sessions of a run have done, for its check.
+#[derive(Clone, Copy)]
+pub struct Done {
+    pub executed: u64,
+    pub killed: u32,
 }
 
 /// What sessions do.
@@ -100,7 +114,7 @@ pub trait Load: Sync {
     /// # Errors
     ///
     /// What kept the data from being looked at.
-    fn check(&self, _seat: &Seat<'_>) -> Result<Vec<String>, Report> {
+    fn check(&self, _seat: &Seat<'_>, _done: Done) -> Result<Vec<String>, Report> {
         Ok(Vec::new())
     }
 }
@@ -113,6 +127,9 @@ impl Name {
             Self::CursorPin => Box::new(cached::CursorPin(cache()?)),
             Self::LibraryCache => Box::new(cached::LibraryCache(cache()?)),
             Self::HashTable => Box::new(cached::HashTable(cache()?)),
+            Self::CriticalSection => Box::new(engine::CriticalSection::new(instance)?),
+            Self::ThreeNPlusOne => Box::new(engine::ThreeNPlusOne::new(instance)?),
+            Self::InterestPosting => Box::new(engine::InterestPosting::new(instance)?),
             Self::Tpcc => Box::new(tpcc::Tpcc::new(instance, cache()?)?),
         })
     }

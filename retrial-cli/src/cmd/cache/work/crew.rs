@@ -1,7 +1,7 @@
 //! The sessions of a run: forked, started together, killed where that is asked for, ended, added up.
 
 use super::super::session_error;
-use super::Load;
+use super::{Done, Load};
 use crate::signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
@@ -155,7 +155,7 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
         crew.is_empty()
     });
     let gate = run.gate();
-    if !ended && signals::received().is_none() {
+    if !ended {
         let help = "retrial who; retrial report";
         return Err(miette!(
             code = "retrial::cache::stuck",
@@ -164,12 +164,13 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
             crew.len()
         ));
     }
-    let wrong = run.check()?;
     let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
+    let executed = sum(&|tally| &tally.executed);
+    let wrong = run.check(Done { executed, killed })?;
     let counts = load.counts().iter().enumerate();
     let counts = counts.map(|(position, name)| (*name, sum(&|tally| &tally.counts[position]))).collect();
     let failed = gate.failed.load(Acquire) != 0 || died > 0;
-    Ok(Outcome { elapsed, executed: sum(&|tally| &tally.executed), cpu, killed, counts, wrong, failed })
+    Ok(Outcome { elapsed, executed, cpu, killed, counts, wrong, failed })
 }
 
 impl Run<'_> {
@@ -210,8 +211,9 @@ impl Run<'_> {
     fn wait_for(&self, sessions: u32) -> Result<(), Report> {
         let gate = self.gate();
         let failed = || gate.failed.load(Acquire) != 0;
-        let came = until(&mut || gate.ready.load(Acquire) >= sessions || failed());
-        if came && !failed() {
+        let is_tired = || signals::received().is_some();
+        let came = until(&mut || gate.ready.load(Acquire) >= sessions || failed() || is_tired());
+        if came && !failed() && !is_tired() {
             return Ok(());
         }
         let ready = gate.ready.load(Acquire);
@@ -264,10 +266,10 @@ impl Run<'_> {
     }
 
     /// Has the load look for what is wrong, after all sessions have ended.
-    fn check(&self) -> Result<Vec<String>, Report> {
+    fn check(&self, done: Done) -> Result<Vec<String>, Report> {
         self.instance.recover_all();
         let session = self.instance.session("retrial cache", Class::Normal).map_err(session_error)?;
-        self.load.check(&self.seat(session, self.plan.sessions))
+        self.load.check(&self.seat(session, self.plan.sessions), done)
     }
 
     /// Ends the run: a session cannot go on.
@@ -314,7 +316,7 @@ impl Run<'_> {
     }
 }
 
-/// Waits for something, with patience, unless the user is tired of it. Whether it came.
+/// Waits for something, with patience. Whether it came.
 fn until(so: &mut dyn FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut pause_us = 10;
@@ -322,7 +324,7 @@ fn until(so: &mut dyn FnMut() -> bool) -> bool {
         if so() {
             return true;
         }
-        if start.elapsed() >= PATIENCE || signals::received().is_some() {
+        if start.elapsed() >= PATIENCE {
             return false;
         }
         sys::sleep(Duration::from_micros(pause_us));

@@ -10,7 +10,7 @@ use self::tables::{
 };
 use super::super::cache_error;
 use super::cached::with;
-use super::{Load, Seat};
+use super::{Done, Load, Seat};
 use miette::Report;
 use retrial::{Instance, Mode, location};
 use retrial_bench::load::Random;
@@ -129,7 +129,7 @@ impl Load for Tpcc<'_> {
         Ok(())
     }
 
-    fn check(&self, seat: &Seat<'_>) -> Result<Vec<String>, Report> {
+    fn check(&self, seat: &Seat<'_>, _done: Done) -> Result<Vec<String>, Report> {
         check::wrong(&self.tables, seat)
     }
 }
