@@ -3,10 +3,12 @@
 use retrial_model::{Measure, Profile};
 use std::time::Duration;
 
-/// How the sessions of a cell run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How sessions run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Kind {
+    /// Threads of one process
     Threads,
+    /// Processes with one thread
     Processes,
 }
 

@@ -117,6 +117,21 @@ impl Crew {
         }
     }
 
+    /// How many have not been reaped.
+    pub const fn len(&self) -> usize {
+        self.pids.len()
+    }
+
+    /// Kills and reaps one, by its position in the order of the forks; the last one takes its place. The processor
+    /// time that it has used.
+    pub fn kill(&mut self, at: usize) -> Duration {
+        let pid = self.pids.swap_remove(at);
+        let used = cpu_ns(pid).unwrap_or(0);
+        end(pid);
+        wait(pid, 0);
+        Duration::from_nanos(used)
+    }
+
     /// Processor time that they have used so far.
     pub fn cpu(&self) -> Duration {
         Duration::from_nanos(self.pids.iter().filter_map(|pid| cpu_ns(*pid)).sum())
@@ -184,14 +199,17 @@ fn cpu_ns(pid: libc::pid_t) -> Option<u64> {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        for pid in &self.pids {
-            // SAFETY: a child of ours that was not reaped, so the number is still its own.
-            unsafe { libc::kill(*pid, libc::SIGKILL) };
-        }
+        self.pids.iter().for_each(|pid| end(*pid));
         for pid in &self.pids {
             wait(*pid, 0);
         }
     }
+}
+
+/// Kills a child that was not reaped.
+fn end(pid: libc::pid_t) {
+    // SAFETY: a child of ours that was not reaped, so the number is still its own.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
 /// Status of a child that has ended; `None` while it has not.

@@ -145,7 +145,7 @@ impl<'c> Client<'c> {
 
     /// Under the shard's mutex.
     #[cold]
-    fn get_slow(&self, key: &Key<'_>, hash: [u64; 2]) -> Result<Option<Pin<'_>>, CacheError> {
+    pub(crate) fn get_slow(&self, key: &Key<'_>, hash: [u64; 2]) -> Result<Option<Pin<'_>>, CacheError> {
         while let Some(place) = self.find(key, hash)? {
             if let Some(pin) = self.read_by_mutex(place)? {
                 return Ok(Some(pin));

@@ -21,11 +21,7 @@ impl Client<'_> {
     /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it.
     pub fn execute<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let at = location!("kksfbc [KKSCHLFSP2]");
-        let held = match self.copy_of(key)? {
-            Some((copy, birth)) => self.held_copy(key, copy, birth, at)?,
-            None => self.held(key, Mode::Examine, at)?,
-        };
-        let Some((place, mut hold)) = held else { return Ok(None) };
+        let Some((place, mut hold)) = self.held_or_copy(key, Mode::Examine, at)? else { return Ok(None) };
         hold.share();
         let result = run(place.bytes());
         match hold.examine(Patience::Endless) {
@@ -35,6 +31,19 @@ impl Client<'_> {
         }
         drop(hold);
         Ok(Some(result))
+    }
+
+    /// An object in a mode, or where it is hot one of its copies.
+    pub(crate) fn held_or_copy(
+        &self,
+        key: &Key<'_>,
+        mode: Mode,
+        at: &CodeLocation,
+    ) -> Result<Option<(Place<'_>, Hold<'_>)>, CacheError> {
+        match self.copy_of(key)? {
+            Some((copy, birth)) => self.held_copy(key, (copy, birth), mode, at),
+            None => self.held(key, mode, at),
+        }
     }
 
     /// Which copy of a hot object this session executes, by its processor; `None` for the object itself.
@@ -56,26 +65,26 @@ impl Client<'_> {
     fn held_copy(
         &self,
         key: &Key<'_>,
-        copy: u8,
-        birth: u32,
+        (copy, birth): (u8, u32),
+        mode: Mode,
         at: &CodeLocation,
     ) -> Result<Option<(Place<'_>, Hold<'_>)>, CacheError> {
         let name = key.copy(copy, birth);
         loop {
-            if let Some(held) = self.held(&name, Mode::Examine, at)? {
+            if let Some(held) = self.held(&name, mode, at)? {
                 return Ok(Some(held));
             }
             let Some(object) = self.get(key)? else { return Ok(None) };
             if object.place.block.birth.load(Relaxed) != birth {
                 // It has changed meanwhile.
                 drop(object);
-                return self.held(key, Mode::Examine, at);
+                return self.held(key, mode, at);
             }
             drop(self.get_or_insert(&name, &object)?);
         }
     }
 
-    /// Marks an object as hot: sessions execute one of so many copies of it, 2 to 255, or the object alone with 1
+    /// Marks an object as hot: sessions execute or call one of so many copies of it, 2 to 255, or the object alone with 1
     /// or 0.
     ///
     /// # Errors

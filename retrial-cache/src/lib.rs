@@ -30,6 +30,7 @@ mod page {}
 
 mod building;
 mod cache;
+mod calling;
 mod changing;
 mod check;
 mod client;

@@ -328,6 +328,8 @@ fn hot_copies_are_one_object() {
     let run = |expected: &[u8]| {
         let seen = client.execute(&key("P"), <[u8]>::to_vec).unwrap();
         assert_eq!(seen.as_deref(), Some(expected));
+        let called = client.call(&key("P"), <[u8]>::to_vec).unwrap();
+        assert_eq!(called.as_deref(), Some(expected));
     };
     run(b"plan 1");
     client.exclusive(&key("P")).unwrap().unwrap().copy_from_slice(b"plan 2");
@@ -340,6 +342,7 @@ fn hot_copies_are_one_object() {
     run(b"plan 3");
     assert!(client.invalidate(&key("P")).unwrap());
     assert!(client.execute(&key("P"), |_| ()).unwrap().is_none());
+    assert!(client.call(&key("P"), |_| ()).unwrap().is_none() && client.get_by_mutex(&key("P")).unwrap().is_none());
     drop(client);
     is_whole(&cache, &instance);
 }

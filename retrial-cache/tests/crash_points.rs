@@ -40,6 +40,14 @@ const DEEDS: &[Deed] = &[
     ("execute", |client| {
         client.execute(&key("OBJECT"), |bytes| assert_eq!(bytes.len(), 64)).unwrap().unwrap();
     }),
+    ("call", |client| {
+        let call = |bytes: &[u8]| {
+            retrial::fail::point();
+            assert_eq!(bytes.len(), 64);
+        };
+        client.call(&key("OBJECT"), call).unwrap().unwrap();
+    }),
+    ("get by mutexes", |client| drop(client.get_by_mutex(&key("OBJECT")).unwrap().unwrap())),
     ("mark hot and execute", |client| {
         client.mark_hot(&key("OBJECT"), 255).unwrap();
         client.execute(&key("OBJECT"), |bytes| assert_eq!(bytes.len(), 64)).unwrap().unwrap();

@@ -100,6 +100,59 @@ fn what_was_just_built_is_not_changed_under_its_builder() {
     });
 }
 
+/// What a session calls is not changed in place meanwhile, and neither waits for the other for ever.
+#[test]
+fn what_is_called_is_not_changed_under_its_caller() {
+    with_cache(|instance, cache| {
+        let changes = std::sync::atomic::AtomicU64::new(0);
+        let call = |client: &Client<'_>| {
+            let called = client.call(&key("V"), |bytes| stays(bytes, bytes[0], "called")).unwrap();
+            if called.is_none() {
+                drop(client.get_or_create(&key("V"), 64, fill(1)).unwrap());
+            }
+        };
+        let change = |client: &Client<'_>| {
+            if let Some(mut held) = client.exclusive(&key("V")).unwrap() {
+                let next = held[0].wrapping_add(1);
+                held.fill(next);
+                changes.fetch_add(1, Ordering::Relaxed);
+            }
+            // Longer than calls go by the mutex after a change.
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        together(cache, instance, Duration::from_secs(2), &[&call, &call, &change]);
+        assert!(changes.into_inner() > 10);
+    });
+}
+
+/// A call whose result is a further pin of what it called keeps that pin, also from a session that waits to change it.
+#[test]
+fn what_a_call_gives_stays_pinned() {
+    with_cache(|instance, cache| {
+        let session = instance.session("s", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        drop(client.get_or_insert(&key("V"), b"first").unwrap());
+        std::thread::scope(|scope| {
+            let change = || {
+                let session = instance.session("o", Class::Normal).unwrap();
+                let writer = cache.join(&session).unwrap();
+                writer.exclusive(&key("V")).unwrap().unwrap()[0] = b'F';
+            };
+            let called = client.call(&key("V"), |_| {
+                scope.spawn(change);
+                while cache.objects(&session).unwrap()[0].private {
+                    std::thread::yield_now();
+                }
+                client.get(&key("V")).unwrap().unwrap()
+            });
+            let pin = called.unwrap().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(&*pin, b"first");
+        });
+        assert_eq!(&*client.get(&key("V")).unwrap().unwrap(), b"First");
+    });
+}
+
 /// A session that reads an object and asks for it again does not wait for one that waits for the first pin.
 #[test]
 fn a_second_get_of_what_is_pinned_does_not_wait() {

@@ -61,8 +61,11 @@ fn deed(client: &Client<'_>, random: &mut Random) -> Result<(), CacheError> {
                 held.iter_mut().for_each(|byte| *byte = with);
             }
         }
-        80..90 => {
+        80..85 => {
             client.execute(&key, |bytes| whole(which, bytes))?;
+        }
+        85..90 => {
+            client.call(&key, |bytes| whole(which, bytes))?;
         }
         90..93 => {
             client.invalidate(&key)?;

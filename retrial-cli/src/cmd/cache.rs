@@ -16,7 +16,7 @@ mod work;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial cache create objects --bytes 64M -i shop    makes the instance too where there is none
-  retrial cache work --sessions 4 --for 5s            executes one object; see `retrial top` meanwhile
+  retrial cache work library-cache --sessions 8       calls one procedure; see `retrial top` meanwhile
   retrial cache ls --by copies
   retrial cache mark-hot 'SCOTT.RAISE_SALARY' 4 --namespace procedure
   retrial cache suggest-hot --for 30s                 which objects to mark, and what that will come to
@@ -217,7 +217,8 @@ fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {
     let address = args.which.address()?;
     // Memory is used as it is needed; what is left of the arena is for the user's own mutexes.
     let arena = shape.arena(args.sessions) + (1 << 20);
-    let capacity = Capacity { sessions: args.sessions, arena, ..Capacity::default() };
+    // Each object has a mutex of its own, and sessions count each by itself.
+    let capacity = Capacity { sessions: args.sessions, arena, rows: 256, ..Capacity::default() };
     let instance = Instance::create_or_attach(&address, capacity, 0o600).map_err(create_error)?;
     let cache = Cache::create(&instance, &args.name, shape).map_err(cache_error)?;
     let flag = args.which.flag();

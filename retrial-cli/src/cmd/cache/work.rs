@@ -1,118 +1,247 @@
-//! `retrial cache work`: the sources' workload of one cursor that all sessions execute.
+//! `retrial cache work`: the sources' loads, each by many sessions for a while, and what came of it.
+
+mod cached;
+mod crew;
+mod engine;
+mod report;
+mod tpcc;
 
 use super::{One, cache_error, duration, session_error, signals};
-use crate::output::{Format, Table, counted};
-use miette::Report;
-use retrial::views::Counter;
-use retrial::{Class, Instance};
-use retrial_cache::{Cache, Key, Namespace};
-use std::convert::Infallible;
+use crate::output::{Format, quoted};
+use crate::recording::Snapshot;
+use crate::settings;
+use miette::{Report, miette};
+use retrial::views::TypeId;
+use retrial::{Class, Instance, P};
+use retrial_bench::outcome::Kind;
+use retrial_cache::{Cache, Hash, Key};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-/// Execute one cursor from many sessions: got in E, shared while it runs, got in E again to be given back
+pub use self::crew::Seat;
+
+/// Have many sessions work on the objects of a cache as those of the sources do
+///
+/// Says at the end how much was executed, what sessions waited for and where, as the instance counts it, and the
+/// share of the processors that they took. Sessions see each other's work: run it while `retrial top` looks on.
+///
+/// `--csv` prints the figures of the run without the waits.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  retrial cache work library-cache --sessions 8 --for 5s --scheme backoff
+  retrial cache work library-cache --sessions 8 --for 5s --scheme backoff --mark-hot SCOTT.DEMO_PROC=4
+  retrial cache work hash-table --sessions 64 --kind processes
+  retrial cache work tpcc --kind processes --kill 100     exit code 1 where the tables are not consistent")]
 pub struct Args {
+    /// What sessions do
+    #[arg(value_enum, default_value = "cursor-pin")]
+    load: Name,
     #[command(flatten)]
     one: One,
-    /// Sessions, as threads
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// Sessions
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sessions: u32,
+    /// What a session is
+    #[arg(long, value_enum, default_value = "threads")]
+    kind: Kind,
     /// How long, with its unit
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     time: String,
     /// How long an execution runs, as busy work
     #[arg(long, value_name = "TIME", default_value = "3us")]
     run: String,
-    /// Hot copies of the cursor
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    copies: u8,
+    /// Wait scheme of the types of mutexes that the load uses, for the time of the run: other sessions of the instance
+    /// wait by it too. At the end the types have their own again, unless this command is killed
+    #[arg(long, value_name = "NAME")]
+    scheme: Option<String>,
+    /// Spread the sessions over 2 to 255 copies of an object of the load, as `mark-hot` does; may be repeated. It stays
+    /// marked: `unmark-hot` takes it back
+    #[arg(long, value_name = "OBJECT=COPIES")]
+    mark_hot: Vec<String>,
+    /// Kill so many processes at random moments of the run, and start another one for each
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    kill: u32,
 }
 
-const CURSOR: Key<'_> = Key::new(Namespace::Child, "", "select 1 from dual where 1=2");
+#[derive(clap::ValueEnum, Clone, Copy)]
+enum Name {
+    /// All execute one cursor: got in E, shared while it runs, in E again to be given back
+    CursorPin,
+    /// All call one procedure: got in X to be pinned, and in X again to give the pin back
+    LibraryCache,
+    /// No cursor is cached: a statement and its dozen versions are looked for under mutexes, then one is executed
+    HashTable,
+    /// TPC-C's five transactions as procedures with cursors, on small tables whose consistency is checked at the end
+    Tpcc,
+    /// Nothing but one critical section; what it counts is checked at the end
+    CriticalSection,
+    /// Steps of 3n + 1 for all n below 16,384, kept behind one critical section and checked at the end
+    ThreeNPlusOne,
+    /// Interest for accounts behind one critical section, with their sum checked at the end
+    InterestPosting,
+}
+
+/// What the sessions of a run have done, for its check.
+#[derive(Clone, Copy)]
+pub struct Done {
+    pub executed: u64,
+    pub killed: u32,
+}
+
+/// What sessions do.
+pub trait Load: Sync {
+    /// Types of the mutexes that it uses.
+    fn types(&self) -> &'static [&'static str];
+
+    /// Objects that its sessions execute or call, which can be hot.
+    fn objects(&self) -> Vec<Key<'static>> {
+        Vec::new()
+    }
+
+    /// What a session does until it is told to end, or has nothing more to do.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from going on: the run ends then.
+    fn work(&self, seat: &Seat<'_>) -> Result<(), Report>;
+
+    /// What it counts beside executions, by position.
+    fn counts(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What is wrong in the data that the sessions have left; they have ended.
+    ///
+    /// # Errors
+    ///
+    /// What kept the data from being looked at.
+    fn check(&self, _seat: &Seat<'_>, _done: Done) -> Result<Vec<String>, Report> {
+        Ok(Vec::new())
+    }
+}
+
+impl Name {
+    /// The load of this name.
+    fn load<'i>(self, instance: &'i Instance, cache: &str) -> Result<Box<dyn Load + 'i>, Report> {
+        let cache = || Cache::open(instance, cache).map_err(cache_error);
+        Ok(match self {
+            Self::CursorPin => Box::new(cached::CursorPin(cache()?)),
+            Self::LibraryCache => Box::new(cached::LibraryCache(cache()?)),
+            Self::HashTable => Box::new(cached::HashTable(cache()?)),
+            Self::CriticalSection => Box::new(engine::CriticalSection::new(instance)?),
+            Self::ThreeNPlusOne => Box::new(engine::ThreeNPlusOne::new(instance)?),
+            Self::InterestPosting => Box::new(engine::InterestPosting::new(instance)?),
+            Self::Tpcc => Box::new(tpcc::Tpcc::new(instance, cache()?)?),
+        })
+    }
+
+    fn text(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
 
 pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
-    let time = duration::argument("--for", &args.time)?;
-    let busy = duration::argument("--run", &args.run)?;
-    let instance = args.one.which.attach()?;
-    let cache = Cache::open(&instance, &args.one.cache).map_err(cache_error)?;
-    let session = instance.session("retrial cache", Class::Normal).map_err(session_error)?;
-    let client = cache.join(&session).map_err(cache_error)?;
-    let plan = client.get_or_insert(&CURSOR, b"a plan").map_err(cache_error)?;
-    drop(plan);
-    client.mark_hot(&CURSOR, args.copies).map_err(cache_error)?;
-    signals::catch();
-    let before = waits(&instance);
-    let (stop, executed, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicBool::new(false));
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..args.sessions {
-            scope.spawn(|| match execute(&instance, &cache, busy, &stop) {
-                Ok(count) => {
-                    executed.fetch_add(count, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    eprintln!("{error:?}");
-                    failed.store(true, Ordering::Relaxed);
-                    stop.store(true, Ordering::Relaxed);
-                }
-            });
-        }
-        while start.elapsed() < time && signals::received().is_none() && !stop.load(Ordering::Relaxed) {
-            retrial::sys::sleep(Duration::from_millis(20));
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    let (elapsed, after) = (start.elapsed().as_secs_f64(), waits(&instance));
-    let (executed, misses, waited) = (executed.into_inner(), after.0 - before.0, (after.1 - before.1) as f64 / 1e9);
-    let cells = [
-        ("sessions", args.sessions.into()),
-        ("copies", u32::from(args.copies).into()),
-        ("executed", executed.into()),
-        ("executions_per_s", (executed as f64 / elapsed).into()),
-        ("misses", misses.into()),
-        ("wait_s", waited.into()),
-    ];
-    if format.is_text() {
-        format.say(&format!(
-            "{} executed the cursor {executed} times in {elapsed:.2} s, with {}:",
-            counted(args.sessions.into(), "session", "sessions"),
-            counted(args.copies.into(), "copy", "copies"),
+    let plan = crew::Plan {
+        name: args.load.text(),
+        sessions: args.sessions,
+        kind: args.kind,
+        time: duration::argument("--for", &args.time)?,
+        run: duration::argument("--run", &args.run)?,
+        kills: args.kill,
+    };
+    if args.kill > 0 && args.kind == Kind::Threads {
+        let help = "retrial cache work --kind processes --kill 100";
+        return Err(miette!(
+            code = "retrial::cache::kill",
+            help = help,
+            "--kill {} with threads, expected processes",
+            args.kill
         ));
     }
-    Table::one(cells).print(format);
-    Ok(if failed.into_inner() { ExitCode::from(2) } else { ExitCode::SUCCESS })
+    let instance = args.one.which.attach()?;
+    let load = args.load.load(&instance, &args.one.cache)?;
+    prepare(args, &*load, &instance)?;
+    let scheme = args.scheme.as_deref().map(|text| Schemes::set(&instance, load.types(), text)).transpose()?;
+    signals::catch();
+    let before = Snapshot::of(instance.tables());
+    let outcome = crew::run(&plan, &*load, &instance)?;
+    let after = Snapshot::of(instance.tables());
+    drop(scheme);
+    report::print(&plan, &outcome, (&before, &after), format);
+    Ok(match (outcome.failed, outcome.wrong.is_empty()) {
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::FAILURE,
+    })
 }
 
-/// Gets that found a mutex busy, and ns waited, by all sessions of an instance so far.
-fn waits(instance: &Instance) -> (u64, u64) {
-    let sum = |counter: Counter| instance.tables().figures().iter().map(|(_, _, figures)| figures.get(counter)).sum();
-    let times = [Counter::SpinNs, Counter::YieldNs, Counter::SleptNs, Counter::OverNs];
-    (sum(Counter::Misses), times.map(sum).iter().sum())
-}
-
-fn execute(instance: &Instance, cache: &Cache<'_>, busy: Duration, stop: &AtomicBool) -> Result<u64, Report> {
-    let session = instance.session("cache work", Class::Normal).map_err(session_error)?;
-    let client = cache.join(&session).map_err(cache_error)?;
-    let mut count = 0;
-    while !stop.load(Ordering::Relaxed) {
-        let run = |_: &[u8]| {
-            let start = Instant::now();
-            while start.elapsed() < busy {
-                std::hint::spin_loop();
-            }
-        };
-        let done = client.execute(&CURSOR, run).map_err(cache_error)?;
-        if done.is_none() {
-            // It was evicted meanwhile.
-            let build = |bytes: &mut [u8]| {
-                bytes.copy_from_slice(b"a plan");
-                Ok::<_, Infallible>(())
-            };
-            drop(client.get_or_create(&CURSOR, 6, build).map_err(cache_error)?);
-        }
-        count += 1;
+/// Makes the objects of a load that are not there, and marks those that are to be hot.
+fn prepare(args: &Args, load: &dyn Load, instance: &Instance) -> Result<(), Report> {
+    let objects = load.objects();
+    let hot = args.mark_hot.iter().map(|text| hot(text, &objects, args.load)).collect::<Result<Vec<_>, _>>()?;
+    if objects.is_empty() {
+        return Ok(());
     }
-    Ok(count)
+    let cache = Cache::open(instance, &args.one.cache).map_err(cache_error)?;
+    let session = instance.session("retrial cache", Class::Normal).map_err(session_error)?;
+    let client = cache.join(&session).map_err(cache_error)?;
+    for key in &objects {
+        drop(client.get_or_insert(key, cached::PLAN).map_err(cache_error)?);
+    }
+    hot.into_iter().try_for_each(|(key, copies)| client.mark_hot(key, copies).map_err(cache_error))
+}
+
+/// The object of a load that `OBJECT=COPIES` names, and how many copies.
+fn hot<'o>(text: &str, objects: &'o [Key<'static>], load: Name) -> Result<(&'o Key<'static>, u8), Report> {
+    let names = || objects.iter().map(Key::to_string).collect::<Vec<_>>();
+    let help = |names: &[String]| {
+        let first = names.first().map_or_else(|| "OBJECT".to_owned(), Clone::clone);
+        format!("--mark-hot {}", quoted(&format!("{first}=4")))
+    };
+    // A statement may have an equals sign.
+    let copies = text.rsplit_once('=').and_then(|(object, copies)| Some((object, copies.parse::<u8>().ok()?)));
+    let Some((object, copies)) = copies.filter(|(_, copies)| *copies >= 2) else {
+        return Err(miette!(
+            code = "retrial::cache::mark_hot",
+            help = help(&names()),
+            "--mark-hot {text}, expected OBJECT=COPIES with 2 to 255 copies"
+        ));
+    };
+    let is_it = |key: &&Key<'_>| key.to_string() == object || Hash::parse(object) == Some(key.hash());
+    objects.iter().find(is_it).map(|key| (key, copies)).ok_or_else(|| {
+        let names = names();
+        let expected = if names.is_empty() { "none: it has no objects".to_owned() } else { names.join(", ") };
+        let load = load.text();
+        miette!(
+            code = "retrial::cache::unknown",
+            help = help(&names),
+            "no object `{object}` in load {load}, expected one of: {expected}"
+        )
+    })
+}
+
+/// The wait scheme of some types, set for a while: as it was before when dropped.
+struct Schemes<'i> {
+    instance: &'i Instance,
+    before: Vec<(TypeId, Option<u64>)>,
+}
+
+impl<'i> Schemes<'i> {
+    fn set(instance: &'i Instance, types: &[&str], text: &str) -> Result<Self, Report> {
+        let mut schemes = Self { instance, before: Vec::new() };
+        for name in types {
+            let of = instance.register_type(name).map_err(|error| crate::instances::object_error(error.into()))?;
+            let setting = settings::checked(instance.tables(), Some(of), vec![(P::Scheme, Some(text))])?;
+            schemes.before.push((of, instance.tables().param_set(P::Scheme, Some(of))));
+            settings::apply(instance, Some(of), &setting);
+        }
+        Ok(schemes)
+    }
+}
+
+impl Drop for Schemes<'_> {
+    fn drop(&mut self) {
+        for (of, value) in &self.before {
+            settings::apply(self.instance, Some(*of), &[(P::Scheme, *value)]);
+        }
+    }
 }
