@@ -15,8 +15,8 @@ use std::error::Error;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 impl Client<'_> {
-    /// The object of this name; where there is none, this session builds it, and others wait for it. `value_len`
-    /// bytes, which are 0 at first.
+    /// The object of this name; where there is none, this session builds it, and others wait for it.
+    /// `value_len` bytes, which are 0 at first.
     ///
     /// Nothing is left of an object whose builder fails, panics or dies: the next session builds it.
     ///
@@ -55,7 +55,8 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::get_or_create`]. An object that is there already may be of another type: [`Pin::value`] says so.
+    /// As [`Client::get_or_create`]. An object that is there already may be of another type: [`Pin::value`]
+    /// says so.
     ///
     /// A type that has to be aligned to more than 16 bytes is refused by the compiler.
     pub fn get_or_create_value<T, E>(
@@ -71,8 +72,8 @@ impl Client<'_> {
         self.get_or_create(key, size_of::<T>(), |bytes| build(value_mut(bytes)?).map_err(Into::into))
     }
 
-    /// Puts another value in the place of an object, or makes it: sessions that have the old one pinned read on, and
-    /// those that ask from now on get the new one. Hot copies of the old one are not found any more.
+    /// Puts another value in the place of an object, or makes it: sessions that have the old one pinned read
+    /// on, and those that ask from now on get the new one. Hot copies of the old one are not found any more.
     ///
     /// # Errors
     ///
@@ -150,7 +151,8 @@ impl Client<'_> {
         let old = shard.find(hash_of(block), is_old);
         if let Some((_, old)) = old {
             block.copies.store(old.copies.load(Relaxed), Relaxed);
-            // It stays in its chain until the new one is there: sessions that find it ask for the shard's mutex.
+            // It stays in its chain until the new one is there: sessions that find it ask for the shard's
+            // mutex.
             shard.end(old);
         }
         // Release: a session that sees it live sees its value.
@@ -194,7 +196,8 @@ impl<'c> Made<'c> {
         if self.is_apart {
             place.client.put_in_place(&place)?;
         } else {
-            // A session that sees it live sees its value. What was thrown away meanwhile is this session's alone.
+            // A session that sees it live sees its value. What was thrown away meanwhile is this session's
+            // alone.
             change_phase(place.block, Phase::Building, Phase::Live);
         }
         point();

@@ -219,7 +219,8 @@ impl<'i> Cache<'i> {
         self.rows.head.copies_max()
     }
 
-    /// Limits the copies that objects are given from now on; 0 and 255 for no limit. Objects that have more keep them.
+    /// Limits the copies that objects are given from now on; 0 and 255 for no limit. Objects that have more
+    /// keep them.
     pub fn set_copies_max(&self, limit: u8) {
         self.rows.head.copies_max.store(limit.into(), Relaxed);
     }

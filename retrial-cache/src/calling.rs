@@ -1,4 +1,5 @@
-//! Calls of procedures and look-ups as the sources' engine does them: by mutexes in X and S, for a short time each.
+//! Calls of procedures and look-ups as the sources' engine does them: by mutexes in X and S, for a short time
+//! each.
 
 use crate::client::Client;
 use crate::error::CacheError;
@@ -12,8 +13,8 @@ use retrial::{Hold, Mode, location, sys};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 impl Client<'_> {
-    /// Calls a procedure as the sources' engine does: gets it in X to pin it, gives that back while `run` runs, and
-    /// has it in X again to give the pin back. `None` where there is none.
+    /// Calls a procedure as the sources' engine does: gets it in X to pin it, gives that back while `run`
+    /// runs, and has it in X again to give the pin back. `None` where there is none.
     ///
     /// A hot object is called by one of its copies.
     ///
@@ -37,8 +38,8 @@ impl Client<'_> {
         }
     }
 
-    /// The object of this name as [`Client::get`] gives it, by mutexes alone, as the sources' engine finds what a
-    /// session has no cursor of: its shard's mutex in S, then its own one in S.
+    /// The object of this name as [`Client::get`] gives it, by mutexes alone, as the sources' engine finds
+    /// what a session has no cursor of: its shard's mutex in S, then its own one in S.
     ///
     /// # Errors
     ///
@@ -54,8 +55,8 @@ impl Client<'_> {
         Ok(found)
     }
 
-    /// A pin to read, of an object that this session has in X: private unless a change of it was a short time ago;
-    /// then it is held in S.
+    /// A pin to read, of an object that this session has in X: private unless a change of it was a short time
+    /// ago; then it is held in S.
     fn pinned<'s>(place: Place<'s>, mut hold: Hold<'s>) -> Pin<'s> {
         let block = place.block;
         if !is_biased(block.state.load(Relaxed)) && sys::now_ns() < block.counted_until_ns.load(Relaxed) {

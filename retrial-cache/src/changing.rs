@@ -13,18 +13,18 @@ use retrial::{Mode, location, sys};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
-/// After a revocation readers go by the mutex for so many times as long as it took: it slows what follows by a
-/// tenth at most (Dice and Kogan, 2019).
+/// After a revocation readers go by the mutex for so many times as long as it took: it slows what follows by
+/// a tenth at most (Dice and Kogan, 2019).
 const REVOKED_TIMES: u64 = 9;
 
 /// Rounds of a wait for readers after which it looks for a cycle of such waits.
 const LOOK_EVERY: u32 = 20;
-/// Looks one after the other that have to find a cycle. A look reads the rows while sessions change them, and may see
-/// a pin that has gone beside a wait that has begun since; a cycle stays.
+/// Looks one after the other that have to find a cycle. A look reads the rows while sessions change them, and
+/// may see a pin that has gone beside a wait that has begun since; a cycle stays.
 const CYCLES: u32 = 3;
 
-/// Whether a session waits, over other sessions, for itself, and is to give up: of each cycle the session with the
-/// highest number is.
+/// Whether a session waits, over other sessions, for itself, and is to give up: of each cycle the session
+/// with the highest number is.
 fn gives_up(seen: &[Seen], me: Sid) -> bool {
     let mut reached = vec![me];
     let mut next = 0;
@@ -45,13 +45,13 @@ fn gives_up(seen: &[Seen], me: Sid) -> bool {
 }
 
 impl Client<'_> {
-    /// The object of this name in X, to be changed in place; `None` where there is none. Waits until no session
-    /// reads it.
+    /// The object of this name in X, to be changed in place; `None` where there is none. Waits until no
+    /// session reads it.
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; `Deadlock` where this session has it pinned; `Cycle` where another session reads it and
-    /// waits itself for what this one reads.
+    /// As [`Client::get`]; `Deadlock` where this session has it pinned; `Cycle` where another session reads
+    /// it and waits itself for what this one reads.
     pub fn exclusive(&self, key: &Key<'_>) -> Result<Option<Changed<'_>>, CacheError> {
         let Some((place, hold)) = self.held(key, Mode::Exclusive, location!("kglpin1 4"))? else { return Ok(None) };
         let (block, began) = (place.block, sys::now_ns());
@@ -105,9 +105,9 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Throws an object away, which other caches call a purge: nobody finds it or its hot copies any more, and sessions
-    /// that have it pinned read on. Its memory is free at once where no session has it pinned, else when a session
-    /// looks for room after the last pin has gone. Whether it was there.
+    /// Throws an object away, which other caches call a purge: nobody finds it or its hot copies any more,
+    /// and sessions that have it pinned read on. Its memory is free at once where no session has it pinned,
+    /// else when a session looks for room after the last pin has gone. Whether it was there.
     ///
     /// Versions ([`Key::version`]) are objects of their own: those of a parent that is thrown away stay.
     ///

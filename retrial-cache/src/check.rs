@@ -31,8 +31,8 @@ pub struct Audit {
 
 impl Cache<'_> {
     /// Audits one shard after the other, under its mutex: the blocks add up, every object is in its chain and
-    /// every free block in its bin, once; nothing else is; pins are of objects. After the death of a holder the
-    /// shard was put in order before.
+    /// every free block in its bin, once; nothing else is; pins are of objects. After the death of a holder
+    /// the shard was put in order before.
     ///
     /// # Errors
     ///
@@ -120,8 +120,8 @@ impl Audit {
         let (number, blocks): (u32, BTreeMap<u32, _>) = (shard.number, shard.memory.blocks().collect());
         let is_object =
             |unit: u32| blocks.get(&unit).is_some_and(|block| phase(block).is_some_and(|phase| phase != Phase::Free));
-        // A session that looks for an object without a lock names what it has found, and then asks whether that is
-        // one still: for a moment it may be none.
+        // A session that looks for an object without a lock names what it has found, and then asks whether
+        // that is one still: for a moment it may be none.
         let mut pins = Vec::new();
         for look in 0..LOOKS {
             pins = shard.rows.seen(|object, _| object.shard() == number);

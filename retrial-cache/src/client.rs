@@ -22,8 +22,8 @@ pub struct Client<'c> {
     pub(crate) row: &'c Row,
     /// Pins by each place of the row, beside the first one.
     pub(crate) further: [Cell<u64>; PINS],
-    /// S of the cache: as long as a session's log has it, the library keeps the session known, also when it was
-    /// leaked.
+    /// S of the cache: as long as a session's log has it, the library keeps the session known, also when it
+    /// was leaked.
     pub(crate) _joined: Hold<'c>,
 }
 
@@ -200,8 +200,8 @@ impl<'c> Client<'c> {
         Ok(())
     }
 
-    /// Gets a pinned object's mutex in a mode. `None` where the object has gone, or a session died or panicked while it
-    /// changed it: then it goes now.
+    /// Gets a pinned object's mutex in a mode. `None` where the object has gone, or a session died or
+    /// panicked while it changed it: then it goes now.
     pub(crate) fn hold<'s>(
         &'s self,
         place: &Place<'s>,
@@ -225,8 +225,9 @@ impl<'c> Client<'c> {
             }
         };
         let (mut held, _) = got;
-        // Whether half of a change is there is in the object: the last death need not be that of the session that
-        // changed it, and a session that panicked has not died. Acquire: pairs with the Release in `Changed::drop`.
+        // Whether half of a change is there is in the object: the last death need not be that of the session
+        // that changed it, and a session that panicked has not died. Acquire: pairs with the Release in
+        // `Changed::drop`.
         let is_whole = block.state.load(Acquire) & CHANGING == 0;
         if is_whole && phase(block) == Some(Phase::Live) {
             held.consistent();
@@ -262,11 +263,13 @@ impl<'c> Client<'c> {
         (0..deep).find(|at| *at != place.at && self.row.pins[*at].load(Relaxed) == reads)
     }
 
-    /// Reads a pinned object by its mutex. Lets later readers do without, where the last revocation is long ago.
+    /// Reads a pinned object by its mutex. Lets later readers do without, where the last revocation is long
+    /// ago.
     #[cold]
     fn read_by_mutex<'s>(&'s self, place: Place<'s>) -> Result<Option<Pin<'s>>, CacheError> {
         if let Some(at) = self.own_pin(&place) {
-            // Under that pin it stays what it is, and a session that has it in X waits for it: it is lent again.
+            // Under that pin it stays what it is, and a session that has it in X waits for it: it is lent
+            // again.
             let is_live = phase(place.block) == Some(Phase::Live);
             return Ok(is_live.then(|| {
                 self.further[at].set(self.further[at].get() + 1);

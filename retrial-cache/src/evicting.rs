@@ -30,11 +30,11 @@ impl Shard<'_> {
         }
     }
 
-    /// Evicts what was not got for longest, around the hand, until there is a block of so many units. How many
-    /// units the hand has come on.
+    /// Evicts what was not got for longest, around the hand, until there is a block of so many units. How
+    /// many units the hand has come on.
     ///
-    /// The hand goes round over the addresses, so that what it frees lies together: CLOCK (Corbató 1968), with
-    /// neighbours joined.
+    /// The hand goes round over the addresses, so that what it frees lies together: CLOCK (Corbató 1968),
+    /// with neighbours joined.
     fn sweep(&self, units: u32) -> Result<u64, CacheError> {
         let head = self.memory.head();
         let (first, end) = self.memory.range();
@@ -93,8 +93,8 @@ impl Shard<'_> {
                     self.memory.merge(unit, block);
                     self.memory.bin(unit, block);
                 }
-                // It was being built when the others were marked, and is not marked: a session that has pinned it
-                // since the rows were read found it live.
+                // It was being built when the others were marked, and is not marked: a session that has
+                // pinned it since the rows were read found it live.
                 Some(Phase::Live) => {}
                 _ if is_pinned(unit) || !self.forget_mutex(block) => {
                     change_phase(block, Phase::Going, Phase::Live);
@@ -112,8 +112,8 @@ impl Shard<'_> {
         barrier
     }
 
-    /// Gives back the entry of an object's mutex, which nobody can get any more. Not where a dead session still
-    /// owes to it.
+    /// Gives back the entry of an object's mutex, which nobody can get any more. Not where a dead session
+    /// still owes to it.
     fn forget_mutex(&self, block: &Block) -> bool {
         let Ok(Some(raw)) = block.mutex.bound(self.instance) else { return true };
         if raw.load() != Word::FREE {

@@ -11,8 +11,8 @@ use retrial::{CodeLocation, ConvertError, Hold, Mode, Patience, location};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Client<'_> {
-    /// Executes an object as the sources' engine does a cursor: gets it in E, shares it while `run` runs, and has
-    /// it in E again to give it back. `None` where there is none.
+    /// Executes an object as the sources' engine does a cursor: gets it in E, shares it while `run` runs, and
+    /// has it in E again to give it back. `None` where there is none.
     ///
     /// A hot object is executed by one of its copies.
     ///
@@ -84,12 +84,13 @@ impl Client<'_> {
         }
     }
 
-    /// Marks an object as hot: sessions execute or call one of so many copies of it, 2 to 255, or the object alone with 1
-    /// or 0.
+    /// Marks an object as hot: sessions execute or call one of so many copies of it, 2 to 255, or the object
+    /// alone with 1 or 0.
     ///
     /// # Errors
     ///
-    /// `UnknownName` where there is none; `Copies` for more than [`Cache::copies_max`](crate::Cache::copies_max).
+    /// `UnknownName` where there is none; `Copies` for more than
+    /// [`Cache::copies_max`](crate::Cache::copies_max).
     pub fn mark_hot(&self, key: &Key<'_>, copies: u8) -> Result<(), CacheError> {
         self.check(key)?;
         self.mark(key.hash().halves(), copies, |shard, unit, block| shard.has_key(unit, block, key))

@@ -1,12 +1,13 @@
-//! The pin protocol under every interleaving of two sessions, with every value that a load may see: the crate's own
-//! code, on loom's atomics, with the library's own mutexes.
+//! The pin protocol under every interleaving of two sessions, with every value that a load may see: the
+//! crate's own code, on loom's atomics, with the library's own mutexes.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p retrial-cache --lib interleavings
 //! ```
 //!
-//! A shard has room for one object here, a row for two pins. Not in the model: old values of what does not change
-//! while an object is one (its name, hash and lengths), of bins and of figures, which are loaded as they are last.
+//! A shard has room for one object here, a row for two pins. Not in the model: old values of what does not
+//! change while an object is one (its name, hash and lengths), of bins and of figures, which are loaded as
+//! they are last.
 
 use crate::cache::Cache;
 use crate::client::{Client, Look};
@@ -231,8 +232,8 @@ impl Stage {
     }
 }
 
-/// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session has to wait,
-/// another one goes on whatever the number.
+/// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session has
+/// to wait, another one goes on whatever the number.
 fn explore(name: &str, preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     // What a model has of the kernel is one for the whole program.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -325,7 +326,8 @@ fn what_is_pinned_is_not_evicted() {
     explore("a private pin beside an eviction", 3, || together(Stage::read_privately, evict));
 }
 
-/// A stage, a session, when it began, and its part in the cache, whose row has what a dead session of its number has left.
+/// A stage, a session, when it began, and its part in the cache, whose row has what a dead session of its
+/// number has left.
 fn after_a_death() -> (Stage, &'static Session<'static>, u64, Client<'static>) {
     let stage = Stage::new();
     let tag_of = |sid| stage.instance.tables().session_info(sid).unwrap().claimed_ns;

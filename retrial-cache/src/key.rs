@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// What kind of object it is, which says by what mutex type its mutex is known.
 ///
-/// The types are those of the sources: sessions that wait for a cursor's mutex wait for *cursor: pin X*, for a
-/// procedure's for *library cache: mutex X*.
+/// The types are those of the sources: sessions that wait for a cursor's mutex wait for *cursor: pin X*, for
+/// a procedure's for *library cache: mutex X*.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -1,9 +1,9 @@
 //! Where everything of a cache is. `docs/CACHE.md` draws it.
 //!
-//! A cache is some named objects of an instance's arena: a head, the sessions' rows, a few mutexes for builders,
-//! and shards. A shard is a mutex with the memory behind it: heads of the chains, then blocks, one after the
-//! other, each a multiple of 16 bytes. A block is free, or an object. Everything that two sessions can touch at
-//! the same time is an atomic, so any bytes that another process leaves are some value.
+//! A cache is some named objects of an instance's arena: a head, the sessions' rows, a few mutexes for
+//! builders, and shards. A shard is a mutex with the memory behind it: heads of the chains, then blocks, one
+//! after the other, each a multiple of 16 bytes. A block is free, or an object. Everything that two sessions
+//! can touch at the same time is an atomic, so any bytes that another process leaves are some value.
 
 use crate::error::CacheError;
 use retrial::engine::{EngineMutex, Owner};

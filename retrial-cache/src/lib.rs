@@ -1,5 +1,5 @@
-//! A cache of named objects in shared memory: many processes find objects by name, create each once, read it in
-//! place, execute it, throw it away; whole after a kill at any instruction.
+//! A cache of named objects in shared memory: many processes find objects by name, create each once, read it
+//! in place, execute it, throw it away; whole after a kill at any instruction.
 //!
 //! ```
 //! use retrial::{Capacity, Class, Instance};

@@ -1,8 +1,8 @@
 //! The memory of a shard: blocks one after the other, and lists of the free ones.
 //!
-//! What is true is in the blocks alone: their lengths, which always add up, and their phases. Lists and chains
-//! follow from them, so that after a death they are made anew ([`Shard::rebuild`](crate::shard::Shard::rebuild)).
-//! All changes are made under the shard's mutex in X.
+//! What is true is in the blocks alone: their lengths, which always add up, and their phases. Lists and
+//! chains follow from them, so that after a death they are made anew
+//! ([`Shard::rebuild`](crate::shard::Shard::rebuild)). All changes are made under the shard's mutex in X.
 
 use crate::layout::{BINS, Block, LEAST, Phase, ShardHead, UNIT};
 use crate::point;
@@ -58,8 +58,8 @@ unsafe impl Sync for Memory<'_> {}
 impl<'i> Memory<'i> {
     /// # Safety
     ///
-    /// `base` is aligned to 16, and `len` bytes, at least 4,096 and at most 2^36 - 64, are there for `'i`. Nothing but
-    /// caches of this layout uses them.
+    /// `base` is aligned to 16, and `len` bytes, at least 4,096 and at most 2^36 - 64, are there for `'i`.
+    /// Nothing but caches of this layout uses them.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, extent: Extent::of(len), instance: PhantomData }
     }
@@ -218,7 +218,8 @@ impl<'i> Memory<'i> {
     pub(crate) fn bin(&self, unit: u32, block: &Block) {
         let (head, bin) = (self.head(), bin_of(block.units.load(Relaxed)));
         let first = head.bins[bin].load(Relaxed);
-        // Release, here and in `unbin`: a session without a lock may have come to this block when it was an object.
+        // Release, here and in `unbin`: a session without a lock may have come to this block when it was an
+        // object.
         block.next.store(first, Release);
         block.back.store(0, Relaxed);
         if let Some(first) = self.block(first) {

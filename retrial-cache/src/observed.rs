@@ -1,4 +1,5 @@
-//! A cache as a process sees it that has its instance open to read alone: without a session, a mutex or a store.
+//! A cache as a process sees it that has its instance open to read alone: without a session, a mutex or a
+//! store.
 
 use crate::key::{Hash, Key, Namespace};
 use crate::layout::{
@@ -102,8 +103,8 @@ impl<'t> Observed<'t> {
     ///
     /// # Safety
     ///
-    /// As for [`Tables::peek`]: while the result is used, no thread of this process builds or changes objects of
-    /// these caches.
+    /// As for [`Tables::peek`]: while the result is used, no thread of this process builds or changes objects
+    /// of these caches.
     #[must_use]
     pub unsafe fn all(tables: &'t Tables) -> Vec<Self> {
         let mutexes = tables.mutexes();
@@ -150,8 +151,8 @@ impl<'t> Observed<'t> {
 
     /// Every block, shard by shard, in the order of their addresses.
     ///
-    /// An object that is shown was there, with this name. In a shard that sessions change all the time, objects that
-    /// they move meanwhile may be missing.
+    /// An object that is shown was there, with this name. In a shard that sessions change all the time,
+    /// objects that they move meanwhile may be missing.
     #[must_use]
     pub fn blocks(&self) -> Vec<BlockInfo> {
         self.shards.iter().flat_map(ObservedShard::blocks).collect()
@@ -170,7 +171,8 @@ impl<'t> Observed<'t> {
         rows.seen(|_, how| how != Pinned::Built).into_iter().map(|seen| pin(seen.object, seen.sid)).collect()
     }
 
-    /// Most copies that an object may have, as [`Cache::set_copies_max`](crate::Cache::set_copies_max) has it.
+    /// Most copies that an object may have, as [`Cache::set_copies_max`](crate::Cache::set_copies_max) has
+    /// it.
     #[must_use]
     pub fn copies_max(&self) -> u8 {
         self.head().map_or(u8::MAX, |head| head.copies_max())
@@ -192,8 +194,8 @@ impl<'t> Observed<'t> {
         Some(words.as_chunks().0.iter().map(row_of).collect())
     }
 
-    /// Numbers of the latest birth of the object of this hash, and of the latest one in its shard: each creation and
-    /// change of an object is one, that of a copy none. They go on from 0 after 2^32.
+    /// Numbers of the latest birth of the object of this hash, and of the latest one in its shard: each
+    /// creation and change of an object is one, that of a copy none. They go on from 0 after 2^32.
     #[must_use]
     pub fn births(&self, hash: Hash) -> Option<(u32, u32)> {
         let block = self.find(hash)?;
@@ -314,8 +316,8 @@ impl<'t> ObservedShard<'t> {
         }
     }
 
-    /// The object in a block, if its name has the hash that the block has: else the block became another one while it
-    /// was read.
+    /// The object in a block, if its name has the hash that the block has: else the block became another one
+    /// while it was read.
     fn object(&self, unit: u32, block: &Block) -> Option<BlockObject> {
         let lens = [block.schema_len.load(Relaxed), block.name_len.load(Relaxed)].map(usize::from);
         let key_len = lens[0] + lens[1];

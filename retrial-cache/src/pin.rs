@@ -57,8 +57,8 @@ impl Place<'_> {
     }
 }
 
-/// An object to be read: its bytes stay what they are until this is dropped, though the object may be thrown away
-/// meanwhile. They begin at a multiple of 16.
+/// An object to be read: its bytes stay what they are until this is dropped, though the object may be thrown
+/// away meanwhile. They begin at a multiple of 16.
 #[must_use = "the object is unpinned at once otherwise"]
 pub struct Pin<'c> {
     /// By which the object was found, where it could not be pinned in the row alone. Given back first.
@@ -76,13 +76,14 @@ impl Deref for Pin<'_> {
 }
 
 impl Pin<'_> {
-    /// The value as what it was built as: a number, an array, a slice, or a struct that derives zerocopy's traits.
-    /// What another process might read otherwise than it was written is refused, as for [`retrial::Shareable`].
+    /// The value as what it was built as: a number, an array, a slice, or a struct that derives zerocopy's
+    /// traits. What another process might read otherwise than it was written is refused, as for
+    /// [`retrial::Shareable`].
     ///
     /// # Errors
     ///
-    /// [`CacheError::Type`] where its length is not that of the type. A type that has to be aligned to more than 16
-    /// bytes is refused as well.
+    /// [`CacheError::Type`] where its length is not that of the type. A type that has to be aligned to more
+    /// than 16 bytes is refused as well.
     #[inline]
     pub fn value<T: FromBytes + KnownLayout + Immutable + ?Sized>(&self) -> Result<&T, CacheError> {
         T::ref_from_bytes(self).map_err(|_| no_value::<T>(self.len()))
@@ -103,8 +104,8 @@ impl fmt::Debug for Pin<'_> {
 
 /// An object in X, to be changed in place.
 ///
-/// When the session dies or panics before this is dropped, the next session that asks for the object throws it away:
-/// nobody reads half of a change.
+/// When the session dies or panics before this is dropped, the next session that asks for the object throws
+/// it away: nobody reads half of a change.
 #[must_use = "the object is given back at once otherwise"]
 pub struct Changed<'c> {
     pub(crate) _hold: Hold<'c>,

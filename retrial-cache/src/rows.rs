@@ -1,10 +1,11 @@
 //! What sessions have pinned: a row for each, which only that session writes.
 //!
-//! A pin is a store into the session's own row and a look at the object. A session that wants no pins of an object
-//! says so in the object, has the kernel do a barrier on every processor, and reads the rows: a session whose pin
-//! is not seen there sees what the object says. (As BRAVO by Dice and Kogan, 2019, with a membarrier in place of its
-//! readers' exchange, and as hazard pointers.) A dead session's pins count no more: its row has the time at which
-//! that session began, and no living session of that number has begun then.
+//! A pin is a store into the session's own row and a look at the object. A session that wants no pins of an
+//! object says so in the object, has the kernel do a barrier on every processor, and reads the rows: a
+//! session whose pin is not seen there sees what the object says. (As BRAVO by Dice and Kogan, 2019, with a
+//! membarrier in place of its readers' exchange, and as hazard pointers.) A dead session's pins count no
+//! more: its row has the time at which that session began, and no living session of that number has begun
+//! then.
 
 use crate::error::CacheError;
 use crate::layout::{Head, ObjectRef, PINS, Pinned, Row};

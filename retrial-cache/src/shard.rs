@@ -115,7 +115,8 @@ impl<'i> Shard<'i> {
         self.end_change();
     }
 
-    /// Before objects are taken out of chains: what a session does not find from now on, it looks for under the mutex.
+    /// Before objects are taken out of chains: what a session does not find from now on, it looks for under
+    /// the mutex.
     fn begin_change(&self) {
         let changes = &self.memory.head().changes;
         // Odd. A dead holder may have left it so.
@@ -178,8 +179,8 @@ impl<'i> Shard<'i> {
         is_of_state && stored.split_at_checked(schema.len()) == Some((schema, name))
     }
 
-    /// Bytes of a block's key, schema and name, which lie behind the value. Of one that stays what it is, by a pin or
-    /// by the shard's mutex.
+    /// Bytes of a block's key, schema and name, which lie behind the value. Of one that stays what it is, by
+    /// a pin or by the shard's mutex.
     pub(crate) fn key_bytes(&self, unit: u32, block: &Block) -> &'i [u8] {
         let (begin, len) = self.memory.bytes(unit, block);
         let at = block.value_len.load(Relaxed) as usize;
@@ -342,7 +343,8 @@ pub(crate) fn has_hash(block: &Block, hash: [u64; 2]) -> bool {
     hash_of(block) == hash
 }
 
-/// Has the hand leave an object alone the next time. A store only where it changes something: the line stays shared.
+/// Has the hand leave an object alone the next time. A store only where it changes something: the line stays
+/// shared.
 #[inline]
 pub(crate) fn visit(block: &Block) {
     if block.visited.load(Relaxed) == 0 {

@@ -244,8 +244,8 @@ fn no_reader_sees_half_of_a_change() {
     is_whole(&cache, &instance);
 }
 
-/// One reads without a pause and one changes it: a pin that a revocation does not see, and a session that does not
-/// see the revocation either, would show in what is read.
+/// One reads without a pause and one changes it: a pin that a revocation does not see, and a session that
+/// does not see the revocation either, would show in what is read.
 #[test]
 fn a_pin_and_a_revocation_never_miss_each_other() {
     let instance = instance(small());

@@ -86,7 +86,8 @@ fn a_change_within_a_panic_is_seen() {
     });
 }
 
-/// Each of some sessions reads what the one before it wants to change: one gives up, and then all get what they want.
+/// Each of some sessions reads what the one before it wants to change: one gives up, and then all get what
+/// they want.
 #[test]
 fn of_sessions_that_wait_for_each_others_pins_one_gives_up() {
     with_cache(|instance, cache| {

@@ -1,5 +1,5 @@
-//! A session dies at each point of each protocol: the cache is whole, nothing is pinned by the dead, nothing half
-//! built or half changed is seen.
+//! A session dies at each point of each protocol: the cache is whole, nothing is pinned by the dead, nothing
+//! half built or half changed is seen.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Bytes of a shard that no cache wrote: an error or some object's bytes, but no panic, no loop without an end and
-//! nothing touched outside of the shard.
+//! Bytes of a shard that no cache wrote: an error or some object's bytes, but no panic, no loop without an
+//! end and nothing touched outside of the shard.
 
 #![allow(missing_docs)]
 

@@ -1,5 +1,5 @@
-//! A process that the kernel refuses its barriers, in an instance that relies on them. Alone in its program: what it
-//! limits is limited for all of it.
+//! A process that the kernel refuses its barriers, in an instance that relies on them. Alone in its program:
+//! what it limits is limited for all of it.
 
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]

@@ -31,8 +31,8 @@ impl Drop for Scratch {
 
 /// The caches that an observer sees.
 fn seen(observer: &Observer) -> Vec<Observed<'_>> {
-    // SAFETY: nobody changes an object while the test looks, unless a test says that it does: then what is compared
-    // are words that are read and written as atomics.
+    // SAFETY: nobody changes an object while the test looks, unless a test says that it does: then what is
+    // compared are words that are read and written as atomics.
     unsafe { Observed::all(observer.tables()) }
 }
 

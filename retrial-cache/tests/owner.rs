@@ -73,7 +73,8 @@ fn no_other_safe_call_lends_the_bytes_of_a_cache() {
     assert_eq!(error, "object `c shard 0` belongs to `rtcache1`, expected any program: take another name");
 }
 
-/// A cache does not take for its own what a program has made under one of its names, and may write at any time.
+/// A cache does not take for its own what a program has made under one of its names, and may write at any
+/// time.
 #[test]
 fn a_cache_takes_no_bytes_that_another_program_lends() {
     for (taken, len) in [("c", HEAD), ("c rows", ROWS), ("c builder 3", 0), ("c shard 0", SHARD)] {

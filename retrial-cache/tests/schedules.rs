@@ -61,7 +61,8 @@ fn stays(bytes: &[u8], with: u8, what: &str) {
     }
 }
 
-/// An object that becomes live, and is let go, while an evictor looks at the rows is not free under its readers.
+/// An object that becomes live, and is let go, while an evictor looks at the rows is not free under its
+/// readers.
 #[test]
 fn an_object_that_is_built_during_an_eviction_stays() {
     with_cache(|instance, cache| {
@@ -125,7 +126,8 @@ fn what_is_called_is_not_changed_under_its_caller() {
     });
 }
 
-/// A call whose result is a further pin of what it called keeps that pin, also from a session that waits to change it.
+/// A call whose result is a further pin of what it called keeps that pin, also from a session that waits to
+/// change it.
 #[test]
 fn what_a_call_gives_stays_pinned() {
     with_cache(|instance, cache| {

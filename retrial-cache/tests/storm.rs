@@ -1,8 +1,9 @@
-//! A storm of kills: processes that create, read, change, replace, execute and throw away objects of one small
-//! cache, killed by SIGKILL at any moment and replaced. The cache is audited after every so many.
+//! A storm of kills: processes that create, read, change, replace, execute and throw away objects of one
+//! small cache, killed by SIGKILL at any moment and replaced. The cache is audited after every so many.
 //!
-//! Without the harness of the other tests: this process has one thread, so that a child of fork is a process like
-//! any other. `RETRIAL_STORM_KILLS` says how many are killed (200), `RETRIAL_STORM_SEED` of whom and when.
+//! Without the harness of the other tests: this process has one thread, so that a child of fork is a process
+//! like any other. `RETRIAL_STORM_KILLS` says how many are killed (200), `RETRIAL_STORM_SEED` of whom and
+//! when.
 
 #![allow(missing_docs)]
 

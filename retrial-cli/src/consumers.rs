@@ -1,4 +1,5 @@
-//! Everything that prints a measure prints the same number for the same profile: that of the table of measures.
+//! Everything that prints a measure prints the same number for the same profile: that of the table of
+//! measures.
 
 use crate::cmd::{show, what_if};
 use crate::experiment::quantities::Quantity;

@@ -109,8 +109,8 @@ fn of_process(pid: u32) -> Result<String, Report> {
     }
 }
 
-/// Whether an instance that is mapped is still there, under its name. Its file may have been removed, as `retrial
-/// run` does at the end: what is mapped stays, and says nothing new.
+/// Whether an instance that is mapped is still there, under its name. Its file may have been removed, as
+/// `retrial run` does at the end: what is mapped stays, and says nothing new.
 pub fn is_there(tables: &Tables) -> bool {
     let again = |at| Observer::open(at).is_ok_and(|again| again.tables().created_ns() == tables.created_ns());
     tables.address().is_none_or(again)

@@ -14,8 +14,8 @@ const BAR: usize = 30;
 /// Width and height of a picture, without its labels.
 const PICTURE: (f64, f64) = (220.0, 60.0);
 
-/// Buckets from the first to the last that count something, those between without a wait too: begin and end in
-/// us, and the count.
+/// Buckets from the first to the last that count something, those between without a wait too: begin and end
+/// in us, and the count.
 fn range(lengths: &Histogram) -> Vec<(u64, Option<u64>, u64)> {
     let filled = |i: &usize| lengths.0[*i] > 0;
     let (Some(first), Some(last)) = ((0..lengths.0.len()).find(filled), (0..lengths.0.len()).rfind(filled)) else {

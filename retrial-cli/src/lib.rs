@@ -37,8 +37,9 @@ use std::process::ExitCode;
 
 /// Mutexes that database engines should have had: under your program, measured, watched.
 ///
-/// Exit codes: 0 done, 1 found something, 2 failed. `run` exits as its program does. Ctrl-C, SIGTERM and SIGHUP end every
-/// command by that signal (130, 143 and 129 to a shell), after it has given back what it holds; a closed pipe by SIGPIPE (141).
+/// Exit codes: 0 done, 1 found something, 2 failed. `run` exits as its program does. Ctrl-C, SIGTERM and
+/// SIGHUP end every command by that signal (130, 143 and 129 to a shell), after it has given back what it
+/// holds; a closed pipe by SIGPIPE (141).
 #[derive(Parser)]
 #[command(name = "retrial", version, arg_required_else_help = true, max_term_width = 110)]
 struct Cli {

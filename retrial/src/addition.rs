@@ -27,8 +27,8 @@ impl Addition {
         (from != 0).then_some((from >> 32, from & 0xffff_ffff))
     }
 
-    /// How many notes were taken back, and which one is in force: a reader that finds the same before and after
-    /// has read each row once. The caller has a fence between the rows and the second look.
+    /// How many notes were taken back, and which one is in force: a reader that finds the same before and
+    /// after has read each row once. The caller has a fence between the rows and the second look.
     pub(crate) fn state(&self) -> (u64, Option<(u64, u64)>) {
         // The number last: a note that the first look does not see any more is counted in the second.
         let from = self.from();

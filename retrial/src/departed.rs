@@ -20,8 +20,8 @@ fn step() {
 
 impl Instance {
     /// Adds what the last session of a slot has counted to the sums of the departed, and leaves its rows
-    /// empty. By the thread that has the lock of the tables and that of the slot. Whether there was memory for
-    /// them.
+    /// empty. By the thread that has the lock of the tables and that of the slot. Whether there was memory
+    /// for them.
     pub(crate) fn add_departed(&self, number: u32) -> bool {
         let segment = &self.tables.segment;
         let Some(slot) = segment.slot(number as usize) else { return false };

@@ -156,8 +156,8 @@ impl EngineCondition {
         let woken = sys::futex_wake_kinds(&raw const self.sequence, count, WAITERS);
         fail::point();
         if woken < count {
-            // All waiters that were asleep are awake. A signaller that comes late to this stores an older number: then
-            // the next signal asks the kernel in vain.
+            // All waiters that were asleep are awake. A signaller that comes late to this stores an older
+            // number: then the next signal asks the kernel in vain.
             self.settled.store(announced, Ordering::Relaxed);
         }
     }

@@ -98,8 +98,8 @@ impl EngineMutex {
         }
     }
 
-    /// Its number and the first requests granted so far, where it is bound to the instance of these tables. For
-    /// observers, of a copy of its bytes: their mapping cannot be written.
+    /// Its number and the first requests granted so far, where it is bound to the instance of these tables.
+    /// For observers, of a copy of its bytes: their mapping cannot be written.
     #[must_use]
     pub fn figures(&self, tables: &Tables) -> Option<(MutexId, u64)> {
         let is_its = self.instance.load(Ordering::Relaxed) == tables.created_ns();
@@ -164,8 +164,9 @@ impl EngineMutex {
     }
 }
 
-/// Which code knows what the bytes of a named object mean, and lends them out: 8 bytes of text, its name and the
-/// version of its layout, as `rtcache1`. All 0 for the objects that any program may read and write under their mutex.
+/// Which code knows what the bytes of a named object mean, and lends them out: 8 bytes of text, its name and
+/// the version of its layout, as `rtcache1`. All 0 for the objects that any program may read and write under
+/// their mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Owner(pub [u8; 8]);
 
@@ -202,8 +203,8 @@ impl Instance {
         self.owned_bytes(Owner::NONE, name, mutex_type, len)
     }
 
-    /// The same for bytes that an engine lends out by rules of its own: no call without this owner gets at them,
-    /// [`Instance::mutex`] and the calls of other languages neither.
+    /// The same for bytes that an engine lends out by rules of its own: no call without this owner gets at
+    /// them, [`Instance::mutex`] and the calls of other languages neither.
     ///
     /// # Errors
     ///
@@ -223,8 +224,8 @@ impl Instance {
         let whole = size_of::<EngineMutex>() + len.next_multiple_of(align_of::<EngineMutex>());
         let (_, address) = self.object(owner, name, mutex_type, whole)?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
-        // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are a
-        // value.
+        // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are
+        // a value.
         let mutex = unsafe { &*address.cast::<EngineMutex>() };
         // SAFETY: the object is longer than that.
         let bytes = unsafe { address.add(size_of::<EngineMutex>()) };

@@ -92,17 +92,18 @@ impl<'a, T> Guard<'a, T> {
         self.hold.share();
     }
 
-    /// Gives the mutex back, waits until the condition is signalled, and gets the mutex again in the same mode,
-    /// however long that takes; all signals after the mutex was given back count. The patience is with the
-    /// event alone: at the deadline the mutex is got again as well, and the result says [`Waited::TimedOut`].
-    /// With [`Patience::None`] other sessions have a moment to get the mutex.
+    /// Gives the mutex back, waits until the condition is signalled, and gets the mutex again in the same
+    /// mode, however long that takes; all signals after the mutex was given back count. The patience is with
+    /// the event alone: at the deadline the mutex is got again as well, and the result says
+    /// [`Waited::TimedOut`]. With [`Patience::None`] other sessions have a moment to get the mutex.
     ///
     /// The wait may end without a signal: see [`Condition`]. The views show it as a wait for an event.
     ///
     /// # Errors
     ///
-    /// As those of a get: [`GetError::OwnerDied`] has the guard, and a signal may have come too. It also ends a
-    /// wait that nobody signals, within a second. `Forked` in a child of fork, which has nothing of the guard.
+    /// As those of a get: [`GetError::OwnerDied`] has the guard, and a signal may have come too. It also ends
+    /// a wait that nobody signals, within a second. `Forked` in a child of fork, which has nothing of the
+    /// guard.
     ///
     /// # Panics
     ///

@@ -236,8 +236,8 @@ impl Instance {
     /// Holds the lock of the tables until dropped.
     pub(crate) fn lock_tables(&self) -> Result<Admin<'_>, SessionError> {
         let admin = self.tables.segment.admin();
-        // Its holders never wait, so a second with the same one is a stopped process. Looked at by time, so that
-        // no wake-up can be lost.
+        // Its holders never wait, so a second with the same one is a stopped process. Looked at by time, so
+        // that no wake-up can be lost.
         let (mut owner, mut looks) = (admin.owner(), 0);
         for round in 0_u64.. {
             if admin.try_take() != Taken::No {

@@ -1,5 +1,5 @@
-//! Probes for `bpftrace`, `perf`, GDB and `SystemTap` (USDT): each is one `nop` and an ELF note. All are in waits,
-//! wake-ups and recoveries. An uncontended get or release passes none.
+//! Probes for `bpftrace`, `perf`, GDB and `SystemTap` (USDT): each is one `nop` and an ELF note. All are in
+//! waits, wake-ups and recoveries. An uncontended get or release passes none.
 //!
 //! | provider `retrial` | arguments |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | `death` | mutex, dead session, mode, place |
 //! | `recovery` | dead session, its process, mutexes recovered |
 //!
-//! At most six arguments: `bpftrace` reads no more. A mutex is its number, a session its SID, both 0 where there
-//! is none; a thread is 0 where it is not known. A mode is a [`Mode`]'s number, or 4 in a wait for an event. A
-//! place is the address of its name, 0 where it is not known. What a step was is a [`What`]: 2 yield, 3 sleep,
-//! 4 park that was woken, 5 park that timed out.
+//! At most six arguments: `bpftrace` reads no more. A mutex is its number, a session its SID, both 0 where
+//! there is none; a thread is 0 where it is not known. A mode is a [`Mode`]'s number, or 4 in a wait for an
+//! event. A place is the address of its name, 0 where it is not known. What a step was is a [`What`]: 2
+//! yield, 3 sleep, 4 park that was woken, 5 park that timed out.
 
 use crate::entries::Location;
 #[cfg(doc)]

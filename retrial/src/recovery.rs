@@ -118,8 +118,9 @@ impl Instance {
         if !slot.is_dead() {
             return Recovery::NotDead;
         }
-        // Before the lock is taken: `gone_thread` finds this one or the dead session's lock. Release: the time is
-        // that of the session found dead. A late store names a session that has ended, and harms nobody.
+        // Before the lock is taken: `gone_thread` finds this one or the dead session's lock. Release: the
+        // time is that of the session found dead. A late store names a session that has ended, and harms
+        // nobody.
         slot.recovering_ns.store(claimed_ns, Ordering::Release);
         if slot.alive.try_take() == Taken::No {
             return Recovery::NotDead;

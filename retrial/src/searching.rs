@@ -16,8 +16,8 @@ pub(crate) const ASK_EVERY: Duration = Duration::from_secs(1);
 
 impl Instance {
     /// Looks for dead sessions, at most once in 10 ms in the whole instance, and for threads that are gone
-    /// without a mark as [`Instance::ask_for_thread`] does: the caller waits for references, and the word does
-    /// not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
+    /// without a mark as [`Instance::ask_for_thread`] does: the caller waits for references, and the word
+    /// does not say whose they are. What the dead owe to other mutexes is noted for the waiters of those.
     pub(crate) fn sweep(&self, here: Option<&RawMutex>, now_ns: u64) {
         if sys::is_due(&self.tables.segment.header().swept_ns, now_ns, SWEEP_EVERY) {
             self.tables.slots().for_each(|(_, slot)| self.ask_for_thread(slot, now_ns));
@@ -25,8 +25,8 @@ impl Instance {
         }
     }
 
-    /// Asks the kernel for the thread of a session that keeps others waiting, at most once a second for all of
-    /// them together.
+    /// Asks the kernel for the thread of a session that keeps others waiting, at most once a second for all
+    /// of them together.
     pub(crate) fn ask_for_thread(&self, slot: &Slot, now_ns: u64) {
         let pid_namespace = sys::pid_namespace();
         // A process in another namespace cannot ask, and takes nobody's turn.
@@ -40,9 +40,10 @@ impl Instance {
     /// recovery. The kernel does not mark a thread that replaced its process by `execve` without being its
     /// first thread, nor more than 2,048 sessions of one thread.
     ///
-    /// Asks the kernel for each session of this PID namespace. So does a session that finds all slots taken or
-    /// waits for references; one that waits for a holder asks for that one's thread. Each of these questions is
-    /// asked at most once a second. Leaves out what it finds while another thread has the lock of the tables.
+    /// Asks the kernel for each session of this PID namespace. So does a session that finds all slots taken
+    /// or waits for references; one that waits for a holder asks for that one's thread. Each of these
+    /// questions is asked at most once a second. Leaves out what it finds while another thread has the lock
+    /// of the tables.
     pub fn look_for_threads(&self) {
         let pid_namespace = sys::pid_namespace();
         for (_, slot) in self.tables.slots() {
@@ -55,9 +56,9 @@ impl Instance {
         if slot.lost_thread(pid_namespace).is_none() {
             return true;
         }
-        // With the lock no thread claims the slot while the kernel is asked again and the slot is marked: a new
-        // thread with the id of the dead one would be taken for it. The lock is not kept from slot to slot: a
-        // process that is stopped in here would stop every claim.
+        // With the lock no thread claims the slot while the kernel is asked again and the slot is marked: a
+        // new thread with the id of the dead one would be taken for it. The lock is not kept from slot to
+        // slot: a process that is stopped in here would stop every claim.
         let admin = self.tables.segment.admin();
         if admin.try_take() == Taken::No {
             return false;

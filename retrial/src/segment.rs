@@ -313,8 +313,8 @@ impl Segment {
         unsafe { self.populate_pages(first, end - first) }
     }
 
-    /// Bytes of what a session has that are used from the start: the pages of its slot, its steps and the first
-    /// of its rows. The others get memory when they are taken.
+    /// Bytes of what a session has that are used from the start: the pages of its slot, its steps and the
+    /// first of its rows. The others get memory when they are taken.
     const fn used_len(capacity: Capacity) -> usize {
         let (used, all) = ((Layout::ROWS + 1).next_multiple_of(PAGE), Layout::session_len(capacity));
         if used < all { used } else { all }

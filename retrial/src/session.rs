@@ -188,23 +188,23 @@ impl<'i> Session<'i> {
         self.generation != sys::generation()
     }
 
-    /// Says what the session is about, for the views: up to 32 bytes. Without effect in a child of fork, whose
-    /// parent's session it is.
+    /// Says what the session is about, for the views: up to 32 bytes. Without effect in a child of fork,
+    /// whose parent's session it is.
     pub fn set_action(&self, action: &str) {
         if !self.is_forked() {
             self.slot.action.set(action);
         }
     }
 
-    /// Has the session's waits ask whether to give up: after a millisecond, then between steps, at least twice a
-    /// second, and soon after a signal handler has run in the thread. An answer of `true` ends the wait as its
-    /// deadline would; the get may still succeed.
+    /// Has the session's waits ask whether to give up: after a millisecond, then between steps, at least
+    /// twice a second, and soon after a signal handler has run in the thread. An answer of `true` ends the
+    /// wait as its deadline would; the get may still succeed.
     ///
-    /// A question that panics gives up as well. A child that the question forks, and that comes back from it, is
-    /// told that the session is its parent's.
+    /// A question that panics gives up as well. A child that the question forks, and that comes back from it,
+    /// is told that the session is its parent's.
     ///
-    /// For languages whose signal handlers only take a note. One wait with one deadline for all of it would not
-    /// do for them: waits in slices would count, and queue, anew at each slice.
+    /// For languages whose signal handlers only take a note. One wait with one deadline for all of it would
+    /// not do for them: waits in slices would count, and queue, anew at each slice.
     pub fn ask_while_waiting(&self, gives_up: fn() -> bool) {
         self.gives_up.set(Some(gives_up));
     }

@@ -12,8 +12,9 @@ use crate::word::Sid;
 use std::fmt;
 use std::time::Duration;
 
-/// Looks at what changes meanwhile: at all rows while claims move some of them, at a record of a log. The last look
-/// counts whatever it finds: a row that has moved may be in it twice, or not at all, until the next reading.
+/// Looks at what changes meanwhile: at all rows while claims move some of them, at a record of a log. The
+/// last look counts whatever it finds: a row that has moved may be in it twice, or not at all, until the next
+/// reading.
 const LOOKS: u32 = 8;
 
 /// A session, as the views show it.
@@ -39,11 +40,11 @@ pub struct SessionInfo {
     pub claimed_ns: u64,
     /// What it holds and what it asks for, by each record of its log.
     pub log: Vec<Standing>,
-    /// What it waits for, since when by the monotonic clock, and the SID that held it at the last step. Not what it
-    /// holds by its log.
+    /// What it waits for, since when by the monotonic clock, and the SID that held it at the last step. Not
+    /// what it holds by its log.
     pub wait: Option<(Key, u64, Sid)>,
-    /// What that wait is at, one of [`STEPS`](crate::views::STEPS); after a yield, a sleep or a park the same until the
-    /// next one. A wait for an event is a park.
+    /// What that wait is at, one of [`STEPS`](crate::views::STEPS); after a yield, a sleep or a park the same
+    /// until the next one. A wait for an event is a park.
     pub step: Option<&'static str>,
     /// Number of its first run of steps, which may not have happened yet.
     pub first_run: u64,
@@ -90,8 +91,8 @@ impl Tables {
         })
     }
 
-    /// What a session stands for by a record of its log, which says the same before and after the look at the word:
-    /// that was read within the same operation, or within another one of the same kind.
+    /// What a session stands for by a record of its log, which says the same before and after the look at the
+    /// word: that was read within the same operation, or within another one of the same kind.
     fn standing(&self, sid: Sid, slot: &Slot, cell: &protocol::AtomicU64) -> Option<Standing> {
         let mut bits = cell.acquire();
         for look in 1.. {

@@ -149,8 +149,8 @@ impl Slot {
         // later session finds afterwards that the first one's state or time is over: the ids of two sessions
         // are never mixed.
         let claimed_ns = self.claimed_ns.acquire();
-        // While it is being recovered the recoverer has the lock, and its thread id may be the same, taken again
-        // or in another namespace.
+        // While it is being recovered the recoverer has the lock, and its thread id may be the same, taken
+        // again or in another namespace.
         let is_same = || {
             pid_namespace != 0
                 && self.pid_namespace.acquire() == pid_namespace

@@ -1,4 +1,5 @@
-//! What a session has of a mutex and what it asks for: by a record of its log and the word of the same moment.
+//! What a session has of a mutex and what it asks for: by a record of its log and the word of the same
+//! moment.
 
 use crate::mode::Mode;
 use crate::operation_log::{Phase, Record};
@@ -13,16 +14,16 @@ pub struct Standing {
     pub holds: Option<Mode>,
     /// The mode that it is about to get; E and X also by a conversion.
     pub asks: Option<Mode>,
-    /// Whether it could not have that mode at that moment: so while it waits, and while it spins for the first time,
-    /// before that is a wait. Where the word is not known, whether it waits.
+    /// Whether it could not have that mode at that moment: so while it waits, and while it spins for the
+    /// first time, before that is a wait. Where the word is not known, whether it waits.
     pub is_busy: bool,
     /// Whether it waits for that mode, by what the views show as its wait.
     pub waits: bool,
 }
 
 impl Record {
-    /// What it means beside a word of the mutex. The log says *getting* until X, LX or E is given back, and the word
-    /// which session has it. Without the word a session that does not wait has what it asked for.
+    /// What it means beside a word of the mutex. The log says *getting* until X, LX or E is given back, and
+    /// the word which session has it. Without the word a session that does not wait has what it asked for.
     #[must_use]
     pub fn standing(self, sid: Sid, word: Option<Word>, waits: bool) -> Standing {
         let is_holder = word.map_or(!waits, |word| word.sid() == sid);

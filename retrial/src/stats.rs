@@ -211,8 +211,8 @@ impl FiguresRow {
     }
 }
 
-/// The position of the row for `key` among a session's rows, of which `used` are in use; the last row takes what
-/// finds no place. `None` if it is a fresh row and `populate` does not get memory for it.
+/// The position of the row for `key` among a session's rows, of which `used` are in use; the last row takes
+/// what finds no place. `None` if it is a fresh row and `populate` does not get memory for it.
 pub(crate) fn place_of(
     rows: &[FiguresRow],
     used: &AtomicU32,

@@ -52,8 +52,8 @@ impl Axis {
         0..self.sampled_s.len()
     }
 
-    /// The cells that a time lies in, each with its share of it. What is outside of the period is in the first or
-    /// the last cell.
+    /// The cells that a time lies in, each with its share of it. What is outside of the period is in the
+    /// first or the last cell.
     fn shares(&self, time_ns: &Range<u64>) -> Vec<(usize, f64)> {
         let last_ns = self.begin_ns(self.cells().end) - 1;
         let cell = |at_ns: u64| {

@@ -69,8 +69,8 @@ impl Question {
 
     /// The same groups, each with the times in which its sessions were seen.
     ///
-    /// Samples that lie within one cell are one stretch; a sample without its group, its moment and its length is
-    /// from a length before that moment on.
+    /// Samples that lie within one cell are one stretch; a sample without its group, its moment and its
+    /// length is from a length before that moment on.
     pub fn ask_when(
         &self,
         database: &Database,
@@ -196,7 +196,8 @@ impl Groups {
         Group { sampled_s: self.sampled_s, ..Group::sum(&self.all) }
     }
 
-    /// Each group as a stack, its values from the first column on, with its time in ns. What is not known is left out.
+    /// Each group as a stack, its values from the first column on, with its time in ns. What is not known is
+    /// left out.
     pub fn stacks(&self) -> Stacks {
         let frame = |value: &Value| match value {
             Value::Null => None,

@@ -20,9 +20,10 @@ use std::time::Duration;
 
 /// Group samples of who holds and who waits by anything that is known of them
 ///
-/// How many sessions held or waited on average, and which share of all that is, for each mutex, place, mode, session,
-/// action, step or holder, or any of them together. A live instance is sampled from outside for a time; a recording
-/// has its samples. Groups that are not shown are added up as others. `retrial sql '.views ash'` describes the columns.
+/// How many sessions held or waited on average, and which share of all that is, for each mutex, place, mode,
+/// session, action, step or holder, or any of them together. A live instance is sampled from outside for a
+/// time; a recording has its samples. Groups that are not shown are added up as others. `retrial sql '.views
+/// ash'` describes the columns.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial ash -i demo                                             who holds and who waits, by mutex and place
@@ -37,8 +38,8 @@ pub struct Args {
     file: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
-    /// Columns to group by; the state is the first one where both holders and waiters are shown. mutex,location when
-    /// left out, class,step of a heatmap
+    /// Columns to group by; the state is the first one where both holders and waiters are shown.
+    /// mutex,location when left out, class,step of a heatmap
     #[arg(long, value_name = "COLUMN,…")]
     by: Option<String>,
     /// Only sessions that hold
@@ -53,11 +54,12 @@ pub struct Args {
     /// Show so many groups, and the others as one
     #[arg(long, value_name = "N", default_value = "20", value_parser = value_parser!(u32).range(1..))]
     top: u32,
-    /// Show the groups over time: a line for each, a cell for each sixtieth of the period or more; as rows with --json and --csv
+    /// Show the groups over time: a line for each, a cell for each sixtieth of the period or more; as rows
+    /// with --json and --csv
     #[arg(long, conflicts_with = "flame")]
     heatmap: bool,
-    /// Print the groups as folded stacks, a frame for each column and the time in ns, as flame graph programs read
-    /// them; into a file whose name ends in .svg the flame graph itself
+    /// Print the groups as folded stacks, a frame for each column and the time in ns, as flame graph programs
+    /// read them; into a file whose name ends in .svg the flame graph itself
     #[arg(long, value_name = "FILE.svg", num_args = 0..=1)]
     #[allow(clippy::option_option)] // without, alone, and with a file
     flame: Option<Option<PathBuf>>,

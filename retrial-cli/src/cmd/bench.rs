@@ -47,8 +47,9 @@ pub struct Args {
     #[arg(long, value_name = "N,…", default_value = "1", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     copies: Vec<u32>,
-    /// Measure in an instance of this name, a new one for each measurement and removed after it: for `show`, `advise`,
-    /// `what-if`, `trace` and `set`, meanwhile. Each mutex, or copy, then lies in another cache line than its data
+    /// Measure in an instance of this name, a new one for each measurement and removed after it: for `show`,
+    /// `advise`, `what-if`, `trace` and `set`, meanwhile. Each mutex, or copy, then lies in another cache
+    /// line than its data
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
     /// What a session is

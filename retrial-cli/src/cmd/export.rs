@@ -14,9 +14,10 @@ use std::time::Duration;
 
 /// Give the figures of an instance to Prometheus and what speaks its formats
 ///
-/// Counters of gets, misses, waits and their time by mutex, by place in the code and by event, over HTTP at `/metrics`, in `OpenMetrics`
-/// where the client takes it. The number of series is bounded: those that are waited for most have names, the rest is `other`. Only this
-/// machine is answered unless --listen says otherwise.
+/// Counters of gets, misses, waits and their time by mutex, by place in the code and by event, over HTTP at
+/// `/metrics`, in `OpenMetrics` where the client takes it. The number of series is bounded: those that are
+/// waited for most have names, the rest is `other`. Only this machine is answered unless --listen says
+/// otherwise.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial export -i bank

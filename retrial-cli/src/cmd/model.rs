@@ -13,7 +13,8 @@ use std::io::{BufRead, stdin};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Calculate what theory says, or simulate: spins, sleeps and waits from a holding time, a spin limit and a rate
+/// Calculate what theory says, or simulate: spins, sleeps and waits from a holding time, a spin limit and a
+/// rate
 ///
 /// One case on the command line, or with --batch one JSON object per line of the standard input:
 /// {"function":"wait", "dist":"exponential:mean=1us", "limit":2e-6, …}; an `id` comes back with the result. A

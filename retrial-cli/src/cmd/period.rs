@@ -23,7 +23,8 @@ pub struct PeriodArgs {
     pub to: Option<String>,
 }
 
-/// A part of a recording: its first and its last snapshot, and which instance it is of where several have the name.
+/// A part of a recording: its first and its last snapshot, and which instance it is of where several have the
+/// name.
 pub struct Part {
     pub from: Recorded,
     pub to: Recorded,
@@ -32,8 +33,8 @@ pub struct Part {
 }
 
 impl PeriodArgs {
-    /// This part of what was recorded of the instance of this name, or of the only one. `command` is the subcommand
-    /// that errors suggest.
+    /// This part of what was recorded of the instance of this name, or of the only one. `command` is the
+    /// subcommand that errors suggest.
     pub fn of(&self, recording: &Recording, file: &Path, name: Option<&str>, command: &str) -> Result<Part, Failure> {
         let instances = of_instance(recording, file, name, command)?;
         let latest = &instances[0];
@@ -87,8 +88,8 @@ impl PeriodArgs {
     }
 }
 
-/// The snapshots of each instance of this name, or of the only name that there is: the latest instance first, and one
-/// at least.
+/// The snapshots of each instance of this name, or of the only name that there is: the latest instance first,
+/// and one at least.
 fn of_instance(
     recording: &Recording,
     file: &Path,

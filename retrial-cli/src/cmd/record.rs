@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Record instances into a file: snapshots of all counters, and samples of who holds and who waits
 ///
-/// The file is an `SQLite` database, which `retrial report` and `retrial sql` read, also while it is written. What was written stays
-/// whatever happens to the recorder. A recording that is there already goes on. Reads the instances only: no session, no cost to them.
+/// The file is an `SQLite` database, which `retrial report` and `retrial sql` read, also while it is written.
+/// What was written stays whatever happens to the recorder. A recording that is there already goes on. Reads
+/// the instances only: no session, no cost to them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial record -i demo --for 1min
@@ -33,7 +34,8 @@ pub struct Args {
     /// The recording
     #[arg(default_value = "retrial.db")]
     file: PathBuf,
-    /// An instance, also one that is not there yet when there are others; may be left out when there is just one
+    /// An instance, also one that is not there yet when there are others; may be left out when there is just
+    /// one
     #[arg(short, long, value_name = "NAME")]
     instance: Vec<String>,
     /// Every instance of this machine, also those to come
@@ -46,9 +48,9 @@ pub struct Args {
     pace: PaceArgs,
     /// Write its tables as Parquet files, too: DIR/TABLE/host=H/hour=2026-11-23T07/part-….parquet
     ///
-    /// An hour is written when it is over, and what there is of the last one at the end; each file is complete when it
-    /// appears. The recording has all rows before: what a killed recorder has not written, the next one writes, or
-    /// --convert. --keep removes hours that are older.
+    /// An hour is written when it is over, and what there is of the last one at the end; each file is
+    /// complete when it appears. The recording has all rows before: what a killed recorder has not written,
+    /// the next one writes, or --convert. --keep removes hours that are older.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     /// Record nothing: write the Parquet files of the recording
@@ -65,10 +67,12 @@ pub struct PaceArgs {
     /// From one snapshot to the next
     #[arg(long, value_name = "TIME", default_value = "10s")]
     interval: String,
-    /// From one sample of who holds and who waits to the next; less often where that took more than 1 % of a processor; 0s for none
+    /// From one sample of who holds and who waits to the next; less often where that took more than 1 % of a
+    /// processor; 0s for none
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     sample: String,
-    /// Remove what is older, and thin out what is older than an eighth of that; everything is kept when left out
+    /// Remove what is older, and thin out what is older than an eighth of that; everything is kept when left
+    /// out
     #[arg(long, value_name = "TIME")]
     keep: Option<String>,
 }
@@ -208,8 +212,8 @@ fn size_mb(file: &Path) -> f64 {
     std::fs::metadata(file).map_or(0.0, |metadata| metadata.len() as f64 / 1e6)
 }
 
-/// Records what is wanted, as it comes and goes, until the time is over, a signal comes, or a write fails; `print` prints what
-/// was written, and waits for so long for it.
+/// Records what is wanted, as it comes and goes, until the time is over, a signal comes, or a write fails;
+/// `print` prints what was written, and waits for so long for it.
 fn watch<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     wanted: &Wanted,

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 ///
 /// Of a recording the whole of it, or the part between two of its snapshots; of a live instance what it does
 /// from now on for a time. The parts of the sessions' time add up to 100 %: waits as they were counted,
-/// holding as it was sampled, and the rest. With --csv the top events alone. With --html the same as a page with
-/// pictures.
+/// holding as it was sampled, and the rest. With --csv the top events alone. With --html the same as a page
+/// with pictures.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial report retrial.db
@@ -51,10 +51,11 @@ pub struct Args {
     /// With --diff: the end of the second period, as --to
     #[arg(long, value_name = "TIME", requires = "diff")]
     other_to: Option<String>,
-    /// Write the report into this file as a page, with the load over the period as charts, rather than print it
+    /// Write the report into this file as a page, with the load over the period as charts, rather than print
+    /// it
     ///
-    /// One file that is read without a network, in light and dark, and printed on A4. With --json and --csv the
-    /// figures are printed as well.
+    /// One file that is read without a network, in light and dark, and printed on A4. With --json and --csv
+    /// the figures are printed as well.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -90,7 +91,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// That a page can be there, before an instance is watched for it, and that nothing else is meant to be there.
+/// That a page can be there, before an instance is watched for it, and that nothing else is meant to be
+/// there.
 fn check_page(file: &Path) -> Result<(), Failure> {
     page::check_name(file, "retrial report retrial.db --html report.html")?;
     // `DIRECTORY/.` is there if it is a directory.
@@ -119,7 +121,8 @@ fn live(args: &Args) -> Result<Report, Failure> {
     Ok(Report { timed, ..report })
 }
 
-/// The snapshots of a part of a recording at which it is divided into parts of about the same length, `most` at most.
+/// The snapshots of a part of a recording at which it is divided into parts of about the same length, `most`
+/// at most.
 fn divided(recording: &Recording, part: &Part, most: usize) -> Result<Vec<Recorded>, Failure> {
     let is_within = |at: &Recorded| at.instance == part.to.instance && (part.from.id..=part.to.id).contains(&at.id);
     let within: Vec<Recorded> = recording.snapshots()?.into_iter().filter(is_within).collect();

@@ -65,7 +65,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     last.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Which of the instances runs have left: they have no sessions, no process makes them, and they can have nothing but figures.
+/// Which of the instances runs have left: they have no sessions, no process makes them, and they can have
+/// nothing but figures.
 fn left_by_runs(named: Vec<String>) -> Result<Vec<String>, Report> {
     let is_gone = |pid: u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
     let is_left =

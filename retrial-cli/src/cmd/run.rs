@@ -40,8 +40,8 @@ pub struct Args {
     report: Option<PathBuf>,
     /// Write the report as a page, one file with its pictures, rather than print it
     ///
-    /// It is read without a network, in light and dark, and printed on A4. With --profile it has the flame graphs.
-    /// With --report, --json and --csv the figures are written as well.
+    /// It is read without a network, in light and dark, and printed on A4. With --profile it has the flame
+    /// graphs. With --report, --json and --csv the figures are written as well.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
     /// Keep the instance after the run, for `retrial show`

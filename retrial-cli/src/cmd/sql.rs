@@ -20,9 +20,10 @@ use std::time::Duration;
 
 /// Ask an instance or a recording in SQL: views with the names of the sources, read-only
 ///
-/// Of a live instance each statement sees one moment, and of a recording its latest snapshot; with --over what has happened in that
-/// time, else since the instance was created. The SQL is `SQLite`'s. Without a statement it is read from standard input, on a terminal with
-/// history and completion. `.views` describes the views, their columns and units; `.views NAME` one of them.
+/// Of a live instance each statement sees one moment, and of a recording its latest snapshot; with --over
+/// what has happened in that time, else since the instance was created. The SQL is `SQLite`'s. Without a
+/// statement it is read from standard input, on a terminal with history and completion. `.views` describes
+/// the views, their columns and units; `.views NAME` one of them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial sql 'SELECT name, gets, misses, wait_time_ms FROM v$mutex ORDER BY wait_time_ms DESC LIMIT 5'

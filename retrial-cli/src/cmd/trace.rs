@@ -192,7 +192,8 @@ impl Trace<'_> {
 
     /// Ends what is printed of a session that is gone, whose last run this is.
     fn gone(&mut self, sid: Sid, followed: &mut Followed, last: u64) {
-        // It may have got the mutex and left since its runs were read; now that it is gone they are all there.
+        // It may have got the mutex and left since its runs were read; now that it is gone they are all
+        // there.
         self.follow(sid, followed, last);
         if followed.waits {
             self.finish(sid, followed, last);

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Do something when a condition over the figures holds
 ///
-/// Looks at the instance every second. When the expression has held for the time of --for, the event is printed and the command
-/// run by the shell, with the event as JSON on its standard input; then not again before the condition is over. A command that fails
-/// is told and ends nothing.
+/// Looks at the instance every second. When the expression has held for the time of --for, the event is
+/// printed and the command run by the shell, with the event as JSON on its standard input; then not again
+/// before the condition is over. A command that fails is told and ends nothing.
 #[derive(clap::Args)]
 #[command(
     after_help = "Expressions: figures, numbers (5s, 20%), + - * /, < <= > >= == !=, and or not. In brackets a mutex or a mutex type, in quotes.

@@ -17,8 +17,9 @@ use std::process::ExitCode;
 
 /// Show who waits for whom now, as a tree: the holders that wait for nobody first
 ///
-/// Of a holder: what it has, where it got it, how long as far as its waiters know, and what the kernel says that its thread is
-/// at. One look, which costs the sessions nothing. Sessions that wait for each other are marked DEADLOCK.
+/// Of a holder: what it has, where it got it, how long as far as its waiters know, and what the kernel says
+/// that its thread is at. One look, which costs the sessions nothing. Sessions that wait for each other are
+/// marked DEADLOCK.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial who                        all mutexes of the one instance there is
@@ -28,8 +29,8 @@ use std::process::ExitCode;
 pub struct Args {
     #[command(flatten)]
     which: Which,
-    /// Only what has to do with this mutex: its name, its id with `#`, a static variable of the program, or the address (`0x…`)
-    /// of the object that it protects
+    /// Only what has to do with this mutex: its name, its id with `#`, a static variable of the program, or
+    /// the address (`0x…`) of the object that it protects
     #[arg(long, value_name = "MUTEX")]
     mutex: Option<String>,
     /// Print all waiters; otherwise the first 10 of a mutex, and 200 lines

@@ -1,7 +1,7 @@
 //! The metrics pushed to an `OpenTelemetry` receiver: OTLP over HTTP, in JSON.
 //!
-//! Sums are cumulative since the instance was created, so a push that did not arrive loses no count: the next try is of
-//! the figures as they are then.
+//! Sums are cumulative since the instance was created, so a push that did not arrive loses no count: the next
+//! try is of the figures as they are then.
 
 use super::serve::Source;
 use super::text::{Family, Kind, Labels, Value, ends_s};

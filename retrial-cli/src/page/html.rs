@@ -161,8 +161,8 @@ fn order(bars: &[Bar]) -> Vec<&str> {
 }
 
 impl Bar {
-    /// The parts in the order of their classes, whose places are those of the colours in `html.css`, then in this
-    /// one; what is left after the first ones is one part.
+    /// The parts in the order of their classes, whose places are those of the colours in `html.css`, then in
+    /// this one; what is left after the first ones is one part.
     fn drawn(&self, order: &[&str]) -> Vec<(usize, String, f64)> {
         let class = |share: &Share| CLASSES.iter().position(|class| *class == share.class).unwrap_or(CLASSES.len() - 1);
         let place = |share: &Share| order.iter().position(|name| *name == share.name).unwrap_or(order.len());

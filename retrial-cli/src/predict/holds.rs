@@ -89,8 +89,8 @@ impl Timed {
         self.0.len() as u64 - self.count()
     }
 
-    /// Estimated lengths in ns that these shares of the holds do not exceed, and how many of a round number are how
-    /// long. `None`: too few were seen.
+    /// Estimated lengths in ns that these shares of the holds do not exceed, and how many of a round number
+    /// are how long. `None`: too few were seen.
     pub fn estimate<const N: usize>(&self, shares: [f64; N]) -> Option<([f64; N], Histogram)> {
         let values = self.quantiles();
         let of = |share: f64| values[(whole(share * VALUES as f64) as usize).min(VALUES - 1)];

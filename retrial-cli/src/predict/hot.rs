@@ -1,8 +1,8 @@
 //! Whether an object of a cache is to have hot copies, how many, and what they will come to.
 //!
-//! The number is that of [`tuning::copies`] with what was measured; what it comes to is simulated, each session with
-//! the copy of its processor. What copies cost is that they are made again at each change of the object: sessions wait
-//! while they make them, under the mutexes of the cache's shards.
+//! The number is that of [`tuning::copies`] with what was measured; what it comes to is simulated, each
+//! session with the copy of its processor. What copies cost is that they are made again at each change of the
+//! object: sessions wait while they make them, under the mutexes of the cache's shards.
 
 use super::check::{TOLERANCE, compare, fits};
 use super::fit;
@@ -16,7 +16,8 @@ use retrial_model::sim::{Arrivals, Machine, SimulationError, Spread, Workload};
 use retrial_model::{Distribution, DistributionError, Measure, Profile, tuning};
 use std::ops::Range;
 
-/// What a copy costs that is never made again, in waiting sessions: its memory and its entry of the mutex table.
+/// What a copy costs that is never made again, in waiting sessions: its memory and its entry of the mutex
+/// table.
 const KEEPING: f64 = 1e-3;
 /// Fewer misses say nothing.
 const MISSES: f64 = 50.0;
@@ -36,11 +37,12 @@ pub struct Hot {
 pub struct Limits {
     /// Most copies that the cache allows.
     pub copies_max: u32,
-    /// Shards, over which the creation of copies is spread, and the share of time that the busiest one's mutex is held.
+    /// Shards, over which the creation of copies is spread, and the share of time that the busiest one's
+    /// mutex is held.
     pub shards: u32,
     pub creating: f64,
-    /// Time that making a copy takes a session, in s, and for which it has a mutex of the cache: finding the object, room
-    /// for the copy, the copy, and getting rid of the one before.
+    /// Time that making a copy takes a session, in s, and for which it has a mutex of the cache: finding the
+    /// object, room for the copy, the copy, and getting rid of the one before.
     pub making_s: f64,
     pub params: Params,
     pub machine: Machine,
@@ -131,8 +133,8 @@ fn compared(hot: &Hot, limits: &Limits, copies: u32, found: Suggestion) -> Resul
         return Ok(found.not("nothing says how long it is held".to_owned()));
     };
     let present = Workload { copies: hot.copies, spread: Spread::Processor, ..fitted.workload };
-    // From outside nobody sees how the short times vary for which an object's mutex is held: of times that do and
-    // times that do not, those are taken with which the waits are more like what was measured.
+    // From outside nobody sees how the short times vary for which an object's mutex is held: of times that do
+    // and times that do not, those are taken with which the waits are more like what was measured.
     let measured = Measure::WaitsPerS.of(&hot.measured).unwrap_or(0.0);
     let waits = |of: &Prediction| of.mean(Measure::WaitsPerS).unwrap_or(0.0);
     let off = |of: &Prediction| (waits(of).max(1.0) / measured.max(1.0)).ln().abs();
@@ -155,8 +157,8 @@ fn compared(hot: &Hot, limits: &Limits, copies: u32, found: Suggestion) -> Resul
 /// Holding times of this mean.
 type Shape = fn(f64) -> Result<Distribution, DistributionError>;
 
-/// The workload with times of this shape, so long that the simulation has the gets and misses that were measured: what
-/// is measured has the way of the cache line in it, which the simulation adds.
+/// The workload with times of this shape, so long that the simulation has the gets and misses that were
+/// measured: what is measured has the way of the cache line in it, which the simulation adds.
 fn fitted_to(
     measured: &Profile,
     mut workload: Workload,
@@ -195,8 +197,8 @@ mod tests {
     use retrial_model::profile::Samples;
     use retrial_model::sim::run;
 
-    /// A mutex that is held for 1 us each time, and as busy as the sources' hot object, on so many processors. Neither
-    /// the holding times nor the think times are those that a prediction supposes.
+    /// A mutex that is held for 1 us each time, and as busy as the sources' hot object, on so many
+    /// processors. Neither the holding times nor the think times are those that a prediction supposes.
     fn object(processors: u32) -> Workload {
         let sessions = processors + processors / 3;
         let hold = Distribution::deterministic(1e-6).unwrap();

@@ -137,8 +137,8 @@ fn gather(
     ended.all(tables, gathered, &figures, &times)
 }
 
-/// Holds of the mutex that is held most, timed in bursts for so long, or until a signal. Not of one in a process's
-/// memory, which is read too slowly for that.
+/// Holds of the mutex that is held most, timed in bursts for so long, or until a signal. Not of one in a
+/// process's memory, which is read too slowly for that.
 pub fn holds(tables: &Tables, interval: Duration) -> Option<(MutexId, Timed)> {
     let (gets, began_ns, mut gathered) = (gets(tables), now_ns(), HashMap::new());
     let mut sampler =

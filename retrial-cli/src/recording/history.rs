@@ -1,5 +1,5 @@
-//! The columns of the samples of who held and who waited, as data: the view of the sources, what `retrial ash` groups
-//! by, and what describes both come from this list.
+//! The columns of the samples of who held and who waited, as data: the view of the sources, what `retrial
+//! ash` groups by, and what describes both come from this list.
 
 use super::store::schema::Kind;
 

@@ -1,8 +1,8 @@
 //! What an instance was at a moment, to be shown now or kept: one type that every tool reads.
 //!
-//! [`Snapshot`] is plain data. [`Taker`] takes them of an instance, [`Period`] is what happened between two of them, as profiles by
-//! whatever key, from which every figure follows by `Measure`. [`Recorder`] takes them again and again, and samples between them, into
-//! the file that [`store`] writes and reads.
+//! [`Snapshot`] is plain data. [`Taker`] takes them of an instance, [`Period`] is what happened between two
+//! of them, as profiles by whatever key, from which every figure follows by `Measure`. [`Recorder`] takes
+//! them again and again, and samples between them, into the file that [`store`] writes and reads.
 
 mod deadlocks;
 pub mod findings;

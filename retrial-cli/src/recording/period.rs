@@ -19,7 +19,8 @@ impl<'s> Period<'s> {
         Self { from: None, to }
     }
 
-    /// Between two snapshots. When the earlier one is of another instance, which had the name before, since the creation of this one.
+    /// Between two snapshots. When the earlier one is of another instance, which had the name before, since
+    /// the creation of this one.
     pub fn between(from: &'s Snapshot, to: &'s Snapshot) -> Self {
         Self { from: Some(from).filter(|from| from.instance == to.instance), to }
     }
@@ -36,8 +37,8 @@ impl<'s> Period<'s> {
         )
     }
 
-    /// What sessions counted of mutexes, added up by whatever `by` makes of a row: the mutex, the mutex and the location, the session, or
-    /// nothing for the whole instance. Without gets, which are not in the rows.
+    /// What sessions counted of mutexes, added up by whatever `by` makes of a row: the mutex, the mutex and
+    /// the location, the session, or nothing for the whole instance. Without gets, which are not in the rows.
     ///
     /// Sessions that have departed meanwhile are under [`Sid::NONE`] with all that they did in the period.
     pub fn of<K: Ord>(&self, by: impl Fn(Sid, Key) -> Option<K>) -> BTreeMap<K, Profile> {
@@ -66,7 +67,8 @@ impl<'s> Period<'s> {
         sums
     }
 
-    /// Every mutex that is there at the end, with what was counted, got and sampled of it. Not what is waited for without being held.
+    /// Every mutex that is there at the end, with what was counted, got and sampled of it. Not what is waited
+    /// for without being held.
     pub fn mutexes(&self) -> Vec<(&'s Mutex, Profile)> {
         let mut counted = self.of(|_, key| Some(key.mutex));
         let held = self.to.mutexes.iter().filter(|mutex| !mutex.is_event);
@@ -155,8 +157,8 @@ impl<'s> Period<'s> {
     }
 }
 
-/// The sessions of a snapshot by their SIDs, and when each was claimed. Rows of other SIDs are of sessions that
-/// have departed, until the next claim adds them to those of [`Sid::NONE`].
+/// The sessions of a snapshot by their SIDs, and when each was claimed. Rows of other SIDs are of sessions
+/// that have departed, until the next claim adds them to those of [`Sid::NONE`].
 fn claims(snapshot: &Snapshot) -> HashMap<Sid, u64> {
     snapshot.sessions.iter().map(|session| (session.info.sid, session.info.claimed_ns)).collect()
 }

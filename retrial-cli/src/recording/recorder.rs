@@ -32,8 +32,8 @@ impl Default for Pace {
     }
 }
 
-/// The time from one round of samples to the next is at least this many times what it takes. With 125, the recorder of 64 sessions and
-/// 1,000 mutexes took 1.2 % of a processor with all that it does, with 200 0.9 %.
+/// The time from one round of samples to the next is at least this many times what it takes. With 125, the
+/// recorder of 64 sessions and 1,000 mutexes took 1.2 % of a processor with all that it does, with 200 0.9 %.
 const TIMES_COST: u64 = 200;
 /// Time between two writes of samples.
 const SAMPLES_NS: u64 = 1_000_000_000;
@@ -96,8 +96,8 @@ impl Recorder {
         }
     }
 
-    /// Says that what is recorded has ended now: there is only the last snapshot to come, which is of this moment
-    /// whenever it is taken.
+    /// Says that what is recorded has ended now: there is only the last snapshot to come, which is of this
+    /// moment whenever it is taken.
     pub fn end(&self) {
         let now = Moment { real_ns: clock_ns(Clock::Realtime), monotonic_ns: now_ns() };
         let _ = self.ended.set((now, Load::now()));
@@ -131,8 +131,8 @@ impl Recorder {
         }
     }
 
-    /// Records an instance until it is gone, or the recorder is stopped; `written` is told each snapshot and its number. A write that fails
-    /// stops the recorder.
+    /// Records an instance until it is gone, or the recorder is stopped; `written` is told each snapshot and
+    /// its number. A write that fails stops the recorder.
     pub fn record(&self, observer: &Observer, written: &dyn Fn(&Snapshot, i64)) {
         if let Err(failure) = self.try_record(observer, written) {
             lock(&self.failure).get_or_insert(failure);

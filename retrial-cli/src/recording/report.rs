@@ -106,7 +106,8 @@ impl Report {
         (self.rounds.length_ns > 0).then(|| 100.0 * self.rounds.recorder_ns as f64 / self.rounds.length_ns as f64)
     }
 
-    /// Time that was sampled, as that of the whole period in s: counters go on between the samples, and while nobody recorded.
+    /// Time that was sampled, as that of the whole period in s: counters go on between the samples, and while
+    /// nobody recorded.
     fn of_period(&self, sampled_ns: u64) -> f64 {
         match self.rounds.length_ns {
             0 => 0.0,

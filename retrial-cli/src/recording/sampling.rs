@@ -9,7 +9,8 @@ use retrial::{Mode, MutexId};
 use retrial_model::profile::Samples;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Mutexes in processes' memory whose holders are sampled while nobody waits for them: those missed most. Each is a read of that memory.
+/// Mutexes in processes' memory whose holders are sampled while nobody waits for them: those missed most.
+/// Each is a read of that memory.
 const CHOSEN: usize = 24;
 /// The mutexes are read again after this time, and so many times as long as that takes.
 const KNOWN_NS: u64 = 1_000_000_000;
@@ -85,7 +86,8 @@ impl<'t> Sampler<'t> {
         for session in &look.sessions {
             let is_living = u64::from(!session.dead);
             self.rounds.sessions_ns += length_ns * is_living;
-            // At the moment of its log, of which the share is right: it may hold or wait by that of the words.
+            // At the moment of its log, of which the share is right: it may hold or wait by that of the
+            // words.
             let asks = session.log.iter().find(|standing| standing.is_busy || standing.waits);
             let holds = asks.is_none()
                 && if session.log.is_empty() {
@@ -170,7 +172,8 @@ impl<'t> Sampler<'t> {
         std::mem::take(&mut self.done)
     }
 
-    /// Puts what was seen of the mutexes into a snapshot, ends all samples, and says of how many rounds they are.
+    /// Puts what was seen of the mutexes into a snapshot, ends all samples, and says of how many rounds they
+    /// are.
     pub fn complete(&mut self, snapshot: &mut Snapshot) -> (Vec<Sample>, Rounds) {
         let rounds = std::mem::take(&mut self.rounds);
         let mut misses: HashMap<MutexId, u64> = HashMap::new();

@@ -41,8 +41,8 @@ pub struct Snapshot {
     pub types: BTreeMap<TypeId, String>,
     /// What places in the code are called, functions and lines where the program's files say them.
     pub places: BTreeMap<LocationId, String>,
-    /// What each session has counted of each mutex, place and event since the instance was created, waits under way up to now; that of
-    /// departed sessions under [`Sid::NONE`].
+    /// What each session has counted of each mutex, place and event since the instance was created, waits
+    /// under way up to now; that of departed sessions under [`Sid::NONE`].
     pub rows: Vec<(Sid, Key, Figures)>,
     /// The values in force of the instance, and of each type those that it has of its own.
     pub params: Vec<Parameter>,
@@ -52,7 +52,8 @@ pub struct Snapshot {
     pub history: Vec<PastSleep>,
     /// Deaths of holders so far.
     pub recoveries: u64,
-    /// Gets that sessions have counted rather than mutexes, as those under `retrial run` do, with those of departed ones.
+    /// Gets that sessions have counted rather than mutexes, as those under `retrial run` do, with those of
+    /// departed ones.
     pub session_gets: u64,
     pub load: Load,
 }
@@ -123,7 +124,8 @@ pub struct Mutex {
     /// Sessions parked, where that is known.
     pub parked: Option<u32>,
     pub holders: Vec<(Sid, Mode)>,
-    /// What an observer has seen of its holders since it began to look; nothing where nobody looks again and again.
+    /// What an observer has seen of its holders since it began to look; nothing where nobody looks again and
+    /// again.
     pub samples: Samples,
 }
 
@@ -156,7 +158,8 @@ pub struct Alert {
 }
 
 impl Snapshot {
-    /// One snapshot of an instance. Those who take several use a [`Taker`](super::Taker), which looks names up once.
+    /// One snapshot of an instance. Those who take several use a [`Taker`](super::Taker), which looks names
+    /// up once.
     pub fn of(tables: &Tables) -> Self {
         super::Taker::new(tables).snapshot()
     }

@@ -160,8 +160,8 @@ fn an_instance_that_came_back_under_the_name_is_another_one() {
     assert!(Period::between(&from, &to).from().is_none(), "since its creation");
 }
 
-/// Converts in one session beside a mode of another: in a first spin for as long as that takes. What the sampler counts:
-/// the time, and how long of it sessions held and spun first.
+/// Converts in one session beside a mode of another: in a first spin for as long as that takes. What the
+/// sampler counts: the time, and how long of it sessions held and spun first.
 fn sampled(from: Mode, beside: Mode) -> (u64, u64, u64) {
     let instance = instance();
     instance.set(P::Scheme, None, P::Scheme.parse("latch", 0).unwrap());

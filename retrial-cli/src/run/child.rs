@@ -162,8 +162,8 @@ impl Drop for Signals {
 }
 
 /// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, with the program
-/// while it is in the same one. A signal that another process sent to this one alone is passed on, and so is the
-/// hang-up of a terminal, which the kernel tells only the leader of its session.
+/// while it is in the same one. A signal that another process sent to this one alone is passed on, and so is
+/// the hang-up of a terminal, which the kernel tells only the leader of its session.
 fn pass_on(signal: i32, pid: i32, from_kernel: bool) {
     // SAFETY: a process is asked for by number, and the error is -1.
     let theirs = unsafe { libc::getpgid(pid) };

@@ -70,7 +70,8 @@ pub struct Observation {
     pub cost: Cost,
 }
 
-/// Observes until `stop`, and calls `also` after each census. The caller unparks this thread after setting it.
+/// Observes until `stop`, and calls `also` after each census. The caller unparks this thread after setting
+/// it.
 pub fn observe(tables: &Tables, also: impl Fn(), stop: &AtomicBool) -> Observation {
     let mut sampler = Sampler::new(tables);
     std::thread::park_timeout(Duration::from_nanos(SAMPLE_EVERY_NS));

@@ -25,7 +25,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// A database with the state at one moment; of what has happened in the last `over`, or since each instance was created.
+    /// A database with the state at one moment; of what has happened in the last `over`, or since each
+    /// instance was created.
     pub fn open(&self, over: Option<Duration>) -> Result<Database, Report> {
         match self {
             Self::Recording(path) => recorded(path, over),
@@ -61,7 +62,8 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
         let from = over.map(|over| {
             let until_ns = to.at_ns.saturating_sub(duration::nanos(over));
             let earlier = of.iter().rev().find(|recorded| recorded.at_ns <= until_ns);
-            // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in time.
+            // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in
+            // time.
             let nearly =
                 |first: &&&Recorded| first.at_ns < to.at_ns && (first.at_ns - until_ns) <= (to.at_ns - until_ns) / 20;
             let whole = of.first().filter(nearly);
@@ -91,8 +93,8 @@ fn live(address: &Address, over: Option<Duration>) -> Result<Database, Report> {
     Ok(database)
 }
 
-/// A recording in memory of an instance as it is, or of what it does in the time to come, sampled every so often
-/// or as often as can be.
+/// A recording in memory of an instance as it is, or of what it does in the time to come, sampled every so
+/// often or as often as can be.
 pub fn watched(observer: &Observer, over: Option<Duration>, every: Duration) -> Result<(Writer, Span), Report> {
     let mut writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
     let mut taker = Taker::new(observer.tables());

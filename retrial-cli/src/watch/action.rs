@@ -1,4 +1,5 @@
-//! The command that is run when a condition holds: one at a time, with a time-out, told what has happened on its standard input.
+//! The command that is run when a condition holds: one at a time, with a time-out, told what has happened on
+//! its standard input.
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,7 +1,7 @@
 //! Expressions over figures: `wait_ms_per_s("Cursor Pin") > 500 and not deaths > 0`.
 //!
-//! By precedence climbing (V. Pratt, *Top down operator precedence*, 1973). Numbers are in SI units, `5s` and `20%` too. A value that is
-//! not known makes what depends on it unknown, which is not true.
+//! By precedence climbing (V. Pratt, *Top down operator precedence*, 1973). Numbers are in SI units, `5s` and
+//! `20%` too. A value that is not known makes what depends on it unknown, which is not true.
 
 use super::values::Name;
 use crate::duration;

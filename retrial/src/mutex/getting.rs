@@ -158,8 +158,8 @@ impl Target for Getting<'_> {
 
     fn park(&self, how: Park) -> Parked<Word> {
         let mutex = self.mutex;
-        // Acquire: pairs with the Release of the count in `post`. Before the announcement: a release that counts
-        // this session changes `wakes` after this, and the kernel does not let it sleep.
+        // Acquire: pairs with the Release of the count in `post`. Before the announcement: a release that
+        // counts this session changes `wakes` after this, and the kernel does not let it sleep.
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, where releases have a fence.
         let announced = self.parks.announce(how.throttle, |to| mutex.change(Ordering::SeqCst, to));

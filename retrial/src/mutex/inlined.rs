@@ -1,8 +1,8 @@
 //! A get of X and its release for code outside of this crate that is compiled into a program: `retrial.h`.
 //!
 //! That code does what `RawMutex::exclusive` and the drop of its hold do while nothing is unusual: the same
-//! stores in the same order, since recovery reads them. Here is what it needs to know, and the call with which
-//! it ends a release that has to wake.
+//! stores in the same order, since recovery reads them. Here is what it needs to know, and the call with
+//! which it ends a release that has to wake.
 
 use crate::engine_mutex::EngineMutex;
 use crate::mode::Mode;

@@ -109,8 +109,8 @@ impl RawMutex {
         std::ptr::from_ref(self).addr() as u64
     }
 
-    /// The hold of this mutex in a mode that a session has forgotten ([`std::mem::forget`]), from the session's
-    /// log. For languages that keep no guards.
+    /// The hold of this mutex in a mode that a session has forgotten ([`std::mem::forget`]), from the
+    /// session's log. For languages that keep no guards.
     ///
     /// # Safety
     ///

@@ -24,8 +24,9 @@ impl RawMutex {
         }
     }
 
-    /// Any release. It is out of line and has scalars for arguments, and the fast path makes as few calls as can be:
-    /// the drop of a hold is inlined then, and the hold stays in registers. Half of the time of an uncontended pair.
+    /// Any release. It is out of line and has scalars for arguments, and the fast path makes as few calls as
+    /// can be: the drop of a hold is inlined then, and the hold stays in registers. Half of the time of an
+    /// uncontended pair.
     #[cold]
     #[inline(never)]
     pub(super) fn end(&self, session: &Session<'_>, record: usize, mode: Mode, rest: Word) {

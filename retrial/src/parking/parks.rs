@@ -6,8 +6,8 @@ use std::cell::Cell;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Parks {
-    /// Whether a release has woken it. Most count it as on its way; where one does not, `woken` may be too low,
-    /// which only wakes more.
+    /// Whether a release has woken it. Most count it as on its way; where one does not, `woken` may be too
+    /// low, which only wakes more.
     pub(super) on_its_way: Cell<bool>,
     /// Whether it answered in its last park, did not sleep, and so still does: see [`Announced::answers`].
     pub(super) answers: Cell<bool>,

@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::time::Duration;
 
-/// The atomics on which the protocols between sessions run, and their fence: those of a model under `--cfg loom` and
-/// `--cfg shuttle`. All others are figures and tables.
+/// The atomics on which the protocols between sessions run, and their fence: those of a model under `--cfg
+/// loom` and `--cfg shuttle`. All others are figures and tables.
 pub mod protocol {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 }
@@ -244,8 +244,8 @@ impl RobustLock {
         self.owner() != 0
     }
 
-    /// The id of the living thread that holds it, or 0. The futex word is the kernel's format for robust locks:
-    /// the owner's thread id, and a bit that the kernel sets when the owner dies.
+    /// The id of the living thread that holds it, or 0. The futex word is the kernel's format for robust
+    /// locks: the owner's thread id, and a bit that the kernel sets when the owner dies.
     pub(crate) fn owner(&self) -> u32 {
         let word = super::Observed::acquire(self.futex_word());
         if word & Self::OWNER_DIED == 0 { word & Self::TID } else { 0 }

@@ -17,8 +17,8 @@ pub struct Wanted {
     pub shared: bool,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
-    /// Whether the session is to park at once: it comes out of a condition's queue, or yields have been in vain
-    /// in its [`Experience`](super::Experience).
+    /// Whether the session is to park at once: it comes out of a condition's queue, or yields have been in
+    /// vain in its [`Experience`](super::Experience).
     pub parks_first: bool,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
@@ -107,7 +107,8 @@ impl Park {
 }
 
 /// Time-out of the first park where parked sessions do not know of each other. Doubles with each park, up to
-/// 41 s: a session that libc forgets when another one is killed waits for twice as long as it has waited then.
+/// 41 s: a session that libc forgets when another one is killed waits for twice as long as it has waited
+/// then.
 const FIRST_ALONE: Duration = Duration::from_millis(10);
 
 /// Maximum mean time-out of a first park beside a watcher, in thousandths: 32 s. Doubles with each park.
@@ -226,7 +227,8 @@ impl Course {
 
     /// Time-out beside a watcher: all of these look `orbit_retry_rate` times a second together.
     fn look_beside_a_watcher(&self, seen: &Seen<'_>) -> Duration {
-        // Uniform on 0 to 2 times the mean: sessions that parked together look one by one, and the first soon.
+        // Uniform on 0 to 2 times the mean: sessions that parked together look one by one, and the first
+        // soon.
         let permille = (seen.random % 2000) as u32;
         let share =
             Duration::from_millis(1) * seen.parked.saturating_add(1) / clamp(seen.params.get(P::OrbitRetryRate));

@@ -52,8 +52,8 @@ impl Experience {
         rests
     }
 
-    /// A yield has ended. It was in vain if it was longer than a spin: after a shorter one nobody else may have
-    /// been ready to run.
+    /// A yield has ended. It was in vain if it was longer than a spin: after a shorter one nobody else may
+    /// have been ready to run.
     pub fn learn(&mut self, params: &Params, yielded: Yielded) {
         let Yielded { mutex, took_ns, gets, is_open } = yielded;
         let is_known = mutex == self.mutex;

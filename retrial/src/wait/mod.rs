@@ -2,8 +2,8 @@
 //!
 //! A wait is: spin, step, spin, step… A scheme says how long to spin and which step follows; what all of them
 //! share is in [`Course`]. None of it performs anything. A new scheme is a file here, the last line of the
-//! table in `schemes.rs` (instances store its position) and a row in `retrial-model/src/theory.rs`; parameters
-//! of its own are in `params.rs`. The tests of the workspace find what is missing.
+//! table in `schemes.rs` (instances store its position) and a row in `retrial-model/src/theory.rs`;
+//! parameters of its own are in `params.rs`. The tests of the workspace find what is missing.
 
 use crate::params::{P, Params};
 use crate::schemes::with_schemes;

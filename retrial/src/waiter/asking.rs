@@ -16,7 +16,8 @@ impl Wait<'_> {
         let Some(gives_up) = self.waiter.session.and_then(Session::gives_up) else { return Some(left) };
         if self.now.saturating_sub(self.asked) >= EVERY.as_nanos() as u64 {
             self.asked = self.now;
-            // A panic that went on from here would leave the log and the word as they are in the middle of a wait.
+            // A panic that went on from here would leave the log and the word as they are in the middle of a
+            // wait.
             if std::panic::catch_unwind(gives_up).unwrap_or(true) {
                 return None;
             }

@@ -25,9 +25,10 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Measure the objects that sessions wait for most, and say which to mark as hot, with how many copies
 ///
-/// For each object: gets per second, holding time, utilization and waits of its mutex; how often it is made or
-/// changed; the number of copies that is best, and how many times fewer waits there will be, simulated. Objects that
-/// change too often are not to be marked: their copies would have to be made again and again. Changes nothing.
+/// For each object: gets per second, holding time, utilization and waits of its mutex; how often it is made
+/// or changed; the number of copies that is best, and how many times fewer waits there will be, simulated.
+/// Objects that change too often are not to be marked: their copies would have to be made again and again.
+/// Changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial cache suggest-hot -i shop --for 30s
@@ -85,8 +86,8 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Time that it takes to make a copy and to execute it once, on this machine: of objects that are made again and again
-/// in a cache of this process alone, each in the place of an earlier one.
+/// Time that it takes to make a copy and to execute it once, on this machine: of objects that are made again
+/// and again in a cache of this process alone, each in the place of an earlier one.
 fn making_s() -> Result<f64, Report> {
     const OBJECTS: u32 = 2000;
     let shape = Shape { bytes: 64 << 10, shards: 1 };
@@ -179,8 +180,8 @@ impl Births {
         self.latest = now.or(self.latest);
     }
 
-    /// While few looks find a change, one for each change. Else by the share f of the shard's births that are the
-    /// object's: there are 1/f - 1 others since its latest one, in the mean.
+    /// While few looks find a change, one for each change. Else by the share f of the shard's births that are
+    /// the object's: there are 1/f - 1 others since its latest one, in the mean.
     fn per_s(&self, looks: u32, time_s: f64) -> f64 {
         if f64::from(self.changed) < 0.1 * f64::from(looks) {
             return f64::from(self.changed) / time_s;
@@ -284,7 +285,8 @@ fn print(args: &Args, rows: &[Row], making_s: f64, format: Format) {
 mod tests {
     use super::*;
 
-    /// Looks at an object that has this share of the births of its shard, of which there are so many for each look.
+    /// Looks at an object that has this share of the births of its shard, of which there are so many for each
+    /// look.
     fn estimated(share: f64, births_per_look: f64) -> f64 {
         const LOOKS: u32 = 20_000;
         let (mut random, mut due, mut own, mut all) = (1_u64, 0.0, 0, 0_u32);

@@ -21,8 +21,9 @@ pub use self::crew::Seat;
 
 /// Have many sessions work on the objects of a cache as those of the sources do
 ///
-/// Says at the end how much was executed, what sessions waited for and where, as the instance counts it, and the
-/// share of the processors that they took. Sessions see each other's work: run it while `retrial top` looks on.
+/// Says at the end how much was executed, what sessions waited for and where, as the instance counts it, and
+/// the share of the processors that they took. Sessions see each other's work: run it while `retrial top`
+/// looks on.
 ///
 /// `--csv` prints the figures of the run without the waits.
 #[derive(clap::Args)]
@@ -49,12 +50,12 @@ pub struct Args {
     /// How long an execution runs, as busy work
     #[arg(long, value_name = "TIME", default_value = "3us")]
     run: String,
-    /// Wait scheme of the types of mutexes that the load uses, for the time of the run: other sessions of the instance
-    /// wait by it too. At the end the types have their own again, unless this command is killed
+    /// Wait scheme of the types of mutexes that the load uses, for the time of the run: other sessions of the
+    /// instance wait by it too. At the end the types have their own again, unless this command is killed
     #[arg(long, value_name = "NAME")]
     scheme: Option<String>,
-    /// Spread the sessions over 2 to 255 copies of an object of the load, as `mark-hot` does; may be repeated. It stays
-    /// marked: `unmark-hot` takes it back
+    /// Spread the sessions over 2 to 255 copies of an object of the load, as `mark-hot` does; may be
+    /// repeated. It stays marked: `unmark-hot` takes it back
     #[arg(long, value_name = "OBJECT=COPIES")]
     mark_hot: Vec<String>,
     /// Kill so many processes at random moments of the run, and start another one for each
@@ -68,9 +69,11 @@ enum Name {
     CursorPin,
     /// All call one procedure: got in X to be pinned, and in X again to give the pin back
     LibraryCache,
-    /// No cursor is cached: a statement and its dozen versions are looked for under mutexes, then one is executed
+    /// No cursor is cached: a statement and its dozen versions are looked for under mutexes, then one is
+    /// executed
     HashTable,
-    /// TPC-C's five transactions as procedures with cursors, on small tables whose consistency is checked at the end
+    /// TPC-C's five transactions as procedures with cursors, on small tables whose consistency is checked at
+    /// the end
     Tpcc,
     /// Nothing but one critical section; what it counts is checked at the end
     CriticalSection,

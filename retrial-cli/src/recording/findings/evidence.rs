@@ -95,7 +95,8 @@ impl<'e> Evidence<'e> {
         }
     }
 
-    /// Time in s that sessions have waited for a mutex: as it was counted, or with first spins as it was sampled.
+    /// Time in s that sessions have waited for a mutex: as it was counted, or with first spins as it was
+    /// sampled.
     pub fn waited_s(&self, mutex: MutexId) -> f64 {
         let counted_s = self.mutex(mutex).map_or(0.0, |(_, profile)| profile.registered_s());
         let of_mutex = self.blockers.iter().filter(|blocker| blocker.mutex == mutex);

@@ -97,8 +97,8 @@ impl Course {
         self.steps.last().map_or(0, |step| step.ends_ns[1].saturating_sub(self.begin_ns()))
     }
 
-    /// A figure at both ends of each part, as it is a mean of all of it: a line for all parts in a row in which it is
-    /// known. Nothing of what never was above 0.
+    /// A figure at both ends of each part, as it is a mean of all of it: a line for all parts in a row in
+    /// which it is known. Nothing of what never was above 0.
     fn lines(&self, figure: usize, unit_ns: u64) -> Vec<Vec<Point>> {
         let x = |at_ns: u64| at_ns.saturating_sub(self.begin_ns()) as f64 / unit_ns as f64;
         if self.steps.iter().all(|step| step.figures[figure].is_none_or(|y| y <= 0.0)) {

@@ -1,7 +1,8 @@
 //! Recordings: snapshots and samples in one `SQLite` file.
 //!
-//! Counters are kept as they stand, and a row only where it has changed since the snapshot before: any two snapshots have a difference,
-//! and what lies between may be thinned out. Now and then a snapshot has all its rows; reading one starts there.
+//! Counters are kept as they stand, and a row only where it has changed since the snapshot before: any two
+//! snapshots have a difference, and what lies between may be thinned out. Now and then a snapshot has all its
+//! rows; reading one starts there.
 
 mod cells;
 pub mod parquet;
@@ -70,7 +71,8 @@ fn foreign(path: &Path, what: &str) -> Report {
     )
 }
 
-/// A name that `SQLite` takes for that of a file whatever it begins with: `file:` would be a URI, `:memory:` no file.
+/// A name that `SQLite` takes for that of a file whatever it begins with: `file:` would be a URI, `:memory:`
+/// no file.
 fn plain(path: &Path) -> PathBuf {
     Path::new(".").join(path)
 }

@@ -1,8 +1,10 @@
-//! The tables of a recording as Parquet files, by host and hour: `DIR/TABLE/host=H/hour=2026-11-23T07/part-R.parquet`.
+//! The tables of a recording as Parquet files, by host and hour:
+//! `DIR/TABLE/host=H/hour=2026-11-23T07/part-R.parquet`.
 //!
-//! They are made of the recording, which stays the journal: an hour's file is written when the hour is over and at the
-//! end, under a temporary name, and is complete when it has its own. Which files are to be written follows from the
-//! recording and the files alone: those that are missing, and those with fewer rows than the recording has.
+//! They are made of the recording, which stays the journal: an hour's file is written when the hour is over
+//! and at the end, under a temporary name, and is complete when it has its own. Which files are to be written
+//! follows from the recording and the files alone: those that are missing, and those with fewer rows than the
+//! recording has.
 
 use super::schema::{Kind, TABLES, Table};
 use super::{Recording, failed};
@@ -123,7 +125,8 @@ impl Partitions {
                 parts.rows += part.write(&self.directory, &transaction)?.inspect(|_| parts.files += 1).unwrap_or(0);
             }
         }
-        // What is stamped with an hour may be written some time after its end: the last one is looked at again.
+        // What is stamped with an hour may be written some time after its end: the last one is looked at
+        // again.
         self.from_hour = hours.iter().map(|(_, hour)| *hour).max().unwrap_or(self.from_hour);
         Ok(parts)
     }

@@ -1,4 +1,5 @@
-//! The tables of a recording as data: `CREATE TABLE`, inserts, what `.tables` says and the documentation come from this list.
+//! The tables of a recording as data: `CREATE TABLE`, inserts, what `.tables` says and the documentation come
+//! from this list.
 
 use retrial::views::Counter;
 use std::fmt::Write;
@@ -45,8 +46,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// How many of the first columns are its key.
     pub keys: usize,
-    /// Whether a row is written at a snapshot only when it has changed since the one before, with a row of nulls for what has gone. The
-    /// first column is the snapshot.
+    /// Whether a row is written at a snapshot only when it has changed since the one before, with a row of
+    /// nulls for what has gone. The first column is the snapshot.
     pub is_state: bool,
 }
 
@@ -68,7 +69,8 @@ impl Table {
         format!("INSERT OR REPLACE INTO {} VALUES ({places})", self.name)
     }
 
-    /// The statement that reads the rows of a state: the latest of each key in the snapshots `?2` to `?3` of instance `?1`.
+    /// The statement that reads the rows of a state: the latest of each key in the snapshots `?2` to `?3` of
+    /// instance `?1`.
     pub fn select(&self) -> String {
         let names = |columns: &[Column]| columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
         format!(

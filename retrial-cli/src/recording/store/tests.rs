@@ -56,7 +56,8 @@ fn kept(snapshot: &Snapshot) -> Snapshot {
     kept
 }
 
-/// Snapshots of an instance in which things happen: sessions come and go, one waits, a parameter is set, alerts are written.
+/// Snapshots of an instance in which things happen: sessions come and go, one waits, a parameter is set,
+/// alerts are written.
 fn story(mut seen: impl FnMut(&Snapshot)) {
     let instance = instance();
     let mutex: Mutex<u64> = instance.mutex("m", "Cursor Pin", || 0).unwrap();
@@ -236,7 +237,8 @@ fn what_is_old_is_thinned_out_and_the_rest_can_be_read() {
         snapshot.at.real_ns = i * S;
         // Something that changes each time.
         snapshot.mutexes[0].gets = Some(i);
-        // Within the second before the snapshot: one session waits all the time, another one is seen now and then.
+        // Within the second before the snapshot: one session waits all the time, another one is seen now and
+        // then.
         let samples = (0..if i == 0 { 0 } else { 100 }).map(|n| {
             let waits = sample((i.max(1) - 1) * S + 5_000_000 + n * 10_000_000);
             if n % 25 == 7 {

@@ -5,8 +5,8 @@
 use rusqlite::{Connection, Transaction};
 use std::time::Duration;
 
-/// What is older than this part of the time to keep has only snapshots that were written whole, and of the samples the
-/// sums of equal ones within a minute.
+/// What is older than this part of the time to keep has only snapshots that were written whole, and of the
+/// samples the sums of equal ones within a minute.
 const FINE: u32 = 8;
 const SLOT_NS: i64 = 60_000_000_000;
 
@@ -19,7 +19,8 @@ struct Stretch {
     last_ns: i64,
 }
 
-/// Rids the recording of what is older than `keep` at `now_ns`, and thins out what is older than an eighth of it.
+/// Rids the recording of what is older than `keep` at `now_ns`, and thins out what is older than an eighth of
+/// it.
 pub(super) fn thin(connection: &mut Connection, keep: Duration, now_ns: u64) -> rusqlite::Result<()> {
     let before = |age: Duration| {
         let age_ns = crate::duration::nanos(age);
@@ -27,7 +28,8 @@ pub(super) fn thin(connection: &mut Connection, keep: Duration, now_ns: u64) -> 
     };
     let (old, coarse) = (before(keep), before(keep / FINE));
     let transaction = connection.transaction()?;
-    // Snapshots from an old one that was written whole up to the next such one go together, for these need it.
+    // Snapshots from an old one that was written whole up to the next such one go together, for these need
+    // it.
     let gone = transaction.execute(
         "DELETE FROM snapshot WHERE at_ns < ?1 AND EXISTS (SELECT 1 FROM snapshot later \
          WHERE later.instance = snapshot.instance AND later.whole = 1 AND later.id > snapshot.id AND later.at_ns < ?1)",
@@ -43,7 +45,8 @@ pub(super) fn thin(connection: &mut Connection, keep: Duration, now_ns: u64) -> 
                 .execute(&format!("DELETE FROM {} WHERE snapshot NOT IN (SELECT id FROM snapshot)", table.name), [])?;
         }
     }
-    // Those of the first snapshot that stays, and later ones, are what its successors say that they have looked at.
+    // Those of the first snapshot that stays, and later ones, are what its successors say that they have
+    // looked at.
     transaction.execute(
         "DELETE FROM sample WHERE at_ns < ?1 AND \
          at_ns < (SELECT min(at_ns) FROM snapshot WHERE snapshot.instance = sample.instance)",

@@ -26,8 +26,8 @@ pub struct Writer {
     connection: Connection,
     /// By instance.
     written: HashMap<Identity, Written>,
-    /// Held as long as this writes; it ends with the process, however that ends. Dropped after the connection: closing a file drops what
-    /// `SQLite` has locked of it.
+    /// Held as long as this writes; it ends with the process, however that ends. Dropped after the
+    /// connection: closing a file drops what `SQLite` has locked of it.
     _lock: Option<File>,
 }
 

@@ -1,5 +1,5 @@
-//! Views with the sources' names, as data: a name, columns with their units, and the rows that they are of. Whatever shows a view reads
-//! this list.
+//! Views with the sources' names, as data: a name, columns with their units, and the rows that they are of.
+//! Whatever shows a view reads this list.
 
 mod events;
 mod instances;

@@ -1,4 +1,5 @@
-//! Views of caches: their objects, and the blocks that these are in. Of a live instance, as it is when a query asks.
+//! Views of caches: their objects, and the blocks that these are in. Of a live instance, as it is when a
+//! query asks.
 
 use super::{View, column, counter, measure, view_of_scene};
 use crate::recording::scene::{Scene, Span};

@@ -8,8 +8,8 @@ use retrial::views::TypeId;
 
 /// Width of the column of units.
 const UNIT: usize = 9;
-/// Width of all columns before the descriptions, and the least that a description gets beside them; with less it has
-/// lines of its own.
+/// Width of all columns before the descriptions, and the least that a description gets beside them; with less
+/// it has lines of its own.
 const NAMED: usize = 73;
 const ABOUT: usize = 40;
 /// Of such a line.

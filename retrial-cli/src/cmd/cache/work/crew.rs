@@ -279,8 +279,8 @@ impl Run<'_> {
         self.now(ENDS);
     }
 
-    /// Waits until the time is over or all sessions have ended, and kills some meanwhile: how many, and the processor
-    /// time that they had used.
+    /// Waits until the time is over or all sessions have ended, and kills some meanwhile: how many, and the
+    /// processor time that they had used.
     fn watch(&self, crew: &mut Crew, start: Instant) -> Result<(u32, Duration), Report> {
         let &Plan { sessions, time, kills, .. } = self.plan;
         let bar = if time > SHORT { ProgressBar::new(millis(time)) } else { ProgressBar::hidden() };

@@ -1,6 +1,6 @@
-//! The loads of 004 on a small engine: cells in the instance's memory behind one mutex, its critical section. A change
-//! of a cell is all or nothing: its old value is noted first, and the next holder puts it back where the session that
-//! changed it has died.
+//! The loads of 004 on a small engine: cells in the instance's memory behind one mutex, its critical section.
+//! A change of a cell is all or nothing: its old value is noted first, and the next holder puts it back where
+//! the session that changed it has died.
 
 use super::super::session_error;
 use super::{Done, Load, Seat};
@@ -121,7 +121,8 @@ fn sum(cells: &Cells, first: u64) -> Option<String> {
 /// Nothing but the critical section: each session adds one to a cell.
 pub struct CriticalSection<'i>(Engine<'i>);
 
-/// Numbers of steps until 3n + 1, and n / 2 for an even n, comes to 1, kept for all n below the number of cells.
+/// Numbers of steps until 3n + 1, and n / 2 for an even n, comes to 1, kept for all n below the number of
+/// cells.
 pub struct ThreeNPlusOne<'i>(Engine<'i>);
 
 /// Interest for the accounts at the end of a day.

@@ -74,8 +74,8 @@ fn figures(plan: &Plan, outcome: &Outcome, period: Period<'_>) -> Table {
     Table::of(&columns, [()])
 }
 
-/// Waits by event and location, as the instance counted them, those that took longest first; each with its share of
-/// the sessions' time, all of which is `all_s`.
+/// Waits by event and location, as the instance counted them, those that took longest first; each with its
+/// share of the sessions' time, all of which is `all_s`.
 fn waits(period: Period<'_>, all_s: f64) -> Table {
     type Row = ((Option<TypeId>, WaitEvent, LocationId), Profile);
     let to = period.to;

@@ -1,5 +1,5 @@
-//! The load of 003: TPC-C's five transactions, each a procedure in the cache whose statements are cursors in it, on
-//! small tables in the instance's memory.
+//! The load of 003: TPC-C's five transactions, each a procedure in the cache whose statements are cursors in
+//! it, on small tables in the instance's memory.
 
 mod check;
 mod tables;

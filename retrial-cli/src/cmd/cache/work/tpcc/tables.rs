@@ -1,11 +1,11 @@
-//! Small tables in the instance's memory, each behind a named mutex, and transactions on one or two of them that are
-//! all or nothing, also when their session is killed.
+//! Small tables in the instance's memory, each behind a named mutex, and transactions on one or two of them
+//! that are all or nothing, also when their session is killed.
 //!
-//! A table has its rows twice, and a version whose last bit says which of them are true. A transaction writes the
-//! other ones; one store of the version makes them true. Of a transaction on two tables the store in the district is
-//! that: its new rows have the version that the other table, its partner, is to get. So a session that finds a
-//! partner with a transaction under way sees in the district whether it was committed, and completes or forgets it.
-//! Partners are got before districts.
+//! A table has its rows twice, and a version whose last bit says which of them are true. A transaction writes
+//! the other ones; one store of the version makes them true. Of a transaction on two tables the store in the
+//! district is that: its new rows have the version that the other table, its partner, is to get. So a session
+//! that finds a partner with a transaction under way sees in the district whether it was committed, and
+//! completes or forgets it. Partners are got before districts.
 
 use super::super::Seat;
 use super::{COMPLETED, OWNER_DIED, UNDONE};
@@ -212,7 +212,8 @@ impl<'i> Tables<'i> {
         }
     }
 
-    /// Completes the transaction that a session had under way when it died, if it was committed, and forgets it else.
+    /// Completes the transaction that a session had under way when it died, if it was committed, and forgets
+    /// it else.
     fn settle<P: Partner>(&self, partner: &mut P, seat: &Seat<'_>) -> Result<(), Report> {
         let (version, under_way, _) = partner.parts();
         let Some(number) = under_way.checked_sub(1) else { return Ok(()) };
@@ -341,8 +342,8 @@ mod tests {
     use super::*;
     use retrial::Capacity;
 
-    /// A payment is left before or after its commit, as by a death: what is counted, and what warehouse and district
-    /// have then.
+    /// A payment is left before or after its commit, as by a death: what is counted, and what warehouse and
+    /// district have then.
     fn left(is_committed: bool) -> (Vec<u64>, [u64; 2]) {
         let instance = Instance::anonymous(Capacity::default()).unwrap();
         let tables = Tables::of(&instance).unwrap();
