@@ -92,6 +92,7 @@ fn head() -> Head {
         shards: Count::new(1),
         rows_used: protocol::AtomicU64::default(),
         most_copies: Count::default(),
+        copies_max: Count::default(),
         spare: Default::default(),
     }
 }

@@ -67,7 +67,7 @@ impl<'i> Memory<'i> {
     /// A head, a chain and so many units, which the caller has made: a model's atomics are not any bytes.
     #[cfg(all(test, loom))]
     pub(crate) const unsafe fn of_one_chain(base: *mut u8, first: u32, units: u32) -> Self {
-        Self { base, chains: 1, first, end: first + units, instance: PhantomData }
+        Self { base, extent: Extent { chains: 1, first, end: first + units }, instance: PhantomData }
     }
 
     pub(crate) fn head(&self) -> &'i ShardHead {
