@@ -80,7 +80,15 @@ impl Client<'_> {
                 drop(object);
                 return self.held(key, mode, at);
             }
-            drop(self.get_or_insert(&name, &object)?);
+            match self.get_or_insert(&name, &object) {
+                Ok(made) => drop(made),
+                // There is no room for a copy: the object itself is there.
+                Err(CacheError::Full { .. }) => {
+                    drop(object);
+                    return self.held(key, mode, at);
+                }
+                Err(other) => return Err(other),
+            }
         }
     }
 
