@@ -18,7 +18,8 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it.
+    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it, or has
+    /// changed it a short time ago.
     pub fn execute<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let at = location!("kksfbc [KKSCHLFSP2]");
         let Some((place, mut hold)) = self.held_or_copy(key, Mode::Examine, at)? else { return Ok(None) };
