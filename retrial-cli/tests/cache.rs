@@ -223,6 +223,8 @@ fn what_is_not_there_is_told_with_what_can_be_typed() {
         assert!(said.contains("expected OBJECT=COPIES with 2 to 255 copies"), "{said}");
     }
     assert!(made.fail(&["cache", "work", "--scheme", "none"]).contains("orbit"));
+    let kills = ["cache", "work", "--kind", "processes", "--kill", "4000000000", "--for", "1ms"];
+    assert!(failed(&kit::command(&kills).output().unwrap()).contains("1000000"), "{kills:?}");
     made.instance().mutex_bytes("theirs shard 0", "a program's", 8).unwrap();
     let taken = made.fail(&["cache", "create", "theirs", "--bytes", "8K"]);
     assert!(
