@@ -9,7 +9,7 @@ use crate::point;
 use crate::rows::Rows;
 use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
-use retrial::views::Sid;
+use retrial::views::{Sid, Tables};
 use retrial::{Capacity, Class, Instance, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -112,7 +112,7 @@ impl<'i> Cache<'i> {
         let shape = shape.check()?;
         let tables = instance.tables();
         let (capacity, needed) = (instance.capacity(), shape.arena(instance.capacity().sessions));
-        if tables.mutex_named(name).is_none() && capacity.arena.saturating_sub(tables.arena_used()) < needed {
+        if !has_object(tables, name) && capacity.arena.saturating_sub(tables.arena_used()) < needed {
             let Capacity { arena, .. } = capacity;
             return Err(CacheError::Arena { needed, used: tables.arena_used(), arena });
         }
@@ -147,7 +147,7 @@ impl<'i> Cache<'i> {
     ///
     /// [`CacheError`]: `NotFound`, `Format`.
     pub fn open(instance: &'i Instance, name: &str) -> Result<Self, CacheError> {
-        if instance.tables().mutex_named(name).is_none() {
+        if !has_object(instance.tables(), name) {
             return Err(CacheError::NotFound(name.to_owned()));
         }
         let (mutex, head) = Self::head(instance, name)?;
@@ -341,6 +341,11 @@ impl<'i> Cache<'i> {
         }
         Ok(sum)
     }
+}
+
+/// Whether the arena has an object of this name: other mutexes may have the name too.
+fn has_object(tables: &Tables, name: &str) -> bool {
+    tables.mutex_named(name).and_then(|id| tables.object_of(id)).is_some()
 }
 
 fn info(shard: &Shard<'_>, unit: u32, block: &crate::layout::Block) -> Option<ObjectInfo> {

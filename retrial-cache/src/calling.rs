@@ -20,7 +20,8 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it.
+    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it, or has
+    /// changed it a short time ago.
     pub fn call<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let Some((kept, hold)) = self.held_or_copy(key, Mode::Exclusive, location!("kglpin1 4"))? else {
             return Ok(None);

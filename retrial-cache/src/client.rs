@@ -224,12 +224,18 @@ impl<'c> Client<'c> {
                 got => break got?,
             }
         };
-        let (mut held, _) = got;
+        let (mut held, is_released) = got;
         // Whether half of a change is there is in the object: the last death need not be that of the session
         // that changed it, and a session that panicked has not died. Acquire: pairs with the Release in
         // `Changed::drop`.
         let is_whole = block.state.load(Acquire) & CHANGING == 0;
         if is_whole && phase(block) == Some(Phase::Live) {
+            if !is_released {
+                // The dead session may have taken the privacy away and not waited for the readers: the next
+                // session that changes the object waits for them.
+                block.state.fetch_or(BIASED, AcqRel);
+                point();
+            }
             held.consistent();
             return Ok(Some(held));
         }

@@ -18,7 +18,8 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it.
+    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it, or has
+    /// changed it a short time ago.
     pub fn execute<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let at = location!("kksfbc [KKSCHLFSP2]");
         let Some((place, mut hold)) = self.held_or_copy(key, Mode::Examine, at)? else { return Ok(None) };
@@ -80,7 +81,15 @@ impl Client<'_> {
                 drop(object);
                 return self.held(key, mode, at);
             }
-            drop(self.get_or_insert(&name, &object)?);
+            match self.get_or_insert(&name, &object) {
+                Ok(made) => drop(made),
+                // There is no room for a copy: the object itself is there.
+                Err(CacheError::Full { .. }) => {
+                    drop(object);
+                    return self.held(key, mode, at);
+                }
+                Err(other) => return Err(other),
+            }
         }
     }
 

@@ -158,7 +158,7 @@ impl<'t> Observed<'t> {
         self.shards.iter().flat_map(ObservedShard::blocks).collect()
     }
 
-    /// What living sessions have pinned.
+    /// What living sessions have pinned, each block once for each session.
     #[must_use]
     pub fn pins(&self) -> Vec<BlockPin> {
         let Some(head) = self.head() else { return Vec::new() };
@@ -168,7 +168,11 @@ impl<'t> Observed<'t> {
         }
         let rows = Rows { all: &rows, head: &head, tables: self.tables, light: false };
         let pin = |object: ObjectRef, sid| BlockPin { sid, shard: object.shard(), unit: object.unit() };
-        rows.seen(|_, how| how != Pinned::Built).into_iter().map(|seen| pin(seen.object, seen.sid)).collect()
+        let seen = rows.seen(|_, how| how != Pinned::Built);
+        let mut pins: Vec<_> = seen.into_iter().map(|seen| pin(seen.object, seen.sid)).collect();
+        pins.sort_by_key(|pin| (pin.sid.number(), pin.shard, pin.unit));
+        pins.dedup();
+        pins
     }
 
     /// Most copies that an object may have, as [`Cache::set_copies_max`](crate::Cache::set_copies_max) has

@@ -4,7 +4,7 @@
 #![allow(missing_docs)]
 
 use retrial::{Capacity, Class, Instance, fail};
-use retrial_cache::{Cache, Client, Key, Namespace, Shape};
+use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
 use std::convert::Infallible;
 
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
@@ -206,6 +206,33 @@ fn an_object_whose_mutex_has_gone_does_not_come_back() {
                 let executed = client.execute(&key(name), |bytes| assert_eq!(bytes, [1; 200]));
                 executed.unwrap_or_else(|why| panic!("point {n}: {name}: {why}"));
             }
+        });
+        if !died {
+            break;
+        }
+    }
+}
+
+/// A session dies while it waits for readers to change what they read: the next change waits for them too.
+#[test]
+fn readers_stay_pinned_when_the_session_that_waits_for_them_dies() {
+    for n in 1.. {
+        let mut died = false;
+        with_cache(SESSIONS, |instance, cache| {
+            let session = instance.session("survivor", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            let read = client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap();
+            // A pin of its own ends its wait.
+            let change = |client: &Client<'_>| {
+                let own = client.get(&key("OBJECT")).unwrap().unwrap();
+                let refused = client.exclusive(&key("OBJECT")).map(drop);
+                assert!(matches!(refused, Err(CacheError::Deadlock)), "{refused:?}");
+                drop(own);
+            };
+            died = die(instance, cache, change, n);
+            assert!(read.is_private());
+            let refused = client.exclusive(&key("OBJECT")).map(drop);
+            assert!(matches!(refused, Err(CacheError::Deadlock)), "point {n}: {refused:?}");
         });
         if !died {
             break;

@@ -183,3 +183,21 @@ fn bytes_that_no_cache_wrote_are_no_cache_and_no_object() {
     assert!(unsafe { instance.poke(head.start + 48, 1) });
     assert!(seen(&observer).is_empty());
 }
+
+/// A call keeps its object by two places of the session's row.
+#[test]
+fn a_session_that_calls_an_object_has_it_pinned_once() {
+    let shape = Shape { bytes: 64 << 10, shards: 1 };
+    let scratch = Scratch::new("pins", shape);
+    let cache = Cache::create(&scratch.1, "c", shape).unwrap();
+    let session = scratch.1.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    let [called, read] = ["CALLED", "READ"].map(|name| Key::new(Namespace::Procedure, "S", name));
+    drop(client.get_or_insert(&called, b"code").unwrap());
+    let pinned = client.get_or_insert(&read, b"text").unwrap();
+    let observer = Observer::open(&scratch.0).unwrap();
+    let pins = client.call(&called, |_| seen(&observer)[0].pins()).unwrap().unwrap();
+    drop(pinned);
+    assert_eq!(pins.len(), 2, "{pins:?}");
+    assert!(pins.iter().all(|pin| pin.sid == session.sid()) && pins[0] != pins[1], "{pins:?}");
+}

@@ -88,3 +88,20 @@ fn a_cache_takes_no_bytes_that_another_program_lends() {
         }
     }
 }
+
+/// What sessions register by a name that a cache has, as by that of an object in it, is another mutex.
+#[test]
+fn a_cache_is_found_beside_other_mutexes_of_its_names() {
+    for taken in ["c", "c rows", "c builder 3", "c shard 0"] {
+        let instance = instance();
+        let of = instance.register_type("of the user's").unwrap();
+        instance.register_mutex(of, 0, taken).unwrap();
+        assert!(matches!(Cache::open(&instance, "c"), Err(CacheError::NotFound(_))), "{taken}");
+        let cache = Cache::create(&instance, "c", SHAPE).unwrap_or_else(|why| panic!("{taken}: {why}"));
+        let session = instance.session("reader", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        drop(client.get_or_insert(&key(), &[7; 64]).unwrap());
+        let other = Cache::open(&instance, "c").unwrap();
+        assert_eq!(other.objects(&session).unwrap().len(), 1, "{taken}");
+    }
+}

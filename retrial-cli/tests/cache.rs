@@ -183,19 +183,20 @@ fn pins_are_seen_while_they_last() {
 #[test]
 fn an_audit_finds_what_is_wrong_and_repair_mends_the_lists() {
     let scratch = Scratch::unborn();
-    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
-    scratch.run(&["cache", "work", "--for", "50ms"]);
+    scratch.run(&["cache", "create", "my objects", "--bytes", "64K", "--sessions", "16"]);
+    scratch.run(&["cache", "work", "-c", "my objects", "--for", "50ms"]);
     let instance = scratch.instance();
     let tables = instance.tables();
-    let shard = tables.object_of(tables.mutex_named("objects shard 0").unwrap()).unwrap();
+    let shard = tables.object_of(tables.mutex_named("my objects shard 0").unwrap()).unwrap();
     // The chains: all heads are forgotten.
     let heads = shard.start + 48 + 584;
     // SAFETY: nobody else uses the instance.
     (heads..heads + 1024).step_by(8).for_each(|at| assert!(unsafe { instance.poke(at, 0) }));
-    let output = scratch.output(&["cache", "check"]);
+    let output = scratch.output(&["cache", "check", "-c", "my objects"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.code() == Some(1) && said.contains("not in a chain"), "{said}");
-    assert!(scratch.run(&["cache", "check", "--repair"]).contains("The cache is whole."));
+    assert!(said.contains("Next: retrial cache check --repair --cache 'my objects'"), "{said}");
+    assert!(scratch.run(&["cache", "check", "--repair", "-c", "my objects"]).contains("The cache is whole."));
 }
 
 #[test]
@@ -222,6 +223,14 @@ fn what_is_not_there_is_told_with_what_can_be_typed() {
         assert!(said.contains("expected OBJECT=COPIES with 2 to 255 copies"), "{said}");
     }
     assert!(made.fail(&["cache", "work", "--scheme", "none"]).contains("orbit"));
+    let kills = ["cache", "work", "--kind", "processes", "--kill", "4000000000", "--for", "1ms"];
+    assert!(failed(&kit::command(&kills).output().unwrap()).contains("1000000"), "{kills:?}");
+    made.instance().mutex_bytes("theirs shard 0", "a program's", 8).unwrap();
+    let taken = made.fail(&["cache", "create", "theirs", "--bytes", "8K"]);
+    assert!(
+        taken.contains("object `theirs shard 0` belongs to any program") && taken.contains("create OTHER"),
+        "{taken}"
+    );
     assert!(made.fail(&["cache", "create", "--bytes", "128K"]).contains("bytes in 1 shards was asked for"));
 }
 

@@ -63,13 +63,27 @@ impl Tables {
         })
     }
 
-    /// The mutex of this name.
+    /// The mutex of this name: that of the object in the arena, of which there is one at most, or where there
+    /// is none some other.
     #[must_use]
     pub fn mutex_named(&self, name: &str) -> Option<MutexId> {
         let wanted = hash(name);
-        (1..=self.mutexes_high())
-            .map(|index| self.mutex_id(index))
-            .find(|id| self.mutex_entry(*id).is_some_and(|e| e.key.acquire() == wanted && e.name.get() == name))
+        let mut other = None;
+        for id in (1..=self.mutexes_high()).map(|index| self.mutex_id(index)) {
+            let Some(entry) = self.mutex_entry(id) else { continue };
+            if entry.key.acquire() == wanted && entry.name.get() == name {
+                if entry.place() == Place::Arena {
+                    return Some(id);
+                }
+                other = other.or(Some(id));
+            }
+        }
+        other
+    }
+
+    /// The object in the arena of this name.
+    pub(crate) fn object_named(&self, name: &str) -> Option<MutexId> {
+        self.mutex_named(name).filter(|id| self.mutex_entry(*id).is_some_and(|entry| entry.place() == Place::Arena))
     }
 
     fn mutexes_high(&self) -> u32 {

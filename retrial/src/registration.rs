@@ -174,7 +174,7 @@ impl Instance {
                 .map(|address| (id, address))
                 .ok_or(ObjectError::Shape { name: name.into(), found: 0, expected: len as u64 })
         };
-        if let Some(id) = self.tables.mutex_named(name)
+        if let Some(id) = self.tables.object_named(name)
             && let Some(entry) = self.tables.mutex_entry(id)
         {
             return found(entry, id);

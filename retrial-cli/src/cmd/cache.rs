@@ -5,7 +5,7 @@ use crate::output::{Format, Table, column, counted, quoted};
 use crate::{duration, signals};
 use clap::Subcommand;
 use miette::{Report, miette};
-use retrial::{Capacity, Class, Instance, Session};
+use retrial::{Capacity, Class, Instance, ObjectError, Session};
 use retrial_cache::{Cache, CacheError, Hash, Key, Namespace, ObjectInfo, PinInfo, Shape};
 use std::process::ExitCode;
 
@@ -180,6 +180,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 }
 
 impl One {
+    /// The options as the user typed them, for the commands that are suggested next.
+    fn flags(&self) -> String {
+        let cache = if self.cache == "objects" { String::new() } else { format!(" --cache {}", quoted(&self.cache)) };
+        cache + &self.which.flag()
+    }
+
     /// Has something done with the cache, by a session of its own.
     fn with(
         &self,
@@ -206,6 +212,7 @@ fn cache_error(error: CacheError) -> Report {
         CacheError::Unknown(_) | CacheError::UnknownName(_) => ("unknown", "retrial cache ls --by name".to_owned()),
         CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
         CacheError::Shape { .. } | CacheError::BadShape(_) => ("shape", "retrial cache show".to_owned()),
+        CacheError::Object(ObjectError::Owned { .. }) => ("name", "retrial cache create OTHER".to_owned()),
         _ => ("failed", "retrial cache check".to_owned()),
     };
     miette!(code = format!("retrial::cache::{code}"), help = help, "{error}")
@@ -375,7 +382,7 @@ fn check(
         }
         match (audit.wrong.is_empty(), repair) {
             (true, _) => format.say("The cache is whole."),
-            (false, false) => format.say(&format!("Next: retrial cache check --repair{}", one.which.flag())),
+            (false, false) => format.say(&format!("Next: retrial cache check --repair{}", one.flags())),
             (false, true) => format.say("Next: make the cache again; what is wrong is not in its lists."),
         }
     } else {

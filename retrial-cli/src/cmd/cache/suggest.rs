@@ -230,9 +230,8 @@ fn waited(
 
 /// The command that does what is suggested.
 fn command(args: &Args, (object, suggestion): &Row) -> Option<String> {
-    let cache = if args.one.cache == "objects" { String::new() } else { format!(" --cache {}", args.one.cache) };
-    let flag = args.one.which.flag();
-    suggestion.copies.map(|copies| format!("retrial cache mark-hot {} {copies}{cache}{flag}", object.hash))
+    let flags = args.one.flags();
+    suggestion.copies.map(|copies| format!("retrial cache mark-hot {} {copies}{flags}", object.hash))
 }
 
 fn print(args: &Args, rows: &[Row], making_s: f64, format: Format) {

@@ -51,7 +51,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "3us")]
     run: String,
     /// Wait scheme of the types of mutexes that the load uses, for the time of the run: other sessions of the
-    /// instance wait by it too. At the end the types have their own again, unless this command is killed
+    /// instance wait by it too. At the end the types have their own again, unless this command is killed. One
+    /// such run at a time: two take each other's scheme for the types' own
     #[arg(long, value_name = "NAME")]
     scheme: Option<String>,
     /// Spread the sessions over 2 to 255 copies of an object of the load, as `mark-hot` does; may be
@@ -59,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "OBJECT=COPIES")]
     mark_hot: Vec<String>,
     /// Kill so many processes at random moments of the run, and start another one for each
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     kill: u32,
 }
 
@@ -163,8 +164,8 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
     let instance = args.one.which.attach()?;
     let load = args.load.load(&instance, &args.one.cache)?;
     prepare(args, &*load, &instance)?;
-    let scheme = args.scheme.as_deref().map(|text| Schemes::set(&instance, load.types(), text)).transpose()?;
     signals::catch();
+    let scheme = args.scheme.as_deref().map(|text| Schemes::set(&instance, load.types(), text)).transpose()?;
     let before = Snapshot::of(instance.tables());
     let outcome = crew::run(&plan, &*load, &instance)?;
     let after = Snapshot::of(instance.tables());

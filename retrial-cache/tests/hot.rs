@@ -1,0 +1,38 @@
+//! Hot objects where there is no room for their copies.
+
+#![allow(missing_docs)]
+#![forbid(unsafe_code)]
+
+use retrial::{Capacity, Class, Instance};
+use retrial_cache::{Cache, CacheError, Key, Namespace, Shape};
+use std::time::Duration;
+
+const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
+
+fn key(name: &str) -> Key<'_> {
+    Key::new(Namespace::Procedure, "S", name)
+}
+
+#[test]
+fn an_object_is_executed_itself_where_its_copies_have_no_room() {
+    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    let sessions = [0, 1].map(|_| instance.session("s", Class::Normal).unwrap());
+    let [reads, executes] = sessions.each_ref().map(|session| cache.join(session).unwrap());
+    let mut pinned = vec![reads.get_or_insert(&key("HOT"), &[7; 2000]).unwrap()];
+    let names: Vec<String> = (0..50).map(|i| format!("V{i}")).collect();
+    let full = loop {
+        match reads.get_or_insert(&key(&names[pinned.len()]), &[1; 1500]) {
+            Ok(pin) => pinned.push(pin),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, CacheError::Full { .. }), "{full}");
+    // A session on the first processor takes the object itself: it comes to others between two rounds.
+    for copies in 2..=64 {
+        executes.mark_hot(&key("HOT"), copies).unwrap();
+        assert_eq!(executes.execute(&key("HOT"), <[u8]>::len).unwrap(), Some(2000), "{copies}");
+        assert_eq!(executes.call(&key("HOT"), <[u8]>::len).unwrap(), Some(2000), "{copies}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
