@@ -284,11 +284,13 @@ mod tests {
         let reads = get(&reader, Mode::Shared);
         let mut examines = get(&examiner, Mode::Examine);
         let (tid, moves) = (sys::tid(), mover.sid().bits() | 3 << 56);
-        let deadline = Deadline::after(Duration::from_millis(20));
+        // Long enough for the other thread to begin, also where other tests use the processors.
+        let deadline = Deadline::after(Duration::from_secs(2));
         let slept = std::thread::scope(|scope| {
             let helper = scope.spawn(move || {
                 // A session that has lost its processor while it moves a reference.
                 while !raw.load().has(Word::DRAINING) {
+                    assert!(deadline.left().is_some(), "no session drains");
                     std::thread::yield_now();
                 }
                 raw.word.fetch_or(moves, Ordering::AcqRel);
