@@ -12,7 +12,7 @@ use crate::process::Crew;
 use crate::signals;
 use crate::work::{self, Work};
 use crate::worker::Task;
-use miette::{Report, miette};
+use miette::Report;
 use retrial::sys;
 use retrial_model::Profile;
 use retrial_model::profile::Waits;
@@ -303,13 +303,7 @@ impl Cell {
     }
 
     fn no_more(&self, made: u32, error: &std::io::Error) -> Report {
-        miette!(
-            code = "retrial::bench::limit",
-            help = format!("limits here: {}", limits::line()),
-            "the system made {made} of {} {}: {error}",
-            self.sessions,
-            self.kind.name()
-        )
+        limits::refused("retrial::bench::limit", made, self.sessions, self.kind, error)
     }
 }
 

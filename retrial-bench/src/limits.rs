@@ -1,6 +1,8 @@
 //! How many processes and threads the system lets us have.
 
-use std::fs;
+use crate::outcome::Kind;
+use miette::{Report, miette};
+use std::{fs, io};
 
 fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -51,4 +53,14 @@ fn all() -> Vec<(String, u64)> {
 pub fn line() -> String {
     let parts: Vec<String> = all().into_iter().map(|(name, limit)| format!("{name} = {limit}")).collect();
     parts.join(", ")
+}
+
+/// The error when the system made fewer sessions than were asked for; `code` is the caller's.
+pub fn refused(code: &str, made: u32, sessions: u32, kind: Kind, error: &io::Error) -> Report {
+    miette!(
+        code = code,
+        help = format!("limits here: {}", line()),
+        "the system made {made} of {sessions} {}: {error}",
+        kind.name()
+    )
 }

@@ -70,7 +70,7 @@ fn an_observer_sees_every_object_as_a_session_does_and_changes_nothing() {
     assert_eq!(observed[0].find(hot.hash()).unwrap().object.unwrap().copies, 200);
     assert!(observed[0].find(Key::new(Namespace::Object, "", "P0").hash()).is_none());
     assert!(std::fs::read(scratch.0.path()).unwrap() == before, "the instance has changed");
-    // As those say who take the shards' mutexes.
+    // As the sessions find that take the shards' mutexes.
     let objects = cache.objects(&session).unwrap();
     let live = |block: &retrial_cache::BlockInfo| block.phase == "live";
     let labels: Vec<_> = blocks.iter().filter(|b| live(b)).map(|b| b.object.as_ref().unwrap().label()).collect();

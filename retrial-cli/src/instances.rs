@@ -1,13 +1,14 @@
 //! From what the user typed to an instance, and from the library's errors to ones with a command to type
 //! next.
 
-use crate::output::quoted;
+use crate::output::{Format, quoted};
 use clap::Args;
 use miette::{Report, miette};
 use retrial::views::{Tables, TypeId};
 use retrial::{Address, AttachError, Instance, MutexId, ObjectError, Observer, SessionError, wait};
 pub use retrial_bench::errors::{create_error, name_error, param_error, shown};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The instance that a command is about, by its name or by a process that takes part in it.
 #[derive(Args, Clone, Default, Debug)]
@@ -116,7 +117,32 @@ pub fn is_there(tables: &Tables) -> bool {
     tables.address().is_none_or(again)
 }
 
-/// What a command says to standard error that looks until it is stopped, when the instance has gone.
+/// Asks once a second whether an instance is still there, for a command that looks until it is stopped.
+pub struct Presence<'t> {
+    tables: &'t Tables,
+    asked: Instant,
+}
+
+impl<'t> Presence<'t> {
+    pub fn of(tables: &'t Tables) -> Self {
+        Self { tables, asked: Instant::now() }
+    }
+
+    /// Says so and answers true when it has gone.
+    pub fn has_ended(&mut self, format: Format) -> bool {
+        if self.asked.elapsed() < Duration::from_secs(1) {
+            return false;
+        }
+        self.asked = Instant::now();
+        let has_gone = !is_there(self.tables);
+        if has_gone {
+            format.say(&format!("{}.", self::has_gone(self.tables)));
+        }
+        has_gone
+    }
+}
+
+/// What is said of an instance that has gone.
 pub fn has_gone(tables: &Tables) -> String {
     let at = tables.address().map_or_else(String::new, |at| format!(" {at}"));
     format!("instance{at} has gone")

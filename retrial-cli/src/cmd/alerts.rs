@@ -1,13 +1,12 @@
 //! `retrial alerts`.
 
-use super::trace::LOOK_AGAIN;
 use crate::clock::time;
-use crate::instances::{Which, has_gone, is_there};
+use crate::instances::{Presence, Which};
 use crate::output::{Format, Stream, Table, column};
 use crate::signals;
 use miette::Report;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Show the alert log: long waits, deaths of holders, recoveries
 #[derive(clap::Args)]
@@ -44,20 +43,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     signals::catch();
     let stream = Stream::new(&columns, format);
-    let mut looked = Instant::now();
-    while signals::received().is_none() {
+    let mut presence = Presence::of(observer.tables());
+    while signals::received().is_none() && !presence.has_ended(format) {
         for alert in observer.tables().alerts(after) {
             let (number, at_ns, text) = &alert;
             after = *number;
             format.say(&format!("{number}  {}  {text}", time(*at_ns)));
             stream.row(&alert);
-        }
-        if looked.elapsed() >= LOOK_AGAIN {
-            if !is_there(observer.tables()) {
-                format.say(&format!("{}.", has_gone(observer.tables())));
-                break;
-            }
-            looked = Instant::now();
         }
         retrial::sys::sleep(Duration::from_millis(100));
     }

@@ -1,7 +1,7 @@
 //! `retrial trace`.
 
 use crate::blocking::Look;
-use crate::instances::{Which, has_gone, is_there, mutex};
+use crate::instances::{Presence, Which, mutex};
 use crate::output::{Column, Format, Stream, column};
 use crate::{duration, signals};
 use miette::{Report, miette};
@@ -40,9 +40,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Time between two looks for each session: a look at one that does not wait is a load, so that this is a few
 /// percent of a processor however many there are.
 const PAUSE_PER_SESSION: Duration = Duration::from_nanos(500);
-
-/// Time between two looks whether the instance is still there.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is printed of a session: a run of steps, or that runs were lost, or that it died.
 struct Seen {
@@ -102,20 +99,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     };
     trace.begin();
     let started = Instant::now();
-    let mut looked = started;
+    let mut presence = Presence::of(observer.tables());
     loop {
         trace.look();
         let idle = trace.seen && !trace.followed.values().any(|followed| followed.waits);
         let over = time.is_some_and(|time| started.elapsed() >= time);
-        if signals::received().is_some() || over || args.until_idle && idle {
+        if signals::received().is_some() || over || args.until_idle && idle || presence.has_ended(format) {
             break;
-        }
-        if looked.elapsed() >= LOOK_AGAIN {
-            if !is_there(observer.tables()) {
-                format.say(&format!("{}.", has_gone(observer.tables())));
-                break;
-            }
-            looked = Instant::now();
         }
         let left = time.map_or(Duration::MAX, |time| time.saturating_sub(started.elapsed()));
         let sessions = u32::try_from(trace.followed.len()).unwrap_or(u32::MAX);

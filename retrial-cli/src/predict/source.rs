@@ -9,7 +9,7 @@ use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
 use retrial::Observer;
-use retrial::views::Counter;
+use retrial::views::{Counter, Tables};
 use retrial_model::Measure;
 use retrial_model::sim::{Arrivals, Workload};
 use std::ops::Range;
@@ -99,11 +99,7 @@ impl Source {
     pub fn seen(&self, observer: &Observer) -> Result<Seen, Report> {
         let id = self.mutex.as_deref().map(|name| mutex(observer.tables(), name)).transpose()?;
         signals::catch();
-        let length_ms = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX).max(1);
-        let bar = bar(length_ms, "{bar:30} measuring  {eta} left");
-        let tick = |time: Duration| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0));
-        let all = measure(observer.tables(), self.interval, &tick);
-        bar.finish_and_clear();
+        let all = measured(observer.tables(), self.interval);
         let waited = |seen: &Seen| {
             let measured = &seen.measured;
             let gets = measured.gets.unwrap_or(0);
@@ -129,6 +125,15 @@ pub fn bar(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
     bar
+}
+
+/// Measures all mutexes for so long, with a bar that shows the progress.
+pub fn measured(tables: &Tables, time: Duration) -> Vec<Seen> {
+    let length_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+    let bar = bar(length_ms, "{bar:30} measuring  {eta} left");
+    let seen = measure(tables, time, &|time| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0)));
+    bar.finish_and_clear();
+    seen
 }
 
 /// NAME=VALUE, each name once.

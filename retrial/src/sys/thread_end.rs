@@ -29,7 +29,8 @@ impl ThreadEnd {
     /// When the process has no key for thread-specific data left, or no memory for the data.
     pub fn awaits(&'static self) {
         // One that is awaited already has its round: from the first one on, a call by the destructor of
-        // another key would have it come after the last. SAFETY: the key was made.
+        // another key would have it come after the last.
+        // SAFETY: the key was made.
         if unsafe { libc::pthread_getspecific(self.key()) }.is_null() {
             self.after(1);
         }

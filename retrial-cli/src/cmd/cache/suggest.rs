@@ -6,8 +6,8 @@ use crate::cmd::what_if::{SEEDS, impossible};
 use crate::output::{Format, Table, column, line, per, short};
 use crate::predict::fit::machine_here;
 use crate::predict::hot::{Hot, Limits, Suggestion, suggest};
-use crate::predict::live::{Seen, measure};
-use crate::predict::source::bar;
+use crate::predict::live::Seen;
+use crate::predict::source::measured;
 use miette::Report;
 use retrial::views::Tables;
 use retrial::{Capacity, Class, Instance, MutexId};
@@ -125,18 +125,13 @@ fn watch(
     let mut watched: Vec<&BlockObject> = objects.iter().filter(|object| object.copy == 0).collect();
     watched.sort_by_key(|object| std::cmp::Reverse(object.gets));
     let hashes: Vec<Hash> = watched.into_iter().take(WATCHED).map(|object| object.hash).collect();
-    let length_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
-    let bar = bar(length_ms, "{bar:30} measuring  {eta} left");
-    let tick = |time: Duration| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0));
     let stop = AtomicBool::new(false);
-    let watched = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let births = scope.spawn(|| births(cache, &hashes, &stop));
-        let seen = measure(tables, time, &tick);
+        let seen = measured(tables, time);
         stop.store(true, Ordering::Relaxed);
         (seen, births.join().unwrap_or_default())
-    });
-    bar.finish_and_clear();
-    watched
+    })
 }
 
 /// How often objects are made or changed, per second.

@@ -16,6 +16,7 @@ use retrial::{Class, Instance, P};
 use retrial_bench::outcome::Kind;
 use retrial_cache::{Cache, Hash, Key};
 use std::process::ExitCode;
+use std::sync::atomic::{Ordering, fence};
 
 pub use self::crew::Seat;
 
@@ -84,6 +85,11 @@ enum Name {
     InterestPosting,
 }
 
+/// What was stored before is in memory before what is stored after: the session may be killed in between.
+pub fn then() {
+    fence(Ordering::SeqCst);
+}
+
 /// What the sessions of a run have done, for its check.
 #[derive(Clone, Copy)]
 pub struct Done {
@@ -93,9 +99,6 @@ pub struct Done {
 
 /// What sessions do.
 pub trait Load: Sync {
-    /// Types of the mutexes that it uses.
-    fn types(&self) -> &'static [&'static str];
-
     /// Objects that its sessions execute or call, which can be hot.
     fn objects(&self) -> Vec<Key<'static>> {
         Vec::new()
@@ -107,11 +110,6 @@ pub trait Load: Sync {
     ///
     /// What kept it from going on: the run ends then.
     fn work(&self, seat: &Seat<'_>) -> Result<(), Report>;
-
-    /// What it counts beside executions, by position.
-    fn counts(&self) -> &'static [&'static str] {
-        &[]
-    }
 
     /// What is wrong in the data that the sessions have left; they have ended.
     ///
@@ -138,12 +136,22 @@ impl Name {
         })
     }
 
+    /// Types of the mutexes that it uses, and what it counts beside executions, by position.
+    const fn uses(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::CursorPin | Self::LibraryCache | Self::HashTable => (cached::TYPES, &[]),
+            Self::CriticalSection | Self::ThreeNPlusOne | Self::InterestPosting => (&[engine::TYPE], &engine::COUNTS),
+            Self::Tpcc => (&tpcc::TYPES, &tpcc::COUNTS),
+        }
+    }
+
     fn text(self) -> String {
         clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
 pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
+    let (types, counts) = args.load.uses();
     let plan = crew::Plan {
         name: args.load.text(),
         sessions: args.sessions,
@@ -151,6 +159,7 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
         time: duration::argument("--for", &args.time)?,
         run: duration::argument("--run", &args.run)?,
         kills: args.kill,
+        counts,
     };
     if args.kill > 0 && args.kind == Kind::Threads {
         let help = "retrial cache work --kind processes --kill 100";
@@ -165,7 +174,7 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
     let load = args.load.load(&instance, &args.one.cache)?;
     prepare(args, &*load, &instance)?;
     signals::catch();
-    let scheme = args.scheme.as_deref().map(|text| Schemes::set(&instance, load.types(), text)).transpose()?;
+    let scheme = args.scheme.as_deref().map(|text| Schemes::set(&instance, types, text)).transpose()?;
     let before = Snapshot::of(instance.tables());
     let outcome = crew::run(&plan, &*load, &instance)?;
     let after = Snapshot::of(instance.tables());

@@ -45,10 +45,6 @@ pub fn with<T>(
 }
 
 impl Load for CursorPin<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        TYPES
-    }
-
     fn objects(&self) -> Vec<Key<'static>> {
         vec![CURSOR]
     }
@@ -64,10 +60,6 @@ impl Load for CursorPin<'_> {
 }
 
 impl Load for LibraryCache<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        TYPES
-    }
-
     fn objects(&self) -> Vec<Key<'static>> {
         vec![PROCEDURE]
     }
@@ -83,10 +75,6 @@ impl Load for LibraryCache<'_> {
 }
 
 impl Load for HashTable<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        TYPES
-    }
-
     fn objects(&self) -> Vec<Key<'static>> {
         (1..=VERSIONS).map(version).collect()
     }

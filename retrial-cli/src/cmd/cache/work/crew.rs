@@ -41,6 +41,8 @@ pub struct Plan {
     pub run: Duration,
     /// Processes to be killed.
     pub kills: u32,
+    /// What its sessions count beside executions, by position.
+    pub counts: &'static [&'static str],
 }
 
 /// What came of a run.
@@ -102,7 +104,7 @@ impl Seat<'_> {
         bump(&self.tally.executed);
     }
 
-    /// Counts something else, by its position in [`Load::counts`].
+    /// Counts something else, by its position in [`Plan::counts`].
     pub fn count(&self, position: usize) {
         bump(&self.tally.counts[position]);
     }
@@ -167,7 +169,7 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
     let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
     let executed = sum(&|tally| &tally.executed);
     let wrong = run.check(Done { executed, killed })?;
-    let counts = load.counts().iter().enumerate();
+    let counts = plan.counts.iter().enumerate();
     let counts = counts.map(|(position, name)| (*name, sum(&|tally| &tally.counts[position]))).collect();
     let failed = gate.failed.load(Acquire) != 0 || died > 0;
     Ok(Outcome { elapsed, executed, cpu, killed, counts, wrong, failed })
@@ -337,13 +339,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 fn no_more(plan: &Plan, made: u32, error: &io::Error) -> Report {
-    miette!(
-        code = "retrial::cache::limit",
-        help = format!("limits here: {}", limits::line()),
-        "the system made {made} of {} {}: {error}",
-        plan.sessions,
-        plan.kind.name()
-    )
+    limits::refused("retrial::cache::limit", made, plan.sessions, plan.kind, error)
 }
 
 /// Has a deed done at a seat of its own: what it has counted.

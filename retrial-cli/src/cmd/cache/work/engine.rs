@@ -3,21 +3,20 @@
 //! the session that changed it has died.
 
 use super::super::session_error;
-use super::{Done, Load, Seat};
+use super::{Done, Load, Seat, then};
 use crate::instances::object_error;
 use miette::{Report, miette};
 use retrial::zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use retrial::{Class, CodeLocation, GetError, GetFailure, Guard, Instance, Mutex, Session, location};
 use retrial_bench::load::Random;
-use std::sync::atomic::{Ordering, fence};
 
 /// Cells of an engine.
 const CELLS: usize = 16_384;
-const TYPE: &str = "critical section";
+pub const TYPE: &str = "critical section";
 /// What each account has at first.
 const DEPOSIT: u64 = 1_000_000;
 /// What is counted beside executions, by position.
-const COUNTS: [&str; 2] = ["owner_died", "undone"];
+pub const COUNTS: [&str; 2] = ["owner_died", "undone"];
 const OWNER_DIED: usize = 0;
 const UNDONE: usize = 1;
 
@@ -56,11 +55,6 @@ impl Cells {
         self.changing = 0;
         true
     }
-}
-
-/// What was stored before is in memory before what is stored after: the session may be killed in between.
-fn then() {
-    fence(Ordering::SeqCst);
 }
 
 /// The engine of a run.
@@ -145,14 +139,6 @@ engines! {
 }
 
 impl Load for CriticalSection<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        &[TYPE]
-    }
-
-    fn counts(&self) -> &'static [&'static str] {
-        &COUNTS
-    }
-
     fn work(&self, seat: &Seat<'_>) -> Result<(), Report> {
         while seat.goes_on() {
             let mut cells = self.0.enter(seat, location!("critical section"))?;
@@ -191,14 +177,6 @@ fn steps(n: u64, mut known: impl FnMut(u64) -> Result<u64, Report>) -> Result<u6
 }
 
 impl Load for ThreeNPlusOne<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        &[TYPE]
-    }
-
-    fn counts(&self) -> &'static [&'static str] {
-        &COUNTS
-    }
-
     fn work(&self, seat: &Seat<'_>) -> Result<(), Report> {
         while seat.goes_on() {
             // The first cell is the last number that a session has taken.
@@ -238,14 +216,6 @@ impl Load for ThreeNPlusOne<'_> {
 }
 
 impl Load for InterestPosting<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        &[TYPE]
-    }
-
-    fn counts(&self) -> &'static [&'static str] {
-        &COUNTS
-    }
-
     fn work(&self, seat: &Seat<'_>) -> Result<(), Report> {
         let mut random = Random::new(retrial::sys::now_ns() + u64::from(seat.index));
         while seat.goes_on() {

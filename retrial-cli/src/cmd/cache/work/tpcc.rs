@@ -93,20 +93,15 @@ impl<'i> Tpcc<'i> {
     }
 }
 
-impl Load for Tpcc<'_> {
-    fn types(&self) -> &'static [&'static str] {
-        &["Library Cache", "Cursor Parent", "Cursor Pin", "hash table", TYPE]
-    }
+/// Types of the mutexes that it uses.
+pub const TYPES: [&str; 5] = ["Library Cache", "Cursor Parent", "Cursor Pin", "hash table", TYPE];
 
+impl Load for Tpcc<'_> {
     fn objects(&self) -> Vec<Key<'static>> {
         let of = |it: &Procedure| {
             [procedure(it.name)].into_iter().chain(it.statements.iter().map(|text| cursor(text))).collect::<Vec<_>>()
         };
         PROCEDURES.iter().flat_map(of).collect()
-    }
-
-    fn counts(&self) -> &'static [&'static str] {
-        &COUNTS
     }
 
     fn work(&self, seat: &Seat<'_>) -> Result<(), Report> {

@@ -7,13 +7,12 @@
 //! that finds a partner with a transaction under way sees in the district whether it was committed, and
 //! completes or forgets it. Partners are got before districts.
 
-use super::super::Seat;
+use super::super::{Seat, then};
 use super::{COMPLETED, OWNER_DIED, UNDONE};
 use crate::instances::object_error;
 use miette::{Report, miette};
 use retrial::zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use retrial::{CodeLocation, GetError, Guard, Instance, Mode, Mutex, Patience, location};
-use std::sync::atomic::{Ordering, fence};
 
 pub const WAREHOUSES: usize = 2;
 /// Districts of a warehouse.
@@ -304,11 +303,6 @@ impl<P: Partner> Transaction<'_, P> {
     pub fn roll_back(mut self) {
         *self.partner.parts().1 = 0;
     }
-}
-
-/// What was stored before is in memory before what is stored after: the session may be killed in between.
-fn then() {
-    fence(Ordering::SeqCst);
 }
 
 /// Gets a table. What its last holder had begun when it died is not true, or is settled with its partner.
