@@ -3,11 +3,11 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Pinned};
+use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Phase, Pinned};
 use crate::pin::Changed;
 use crate::point;
 use crate::rows::Seen;
-use crate::shard::{count, is_biased};
+use crate::shard::{count, is_biased, phase};
 use retrial::views::Sid;
 use retrial::{Mode, location, sys};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -46,13 +46,23 @@ fn gives_up(seen: &[Seen], me: Sid) -> bool {
 
 impl Client<'_> {
     /// The object of this name in X, to be changed in place; `None` where there is none. Waits until no
-    /// session reads it.
+    /// session reads it; one that took its place meanwhile is changed then.
     ///
     /// # Errors
     ///
     /// As [`Client::get`]; `Deadlock` where this session has it pinned; `Cycle` where another session reads
     /// it and waits itself for what this one reads.
     pub fn exclusive(&self, key: &Key<'_>) -> Result<Option<Changed<'_>>, CacheError> {
+        loop {
+            let changed = self.changed(key)?;
+            if changed.as_ref().is_none_or(|changed| phase(changed.place.block) != Some(Phase::Gone)) {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// The same, even if it was replaced or thrown away while this session waited.
+    fn changed(&self, key: &Key<'_>) -> Result<Option<Changed<'_>>, CacheError> {
         let Some((place, hold)) = self.held(key, Mode::Exclusive, location!("kglpin1 4"))? else { return Ok(None) };
         let (block, began) = (place.block, sys::now_ns());
         // AcqRel: the pins of readers that have seen it are read after it.

@@ -5,6 +5,7 @@ use crate::layout::{Block, Phase, UNIT};
 use crate::point;
 use crate::shard::{Shard, change_phase, count, phase};
 use retrial::views::Word;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Most objects that one look at the rows decides about: a barrier costs about as much as making an object.
@@ -83,8 +84,9 @@ impl Shard<'_> {
             point();
         }
         let barrier = self.rows.before_reading();
-        let pinned = self.rows.seen(|object, _| object.shard() == self.number && units.contains(&object.unit()));
-        let is_pinned = |unit: u32| barrier.is_err() || pinned.iter().any(|seen| seen.object.unit() == unit);
+        let pinned = self.rows.seen(|object, _| object.shard() == self.number);
+        let pinned: HashSet<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
+        let is_pinned = |unit: u32| barrier.is_err() || pinned.contains(&unit);
         // From behind, so that each finds the free ones behind it.
         for (unit, block) in blocks.into_iter().rev() {
             match phase(block) {

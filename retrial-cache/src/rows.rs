@@ -93,16 +93,12 @@ impl<'i> Rows<'i> {
                     seen.push(Seen { sid, object, how });
                 }
             }
-            if seen.len() > before && !self.is_living(sid, tag) {
+            // A session of this number that began at another time has not pinned them.
+            if seen.len() > before && self.tables.living_since(sid) != Some(tag) {
                 seen.truncate(before);
             }
         }
         seen
-    }
-
-    /// Whether the session of this number that began then lives.
-    fn is_living(&self, sid: Sid, tag: u64) -> bool {
-        self.tables.session_info(sid).is_some_and(|session| !session.dead && session.claimed_ns == tag)
     }
 }
 

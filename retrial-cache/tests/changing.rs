@@ -153,3 +153,38 @@ fn who_waits_for_readers_is_shown() {
         assert!(cache.pins(&session).unwrap().is_empty());
     });
 }
+
+#[test]
+fn what_took_the_place_of_an_object_while_a_session_waited_for_its_readers_is_changed() {
+    with_cache(|instance, cache| {
+        let session = instance.session("reads", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        for (name, replaces) in [("V", true), ("W", false)] {
+            let pinned = client.get_or_insert(&key(name), &[1; 8]).unwrap();
+            std::thread::scope(|scope| {
+                let changes = scope.spawn(|| {
+                    let session = instance.session("changes", Class::Normal).unwrap();
+                    let client = cache.join(&session).unwrap();
+                    let held = client.exclusive(&key(name)).unwrap();
+                    held.map(|mut held| held[0] += 1).is_some()
+                });
+                while !cache.pins(&session).unwrap().iter().any(|pin| pin.how == "waits for readers") {
+                    std::thread::yield_now();
+                }
+                if replaces {
+                    let two = |bytes: &mut [u8]| {
+                        bytes.fill(2);
+                        Ok::<_, std::convert::Infallible>(())
+                    };
+                    drop(client.replace(&key(name), 8, two).unwrap());
+                } else {
+                    assert!(client.invalidate(&key(name)).unwrap());
+                }
+                drop(pinned);
+                assert_eq!(changes.join().unwrap(), replaces);
+            });
+            let value = client.get(&key(name)).unwrap().map(|pin| pin.to_vec());
+            assert_eq!(value, replaces.then(|| vec![3, 2, 2, 2, 2, 2, 2, 2]));
+        }
+    });
+}

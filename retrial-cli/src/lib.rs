@@ -84,6 +84,11 @@ enum Command {
     Rm(cmd::rm::Args),
     Man(cmd::man::Args),
     Completions(cmd::completions::Args),
+    /// What ends a trial of settings: see `settings::trial`
+    #[command(hide = true)]
+    TakeBack {
+        instance: String,
+    },
 }
 
 /// Has times that begin with `-` taken as such: what is wrong with one is said, rather than that there is no
@@ -141,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Rm(args) => cmd::rm::run(args, format),
         Command::Man(args) => cmd::man::run(args, format),
         Command::Completions(args) => cmd::completions::run(args, format),
+        Command::TakeBack { instance } => settings::trial::take_back(&instance),
     };
     let code = result.unwrap_or_else(|report| {
         eprintln!("{report:?}");

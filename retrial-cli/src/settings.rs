@@ -1,5 +1,7 @@
 //! Parameters as they are set: all are checked before the first is set.
 
+pub mod trial;
+
 use crate::instances::param_error;
 use miette::Report;
 use retrial::views::{Tables, TypeId};

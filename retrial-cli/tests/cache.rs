@@ -103,6 +103,21 @@ fn a_scheme_is_set_for_the_time_of_a_run() {
     kit::until("the scheme is set", || now(pin) == Some(named("sleep")) && now(library) == Some(named("sleep")));
     assert_eq!(run.end().0, Some(0));
     assert_eq!((now(pin), now(library)), (Some(named("ydb")), None));
+
+    // However it ends.
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        let run = scratch.start(&["cache", "work", "--for", "1h", "--scheme", "sleep"]);
+        kit::until("the scheme is set", || now(pin) == Some(named("sleep")) && now(library) == Some(named("sleep")));
+        let said = scratch.fail(&["cache", "work", "--for", "1h", "--scheme", "backoff"]);
+        assert!(said.contains("expected one at a time"), "{said}");
+        // Not what others set meanwhile.
+        instance.set(P::Scheme, Some(library), named("latch"));
+        run.die_of(signal);
+        kit::until("it has its own again", || now(pin) == Some(named("ydb")));
+        assert_eq!(now(library), Some(named("latch")));
+        instance.unset(P::Scheme, Some(library));
+    }
+    assert_eq!(scratch.start(&["cache", "work", "--for", "1ms", "--scheme", "sleep"]).end().0, Some(0));
 }
 
 #[test]

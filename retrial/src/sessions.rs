@@ -254,6 +254,13 @@ impl Tables {
         self.slot(sid).is_some_and(Slot::is_dead)
     }
 
+    /// When the session of this number began, by the monotonic clock in ns, if it lives; a number is used again.
+    #[must_use]
+    pub fn living_since(&self, sid: Sid) -> Option<u64> {
+        let slot = self.slot(sid).filter(|slot| slot.is_live() && !slot.is_dead())?;
+        Some(slot.claimed_ns.load(Ordering::Relaxed))
+    }
+
     /// Gets counted by sessions rather than by mutexes, as interposers do.
     #[must_use]
     pub fn session_gets(&self) -> u64 {

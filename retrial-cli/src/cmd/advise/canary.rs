@@ -1,7 +1,6 @@
 //! An advice tried: applied, measured again, and taken back if a condition holds.
 
 use super::{Args, change_text};
-use crate::instances::mutex_type;
 use crate::output::{Format, short};
 use crate::predict::check;
 use crate::predict::check::compare;
@@ -10,10 +9,10 @@ use crate::predict::prediction::Prediction;
 use crate::predict::recording::Recording;
 use crate::predict::rules::Change;
 use crate::predict::source::Source;
+use crate::settings::trial::{Trial, Tried};
 use crate::signals;
 use miette::{Report, miette};
 use retrial::P;
-use retrial::views::TypeId;
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 
@@ -36,28 +35,27 @@ pub(super) fn apply(
     }
     let instance = args.source.which.attach()?;
     let type_name = recording.mutex_type.as_deref().unwrap_or_default();
-    let row = mutex_type(instance.tables(), type_name)?;
-    let old = instance.tables().param_set(p, Some(row));
-    instance.set(p, Some(row), value);
+    let trial = Trial::begin(&instance, vec![Tried::new(&instance, type_name, p, value)?])?;
     let change = change_text(Change::Set(p, value));
     format.say(&format!("\napplied: {change} for type {type_name}"));
     let mut applied = json!({ "change": change, "kept": true, "conditions": [] });
     if args.canary.is_none() && !args.verify {
+        trial.keep();
         return Ok(applied);
     }
-    let take_back = |why: &str| {
-        restore(&instance, p, row, old);
+    let take_back = |trial, why: &str| {
+        drop(trial);
         format.say(&format!("taken back: {why}"));
     };
     let after = match measured_again(args, recording) {
         Ok(after) if signals::received().is_none() => after,
         Ok(_) => {
-            take_back("interrupted");
+            take_back(trial, "interrupted");
             applied["kept"] = false.into();
             return Ok(applied);
         }
         Err(error) => {
-            take_back("it could not be measured");
+            take_back(trial, "it could not be measured");
             return Err(error);
         }
     };
@@ -65,8 +63,9 @@ pub(super) fn apply(
     applied["conditions"] = conditions.into();
     applied["before"] = json!(before);
     applied["after"] = json!(after);
-    if let Some(why) = &why {
-        take_back(why);
+    match &why {
+        Some(why) => take_back(trial, why),
+        None => trial.keep(),
     }
     applied["kept"] = why.is_none().into();
     let rate = |profile| short(Measure::Throughput.of(profile).unwrap_or(0.0));
@@ -95,13 +94,6 @@ fn held(conditions: &[Condition], before: &Profile, after: &Profile, format: For
         all.push(json!({ "condition": condition.to_string(), "change_pct": change, "holds": holds }));
     }
     (all, why)
-}
-
-fn restore(instance: &retrial::Instance, p: P, row: TypeId, old: Option<u64>) {
-    match old {
-        Some(old) => instance.set(p, Some(row), old),
-        None => instance.unset(p, Some(row)),
-    }
 }
 
 /// The same mutex again, for as long.

@@ -7,11 +7,11 @@ mod report;
 mod tpcc;
 
 use super::{One, cache_error, duration, session_error, signals};
+use crate::instances::param_error;
 use crate::output::{Format, quoted};
 use crate::recording::Snapshot;
-use crate::settings;
+use crate::settings::trial::{Trial, Tried};
 use miette::{Report, miette};
-use retrial::views::TypeId;
 use retrial::{Class, Instance, P};
 use retrial_bench::outcome::Kind;
 use retrial_cache::{Cache, Hash, Key};
@@ -52,8 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "3us")]
     run: String,
     /// Wait scheme of the types of mutexes that the load uses, for the time of the run: other sessions of the
-    /// instance wait by it too. At the end the types have their own again, unless this command is killed. One
-    /// such run at a time: two take each other's scheme for the types' own
+    /// instance wait by it too. Then the types have their own again, also when this command is killed
     #[arg(long, value_name = "NAME")]
     scheme: Option<String>,
     /// Spread the sessions over 2 to 255 copies of an object of the load, as `mark-hot` does; may be
@@ -170,15 +169,17 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
             args.kill
         ));
     }
+    let scheme = args.scheme.as_deref().map(|text| P::Scheme.parse(text, retrial::wait::DEFAULT));
+    let scheme = scheme.transpose().map_err(|error| param_error(&error))?;
     let instance = args.one.which.attach()?;
     let load = args.load.load(&instance, &args.one.cache)?;
     prepare(args, &*load, &instance)?;
     signals::catch();
-    let scheme = args.scheme.as_deref().map(|text| Schemes::set(&instance, types, text)).transpose()?;
+    let trial = scheme.map(|scheme| tried(&instance, types, scheme)).transpose()?;
     let before = Snapshot::of(instance.tables());
     let outcome = crew::run(&plan, &*load, &instance)?;
     let after = Snapshot::of(instance.tables());
-    drop(scheme);
+    drop(trial);
     report::print(&plan, &outcome, (&before, &after), format);
     Ok(match (outcome.failed, outcome.wrong.is_empty()) {
         (true, _) => ExitCode::from(2),
@@ -232,29 +233,11 @@ fn hot<'o>(text: &str, objects: &'o [Key<'static>], load: Name) -> Result<(&'o K
     })
 }
 
-/// The wait scheme of some types, set for a while: as it was before when dropped.
-struct Schemes<'i> {
-    instance: &'i Instance,
-    before: Vec<(TypeId, Option<u64>)>,
-}
-
-impl<'i> Schemes<'i> {
-    fn set(instance: &'i Instance, types: &[&str], text: &str) -> Result<Self, Report> {
-        let mut schemes = Self { instance, before: Vec::new() };
-        for name in types {
-            let of = instance.register_type(name).map_err(|error| crate::instances::object_error(error.into()))?;
-            let setting = settings::checked(instance.tables(), Some(of), vec![(P::Scheme, Some(text))])?;
-            schemes.before.push((of, instance.tables().param_set(P::Scheme, Some(of))));
-            settings::apply(instance, Some(of), &setting);
-        }
-        Ok(schemes)
-    }
-}
-
-impl Drop for Schemes<'_> {
-    fn drop(&mut self) {
-        for (of, value) in &self.before {
-            settings::apply(self.instance, Some(*of), &[(P::Scheme, *value)]);
-        }
-    }
+/// A wait scheme for these types, until it is dropped.
+fn tried<'i>(instance: &'i Instance, types: &[&str], scheme: u64) -> Result<Trial<'i>, Report> {
+    let setting = |name: &&str| {
+        instance.register_type(name).map_err(|error| crate::instances::object_error(error.into()))?;
+        Tried::new(instance, name, P::Scheme, scheme)
+    };
+    Trial::begin(instance, types.iter().map(setting).collect::<Result<_, _>>()?)
 }
