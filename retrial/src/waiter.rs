@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::trace::What;
-use crate::wait::{Course, Park, Seen, Spin, Step, Wanted, Yielded};
+use crate::wait::{Course, First, Park, Seen, Spin, Step, Wanted, Yielded};
 use std::time::Duration;
 
 mod adapting;
@@ -122,11 +122,12 @@ impl<'a> Wait<'a> {
         let key = Key { mutex: want.mutex, location: want.location, event };
         let entry = waiter.instance.and_then(|instance| instance.tables.mutex_entry(want.mutex));
         let poll_ns = waiter.instance.map_or(A_POLL_NS, |instance| instance.tables.cost(Cost::Poll));
+        let params = waiter.params(want.mutex_type);
+        let first = |session: &Session<'_>| session.experience(|known| known.first(want.mutex.0, &params, sys::now_ns));
         let wanted = Wanted {
             shared: want.mode == Mode::Shared,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),
-            parks_first: want.from_queue
-                || waiter.session.is_some_and(|session| session.experience(|known| known.begins(want.mutex.0))),
+            first: if want.from_queue { First::Park } else { waiter.session.map_or(First::Spin, first) },
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
         };
         let wait = Self {
@@ -134,7 +135,7 @@ impl<'a> Wait<'a> {
             recorder: Recorder::new(waiter.session, key, blocker),
             entry,
             want,
-            params: waiter.params(want.mutex_type),
+            params,
             course: Course::begin(wanted, target.gets()),
             last: 0,
             now: 0,
@@ -304,11 +305,11 @@ impl<'a> Wait<'a> {
 
     /// A yield has ended that took so long and began after so many gets: the session learns from it.
     fn learn<T: Target>(&self, target: &T, took_ns: u64, before: u64) {
-        if let Some(session) = self.waiter.session.filter(|_| target.counts_gets()) {
-            let gets = target.gets().wrapping_sub(before);
-            let yielded = Yielded { mutex: self.want.mutex.0, took_ns, gets, is_open: target.is_open(false) };
-            session.experience(|known| known.learn(&self.params, yielded));
-        }
+        let Some(session) = self.waiter.session else { return };
+        // Where they are not counted, a yield teaches nothing but its end.
+        let gets = if target.counts_gets() { target.gets().wrapping_sub(before) } else { 0 };
+        let (mutex, now_ns, is_open) = (self.want.mutex.0, self.last, target.is_open(false));
+        session.experience(|known| known.learn(&self.params, Yielded { mutex, took_ns, now_ns, gets, is_open }));
     }
 
     fn park<T: Target>(&mut self, target: &T, how: Park) -> Option<T::Got> {

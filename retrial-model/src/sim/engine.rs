@@ -14,7 +14,7 @@ use super::workload::{Arrivals, Spread, Workload};
 use super::{Time, seconds, time};
 use retrial::P;
 use retrial::interposer::Parked;
-use retrial::wait::{Adaption, Counts, Experience};
+use retrial::wait::{Adaption, Counts, Experience, First};
 
 /// State of the controller of `adaptive`, and what it saw at its last check.
 #[derive(Debug, Default)]
@@ -265,7 +265,7 @@ impl<'a> Engine<'a> {
         if self.is_unlimited() {
             self.processors.add();
         }
-        self.sessions.push(Session::new(s % self.processors.count(), self.course(false)));
+        self.sessions.push(Session::new(s % self.processors.count(), self.course(First::Spin)));
         if s < self.workload.traced {
             self.traces.push(Trace::default());
         }

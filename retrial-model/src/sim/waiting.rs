@@ -8,7 +8,7 @@ use super::{NS, Time};
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Counts, Course, Park, Seen, Step, Wanted, Yielded};
+use retrial::wait::{Counts, Course, First, Park, Seen, Step, Wanted, Yielded};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -26,9 +26,9 @@ impl<'a> Engine<'a> {
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        let parks_first = session.experience.begins(session.copy);
+        let first = session.experience.first(session.copy, &self.workload.params, || now_ns);
         session.park = Parks::default();
-        self.sessions[s as usize].course = self.course(parks_first);
+        self.sessions[s as usize].course = self.course(first);
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.counted.misses += 1;
@@ -36,9 +36,9 @@ impl<'a> Engine<'a> {
     }
 
     /// A wait that begins.
-    pub(super) fn course(&self, parks_first: bool) -> Course {
+    pub(super) fn course(&self, first: First) -> Course {
         let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
-        let wanted = Wanted { shared: false, high_priority: false, parks_first, poll_ns };
+        let wanted = Wanted { shared: false, high_priority: false, first, poll_ns };
         Course::begin(wanted, self.mutex.gets)
     }
 
@@ -130,7 +130,7 @@ impl<'a> Engine<'a> {
         session.last = self.now;
         let took = self.now - session.stepped;
         let (gets, is_open) = (self.mutex.gets - session.gets_before, self.mutex.is_open(false, self.now / NS));
-        let yielded = Yielded { mutex: session.copy, took_ns: took / NS, gets, is_open };
+        let yielded = Yielded { mutex: session.copy, took_ns: took / NS, now_ns: self.now / NS, gets, is_open };
         session.experience.learn(&self.workload.params, yielded);
         self.tally.count(Counter::Yields);
         self.tally.yields += u128::from(took);

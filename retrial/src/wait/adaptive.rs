@@ -1,8 +1,8 @@
 //! `adaptive`: `ydb` below a load threshold, `pthread` above it, with hysteresis.
 //!
-//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Two repairs: the way back looks at
-//! misses per check *and* lets quiet time count as checks, so that it is taken at zero load too; and the live
-//! type decides.
+//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Three repairs: the way back looks at
+//! misses per check *and* lets quiet time count as checks, so that it is taken at zero load too; the way there
+//! is not the longer the fewer gets an overload leaves; and the live type decides.
 
 use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
 use crate::params::{P, Params};
@@ -67,13 +67,18 @@ impl Adaption {
     /// The state after what was counted since the `last` check, with so many sessions `parked`; `None` while
     /// no check is due.
     ///
-    /// A check is due every `adaptive_check_every` gets; while `pthread` is in use also every second.
+    /// A check is due every `adaptive_check_every` gets; while `pthread` is in use also every second, while
+    /// `ydb` is as soon as its queue sleeps are enough: more gets would not change what it says.
     #[must_use]
     pub fn check(self, last: &Counts, now: &Counts, parked: u32, params: &Params) -> Option<Self> {
         let growth = |of: fn(&Counts) -> u64| of(now).saturating_sub(of(last));
         let by_gets = growth(|counts| counts.gets) / params.get(P::CheckEvery);
-        let by_time = if self.pthread_in_use { growth(|counts| counts.now_ns) / Self::QUIET_NS } else { 0 };
-        let checks = by_gets.max(by_time);
+        let before_its_time = if self.pthread_in_use {
+            growth(|counts| counts.now_ns) / Self::QUIET_NS
+        } else {
+            u64::from(growth(|counts| counts.queue_sleeps) > params.get(P::YdbThreshold))
+        };
+        let checks = by_gets.max(before_its_time);
         if checks == 0 {
             return None;
         }
@@ -126,7 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn no_check_is_due_between_two() {
-        assert_eq!(check(Adaption::default(), Counts { gets: 1023, ..LOADED }), None);
+    fn no_check_is_due_between_two_unless_it_is_known_what_it_will_say() {
+        let between = |gets, queue_sleeps| check(Adaption::default(), Counts { gets, queue_sleeps, ..LOADED });
+        assert_eq!(between(1023, 1024), None);
+        assert_eq!(between(7, 1025).unwrap().streak, 1);
+        let pthread = Adaption { pthread_in_use: true, streak: 0 };
+        assert_eq!(check(pthread, Counts { gets: 1023, ..LOADED }), None);
     }
 }

@@ -10,6 +10,18 @@ use crate::params::{Fairness, P, Params};
 use crate::parking::Parked;
 use std::time::Duration;
 
+/// What a wait begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum First {
+    /// A spin, as the scheme says.
+    Spin,
+    /// A yield: the session has [had its turn](super::Experience::first).
+    Yield,
+    /// A park: the session comes out of a condition's queue, or yields have been in vain in its
+    /// [`Experience`](super::Experience).
+    Park,
+}
+
 /// What stays the same while a wait lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
@@ -17,9 +29,8 @@ pub struct Wanted {
     pub shared: bool,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
-    /// Whether the session is to park at once: it comes out of a condition's queue, or yields have been in
-    /// vain in its [`Experience`](super::Experience).
-    pub parks_first: bool,
+    /// What it begins with.
+    pub first: First,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
 }
@@ -151,7 +162,11 @@ impl Course {
         self.started_ns
     }
 
-    const fn attempt<'a>(&self, seen: &Seen<'a>) -> Attempt<'a> {
+    const fn has_had_its_turn(&self) -> bool {
+        matches!(self.wanted.first, First::Yield) && self.failed == 0
+    }
+
+    fn attempt<'a>(&self, seen: &Seen<'a>) -> Attempt<'a> {
         Attempt {
             params: seen.params,
             failed: self.failed,
@@ -162,7 +177,7 @@ impl Course {
             high_priority: self.wanted.high_priority,
             parked: seen.parked,
             pthread_in_use: seen.pthread_in_use,
-            parks_first: self.wanted.parks_first,
+            parks_first: self.wanted.first == First::Park,
             poll_ns: self.wanted.poll_ns,
             random: seen.random,
         }
@@ -176,7 +191,7 @@ impl Course {
         let seen = Seen { params, now_ns: 0, parked: 0, gets, on_x: false, pthread_in_use, random: 0 };
         let scheme = scheme(&seen);
         Spin {
-            polls: scheme.spins(&self.attempt(&seen)),
+            polls: if self.has_had_its_turn() { 0 } else { scheme.spins(&self.attempt(&seen)) },
             handed: self.takes_handover(),
             backs_off: scheme.throttles_wakes(),
             stops_at_lost_race: params.get(P::OnLostRace) != 0,
@@ -187,6 +202,11 @@ impl Course {
     pub fn step(&mut self, seen: &Seen<'_>) -> Step<Park> {
         if self.failed == 0 {
             self.started_ns = seen.now_ns;
+        }
+        if self.has_had_its_turn() {
+            // None of the yields that its wait has: it has a whole spin after it.
+            self.failed = 1;
+            return Step::Yield;
         }
         let scheme = scheme(seen);
         let step = match scheme.step(&self.attempt(seen)) {
@@ -283,7 +303,7 @@ fn jittered(asked: Duration, scheme: &dyn Scheme, seen: &Seen<'_>) -> Duration {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted { shared: false, high_priority: false, parks_first: false, poll_ns: 30 };
+    const WANTED: Wanted = Wanted { shared: false, high_priority: false, first: First::Spin, poll_ns: 30 };
 
     fn seen(params: &Params) -> Seen<'_> {
         Seen { params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 499 }
@@ -384,6 +404,20 @@ mod tests {
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 1000 * FIRST_LOOK);
         course.park_ended::<()>(&Parked::TimedOut, 0);
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 2000 * FIRST_LOOK);
+    }
+
+    #[test]
+    fn a_session_that_has_had_its_turn_yields_once_and_then_waits_as_any() {
+        let params = Params::default();
+        let mut course = Course::begin(Wanted { first: First::Yield, ..WANTED }, 0);
+        assert_eq!(course.spin(&params, false).polls, 0);
+        assert_eq!(course.step(&Seen { now_ns: 7, ..seen(&params) }), Step::Yield);
+        assert_eq!((course.started_ns(), course.failed()), (7, 1));
+        let mut any = Course::begin(WANTED, 0);
+        for _ in 0..10 {
+            assert_eq!(course.spin(&params, false), any.spin(&params, false));
+            assert_eq!(course.step(&seen(&params)), any.step(&seen(&params)));
+        }
     }
 
     #[test]

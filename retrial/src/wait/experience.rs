@@ -1,6 +1,8 @@
-//! What a session learns from its yields, from one wait to the next.
+//! What a session knows from one wait to the next: whether its yields bring it the mutex, and how long its
+//! turn has lasted.
 
-use crate::params::{P, Params};
+use super::First;
+use crate::params::{Fairness, P, Params};
 
 /// Net number of yields in vain from which a session parks at once.
 const ENOUGH: u32 = 4;
@@ -11,6 +13,14 @@ const MOST: u32 = 8;
 /// Gets of the mutex by others during one yield, at most, that say that sections last as long as a yield.
 const FEW: u64 = 2;
 
+/// Misses after which a session looks at the clock for the end of its turn, which costs as much as a short
+/// section.
+const LOOK_EVERY: u32 = 16;
+
+/// Turns in the time from one handover to the next. A turn costs a switch and what the processor has cached; a
+/// handover leaves the mutex idle as well.
+const TURNS: u32 = 4;
+
 /// A yield that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Yielded {
@@ -18,6 +28,8 @@ pub struct Yielded {
     pub mutex: u32,
     /// Its time.
     pub took_ns: u64,
+    /// Its end, by the monotonic clock.
+    pub now_ns: u64,
     /// Gets of the mutex meanwhile.
     pub gets: u64,
     /// Whether the mutex is open after it.
@@ -39,12 +51,26 @@ pub struct Experience {
     in_vain: u32,
     /// Waits to come that park at once.
     rests: u32,
+    /// Misses of its turn, and when that began, by the monotonic clock.
+    misses: u32,
+    turn_began_ns: u64,
 }
 
 impl Experience {
-    /// A wait for this mutex begins. Whether it is to park at once.
+    /// A get of this mutex has missed: what its wait begins with. `now_ns` is asked for now and then.
     #[must_use]
-    pub const fn begins(&mut self, mutex: u32) -> bool {
+    pub fn first(&mut self, mutex: u32, params: &Params, now_ns: impl FnOnce() -> u64) -> First {
+        if self.begins(mutex) {
+            First::Park
+        } else if self.ends_turn(params, now_ns) {
+            First::Yield
+        } else {
+            First::Spin
+        }
+    }
+
+    /// Whether a wait for this mutex is to park at once.
+    const fn begins(&mut self, mutex: u32) -> bool {
         let rests = self.rests != 0 && self.mutex == mutex;
         if rests {
             self.rests -= 1;
@@ -52,17 +78,32 @@ impl Experience {
         rests
     }
 
+    /// Whether the session has had its turn, and is to yield before it waits.
+    ///
+    /// The sessions that run get the mutex by spins as long as the kernel lets them run, for milliseconds, if
+    /// their sections are shorter than a spin. The others have no processor to ask for a handover on.
+    fn ends_turn(&mut self, params: &Params, now_ns: impl FnOnce() -> u64) -> bool {
+        self.misses += 1;
+        self.misses.is_multiple_of(LOOK_EVERY)
+            && params.fairness() != Fairness::Throughput
+            && super::scheme(params.get(P::Scheme)).throttles_wakes()
+            && u128::from(now_ns().saturating_sub(self.turn_began_ns))
+                >= (params.handover_interval() / TURNS).as_nanos()
+    }
+
     /// A yield has ended. It was in vain if it was longer than a spin: after a shorter one nobody else may
     /// have been ready to run.
     pub fn learn(&mut self, params: &Params, yielded: Yielded) {
-        let Yielded { mutex, took_ns, gets, is_open } = yielded;
+        let Yielded { mutex, took_ns, now_ns, gets, is_open } = yielded;
+        (self.misses, self.turn_began_ns) = (0, now_ns);
         let is_known = mutex == self.mutex;
         let is_long = took_ns >= params.get(P::OrbitSpinTime) * 1000;
         if gets > FEW || is_open && !is_long {
             self.in_vain = self.in_vain.saturating_sub(u32::from(is_known));
         } else if gets > 0 && is_long && !is_open && super::scheme(params.get(P::Scheme)).throttles_wakes() {
             let in_vain = if is_known { (self.in_vain + 1).min(MOST) } else { 1 };
-            *self = Self { mutex, in_vain, rests: if in_vain < ENOUGH { 0 } else { (1 << in_vain) - 1 } };
+            let rests = if in_vain < ENOUGH { 0 } else { (1 << in_vain) - 1 };
+            *self = Self { mutex, in_vain, rests, ..*self };
         }
     }
 }
@@ -71,7 +112,7 @@ impl Experience {
 mod tests {
     use super::*;
 
-    const IN_VAIN: Yielded = Yielded { mutex: 7, took_ns: 8000, gets: 1, is_open: false };
+    const IN_VAIN: Yielded = Yielded { mutex: 7, took_ns: 8000, now_ns: 0, gets: 1, is_open: false };
 
     /// Waits in a row that park at once.
     fn rests(known: &mut Experience) -> usize {
@@ -110,6 +151,25 @@ mod tests {
         let published = Params::default().with(P::Scheme, super::super::SLEEP as u64);
         (0..99).for_each(|_| known.learn(&published, IN_VAIN));
         assert_eq!((rests(&mut known), known), (0, Experience::default()));
+    }
+
+    #[test]
+    fn a_turn_ends_after_a_quarter_of_the_interval_at_every_sixteenth_miss_until_a_yield() {
+        let params = Params::default().with(P::HandoverInterval, 1000);
+        let ends = |known: &mut Experience, params: &Params, now_ns| {
+            (0..32).map(|_| known.ends_turn(params, || now_ns)).filter(|ends| *ends).count()
+        };
+        let mut known = Experience::default();
+        learn(&mut known, Yielded { now_ns: 1_000_000, ..IN_VAIN });
+        assert_eq!(ends(&mut known, &params, 1_249_999), 0);
+        assert_eq!(ends(&mut known, &params, 1_250_000), 2, "one, and the next one sixteen misses later");
+        learn(&mut known, Yielded { now_ns: 1_250_000, ..IN_VAIN });
+        assert_eq!(ends(&mut known, &params, 1_499_999), 0);
+        for other in [params.with(P::Fairness, 0), params.with(P::Scheme, super::super::SLEEP as u64)] {
+            assert_eq!(ends(&mut known, &other, u64::MAX), 0);
+        }
+        let mut early = Experience::default();
+        assert!((0..15).all(|_| !early.ends_turn(&params, || u64::MAX)) && early.ends_turn(&params, || u64::MAX));
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub trait Scheme: Sync {
 mod course;
 mod experience;
 
-pub use course::{Course, Park, Seen, Spin, Wanted};
+pub use course::{Course, First, Park, Seen, Spin, Wanted};
 pub use experience::{Experience, Yielded};
 
 macro_rules! schemes {
