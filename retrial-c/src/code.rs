@@ -11,7 +11,7 @@ macro_rules! codes {
         pub enum Code { $( #[doc = $text] $name = $number ),* }
 
         /// Name in C, number and text of every code.
-        pub(crate) const CODES: &[(&str, c_int, &CStr)] = &[ $( ($c_name, $number, {
+        pub const CODES: &[(&str, c_int, &CStr)] = &[ $( ($c_name, $number, {
             // SAFETY: a literal with its 0 added, and none in it.
             unsafe { CStr::from_bytes_with_nul_unchecked(concat!($text, "\0").as_bytes()) }
         }) ),* ];

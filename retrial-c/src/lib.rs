@@ -17,5 +17,5 @@ mod mutex;
 mod params;
 mod session;
 
-pub use code::Code;
+pub use code::{CODES, Code};
 pub use header::{abi, condition, generated};

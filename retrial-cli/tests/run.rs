@@ -1,5 +1,7 @@
 //! `retrial run`, by its executable and on real programs.
 
+#[path = "kit/may_read.rs"]
+mod may_read;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 #[path = "kit/preload.rs"]
@@ -7,6 +9,7 @@ mod preload;
 #[path = "kit/terminal.rs"]
 mod terminal;
 
+use may_read::may_read;
 use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
@@ -876,17 +879,6 @@ fn rows(name: &str, arguments: &[&str]) -> Vec<Value> {
 fn said(name: &str, arguments: &[&str]) -> String {
     let output = Command::new(RETRIAL).args(arguments).args(["-i", name]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// Whether the memory of processes that are no children may be read here.
-fn may_read() -> bool {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    // SAFETY: has no preconditions.
-    let may = matches!(scope.trim(), "" | "0") || unsafe { libc::geteuid() } == 0;
-    if !may {
-        not_tested("this user may not read other processes' memory");
-    }
-    may
 }
 
 /// Looks until the sessions are so.

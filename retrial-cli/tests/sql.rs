@@ -261,20 +261,6 @@ fn a_script_is_read_from_standard_input() {
 }
 
 #[test]
-fn the_views_are_described_with_their_units() {
-    // No instance is needed for it.
-    let output = command(&["sql", ".views"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", kit::both(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/views.txt");
-    if std::env::var_os("RETRIAL_BLESS").is_some() {
-        std::fs::write(&golden, &text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&golden).unwrap();
-    assert_eq!(text, expected, "RETRIAL_BLESS=1 writes it anew");
-}
-
-#[test]
 fn every_view_that_is_described_can_be_asked() {
     let scratch = waited();
     let names = scratch.run(&["sql", ".tables"]);

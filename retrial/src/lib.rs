@@ -37,6 +37,8 @@ mod pages {
     mod changelog {}
     #[doc = include_str!("../docs/BENCHMARKS.md")]
     mod benchmarks {}
+    #[doc = include_str!("../docs/BOOK.md")]
+    mod book {}
     #[doc = include_str!("../docs/C.md")]
     mod c {}
     #[doc = include_str!("../docs/DESIGN.md")]
@@ -59,8 +61,24 @@ mod pages {
     mod reliability {}
     #[doc = include_str!("../docs/STORIES.md")]
     mod stories {}
+    #[doc = include_str!("../docs/SUMMARY.md")]
+    mod summary {}
     #[doc = include_str!("../docs/USING.md")]
     mod using {}
+    #[doc = include_str!("../docs/reference/errors.md")]
+    mod errors {}
+    #[doc = include_str!("../docs/reference/measures.md")]
+    mod measures {}
+    #[doc = include_str!("../docs/reference/parameters.md")]
+    mod parameters {}
+    #[doc = include_str!("../docs/reference/views.md")]
+    mod views {}
+    #[doc = include_str!("../docs/tutorials/engine.md")]
+    mod engine {}
+    #[doc = include_str!("../docs/tutorials/operator.md")]
+    mod operator {}
+    #[doc = include_str!("../docs/tutorials/tuning.md")]
+    mod tuning {}
 }
 
 mod addition;

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 const README: &str = include_str!("../README.md");
@@ -27,12 +28,15 @@ fn the_rust_of_every_page_is_compiled() {
     // The page of the cache is the front page of its crate, and compiled there.
     let cache = std::fs::read_link(concat!(env!("CARGO_MANIFEST_DIR"), "/../retrial-cache/README.md")).unwrap();
     assert!(include_str!("../../retrial-cache/src/lib.rs").contains("include_str!(\"../README.md\")"));
-    for page in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).unwrap() {
-        let path = page.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            let name = path.file_name().unwrap().display();
-            let is_compiled = lib.contains(&format!("docs/{name}\"")) || cache.ends_with(path.file_name().unwrap());
-            assert!(is_compiled, "{name} is not in src/lib.rs");
+    let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
+    for directory in ["", "reference", "tutorials"].map(|name| docs.join(name)) {
+        for page in std::fs::read_dir(directory).unwrap() {
+            let path = page.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(docs).unwrap().display();
+                let is_compiled = lib.contains(&format!("docs/{name}\"")) || cache.ends_with(path.file_name().unwrap());
+                assert!(is_compiled, "{name} is not in src/lib.rs");
+            }
         }
     }
 }
