@@ -3,9 +3,9 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
 use retrial::{Address, Class, Instance, location};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 const HEADERS: [&str; 2] = [
@@ -30,11 +30,9 @@ enum How {
 
 /// A program, compiled with the installed library.
 fn compiled(source: &str, how: How) -> PathBuf {
-    let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
-    let binary = prefix().join(format!("{name}-{how:?}"));
-    let mut command = Command::new("cc");
-    command.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).arg(here(source));
-    command.args(options(&["--cflags"])).arg("-o").arg(&binary);
+    let source = here(source);
+    let name = source.file_stem().expect("a name").display();
+    let (mut command, binary) = compiler("cc", "c11", &source, &format!("{name}-{how:?}"));
     command.arg(if how == How::Unoptimised { "-O0" } else { "-O2" });
     if how == How::Debug {
         command.arg("-DRETRIAL_DEBUG");
@@ -42,7 +40,7 @@ fn compiled(source: &str, how: How) -> PathBuf {
     if how == How::Static {
         command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
     } else {
-        command.args(options(&["--libs"])).arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+        command.args(shared());
     }
     check(&mut command);
     binary

@@ -3,25 +3,23 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
 use retrial::{Address, Capacity, Class, GetError, Instance, location};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command that compiles a program, and where that is then.
-fn compiler(source: &str, flags: &[&str]) -> (Command, PathBuf) {
-    let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
-    let binary = prefix().join(format!("{name}{}", flags.concat()));
-    let mut command = Command::new("c++");
-    command.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).args(flags);
-    command.arg(here(source)).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
-    command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+/// A command that compiles a program, and where the program is then.
+fn command(source: &str, flags: &[&str]) -> (Command, PathBuf) {
+    let source = here(source);
+    let name = source.file_stem().expect("a name").display();
+    let (mut command, binary) = compiler("c++", "c++17", &source, &format!("{name}{}", flags.concat()));
+    command.arg("-O2").args(flags).args(shared());
     (command, binary)
 }
 
 fn compiled(source: &str, flags: &[&str]) -> PathBuf {
-    let (mut command, binary) = compiler(source, flags);
+    let (mut command, binary) = command(source, flags);
     check(&mut command);
     binary
 }
@@ -49,10 +47,8 @@ fn the_program_of_the_page_counts() {
 
 /// Of what a C program of the tests is compiled to.
 fn compiled_as_c(source: &Path, name: &str) -> PathBuf {
-    let binary = prefix().join(name);
-    let mut command = Command::new("cc");
-    command.args(["-std=c11", "-O2"]).arg(source).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
-    check(command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display())));
+    let (mut command, binary) = compiler("cc", "c11", source, name);
+    check(command.arg("-O2").args(shared()));
     binary
 }
 
@@ -113,7 +109,7 @@ fn guards_wait_for_conditions_with_exceptions_and_without() {
 #[test]
 fn a_guard_is_not_copied() {
     if is_there("c++") {
-        let (mut command, _) = compiler("tests/cpp/codes.cpp", &["-fno-exceptions", "-DCOPIED"]);
+        let (mut command, _) = command("tests/cpp/codes.cpp", &["-fno-exceptions", "-DCOPIED"]);
         let output = command.output().expect("it starts");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains("use of deleted function"), "{stderr}");
