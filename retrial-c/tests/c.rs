@@ -23,6 +23,7 @@ fn generated() -> [String; 2] {
 enum How {
     Shared,
     Static,
+    Clang,
     /// Every get and release is a call.
     Debug,
     Unoptimised,
@@ -32,7 +33,8 @@ enum How {
 fn compiled(source: &str, how: How) -> PathBuf {
     let source = here(source);
     let name = source.file_stem().expect("a name").display();
-    let (mut command, binary) = compiler("cc", "c11", &source, &format!("{name}-{how:?}"));
+    let cc = if how == How::Clang { "clang" } else { "cc" };
+    let (mut command, binary) = compiler(cc, "c11", &source, &format!("{name}-{how:?}"));
     command.arg(if how == How::Unoptimised { "-O0" } else { "-O2" });
     if how == How::Debug {
         command.arg("-DRETRIAL_DEBUG");
@@ -46,15 +48,21 @@ fn compiled(source: &str, how: How) -> PathBuf {
     binary
 }
 
+/// Those of them for which there is a compiler.
+fn can(hows: &[How]) -> impl Iterator<Item = How> {
+    hows.iter().copied().filter(|how| *how != How::Clang || is_there("clang"))
+}
+
 #[test]
 fn the_survivor_of_a_killed_holder_is_told_and_the_total_is_right() {
-    check(Command::new(compiled("tests/c/died.c", How::Shared)).arg(instance("died")));
-    check(Command::new(compiled("tests/c/died.c", How::Static)).arg(instance("died-static")));
+    for how in can(&[How::Shared, How::Static, How::Clang]) {
+        check(Command::new(compiled("tests/c/died.c", how)).arg(instance(&format!("died-{how:?}"))));
+    }
 }
 
 /// Inlined and not: what the two answer is the same.
 fn check_inlined_and_called(source: &str) {
-    for how in [How::Shared, How::Unoptimised, How::Debug] {
+    for how in can(&[How::Shared, How::Unoptimised, How::Debug, How::Clang]) {
         check(&mut Command::new(compiled(source, how)));
     }
 }
@@ -77,7 +85,8 @@ fn modes_deadlines_conversions_and_parameters_work() {
 #[test]
 fn a_kill_at_each_instruction_of_an_inlined_get_and_release_is_recovered() {
     // A call alone takes more steps than these: the path is inlined.
-    for (how, expected) in [(How::Shared, 40..160), (How::Unoptimised, 100..600)] {
+    for how in can(&[How::Shared, How::Clang, How::Unoptimised]) {
+        let expected = if how == How::Unoptimised { 100..600 } else { 40..160 };
         let text = printed(Command::new(compiled("tests/c/steps.c", how)).arg(instance(&format!("steps-{how:?}"))));
         let kills: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [steps, before, holding, after] = kills[..] else { panic!("{text}") };
@@ -120,7 +129,9 @@ fn the_mailbox_of_the_page_gives_the_letter_to_who_waits() {
 
 #[test]
 fn processes_that_get_and_release_without_calls_exclude_each_other() {
-    check(Command::new(compiled("tests/c/stress.c", How::Shared)).arg(instance("stress")));
+    for how in can(&[How::Shared, How::Clang]) {
+        check(Command::new(compiled("tests/c/stress.c", how)).arg(instance(&format!("stress-{how:?}"))));
+    }
 }
 
 #[test]
@@ -212,10 +223,22 @@ fn the_abi_is_that_of_the_dump() {
 }
 
 #[test]
-fn the_headers_compile_as_cpp() {
-    if !is_there("c++") {
-        return;
+fn the_headers_compile_without_a_warning_by_each_standard() {
+    let (c, cpp) = (["c11", "c17"], ["c++17", "c++20"]);
+    for (cc, standards) in [("cc", c), ("clang", c), ("c++", cpp), ("clang++", cpp)] {
+        if is_there(cc) {
+            for standard in standards {
+                let (source, names) = if standards == c {
+                    ("headers.c", &["retrial.h", "retrial_cond.h"][..])
+                } else {
+                    ("headers.cpp", &["retrial.h", "retrial_cond.h", "retrial.hpp", "retrial_cond.hpp"][..])
+                };
+                let source = prefix().join(source);
+                let text: String = names.iter().map(|name| format!("#include <{name}>\n")).collect();
+                std::fs::write(&source, text).expect("a file can be written");
+                let (mut command, _) = compiler(cc, standard, &source, "headers");
+                check(command.arg("-fsyntax-only"));
+            }
+        }
     }
-    let flags = ["-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
-    check(Command::new("c++").args(flags).arg("-I").arg(here("include")).args(HEADERS));
 }
