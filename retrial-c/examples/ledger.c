@@ -1,10 +1,10 @@
-/* A ledger that processes in four languages keep on one instance: the twin of ledger.cpp, ledger.py and ledger.rs.
+/* A ledger that processes in four languages keep on one instance: the twin of ledger.cpp, ledger.py, ledger.rs.
  *
  *   cc -std=c11 ledger.c $(pkg-config --cflags --libs retrial) -o ledger
  *   ./ledger INSTANCE       a name under /dev/shm, or a path
  *
- * Each entry is written in two halves, and printed when it is whole. Start any of the four as often as you like, and
- * kill them (SIGKILL): a process killed between the halves leaves half an entry, and the next one is told. */
+ * Each entry is written in two halves, and printed when it is whole. Start any of the four as often as you like,
+ * and kill them (SIGKILL): a process killed between the halves leaves half an entry, and the next one is told. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <retrial.h>

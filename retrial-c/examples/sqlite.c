@@ -1,4 +1,4 @@
-/* SQLite on retrial mutexes: its mutex methods (SQLITE_CONFIG_MUTEX), and threads that write by one connection.
+/* SQLite on retrial mutexes: its mutex methods (SQLITE_CONFIG_MUTEX), and threads that write by a connection.
  *
  *   cc -std=c11 -pthread sqlite.c $(pkg-config --cflags --libs retrial sqlite3) -o sqlite
  *   ./sqlite INSTANCE DATABASE       a name under /dev/shm, or a path; a file, or :memory:
@@ -14,7 +14,7 @@
 
 enum { THREADS = 4, ROWS = 500, FIRST_STATIC = SQLITE_MUTEX_STATIC_MAIN };
 
-/* What SQLite's pointers point at. The process's own memory: SQLite's mutexes are for the threads of one process. */
+/* What SQLite's pointers point at, in the process's own memory: its mutexes are for the threads of a process. */
 struct sqlite3_mutex {
     retrial_mutex mutex;
     retrial_session *owner; /* written while the mutex is held */

@@ -224,21 +224,18 @@ fn the_abi_is_that_of_the_dump() {
 
 #[test]
 fn the_headers_compile_without_a_warning_by_each_standard() {
-    let (c, cpp) = (["c11", "c17"], ["c++17", "c++20"]);
-    for (cc, standards) in [("cc", c), ("clang", c), ("c++", cpp), ("clang++", cpp)] {
-        if is_there(cc) {
-            for standard in standards {
-                let (source, names) = if standards == c {
-                    ("headers.c", &["retrial.h", "retrial_cond.h"][..])
-                } else {
-                    ("headers.cpp", &["retrial.h", "retrial_cond.h", "retrial.hpp", "retrial_cond.hpp"][..])
-                };
-                let source = prefix().join(source);
-                let text: String = names.iter().map(|name| format!("#include <{name}>\n")).collect();
-                std::fs::write(&source, text).expect("a file can be written");
-                let (mut command, _) = compiler(cc, standard, &source, "headers");
-                check(command.arg("-fsyntax-only"));
-            }
+    const C: &str = "#include <retrial.h>\n#include <retrial_cond.h>\n";
+    const CPP: &str = "#include <retrial.hpp>\n#include <retrial_cond.hpp>\n";
+    for (cc, standards, name, text) in [
+        ("cc", ["c11", "c17"], "headers.c", C.to_owned()),
+        ("clang", ["c11", "c17"], "headers.c", C.to_owned()),
+        ("c++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
+        ("clang++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
+    ] {
+        let source = prefix().join(name);
+        std::fs::write(&source, text).expect("a file can be written");
+        for standard in standards.into_iter().filter(|_| is_there(cc)) {
+            check(compiler(cc, standard, &source, "headers").0.arg("-fsyntax-only"));
         }
     }
 }

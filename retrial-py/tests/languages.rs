@@ -1,8 +1,8 @@
-//! Processes in C, C++, Python and Rust keep one ledger on one instance. They are killed at any moment and replaced:
-//! no entry is lost, and every death of a holder is told once.
+//! Processes in C, C++, Python and Rust keep one ledger on one instance. They are killed at any moment and
+//! replaced: no entry is lost, and every death of a holder is told once.
 //!
-//! `RETRIAL_STORM_KILLS` says how many are killed at least, 40 if it is not set; `RETRIAL_STORM_SEED` which and when,
-//! by the clock if it is not set.
+//! `RETRIAL_STORM_KILLS` says how many are killed at least, 40 if it is not set; `RETRIAL_STORM_SEED` which and
+//! when, by the clock if it is not set.
 
 #![allow(clippy::duplicate_mod)] // both kits say what is not tested
 

@@ -9,11 +9,11 @@
 //! thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks, and
 //! gives up those that the forking thread held.
 //!
-//! `RwLock::upgradable_read` is the mode E: beside the readers that are there, while all that come wait. Its `upgrade`
-//! waits until those readers have left. X does not become E: `RawRwLockUpgradeDowngrade` is left out.
+//! `RwLock::upgradable_read` is the mode E: beside the readers that are there, while all that come wait. Its
+//! `upgrade` waits until those readers have left. X does not become E: `RawRwLockUpgradeDowngrade` is left out.
 //!
-//! The types here are those of `lock_api` 0.4; with the feature `lock_api_05` those of 0.5 are in `v0_5`. Both have the
-//! same locks behind them.
+//! The types here are those of `lock_api` 0.4; with the feature `lock_api_05` those of 0.5 are in `v0_5`. Both
+//! have the same locks behind them.
 //!
 //! ```
 //! use retrial::lock_api::{Mutex, RwLock};
@@ -230,7 +230,8 @@ impl RawLock {
         }
     }
 
-    /// Has `f` change or drop what the calling thread holds. `None` when a child of fork cannot become a session now.
+    /// Has `f` change or drop what the calling thread holds. `None` when a child of fork cannot become a session
+    /// now.
     fn with_hold<R>(&self, mode: Mode, f: impl Fn(Hold<'_>) -> R) -> Option<R> {
         // SAFETY: `get` forgets its holds, and all of this module is of one instance.
         let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
@@ -244,8 +245,8 @@ impl RawLock {
     }
 }
 
-/// Tries until it is known whether it was got. `None` says that the thread cannot become a session now: no shared
-/// memory, or no session is free; another thread's may be, when it ends.
+/// Tries until it is known whether it was got. `None` says that the thread cannot become a session now: no
+/// shared memory, or no session is free; another thread's may be, when it ends.
 fn insist(patience: Patience, attempt: impl Fn() -> Option<bool>) -> bool {
     loop {
         if let Some(got) = attempt() {

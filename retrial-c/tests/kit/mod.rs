@@ -50,7 +50,7 @@ pub(crate) fn options(of: &[&str]) -> Vec<String> {
     printed(&mut command).split_whitespace().map(str::to_owned).collect()
 }
 
-/// A command that compiles a program, and where the program is then; with what it is linked is still to be said.
+/// A command that compiles a program, and where the program is then. The caller adds what it is linked with.
 pub(crate) fn compiler(compiler: &str, standard: &str, source: &Path, name: &str) -> (Command, PathBuf) {
     let binary = prefix().join(name);
     let mut command = Command::new(compiler);
