@@ -3,9 +3,9 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
 use retrial::{Address, Class, Instance, location};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 const HEADERS: [&str; 2] = [
@@ -23,6 +23,7 @@ fn generated() -> [String; 2] {
 enum How {
     Shared,
     Static,
+    Clang,
     /// Every get and release is a call.
     Debug,
     Unoptimised,
@@ -30,11 +31,10 @@ enum How {
 
 /// A program, compiled with the installed library.
 fn compiled(source: &str, how: How) -> PathBuf {
-    let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
-    let binary = prefix().join(format!("{name}-{how:?}"));
-    let mut command = Command::new("cc");
-    command.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).arg(here(source));
-    command.args(options(&["--cflags"])).arg("-o").arg(&binary);
+    let source = here(source);
+    let name = source.file_stem().expect("a name").display();
+    let cc = if how == How::Clang { "clang" } else { "cc" };
+    let (mut command, binary) = compiler(cc, "c11", &source, &format!("{name}-{how:?}"));
     command.arg(if how == How::Unoptimised { "-O0" } else { "-O2" });
     if how == How::Debug {
         command.arg("-DRETRIAL_DEBUG");
@@ -42,21 +42,27 @@ fn compiled(source: &str, how: How) -> PathBuf {
     if how == How::Static {
         command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
     } else {
-        command.args(options(&["--libs"])).arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+        command.args(shared());
     }
     check(&mut command);
     binary
 }
 
+/// Those of them for which there is a compiler.
+fn can(hows: &[How]) -> impl Iterator<Item = How> {
+    hows.iter().copied().filter(|how| *how != How::Clang || is_there("clang"))
+}
+
 #[test]
 fn the_survivor_of_a_killed_holder_is_told_and_the_total_is_right() {
-    check(Command::new(compiled("tests/c/died.c", How::Shared)).arg(instance("died")));
-    check(Command::new(compiled("tests/c/died.c", How::Static)).arg(instance("died-static")));
+    for how in can(&[How::Shared, How::Static, How::Clang]) {
+        check(Command::new(compiled("tests/c/died.c", how)).arg(instance(&format!("died-{how:?}"))));
+    }
 }
 
 /// Inlined and not: what the two answer is the same.
 fn check_inlined_and_called(source: &str) {
-    for how in [How::Shared, How::Unoptimised, How::Debug] {
+    for how in can(&[How::Shared, How::Unoptimised, How::Debug, How::Clang]) {
         check(&mut Command::new(compiled(source, how)));
     }
 }
@@ -79,7 +85,8 @@ fn modes_deadlines_conversions_and_parameters_work() {
 #[test]
 fn a_kill_at_each_instruction_of_an_inlined_get_and_release_is_recovered() {
     // A call alone takes more steps than these: the path is inlined.
-    for (how, expected) in [(How::Shared, 40..160), (How::Unoptimised, 100..600)] {
+    for how in can(&[How::Shared, How::Clang, How::Unoptimised]) {
+        let expected = if how == How::Unoptimised { 100..600 } else { 40..160 };
         let text = printed(Command::new(compiled("tests/c/steps.c", how)).arg(instance(&format!("steps-{how:?}"))));
         let kills: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [steps, before, holding, after] = kills[..] else { panic!("{text}") };
@@ -122,7 +129,9 @@ fn the_mailbox_of_the_page_gives_the_letter_to_who_waits() {
 
 #[test]
 fn processes_that_get_and_release_without_calls_exclude_each_other() {
-    check(Command::new(compiled("tests/c/stress.c", How::Shared)).arg(instance("stress")));
+    for how in can(&[How::Shared, How::Clang]) {
+        check(Command::new(compiled("tests/c/stress.c", how)).arg(instance(&format!("stress-{how:?}"))));
+    }
 }
 
 #[test]
@@ -214,10 +223,19 @@ fn the_abi_is_that_of_the_dump() {
 }
 
 #[test]
-fn the_headers_compile_as_cpp() {
-    if !is_there("c++") {
-        return;
+fn the_headers_compile_without_a_warning_by_each_standard() {
+    const C: &str = "#include <retrial.h>\n#include <retrial_cond.h>\n";
+    const CPP: &str = "#include <retrial.hpp>\n#include <retrial_cond.hpp>\n";
+    for (cc, standards, name, text) in [
+        ("cc", ["c11", "c17"], "headers.c", C.to_owned()),
+        ("clang", ["c11", "c17"], "headers.c", C.to_owned()),
+        ("c++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
+        ("clang++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
+    ] {
+        let source = prefix().join(name);
+        std::fs::write(&source, text).expect("a file can be written");
+        for standard in standards.into_iter().filter(|_| is_there(cc)) {
+            check(compiler(cc, standard, &source, "headers").0.arg("-fsyntax-only"));
+        }
     }
-    let flags = ["-x", "c++", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
-    check(Command::new("c++").args(flags).arg("-I").arg(here("include")).args(HEADERS));
 }

@@ -3,25 +3,24 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, here, instance, is_there, of_the_page, options, prefix, printed};
+use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
 use retrial::{Address, Capacity, Class, GetError, Instance, location};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command that compiles a program, and where that is then.
-fn compiler(source: &str, flags: &[&str]) -> (Command, PathBuf) {
-    let name = Path::new(source).file_stem().expect("a name").to_string_lossy();
-    let binary = prefix().join(format!("{name}{}", flags.concat()));
-    let mut command = Command::new("c++");
-    command.args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]).args(flags);
-    command.arg(here(source)).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
-    command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+/// A command that compiles a program, and where the program is then.
+fn command(by: &str, standard: &str, source: &str, flags: &[&str]) -> (Command, PathBuf) {
+    let source = here(source);
+    let name = source.file_stem().expect("a name").display();
+    let binary = format!("{name}-{by}-{standard}{}", flags.concat());
+    let (mut command, binary) = compiler(by, standard, &source, &binary);
+    command.arg("-O2").args(flags).args(shared());
     (command, binary)
 }
 
 fn compiled(source: &str, flags: &[&str]) -> PathBuf {
-    let (mut command, binary) = compiler(source, flags);
+    let (mut command, binary) = command("c++", "c++17", source, flags);
     check(&mut command);
     binary
 }
@@ -31,6 +30,22 @@ fn guards_release_and_the_survivor_of_a_killed_one_is_told() {
     if is_there("c++") {
         check(Command::new(compiled("tests/cpp/guards.cpp", &[])).arg(instance("guards")));
         check(Command::new(compiled("tests/cpp/guards.cpp", &["-DRETRIAL_DEBUG"])).arg(instance("guards-called")));
+    }
+}
+
+#[test]
+fn guards_do_the_same_by_each_compiler_and_standard() {
+    for by in ["c++", "clang++"].into_iter().filter(|by| is_there(by)) {
+        for standard in ["c++17", "c++20"] {
+            let build = |source, flags: &[&str]| {
+                let (mut command, binary) = command(by, standard, source, flags);
+                check(&mut command);
+                Command::new(binary)
+            };
+            check(build("tests/cpp/guards.cpp", &[]).arg(instance(&format!("guards-{by}-{standard}"))));
+            check(&mut build("tests/cpp/codes.cpp", &["-fno-exceptions", "-fno-rtti"]));
+            check(&mut build("tests/cpp/waits.cpp", &[]));
+        }
     }
 }
 
@@ -49,10 +64,8 @@ fn the_program_of_the_page_counts() {
 
 /// Of what a C program of the tests is compiled to.
 fn compiled_as_c(source: &Path, name: &str) -> PathBuf {
-    let binary = prefix().join(name);
-    let mut command = Command::new("cc");
-    command.args(["-std=c11", "-O2"]).arg(source).arg("-o").arg(&binary).args(options(&["--cflags", "--libs"]));
-    check(command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display())));
+    let (mut command, binary) = compiler("cc", "c11", source, name);
+    check(command.arg("-O2").args(shared()));
     binary
 }
 
@@ -113,7 +126,7 @@ fn guards_wait_for_conditions_with_exceptions_and_without() {
 #[test]
 fn a_guard_is_not_copied() {
     if is_there("c++") {
-        let (mut command, _) = compiler("tests/cpp/codes.cpp", &["-fno-exceptions", "-DCOPIED"]);
+        let (mut command, _) = command("c++", "c++17", "tests/cpp/codes.cpp", &["-fno-exceptions", "-DCOPIED"]);
         let output = command.output().expect("it starts");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains("use of deleted function"), "{stderr}");

@@ -9,6 +9,12 @@
 //! thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks, and
 //! gives up those that the forking thread held.
 //!
+//! `RwLock::upgradable_read` is the mode E: beside the readers that are there, while all that come wait. Its
+//! `upgrade` waits until those readers have left. X does not become E: `RawRwLockUpgradeDowngrade` is left out.
+//!
+//! The types here are those of `lock_api` 0.4; with the feature `lock_api_05` those of 0.5 are in `v0_5`. Both
+//! have the same locks behind them.
+//!
 //! ```
 //! use retrial::lock_api::{Mutex, RwLock};
 //!
@@ -19,18 +25,22 @@
 //! ```
 
 use crate::entries::Place;
-use crate::error::{CreateError, GetError, SessionError};
+use crate::error::{ConvertError, CreateError, GetError, SessionError};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::operation_log::MutexId;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
-use crate::sys::{self, Deadline};
+use crate::sys;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+mod v0_4;
+#[cfg(feature = "lock_api_05")]
+pub mod v0_5;
 
 /// A [`lock_api::Mutex`] on a retrial mutex.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
@@ -120,17 +130,43 @@ pub struct RawLock(crate::raw_mutex::RawMutex);
 
 impl RawLock {
     fn get(&self, mode: Mode, patience: Patience) -> bool {
-        loop {
-            if let Some(got) = self.try_as_session(mode, patience) {
-                return got;
-            }
-            // No shared memory, or no session is free: another thread's may be, when it ends.
-            match patience {
-                Patience::None => return false,
-                Patience::Until(deadline) if deadline.left().is_none() => return false,
-                Patience::Until(_) | Patience::Endless => sys::sleep(NO_SESSION_EVERY),
-            }
-        }
+        insist(patience, || self.try_as_session(mode, patience))
+    }
+
+    fn release(&self, mode: Mode) {
+        self.with_hold(mode, |hold| drop(hold));
+    }
+
+    /// X or E becomes S, without letting anybody in between.
+    fn share(&self, mode: Mode) {
+        self.with_hold(mode, |mut hold| {
+            hold.share();
+            std::mem::forget(hold);
+        });
+    }
+
+    /// E becomes X; whether it did, else it is E as before.
+    fn upgrade(&self, patience: Patience) -> bool {
+        insist(patience, || {
+            self.with_hold(Mode::Examine, |mut hold| {
+                let result = hold.upgrade(patience);
+                // A panic gives it back.
+                assert!(matches!(result, Ok(()) | Err(ConvertError::Busy | ConvertError::TimedOut)), "{result:?}");
+                std::mem::forget(hold);
+                result.is_ok()
+            })
+        })
+    }
+
+    /// Whether any thread holds it, in whatever mode.
+    fn is_held(&self) -> bool {
+        let word = self.0.load();
+        !word.sid().is_none() || word.references() != 0
+    }
+
+    /// Whether a thread holds it in X.
+    fn is_held_alone(&self) -> bool {
+        self.0.load().is_exclusive()
     }
 
     /// Whether it was got. `None` when the thread cannot become a session now.
@@ -194,16 +230,38 @@ impl RawLock {
         }
     }
 
-    /// Has `f` change or drop what the calling thread holds.
-    fn with_hold(&self, mode: Mode, f: impl Fn(Hold<'_>)) {
+    /// Has `f` change or drop what the calling thread holds. `None` when a child of fork cannot become a session
+    /// now.
+    fn with_hold<R>(&self, mode: Mode, f: impl Fn(Hold<'_>) -> R) -> Option<R> {
         // SAFETY: `get` forgets its holds, and all of this module is of one instance.
         let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
-        if matches!(resumed, Ok(None)) {
+        let done = match resumed {
             // A child of fork has the memory of its parent's lock, but no record of its hold.
-            let _ = with_sessions(true, |session| self.0.inherit(session, mode).map(&f));
-        }
+            Ok(None) => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
+            resumed => resumed,
+        };
         tidy();
+        done.ok().flatten()
     }
+}
+
+/// Tries until it is known whether it was got. `None` says that the thread cannot become a session now: no
+/// shared memory, or no session is free; another thread's may be, when it ends.
+fn insist(patience: Patience, attempt: impl Fn() -> Option<bool>) -> bool {
+    loop {
+        if let Some(got) = attempt() {
+            return got;
+        }
+        match patience {
+            Patience::None => return false,
+            Patience::Until(deadline) if deadline.left().is_none() => return false,
+            Patience::Until(_) | Patience::Endless => sys::sleep(NO_SESSION_EVERY),
+        }
+    }
+}
+
+fn until(instant: Instant) -> Patience {
+    Patience::within(instant.saturating_duration_since(Instant::now()))
 }
 
 impl Drop for RawLock {
@@ -211,118 +269,9 @@ impl Drop for RawLock {
         // In a child of fork the entry of a lock from before is the parent's.
         let registered_by = (self.0.id().0 != 0).then(|| instance().tables.mutex_in_process(self.0.id())).flatten();
         // A mutex that a leaked guard still holds keeps its entry: the session's log names it.
-        let is_free = self.0.load().sid().is_none() && self.0.load().references() == 0;
-        if is_free && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
+        if !self.is_held() && registered_by.is_some_and(|(pid, _)| pid == sys::pid()) {
             // SAFETY: registered by `register`, free, and about to be gone.
             unsafe { instance().unregister_mutex(self.0.id()) };
         }
-    }
-}
-
-// SAFETY: exclusive while X is held; guards stay on their thread, as the marker says.
-unsafe impl lock_api::RawMutex for RawLock {
-    #[allow(clippy::declare_interior_mutable_const)] // what the trait asks for
-    const INIT: Self = Self(crate::raw_mutex::RawMutex::new());
-    type GuardMarker = lock_api::GuardNoSend;
-
-    fn lock(&self) {
-        self.get(Mode::Exclusive, Patience::Endless);
-    }
-
-    fn try_lock(&self) -> bool {
-        self.get(Mode::Exclusive, Patience::None)
-    }
-
-    unsafe fn unlock(&self) {
-        self.with_hold(Mode::Exclusive, |hold| drop(hold));
-    }
-
-    fn is_locked(&self) -> bool {
-        !self.0.load().sid().is_none()
-    }
-}
-
-fn until(instant: Instant) -> Patience {
-    within(instant.saturating_duration_since(Instant::now()))
-}
-
-fn within(time: Duration) -> Patience {
-    Patience::Until(Deadline::after(time))
-}
-
-// SAFETY: as above.
-unsafe impl lock_api::RawMutexTimed for RawLock {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.get(Mode::Exclusive, within(timeout))
-    }
-
-    fn try_lock_until(&self, timeout: Instant) -> bool {
-        self.get(Mode::Exclusive, until(timeout))
-    }
-}
-
-// SAFETY: X excludes X and S.
-unsafe impl lock_api::RawRwLock for RawLock {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self(crate::raw_mutex::RawMutex::new());
-    type GuardMarker = lock_api::GuardNoSend;
-
-    fn lock_shared(&self) {
-        self.get(Mode::Shared, Patience::Endless);
-    }
-
-    fn try_lock_shared(&self) -> bool {
-        self.get(Mode::Shared, Patience::None)
-    }
-
-    unsafe fn unlock_shared(&self) {
-        self.with_hold(Mode::Shared, |hold| drop(hold));
-    }
-
-    fn lock_exclusive(&self) {
-        self.get(Mode::Exclusive, Patience::Endless);
-    }
-
-    fn try_lock_exclusive(&self) -> bool {
-        self.get(Mode::Exclusive, Patience::None)
-    }
-
-    unsafe fn unlock_exclusive(&self) {
-        self.with_hold(Mode::Exclusive, |hold| drop(hold));
-    }
-}
-
-// SAFETY: as above.
-unsafe impl lock_api::RawRwLockTimed for RawLock {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        self.get(Mode::Shared, within(timeout))
-    }
-
-    fn try_lock_shared_until(&self, timeout: Instant) -> bool {
-        self.get(Mode::Shared, until(timeout))
-    }
-
-    fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.get(Mode::Exclusive, within(timeout))
-    }
-
-    fn try_lock_exclusive_until(&self, timeout: Instant) -> bool {
-        self.get(Mode::Exclusive, until(timeout))
-    }
-}
-
-// SAFETY: X becomes S without letting anybody in between.
-unsafe impl lock_api::RawRwLockDowngrade for RawLock {
-    unsafe fn downgrade(&self) {
-        self.with_hold(Mode::Exclusive, |mut hold| {
-            hold.share();
-            std::mem::forget(hold);
-        });
     }
 }

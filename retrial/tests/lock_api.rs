@@ -181,3 +181,122 @@ fn locks_that_found_no_place_in_the_table_are_not_taken_for_each_other() {
     });
     assert_eq!((*one.lock(), *other.lock()), (1, 2));
 }
+
+/// What upgradable locks do, in either version of `lock_api`.
+macro_rules! upgradable {
+    ($version:ident, $api:ident, $locks:path) => {
+        mod $version {
+            use std::sync::mpsc::channel;
+            use std::time::Duration;
+            use $api::{RwLockUpgradableReadGuard as Upgradable, RwLockWriteGuard};
+            use $locks as locks;
+
+            #[test]
+            fn an_upgradable_reader_keeps_out_all_that_come_later() {
+                let lock = locks::RwLock::new(1);
+                let upgradable = lock.upgradable_read();
+                assert!(*upgradable == 1 && lock.is_locked() && !lock.is_locked_exclusive());
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        assert!(lock.try_read().is_none());
+                        assert!(lock.try_upgradable_read().is_none() && lock.try_write().is_none());
+                        assert!(lock.try_upgradable_read_for(Duration::from_millis(1)).is_none());
+                    });
+                });
+                let mut writer = Upgradable::upgrade(upgradable);
+                *writer += 1;
+                assert!(lock.is_locked_exclusive());
+                let reader = RwLockWriteGuard::downgrade(writer);
+                assert!(*reader == 2 && !lock.is_locked_exclusive());
+                drop(reader);
+                assert!(!lock.is_locked());
+                drop(lock.upgradable_read());
+                assert!(!lock.is_locked());
+            }
+
+            #[test]
+            fn an_upgrade_waits_for_the_readers() {
+                let lock = locks::RwLock::new(1);
+                let ((reads, is_read), (end, ends)) = (channel(), channel());
+                let locked = &lock;
+                // What it has is dropped when a check fails: the reader ends then.
+                std::thread::scope(move |scope| {
+                    let reader = scope.spawn(move || {
+                        let reader = locked.read();
+                        reads.send(()).unwrap();
+                        ends.recv().unwrap();
+                        assert_eq!(*reader, 1);
+                    });
+                    is_read.recv().unwrap();
+                    let upgradable = locked.upgradable_read();
+                    let Err(upgradable) = Upgradable::try_upgrade(upgradable) else { panic!("beside a reader") };
+                    let Err(upgradable) = Upgradable::try_upgrade_for(upgradable, Duration::from_millis(1)) else {
+                        panic!("beside a reader")
+                    };
+                    // It is what it was.
+                    assert!(locked.is_locked() && !locked.is_locked_exclusive() && *upgradable == 1);
+                    end.send(()).unwrap();
+                    *Upgradable::upgrade(upgradable) = 2;
+                    reader.join().unwrap();
+                });
+                let Ok(mut writer) = Upgradable::try_upgrade(lock.upgradable_read()) else { panic!("nobody reads") };
+                *writer += 1;
+                drop(writer);
+                assert!(lock.into_inner() == 3);
+            }
+
+            #[test]
+            fn two_that_read_and_then_write_lose_nothing() {
+                let lock = locks::RwLock::new(0);
+                std::thread::scope(|scope| {
+                    for _ in 0..4 {
+                        scope.spawn(|| {
+                            for _ in 0..500 {
+                                let upgradable = lock.upgradable_read();
+                                let read = *upgradable;
+                                *Upgradable::upgrade(upgradable) = read + 1;
+                                assert!(*lock.read() > read);
+                            }
+                        });
+                    }
+                });
+                assert_eq!(lock.into_inner(), 2000);
+            }
+
+            #[test]
+            fn a_child_of_fork_upgrades_its_copy() {
+                let lock = locks::RwLock::new(1);
+                let upgradable = lock.upgradable_read();
+                assert!(super::in_child(|| {
+                    let mut writer = Upgradable::upgrade(upgradable);
+                    *writer += 1;
+                    let alone = lock.is_locked_exclusive();
+                    drop(writer);
+                    alone && lock.try_write().is_some_and(|writer| *writer == 2)
+                }));
+                assert!(*lock.upgradable_read() == 1);
+            }
+        }
+    };
+}
+
+upgradable!(with_0_4, lock_api, retrial::lock_api);
+#[cfg(feature = "lock_api_05")]
+upgradable!(with_0_5, lock_api_05, retrial::lock_api::v0_5);
+#[cfg(feature = "lock_api_05")]
+#[test]
+fn a_mutex_of_the_newer_version_excludes_and_times_out() {
+    let mutex = retrial::lock_api::v0_5::Mutex::new(0);
+    let guard = mutex.lock();
+    assert!(mutex.is_locked() && mutex.try_lock().is_none());
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(mutex.try_lock_for(Duration::from_millis(1)).is_none()));
+    });
+    drop(guard);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1000).for_each(|_| *mutex.lock() += 1));
+        }
+    });
+    assert_eq!(mutex.into_inner(), 4000);
+}

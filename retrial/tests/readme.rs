@@ -2,6 +2,9 @@
 
 #![allow(missing_docs)]
 
+#[path = "kit/example.rs"]
+mod example;
+
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -63,15 +66,5 @@ fn it_is_killed_and_the_next_one_is_told() {
 }
 
 fn till(words: &[&str]) -> Output {
-    // The tests of a whole package come with its examples, a single test does not.
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
-    let till = profile.join("examples/till");
-    if !till.exists() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "retrial", "--example", "till", "--target-dir"]);
-        build.arg(profile.parent().unwrap()).args((!cfg!(debug_assertions)).then_some("--release"));
-        assert!(build.status().unwrap().success());
-    }
-    Command::new(till).args(words).output().unwrap()
+    Command::new(example::example("till")).args(words).output().unwrap()
 }

@@ -1,4 +1,6 @@
-//! What the tests of C and of C++ share.
+//! What the tests of C and of C++ share, and those of four languages.
+
+#![allow(dead_code)] // each test binary uses its part of it
 
 #[path = "../../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
@@ -9,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+/// A path of this package, from the packages beside it too.
 pub(crate) fn here(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../retrial-c")).join(path)
 }
 
 /// How long a program may take, with all that it forks.
@@ -45,6 +48,22 @@ pub(crate) fn options(of: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")).args(of).arg("retrial");
     printed(&mut command).split_whitespace().map(str::to_owned).collect()
+}
+
+/// A command that compiles a program, and where the program is then. The caller adds what it is linked with.
+pub(crate) fn compiler(compiler: &str, standard: &str, source: &Path, name: &str) -> (Command, PathBuf) {
+    let binary = prefix().join(name);
+    let mut command = Command::new(compiler);
+    command.arg(format!("-std={standard}")).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]);
+    command.arg(source).args(options(&["--cflags"])).arg("-o").arg(&binary);
+    (command, binary)
+}
+
+/// Links the installed shared library.
+pub(crate) fn shared() -> Vec<String> {
+    let mut flags = options(&["--libs"]);
+    flags.push(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+    flags
 }
 
 /// What a program prints.
