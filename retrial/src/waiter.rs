@@ -174,7 +174,7 @@ impl<'a> Wait<'a> {
 
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
-        let how = self.course.spin(&self.params, self.pthread_in_use());
+        let how = self.course.spin(&self.params, self.pthread_in_use())?;
         let is_first = self.course.failed() == 0;
         if !is_first && !target.is_open(how.handed) {
             self.recorder.add(Counter::Busy, 1);

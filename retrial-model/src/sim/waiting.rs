@@ -67,7 +67,7 @@ impl<'a> Engine<'a> {
     pub(super) fn try_again(&mut self, s: u32) {
         let (now_ns, pthread_in_use) = (self.now_ns(), self.controller.state.pthread_in_use);
         let session = &mut self.sessions[s as usize];
-        let how = session.course.spin(&self.workload.params, pthread_in_use);
+        let Some(how) = session.course.spin(&self.workload.params, pthread_in_use) else { return self.spin_failed(s) };
         session.handed = how.handed;
         if self.mutex.is_open(how.handed, now_ns) {
             return self.acquire(s, true);

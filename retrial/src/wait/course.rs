@@ -183,19 +183,22 @@ impl Course {
         }
     }
 
-    /// The spin before the next step. It depends on nothing of the mutex: a look would take the line from its
-    /// holder.
+    /// The spin before the next step; none where the session yields first, for a look might give it the mutex
+    /// once more. It depends on nothing of the mutex: a look would take the line from its holder.
     #[must_use]
-    pub fn spin(&self, params: &Params, pthread_in_use: bool) -> Spin {
+    pub fn spin(&self, params: &Params, pthread_in_use: bool) -> Option<Spin> {
+        if self.has_had_its_turn() {
+            return None;
+        }
         let gets = self.gets;
         let seen = Seen { params, now_ns: 0, parked: 0, gets, on_x: false, pthread_in_use, random: 0 };
         let scheme = scheme(&seen);
-        Spin {
-            polls: if self.has_had_its_turn() { 0 } else { scheme.spins(&self.attempt(&seen)) },
+        Some(Spin {
+            polls: scheme.spins(&self.attempt(&seen)),
             handed: self.takes_handover(),
             backs_off: scheme.throttles_wakes(),
             stops_at_lost_race: params.get(P::OnLostRace) != 0,
-        }
+        })
     }
 
     /// The spin has failed: what follows it.
@@ -329,12 +332,12 @@ mod tests {
             let begun = Course { wanted: Wanted { shared, ..WANTED }, ..parks_at_once(&mut params) };
             for (how, expected) in [(Parked::Woken, true), (Parked::TimedOut, !shared), (Parked::Looked, !shared)] {
                 let mut course = begun;
-                assert!(!course.spin(&params, false).handed);
+                assert!(!course.spin(&params, false).unwrap().handed);
                 park(&mut course, &seen(&params));
                 course.park_ended::<()>(&how, 0);
-                assert_eq!(course.spin(&params, false).handed, expected, "{how:?}, shared: {shared}");
+                assert_eq!(course.spin(&params, false).unwrap().handed, expected, "{how:?}, shared: {shared}");
                 course.step(&seen(&params));
-                assert!(!course.spin(&params, false).handed);
+                assert!(!course.spin(&params, false).unwrap().handed);
             }
         }
     }
@@ -410,7 +413,7 @@ mod tests {
     fn a_session_that_has_had_its_turn_yields_once_and_then_waits_as_any() {
         let params = Params::default();
         let mut course = Course::begin(Wanted { first: First::Yield, ..WANTED }, 0);
-        assert_eq!(course.spin(&params, false).polls, 0);
+        assert_eq!(course.spin(&params, false), None);
         assert_eq!(course.step(&Seen { now_ns: 7, ..seen(&params) }), Step::Yield);
         assert_eq!((course.started_ns(), course.failed()), (7, 1));
         let mut any = Course::begin(WANTED, 0);
