@@ -5,7 +5,6 @@ use crate::layout::{Block, Phase, UNIT};
 use crate::point;
 use crate::shard::{Shard, change_phase, count, phase};
 use retrial::views::Word;
-use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Most objects that one look at the rows decides about: a barrier costs about as much as making an object.
@@ -84,9 +83,15 @@ impl Shard<'_> {
             point();
         }
         let barrier = self.rows.before_reading();
-        let pinned = self.rows.seen(|object, _| object.shard() == self.number);
-        let pinned: HashSet<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
-        let is_pinned = |unit: u32| barrier.is_err() || pinned.contains(&unit);
+        let sorted = |mut all: Vec<u32>| {
+            all.sort_unstable();
+            all
+        };
+        let asked = sorted(units.to_vec());
+        let is_asked = |unit: u32| asked.binary_search(&unit).is_ok();
+        let pinned = self.rows.seen(|object, _| object.shard() == self.number && is_asked(object.unit()));
+        let pinned = sorted(pinned.iter().map(|seen| seen.object.unit()).collect());
+        let is_pinned = |unit: u32| barrier.is_err() || pinned.binary_search(&unit).is_ok();
         // From behind, so that each finds the free ones behind it.
         for (unit, block) in blocks.into_iter().rev() {
             match phase(block) {

@@ -211,6 +211,12 @@ fn fits<T>(pattern: &[T], found: &[T], is_any: &impl Fn(&T) -> bool, same: &impl
     }
 }
 
+/// Whether a command has printed what the page says.
+fn is_right(expected: &str, printed: &str, prefix: &str, figures_vary: bool) -> bool {
+    let of = |text: &str| lines(text, prefix, figures_vary);
+    fits(&of(expected), &of(printed), &|line| line == "…", &|a, b| line_fits(a, b))
+}
+
 fn line_fits(expected: &str, found: &str) -> bool {
     let characters = |text: &str| text.chars().collect::<Vec<_>>();
     fits(&characters(expected), &characters(found), &|c| *c == '…', &|a, b| a == b)
@@ -227,9 +233,7 @@ fn follow(name: &str, page: &str) {
     }
     let mut wrong = String::new();
     for (step, printed) in tutorial.steps.iter().zip(place.run(&tutorial.steps)) {
-        let of = |text: &str| lines(text, &place.prefix, step.figures_vary);
-        let is_right = fits(&of(&step.expected), &of(&printed), &|line| line == "…", &|a, b| line_fits(a, b));
-        if !is_right {
+        if !is_right(&step.expected, &printed, &place.prefix, step.figures_vary) {
             let _ = write!(wrong, "$ {}\nexpected:\n{}found:\n{printed}\n", step.command, step.expected);
         }
     }
@@ -257,10 +261,7 @@ fn a_change_is_predicted_made_and_verified() {
 
 #[test]
 fn a_page_that_is_wrong_is_noticed() {
-    let wrong = |expected: &str, found: &str, figures_vary| {
-        let of = |text: &str| lines(text, "test-", figures_vary);
-        !fits(&of(expected), &of(found), &|line| line == "…", &|a, b| line_fits(a, b))
-    };
+    let wrong = |expected: &str, found: &str, figures_vary| !is_right(expected, found, "test-", figures_vary);
     assert!(!wrong("a…c\n…\nend\n", "abbc\n1\n2\nend\n", false));
     assert!(wrong("a…c\nend\n", "abbd\nend\n", false));
     assert!(wrong("1 of 2\n", "1 of 3\n", false));

@@ -15,9 +15,12 @@ mod example;
 #[allow(dead_code)] // the storm of the library uses the rest
 #[path = "../../retrial/tests/storm/random.rs"]
 mod random;
+#[path = "../../retrial/tests/storm/settings.rs"]
+mod settings;
 
 use random::Random;
 use retrial::{Address, Capacity, Class, GetError, Instance, Mutex, location};
+use settings::{seed, setting};
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,12 +34,6 @@ const OF_EACH: usize = 2;
 
 /// `begun`, `done`, and `told` by language: `struct ledger` of the programs.
 type Ledger = [u64; 6];
-
-/// A variable of the environment, a number in decimal.
-fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 /// The programs, by language; `None` when not all can be had here.
 fn programs() -> Option<[PathBuf; 4]> {
@@ -139,7 +136,7 @@ impl Storm<'_> {
         language
     }
 
-    /// One of the workers: every other time the one that has the mutex.
+    /// One of the workers: every other time the holder.
     fn victim(&self) -> usize {
         let holder = self.random.one_in(2).then(|| self.holder()).flatten();
         let holds = self.workers.iter().position(|worker| Some(worker.child.id()) == holder);
@@ -187,9 +184,8 @@ impl Drop for Storm<'_> {
 #[test]
 fn a_ledger_kept_in_four_languages_loses_nothing_whoever_is_killed() {
     let Some(programs) = programs() else { return };
-    let kills = setting("RETRIAL_STORM_KILLS").unwrap_or(40);
-    let seed = setting("RETRIAL_STORM_SEED").unwrap_or_else(retrial::sys::now_ns);
-    println!("RETRIAL_STORM_SEED={seed}");
+    let (kills, seed) = (setting::<u64>("RETRIAL_STORM_KILLS", 40), seed());
+    println!("RETRIAL_STORM_SEED={seed:#x}");
     let path = c::instance("languages");
     let instance = Instance::create(&Address::new(&path).expect("a path"), Capacity::default(), 0o600).expect("made");
     let [printed, complaints] = ["entries", "complaints"].map(|name| PathBuf::from(format!("{path}.{name}")));

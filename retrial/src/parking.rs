@@ -33,9 +33,9 @@ mod parks;
 
 pub use parks::{Announced, Parks};
 
-/// Number of gets after which a release beside parked sessions looks at the clock, which costs as much as a
-/// short section.
-const LOOK_EVERY: u64 = 16;
+/// Number of gets after which a release beside parked sessions looks at the clock, and of misses after which
+/// a session does: a look costs as much as a short section.
+pub(crate) const LOOK_EVERY: u64 = 16;
 
 /// Time for which a handover keeps other sessions out.
 pub const HANDOVER_LASTS: Duration = Duration::from_micros(250);

@@ -24,6 +24,8 @@ mod crew;
 mod outcome;
 #[path = "storm/random.rs"]
 mod random;
+#[path = "storm/settings.rs"]
+mod settings;
 #[path = "storm/soak.rs"]
 mod soak;
 #[path = "storm/tokens.rs"]
@@ -35,6 +37,7 @@ use crew::{Aim, Crew, Plan, Stage};
 use outcome::Outcome;
 use random::Random;
 use retrial::{P, wait};
+use settings::{seed, setting};
 use std::time::{Duration, Instant};
 
 /// Workers at a time, one round each.
@@ -62,14 +65,6 @@ fn rounds() -> Vec<Round> {
     rounds.push(round("orbit-fifo", orbit, 2));
     rounds.push(round("switching", None, balanced));
     rounds
-}
-
-/// A variable of the environment, or what is used without it.
-fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no value")),
-        Err(_) => default,
-    }
 }
 
 /// One round with so many workers.
@@ -144,18 +139,6 @@ fn storm() {
 
 fn print(name: &str, outcome: &Outcome, start: Instant) {
     println!("{name:<16}{} {:>6.1}", outcome.row(), start.elapsed().as_secs_f64());
-}
-
-/// The seed that was asked for, or another at every run.
-fn seed() -> u64 {
-    match std::env::var("RETRIAL_STORM_SEED") {
-        Ok(text) => {
-            let digits = text.strip_prefix("0x");
-            let number = digits.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
-            number.unwrap_or_else(|_| panic!("RETRIAL_STORM_SEED={text} is no number"))
-        }
-        Err(_) => Random::new(retrial::sys::now_ns() ^ u64::from(std::process::id()) << 40).next(),
-    }
 }
 
 const TESTS: &[(&str, fn())] = &[

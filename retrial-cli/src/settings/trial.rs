@@ -3,6 +3,7 @@
 use super::apply;
 use crate::instances::{attach_error, mutex_type};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
+use retrial::views::TypeId;
 use retrial::{Address, Instance, P};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -32,10 +33,15 @@ impl Tried {
         Ok(Self { mutex_type: mutex_type.to_owned(), parameter: p.row().name.to_owned(), before, value })
     }
 
+    /// The parameter, and the type's row.
+    fn place(&self, instance: &Instance) -> Result<(P, Option<TypeId>), Report> {
+        let of = mutex_type(instance.tables(), &self.mutex_type)?;
+        Ok((P::named(&self.parameter).into_diagnostic()?, Some(of)))
+    }
+
     /// As it was before, unless somebody else has set it meanwhile.
     fn take_back(&self, instance: &Instance) -> Result<(), Report> {
-        let of = Some(mutex_type(instance.tables(), &self.mutex_type)?);
-        let p = P::named(&self.parameter).into_diagnostic()?;
+        let (p, of) = self.place(instance)?;
         if instance.tables().param_set(p, of) == Some(self.value) {
             apply(instance, of, &[(p, self.before)]);
         }
@@ -77,8 +83,8 @@ impl<'i> Trial<'i> {
         let line = serde_json::to_string(&trial.settings).into_diagnostic()?;
         trial.tell(&line).into_diagnostic().wrap_err("the process that takes the settings back has ended")?;
         for tried in &trial.settings {
-            let of = mutex_type(instance.tables(), &tried.mutex_type)?;
-            instance.set(P::named(&tried.parameter).into_diagnostic()?, Some(of), tried.value);
+            let (p, of) = tried.place(instance)?;
+            instance.set(p, of, tried.value);
         }
         Ok(trial)
     }

@@ -3,6 +3,7 @@
 
 use super::First;
 use crate::params::{Fairness, P, Params};
+use crate::parking::LOOK_EVERY;
 
 /// Net number of yields in vain from which a session parks at once.
 const ENOUGH: u32 = 4;
@@ -12,10 +13,6 @@ const MOST: u32 = 8;
 
 /// Gets of the mutex by others during one yield, at most, that say that sections last as long as a yield.
 const FEW: u64 = 2;
-
-/// Misses after which a session looks at the clock for the end of its turn, which costs as much as a short
-/// section.
-const LOOK_EVERY: u32 = 16;
 
 /// Turns in the time from one handover to the next. A turn costs a switch and what the processor has cached; a
 /// handover leaves the mutex idle as well.
@@ -52,7 +49,7 @@ pub struct Experience {
     /// Waits to come that park at once.
     rests: u32,
     /// Misses of its turn, and when that began, by the monotonic clock.
-    misses: u32,
+    misses: u64,
     turn_began_ns: u64,
 }
 
