@@ -22,15 +22,13 @@ pub struct Tried {
     /// Its name.
     pub parameter: String,
     /// The value before; none where the type followed the instance.
-    pub before: Option<u64>,
+    before: Option<u64>,
     pub value: u64,
 }
 
 impl Tried {
-    pub fn new(instance: &Instance, mutex_type: &str, p: P, value: u64) -> Result<Self, Report> {
-        let of = self::mutex_type(instance.tables(), mutex_type)?;
-        let before = instance.tables().param_set(p, Some(of));
-        Ok(Self { mutex_type: mutex_type.to_owned(), parameter: p.row().name.to_owned(), before, value })
+    pub fn new(mutex_type: &str, p: P, value: u64) -> Self {
+        Self { mutex_type: mutex_type.to_owned(), parameter: p.row().name.to_owned(), before: None, value }
     }
 
     /// The parameter, and the type's row.
@@ -60,7 +58,7 @@ pub struct Trial<'i> {
 }
 
 impl<'i> Trial<'i> {
-    pub fn begin(instance: &'i Instance, settings: Vec<Tried>) -> Result<Self, Report> {
+    pub fn begin(instance: &'i Instance, mut settings: Vec<Tried>) -> Result<Self, Report> {
         let address = instance.tables().address().ok_or_else(|| miette!("the instance has no name, expected one"))?;
         let only_one = File::open(address.path()).into_diagnostic()?;
         only_one.try_lock().map_err(|error| {
@@ -70,6 +68,11 @@ impl<'i> Trial<'i> {
                 "{address}: settings are being tried there by another command ({error}), expected one at a time"
             )
         })?;
+        // Only now: another trial may have ended meanwhile.
+        for tried in &mut settings {
+            let (p, of) = tried.place(instance)?;
+            tried.before = instance.tables().param_set(p, of);
+        }
         let keeper = Command::new(std::env::current_exe().into_diagnostic()?)
             .arg("take-back")
             .arg(address.to_string())

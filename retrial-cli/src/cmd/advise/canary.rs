@@ -35,7 +35,7 @@ pub(super) fn apply(
     }
     let instance = args.source.which.attach()?;
     let type_name = recording.mutex_type.as_deref().unwrap_or_default();
-    let trial = Trial::begin(&instance, vec![Tried::new(&instance, type_name, p, value)?])?;
+    let trial = Trial::begin(&instance, vec![Tried::new(type_name, p, value)])?;
     let change = change_text(Change::Set(p, value));
     format.say(&format!("\napplied: {change} for type {type_name}"));
     let mut applied = json!({ "change": change, "kept": true, "conditions": [] });

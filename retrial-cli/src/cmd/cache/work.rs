@@ -237,7 +237,7 @@ fn hot<'o>(text: &str, objects: &'o [Key<'static>], load: Name) -> Result<(&'o K
 fn tried<'i>(instance: &'i Instance, types: &[&str], scheme: u64) -> Result<Trial<'i>, Report> {
     let setting = |name: &&str| {
         instance.register_type(name).map_err(|error| crate::instances::object_error(error.into()))?;
-        Tried::new(instance, name, P::Scheme, scheme)
+        Ok(Tried::new(name, P::Scheme, scheme))
     };
-    Trial::begin(instance, types.iter().map(setting).collect::<Result<_, _>>()?)
+    Trial::begin(instance, types.iter().map(setting).collect::<Result<_, Report>>()?)
 }
