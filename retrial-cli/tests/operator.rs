@@ -312,6 +312,8 @@ fn a_poked_mutex_is_busy_as_the_source_has_it() {
     assert_eq!((peeked.len(), &peeked[0]["value"]), (5, &"0x0000000100000001".into()));
     assert_eq!((&peeked[0]["field"], &peeked[0]["meaning"]), (&"m: word".into(), &"sid 1 E, 1 references".into()));
     assert_eq!(peeked[3]["meaning"], "1");
+    assert_eq!(peeked[1]["meaning"], "0 parked; 0 woken and on the way");
+    assert_eq!(peeked[4]["meaning"], "nobody has drained it; 0 wake-ups");
     // By address it is the same word.
     let address = peeked[0]["address"].as_str().unwrap();
     assert_eq!(scratch.rows(&["peek", address])[0]["value"], "0x0000000100000001");

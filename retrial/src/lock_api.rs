@@ -33,6 +33,7 @@ use crate::operation_log::MutexId;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys;
+use crate::word::Word;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -59,13 +60,20 @@ pub fn instance() -> &'static Instance {
 
 /// The same, where it can be had.
 fn try_instance() -> Result<&'static Instance, CreateError> {
-    static INSTANCE: OnceLock<Instance> = OnceLock::new();
-    if let Some(instance) = INSTANCE.get() {
+    if let Some((instance, _)) = INSTANCE.get() {
         return Ok(instance);
     }
     let made = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() })?;
     // Another thread may have made one meanwhile: then this one goes.
-    Ok(INSTANCE.get_or_init(|| made))
+    Ok(&INSTANCE.get_or_init(|| (made, sys::pid())).0)
+}
+
+/// The instance, and the process that made it.
+static INSTANCE: OnceLock<(Instance, u32)> = OnceLock::new();
+
+/// Whether the instance is that of a parent, from before a fork.
+fn is_forked() -> bool {
+    INSTANCE.get().is_some_and(|(_, pid)| *pid != sys::pid())
 }
 
 thread_local! {
@@ -139,20 +147,16 @@ impl RawLock {
 
     /// X or E becomes S, without letting anybody in between.
     fn share(&self, mode: Mode) {
-        self.with_hold(mode, |mut hold| {
-            hold.share();
-            std::mem::forget(hold);
-        });
+        self.with_hold(mode, |hold| ManuallyDrop::new(hold).share());
     }
 
     /// E becomes X; whether it did, else it is E as before.
     fn upgrade(&self, patience: Patience) -> bool {
         insist(patience, || {
-            self.with_hold(Mode::Examine, |mut hold| {
-                let result = hold.upgrade(patience);
-                // A panic gives it back.
+            self.with_hold(Mode::Examine, |hold| {
+                // A panic leaves it to the guard, which gives it back.
+                let result = ManuallyDrop::new(hold).upgrade(patience);
                 assert!(matches!(result, Ok(()) | Err(ConvertError::Busy | ConvertError::TimedOut)), "{result:?}");
-                std::mem::forget(hold);
                 result.is_ok()
             })
         })
@@ -161,7 +165,7 @@ impl RawLock {
     /// Whether any thread holds it, in whatever mode.
     fn is_held(&self) -> bool {
         let word = self.0.load();
-        !word.sid().is_none() || word.references() != 0
+        !word.sid().is_none() || word.references() != 0 || word.has(Word::DRAINING)
     }
 
     /// Whether a thread holds it in X.
@@ -237,7 +241,7 @@ impl RawLock {
         let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
         let done = match resumed {
             // A child of fork has the memory of its parent's lock, but no record of its hold.
-            Ok(None) => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
+            Ok(None) if is_forked() => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
             resumed => resumed,
         };
         tidy();
@@ -273,5 +277,19 @@ impl Drop for RawLock {
             // SAFETY: registered by `register`, free, and about to be gone.
             unsafe { instance().unregister_mutex(self.0.id()) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::Sid;
+
+    #[test]
+    fn a_lock_that_waits_for_its_last_reader_is_held_when_that_has_left() {
+        let lock = RawLock(crate::raw_mutex::RawMutex::new());
+        assert!(!lock.is_held());
+        lock.0.fake(Word(Word::DRAINING), Sid::new(1));
+        assert!(lock.is_held());
     }
 }

@@ -30,7 +30,7 @@ pub struct RawMutex {
     /// First requests granted, S → E and E → X among them. Written by the session in the holder field; a
     /// figure, which models leave out.
     pub(crate) gets: sys::AtomicU64,
-    /// SID of the session that waits for the references to leave.
+    /// SID of the session that waits for the references to leave, and [`RawMutex::ENDLESS`].
     pub(crate) drainer: AtomicU32,
     /// The futex that sessions park on; counts wake-ups.
     pub(crate) wakes: Futex,
@@ -40,6 +40,9 @@ pub struct RawMutex {
 const _: () = assert!(size_of::<RawMutex>() == 40 && size_of::<RawMutex>() <= size_of::<libc::pthread_mutex_t>());
 
 impl RawMutex {
+    /// Bit of `drainer`: the session waits without a deadline.
+    const ENDLESS: u32 = 1 << 31;
+
     /// A free mutex without type and id. It works, but it cannot be recovered and its figures cannot be seen
     /// before [`RawMutex::register`].
     #[must_use]
@@ -147,11 +150,24 @@ impl RawMutex {
 
     #[cfg(test)]
     pub(crate) fn fake(&self, word: Word, drainer: Sid) {
-        self.drainer.store(drainer.number(), Ordering::Relaxed);
+        self.drained_by(drainer, true);
         self.word.store(word.0, Ordering::Release);
+    }
+
+    /// The session that is about to drain, and whether it does until the last reference has left.
+    pub(crate) fn drained_by(&self, sid: Sid, endless: bool) {
+        let how = if endless { Self::ENDLESS } else { 0 };
+        self.drainer.store(sid.number() | how, Ordering::Relaxed);
     }
 
     pub(crate) fn drainer(&self) -> Sid {
         Sid::new(self.drainer.load(Ordering::Relaxed))
+    }
+
+    /// Whether references have to leave, or the mutex stays as it is for ever.
+    pub(crate) fn drains_endlessly(&self) -> bool {
+        // Acquire: pairs with the Release that began the drain, so that the drainer is that one's.
+        Word(self.word.load(Ordering::Acquire)).has(Word::DRAINING)
+            && self.drainer.load(Ordering::Relaxed) & Self::ENDLESS != 0
     }
 }

@@ -169,6 +169,29 @@ fn two_that_would_both_wait_for_the_others_reference_are_told() {
 }
 
 #[test]
+fn a_reader_that_reads_again_beside_an_upgrade_with_a_deadline_waits_for_its_end() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let reader = session(&instance);
+    let reading = mutex.shared(&reader, location!()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let drainer = session(&instance);
+            let mut guard = mutex.get(&drainer, Mode::Examine, location!(), Patience::Endless).unwrap();
+            let result = guard.upgrade(Patience::within(Duration::from_millis(50)));
+            assert_eq!(result, Err(ConvertError::TimedOut));
+        });
+        while !mutex.word().has(Word::DRAINING) {
+            std::thread::yield_now();
+        }
+        let again = mutex.get(&reader, Mode::Shared, location!(), Patience::within(Duration::from_secs(60)));
+        assert!(again.is_ok(), "found {again:?}");
+    });
+    drop(reading);
+    assert_eq!(mutex.word(), Word::FREE);
+}
+
+#[test]
 fn readers_that_keep_coming_do_not_keep_a_writer_out() {
     for fairness in [1, 2] {
         let instance = instance();

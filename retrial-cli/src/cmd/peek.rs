@@ -4,7 +4,8 @@ use crate::instances::{Which, mutex};
 use crate::output::{Column, Format, Table, column};
 use miette::{Report, miette};
 use retrial::engine::RawMutex;
-use retrial::views::{Tables, Word};
+use retrial::parking::Parking;
+use retrial::views::{Sid, Tables, Word};
 use std::process::ExitCode;
 
 /// Show raw words of the instance's memory; those of a mutex decoded
@@ -98,21 +99,18 @@ fn decode(tables: &Tables, index: usize, value: u64) -> (&'static str, String) {
     let (low, high) = (value as u32, (value >> 32) as u32);
     match index {
         0 => ("word", Word(value).to_string()),
-        1 => {
-            let fenced = if low >> 31 == 1 { ", releases have a fence of their own" } else { "" };
-            let starving = if low >> 30 & 1 == 1 { ", the next release hands over" } else { "" };
-            ("waiters, wakes", format!("{} parked, {high} wake-ups{fenced}{starving}", low & (u32::MAX >> 2)))
-        }
+        1 => ("parking", Parking(value).to_string()),
         2 => {
             let mutex_type = retrial::views::TypeId((low >> 16) as u8);
             ("kind, id", format!("type {}, #{high}", tables.type_name(mutex_type)))
         }
         3 => ("gets", value.to_string()),
         _ => {
-            let way = if high & 2 != 0 { ", a woken session is on its way" } else { "" };
-            let throttled = if high & 1 != 0 { ", one wake-up at a time" } else { "" };
-            let drainer = if low == 0 { "nobody drains".to_owned() } else { format!("last drained by sid {low}") };
-            ("drainer, hints", format!("{drainer}{way}{throttled}"))
+            let drainer = match Sid::new(low) {
+                Sid::NONE => "nobody has drained it".to_owned(),
+                sid => format!("last drained by sid {sid}"),
+            };
+            ("drainer, wakes", format!("{drainer}; {high} wake-ups"))
         }
     }
 }

@@ -49,12 +49,13 @@ impl Tried {
 
 /// Settings that are in force as long as this is there.
 ///
-/// A process of its own takes them back: this command may be killed, too. While that process lives, no other
-/// trial of the instance begins.
+/// A process of its own takes them back: this command may be killed, too. While one of the two lives, no
+/// other trial of the instance begins.
 pub struct Trial<'i> {
     instance: &'i Instance,
     settings: Vec<Tried>,
     keeper: Child,
+    _only_one: File,
 }
 
 impl<'i> Trial<'i> {
@@ -64,7 +65,7 @@ impl<'i> Trial<'i> {
         only_one.try_lock().map_err(|error| {
             miette!(
                 code = "retrial::trial",
-                help = "fuser -v FILE tells its process; wait for its end, or end it: it takes its settings back",
+                help = format!("fuser -v {} tells its process; wait for its end, or end it", address.path().display()),
                 "{address}: settings are being tried there by another command ({error}), expected one at a time"
             )
         })?;
@@ -77,12 +78,12 @@ impl<'i> Trial<'i> {
             .arg("take-back")
             .arg(address.to_string())
             .stdin(Stdio::piped())
-            .stdout(only_one) // locked as long as it lives
+            .stdout(only_one.try_clone().into_diagnostic()?) // locked as long as it lives
             .process_group(0) // no signal of a terminal reaches it
             .spawn()
             .into_diagnostic()
             .wrap_err("cannot start the process that takes the settings back")?;
-        let mut trial = Self { instance, settings, keeper };
+        let mut trial = Self { instance, settings, keeper, _only_one: only_one };
         let line = serde_json::to_string(&trial.settings).into_diagnostic()?;
         trial.tell(&line).into_diagnostic().wrap_err("the process that takes the settings back has ended")?;
         for tried in &trial.settings {

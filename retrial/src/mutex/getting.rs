@@ -295,8 +295,9 @@ impl Target for Getting<'_> {
     }
 
     fn is_hopeless(&self) -> bool {
-        // A drainer waits for the references to leave: a session that has one would wait for itself.
-        self.mutex.load().has(Word::DRAINING) && self.has_reference()
+        // The drainer waits for the references to leave: a session that has one would wait for itself. With a
+        // deadline the drainer gives up, and this session waits for a mutex in E.
+        self.mutex.drains_endlessly() && self.has_reference()
     }
 
     fn gets(&self) -> u64 {

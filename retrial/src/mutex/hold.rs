@@ -94,7 +94,8 @@ impl<'a> Hold<'a> {
     ///
     /// # Errors
     ///
-    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits for this reference to leave.
+    /// `Busy` and `TimedOut`; `Deadlock` when another session that has E waits without a deadline for this
+    /// reference to leave.
     /// The mutex is still held shared.
     ///
     /// # Panics
@@ -144,7 +145,7 @@ impl<'a> Hold<'a> {
             return Err(ConvertError::Forked { owner: session.pid() });
         }
         session.relog(self.record as usize, Phase::Draining, Mode::Exclusive);
-        mutex.drainer.store(session.sid().number(), Ordering::Relaxed);
+        mutex.drained_by(session.sid(), patience == Patience::Endless);
         fail::point();
         let word = Word(mutex.word.load(Ordering::Relaxed));
         mutex.word.store(word.drain().0, Ordering::Release);
