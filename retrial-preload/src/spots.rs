@@ -13,7 +13,7 @@
 use crate::instance::{Type, instance};
 use retrial::interposer::{Park, Parked};
 pub(crate) use retrial::parking::Parks;
-use retrial::parking::{self, Announced, Circumstances, Found, Parking};
+use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking};
 use retrial::sys;
 use retrial::views::Params;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -206,26 +206,27 @@ impl Spot {
         if answers && !self.parking().is_fenced() && !sys::barrier_everywhere() {
             fence_all();
         }
-        let is_busy = |seen: u32| match look(seen) {
-            Found::Open => false,
-            Found::HandedOver => !how.handed,
-            Found::Busy => true,
+        let longest = |seen: u32| match look(seen) {
+            Found::Open => None,
+            Found::HandedOver if how.handed => None,
+            // A release that finds no thread asleep does not take the handover back.
+            Found::HandedOver => Some(HANDOVER_LASTS),
+            Found::Busy => Some(Duration::MAX),
         };
-        let parked = Self::sleep(futex, is_busy, how.lasts(watches));
+        let parked = Self::sleep(futex, longest, how.lasts(watches));
         let found = look(futex.load(Ordering::Relaxed));
         parks.come_back(announced, &parked, found, |to| self.change(Ordering::Relaxed, to));
         parked
     }
 
-    /// Sleeps until it is woken, or for so long, unless it is not busy.
-    fn sleep<G>(futex: &AtomicU32, is_busy: impl Fn(u32) -> bool, timeout: Duration) -> Parked<G> {
+    /// Sleeps until it is woken, or for so long, and at most for what a look at the futex allows; `None`: not
+    /// at all.
+    fn sleep<G>(futex: &AtomicU32, longest: impl Fn(u32) -> Option<Duration>, timeout: Duration) -> Parked<G> {
         for _ in 0..TRIES {
             // Acquire: a thread that finds it open finds what its holder did.
             let seen = futex.load(Ordering::Acquire);
-            if !is_busy(seen) {
-                return Parked::Looked;
-            }
-            match sys::futex_wait(futex, seen, Some(timeout), true) {
+            let Some(longest) = longest(seen) else { return Parked::Looked };
+            match sys::futex_wait(futex, seen, Some(timeout.min(longest)), true) {
                 sys::Woken::Yes => return Parked::Woken,
                 sys::Woken::TimedOut => return Parked::TimedOut,
                 sys::Woken::Changed => {}

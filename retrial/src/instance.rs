@@ -191,7 +191,7 @@ impl Instance {
     }
 
     /// Says what the steps of a wait cost on this machine, as [`Costs::measure`] finds it; what was not
-    /// measured stays as it was. `orbit` takes its defaults from it, at the next step of every wait.
+    /// measured stays as it was. Waits that begin later reckon the time of a spin with it.
     pub fn set_costs(&self, costs: &Costs) {
         for (cell, ns) in self.tables.segment.header().costs.iter().zip(costs.0).filter(|(_, ns)| *ns != 0) {
             cell.store(ns, Ordering::Relaxed);

@@ -65,15 +65,15 @@ fn try_instance() -> Result<&'static Instance, CreateError> {
     }
     let made = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() })?;
     // Another thread may have made one meanwhile: then this one goes.
-    Ok(&INSTANCE.get_or_init(|| (made, sys::pid())).0)
+    Ok(&INSTANCE.get_or_init(|| (made, sys::own_generation())).0)
 }
 
-/// The instance, and the process that made it.
-static INSTANCE: OnceLock<(Instance, u32)> = OnceLock::new();
+/// The instance, and the generation of the process that made it.
+static INSTANCE: OnceLock<(Instance, u64)> = OnceLock::new();
 
 /// Whether the instance is that of a parent, from before a fork.
 fn is_forked() -> bool {
-    INSTANCE.get().is_some_and(|(_, pid)| *pid != sys::pid())
+    INSTANCE.get().is_some_and(|(_, generation)| *generation != sys::generation())
 }
 
 thread_local! {
@@ -152,14 +152,13 @@ impl RawLock {
 
     /// E becomes X; whether it did, else it is E as before.
     fn upgrade(&self, patience: Patience) -> bool {
-        insist(patience, || {
-            self.with_hold(Mode::Examine, |hold| {
-                // A panic leaves it to the guard, which gives it back.
-                let result = ManuallyDrop::new(hold).upgrade(patience);
-                assert!(matches!(result, Ok(()) | Err(ConvertError::Busy | ConvertError::TimedOut)), "{result:?}");
-                result.is_ok()
-            })
+        self.with_hold(Mode::Examine, |hold| {
+            // A panic leaves it to the guard, which gives it back.
+            let result = ManuallyDrop::new(hold).upgrade(patience);
+            assert!(matches!(result, Ok(()) | Err(ConvertError::Busy | ConvertError::TimedOut)), "{result:?}");
+            result.is_ok()
         })
+        .unwrap_or(false)
     }
 
     /// Whether any thread holds it, in whatever mode.
@@ -234,18 +233,23 @@ impl RawLock {
         }
     }
 
-    /// Has `f` change or drop what the calling thread holds. `None` when a child of fork cannot become a session
-    /// now.
+    /// Has `f` change or drop what the calling thread holds. `None`: it holds nothing.
     fn with_hold<R>(&self, mode: Mode, f: impl Fn(Hold<'_>) -> R) -> Option<R> {
-        // SAFETY: `get` forgets its holds, and all of this module is of one instance.
-        let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
-        let done = match resumed {
-            // A child of fork has the memory of its parent's lock, but no record of its hold.
-            Ok(None) if is_forked() => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
-            resumed => resumed,
-        };
-        tidy();
-        done.ok().flatten()
+        loop {
+            // SAFETY: `get` forgets its holds, and all of this module is of one instance.
+            let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
+            let done = match resumed {
+                // A child of fork has the memory of its parent's lock, but no record of its hold.
+                Ok(None) if is_forked() => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
+                resumed => resumed,
+            };
+            tidy();
+            match done {
+                Ok(done) => return done,
+                // A child of fork that cannot become a session now.
+                Err(_) => sys::sleep(NO_SESSION_EVERY),
+            }
+        }
     }
 }
 

@@ -137,9 +137,9 @@ params! {
     OrbitRetryRate "orbit_retry_rate" = 25, Number(1, 1_000_000), "1/s",
         "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",
-        "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced). A session that has got it by spins for a quarter of this yields once.";
+        "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced). A session that misses it again and again yields once in a quarter of this.";
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",
-        "Scheme orbit: neither handovers nor turns; a handover to a session that was woken in vain, now and then; a handover at every release.";
+        "Scheme orbit: neither handovers nor turns; turns, and a handover now and then to a session that was woken in vain; turns, and a handover at every release beside parked sessions.";
     AlertThreshold "alert_threshold" = 15_000, Number(1, 86_400_000), "ms",
         "A wait longer than this is written to the alert log, one for each mutex in this time.";
 }

@@ -73,9 +73,6 @@ impl Parking {
     /// mutex is free while the others sleep.
     pub const WOKEN_MAX: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 
-    /// Maximum number of parked sessions among which the kernel looks for an overdue one, one by one.
-    pub const OVERDUE_AMONG: u32 = 1024;
-
     /// As many threads as Linux has ids for.
     const COUNT: u64 = (1 << 22) - 1;
     const FENCED: u64 = 1 << 22;
@@ -307,7 +304,13 @@ impl Parking {
         Self(self.0 & !(Self::STARVING | Self::STARVING_FOR_X))
     }
 
-    /// The session that wanted X has given up.
+    /// The same, if a session that wants X asked for it.
+    #[must_use]
+    pub const fn fed_for_x(self) -> Self {
+        if self.starving().1 { self.fed() } else { self }
+    }
+
+    /// No session that wants X asks for a handover.
     #[must_use]
     pub const fn not_for_x(self) -> Self {
         Self(self.0 & !Self::STARVING_FOR_X)

@@ -164,7 +164,7 @@ impl RawMutex {
         Sid::new(self.drainer.load(Ordering::Relaxed))
     }
 
-    /// Whether references have to leave, or the mutex stays as it is for ever.
+    /// Whether a session waits, without a deadline, for all references to leave: nothing else can end its wait.
     pub(crate) fn drains_endlessly(&self) -> bool {
         // Acquire: pairs with the Release that began the drain, so that the drainer is that one's.
         Word(self.word.load(Ordering::Acquire)).has(Word::DRAINING)

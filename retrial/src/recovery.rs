@@ -236,7 +236,22 @@ impl Instance {
             return;
         }
         fail::point();
+        self.let_readers_in(here);
         self.recover_all_with(Some(here));
+    }
+
+    /// A session that has died, or wants X no more, may have asked to keep readers out.
+    pub(crate) fn let_readers_in(&self, mutex: &RawMutex) {
+        // A session that moves a reference takes a few instructions, but it may be off its processor.
+        if !(0..128).any(|_| {
+            mutex.lets_readers_in() || {
+                sys::spin_loop();
+                false
+            }
+        }) {
+            // A waiter tries again.
+            self.note_debt(mutex.id(), true);
+        }
     }
 
     /// The mutex of this id, for a recoverer that wants to pay a debt to it.
@@ -260,19 +275,24 @@ impl Instance {
         if id.0 == 0 {
             return;
         }
-        if let Creditor::Mutex(mutex) = self.creditor(id, here) {
-            if mutex.load().sid() == sid {
-                return;
-            }
-            if mutex.load().has(Word::HANDOVER) {
-                mutex.wake_after_recovery();
-            }
-        }
-        for cell in &slot.log {
+        let gets = |cell: &&AtomicU64| {
             let record = Record::unpack(cell.load(Ordering::Relaxed));
-            if record.is_some_and(|record| record.mutex == id && record.phase == Phase::Getting) {
-                cell.store(0, Ordering::Relaxed);
+            record.is_some_and(|record| record.mutex == id && record.phase == Phase::Getting)
+        };
+        match self.creditor(id, here) {
+            Creditor::Mutex(mutex) if mutex.load().sid() == sid => return,
+            Creditor::Mutex(mutex) => {
+                self.let_readers_in(mutex);
+                if mutex.load().has(Word::HANDOVER) {
+                    mutex.wake_after_recovery();
+                }
             }
+            // A waiter lets the readers in, which has it mapped.
+            Creditor::Elsewhere => self.note_debt(id, false),
+            Creditor::Nobody => {}
+        }
+        for cell in slot.log.iter().filter(gets) {
+            cell.store(0, Ordering::Relaxed);
         }
         fail::point();
         slot.parked_on.store(0, Ordering::Release);
@@ -361,6 +381,7 @@ impl RawMutex {
             }
             cell.store(0, Ordering::Release);
             fail::point();
+            instance.let_readers_in(self);
             self.wake_after_recovery();
         }
         paid

@@ -236,12 +236,35 @@ fn a_dead_drainer_lets_the_readers_in_again() {
         std::thread::yield_now();
     }
     kill(drainer);
+    // Not told that it waits for itself: the drainer waits no more.
+    let Err(GetError::OwnerDied(again)) = mutex.shared(&session, location!("parent")) else {
+        panic!("told of the death")
+    };
+    drop(again);
     let other = instance.session("other", Class::Normal).unwrap();
     let Err(GetError::OwnerDied(second)) = mutex.shared(&other, location!("parent")) else {
         panic!("told of the death")
     };
     assert_eq!(mutex.word().references(), 2);
     drop(second);
+    drop(reader);
+}
+
+#[test]
+fn readers_come_in_beside_a_reader_again_when_the_writer_that_kept_them_out_has_died() {
+    let name = Name::new("door");
+    let instance = Instance::create(&name.0, Capacity::default(), 0o600).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let [stays, comes] = ["stays", "comes"].map(|name| instance.session(name, Class::Normal).unwrap());
+    let reader = mutex.shared(&stays, location!("parent")).unwrap();
+    let writer = child(&name, "wait X");
+    while !mutex.word().has(Word::HANDOVER) {
+        drop(mutex.get(&comes, Mode::Shared, location!("parent"), Patience::None));
+        std::thread::yield_now();
+    }
+    kill(writer);
+    let patience = Patience::within(std::time::Duration::from_secs(20));
+    assert!(mutex.get(&comes, Mode::Shared, location!("parent"), patience).is_ok());
     drop(reader);
 }
 

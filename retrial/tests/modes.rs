@@ -193,7 +193,8 @@ fn a_reader_that_reads_again_beside_an_upgrade_with_a_deadline_waits_for_its_end
 
 #[test]
 fn readers_that_keep_coming_do_not_keep_a_writer_out() {
-    for fairness in [1, 2] {
+    let ms = Duration::from_millis;
+    for (fairness, stays) in [(1, ms(0)), (2, ms(0)), (1, ms(20))] {
         let instance = instance();
         instance.set(P::Fairness, None, fairness);
         let mutex = instance.mutex("m", "test", || 0u64).unwrap();
@@ -208,15 +209,17 @@ fn readers_that_keep_coming_do_not_keep_a_writer_out() {
                 scope.spawn(move || {
                     let session = session(instance);
                     let mut guard = Some(mutex.shared(&session, location!()).unwrap());
+                    let mut since = Instant::now();
                     both.wait();
                     while !written.load(Ordering::Acquire) {
-                        let closed = mutex.word().has(Word::HANDOVER);
+                        let closed = mutex.word().has(Word::HANDOVER) && since.elapsed() >= stays;
                         if closed || turn.load(Ordering::Acquire) == me {
                             guard = None;
                             let deadline = Patience::Until(retrial::sys::Deadline::after(Duration::from_micros(50)));
                             while guard.is_none() && !written.load(Ordering::Acquire) {
                                 guard = mutex.get(&session, Mode::Shared, location!(), deadline).ok();
                             }
+                            since = Instant::now();
                             turn.store(1 - me, Ordering::Release);
                         }
                         std::thread::yield_now();

@@ -36,15 +36,8 @@ impl Mutex {
     }
 
     /// Puts a session to sleep.
-    pub(super) fn sleep(&mut self, session: u32, overdue: bool) {
-        self.queue.push(session, overdue);
-    }
-
-    /// Takes the overdue sleeper that fell asleep first.
-    pub(super) fn first_overdue(&mut self) -> Option<u32> {
-        let first = self.queue.first_overdue()?;
-        self.queue.remove(first);
-        Some(first)
+    pub(super) fn sleep(&mut self, session: u32) {
+        self.queue.push(session);
     }
 
     /// The time of a sleeper has passed.
@@ -70,7 +63,6 @@ struct Queue {
 struct Place {
     before: u32,
     after: u32,
-    overdue: bool,
 }
 
 impl Default for Queue {
@@ -80,18 +72,18 @@ impl Default for Queue {
 }
 
 impl Queue {
-    fn push(&mut self, session: u32, overdue: bool) {
+    fn push(&mut self, session: u32) {
         let index = session as usize;
         if self.places.len() <= index {
-            self.places.resize(index + 1, Place { before: NONE, after: NONE, overdue: false });
+            self.places.resize(index + 1, Place { before: NONE, after: NONE });
         }
         let last = std::mem::replace(&mut self.last, session);
-        self.places[index] = Place { before: last, after: NONE, overdue };
+        self.places[index] = Place { before: last, after: NONE };
         *self.after(last) = session;
     }
 
     fn remove(&mut self, session: u32) {
-        let Place { before, after, .. } = self.places[session as usize];
+        let Place { before, after } = self.places[session as usize];
         *self.after(before) = after;
         match after {
             NONE => self.last = before,
@@ -105,12 +97,6 @@ impl Queue {
             NONE => &mut self.first,
             session => &mut self.places[session as usize].after,
         }
-    }
-
-    fn first_overdue(&self) -> Option<u32> {
-        let in_queue = |session: u32| Some(session).filter(|session| *session != NONE);
-        std::iter::successors(in_queue(self.first), |session| in_queue(self.places[*session as usize].after))
-            .find(|session| self.places[*session as usize].overdue)
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -131,17 +117,13 @@ mod tests {
     fn sessions_are_woken_in_the_order_in_which_they_fell_asleep_but_for_those_that_left() {
         let mut mutex = Mutex::new();
         for session in [4, 1, 2, 3] {
-            mutex.sleep(session, false);
+            mutex.sleep(session);
         }
         mutex.leave(1);
         assert_eq!(mutex.first(), Some(4));
         mutex.leave(3);
-        for (session, overdue) in [(1, true), (5, true)] {
-            mutex.sleep(session, overdue);
-        }
-        assert_eq!(mutex.first_overdue(), Some(1));
+        mutex.sleep(5);
         let woken: Vec<u32> = std::iter::from_fn(|| mutex.first()).collect();
         assert_eq!(woken, [2, 5]);
-        assert_eq!(mutex.first_overdue(), None);
     }
 }

@@ -102,7 +102,6 @@ pub(super) struct Session {
 
     // The park under way, and what the parks so far have to tell the next one.
     pub(super) timeout: Time,
-    pub(super) overdue: bool,
     pub(super) seen: u32,
     pub(super) announced: Announced,
     pub(super) park: Parks,
@@ -129,7 +128,6 @@ impl Session {
             sleeps: 0,
             place: 0,
             timeout: 0,
-            overdue: false,
             seen: 0,
             announced: Announced::default(),
             park: Parks::default(),

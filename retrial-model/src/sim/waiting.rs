@@ -6,7 +6,7 @@ use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
 use retrial::interposer::Parked;
-use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
+use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parks};
 use retrial::views::{Counter, What};
 use retrial::wait::{Counts, Course, First, Park, Seen, Step, Wanted, Yielded};
 use std::time::Duration;
@@ -193,7 +193,6 @@ impl<'a> Engine<'a> {
         let Announced { watches, answers, .. } = session.announced;
         session.seen = mutex.wakes;
         session.handed = how.handed;
-        session.overdue = how.overdue;
         session.asked = picoseconds(how.lasts(false));
         session.timeout = picoseconds(how.lasts(watches));
         let barrier = if answers { self.costs.barrier } else { 0 };
@@ -226,7 +225,7 @@ impl<'a> Engine<'a> {
         }
         session.doing = Doing::Parked;
         let timeout = session.timeout;
-        self.mutex.sleep(s, session.overdue);
+        self.mutex.sleep(s);
         let lasts = self.lasts(timeout);
         self.timers.set(self.slot(s), self.now.saturating_add(lasts));
         self.leave(s);
@@ -263,16 +262,9 @@ impl<'a> Engine<'a> {
         hands_over && parking.parked() != 0
     }
 
-    /// After a release that lets only the session that it wakes get the mutex: the first overdue session, or
-    /// else the one that parked first.
+    /// After a release that lets only the session that it wakes get the mutex: the one that parked first.
     pub(super) fn hand_over(&mut self, waker: u32) {
-        let then = self.mutex.parking;
-        let overdue = if then.parked() <= Parking::OVERDUE_AMONG { self.mutex.first_overdue() } else { None };
-        if let Some(overdue) = overdue {
-            self.mutex.wakes += 1;
-            self.mutex.parking = then.has_woken(then, 1);
-            self.awaken(overdue, waker);
-        } else if !self.wake_one(waker) {
+        if !self.wake_one(waker) {
             // No session was asleep: any may have it.
             self.mutex.handover = false;
         }

@@ -1,12 +1,13 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::{ANYBODY, FOR_E, FOR_S, FOR_X, OVERDUE, Patience, TO_DRAIN, served};
+use super::{ANYBODY, FOR_E, FOR_S, FOR_X, Patience, TO_DRAIN, served};
 use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::LocationId;
 use crate::parking::{Announced, Circumstances, Found, HANDOVER_LASTS, Parked, Parking, Parks};
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
+use crate::slot::Slot;
 use crate::sys::protocol::fence;
 use crate::sys::{self, Ordering};
 use crate::wait::Park;
@@ -83,6 +84,11 @@ impl<'a> Getting<'a> {
         }
     }
 
+    /// Whether the session that drains is dead: then this one takes the drain back.
+    fn drainer_is_dead(&self) -> bool {
+        self.session.instance().tables.slot(self.mutex.drainer()).is_some_and(Slot::is_unattended)
+    }
+
     /// The kind of session that a release has to wake.
     const fn kind(&self) -> u32 {
         match (self.aim, self.mode) {
@@ -126,7 +132,8 @@ impl<'a> Getting<'a> {
     /// Tries while a session moves a reference: a few instructions. Takes what was handed to the dead.
     fn try_briefly(&self) -> Option<Word> {
         for _ in 0..128 {
-            let handed = self.mutex.load().has(Word::HANDOVER) && self.mutex.handover_is_stale();
+            let handed =
+                self.mode != Mode::Shared && self.mutex.load().has(Word::HANDOVER) && self.mutex.handover_is_stale();
             if let Some(granted) = self.try_get(handed) {
                 return Some(granted);
             }
@@ -202,8 +209,7 @@ impl Target for Getting<'_> {
             }
             // Our own wake-up does not count.
             let seen = seen.wrapping_add(u32::from(passed_on));
-            let kinds = self.kind() | if how.overdue { OVERDUE } else { 0 };
-            match sys::futex_wait_as(&mutex.wakes, seen, timeout, kinds) {
+            match sys::futex_wait_as(&mutex.wakes, seen, timeout, self.kind()) {
                 sys::Woken::Yes => Parked::Woken,
                 sys::Woken::Changed => Parked::Looked,
                 // It answers again in the next park, see `Announced::answers`.
@@ -227,7 +233,7 @@ impl Target for Getting<'_> {
 
     fn may_take_handover_at_deadline(&self) -> bool {
         let word = self.mutex.load();
-        self.mode != Mode::Shared || word.references() == 0 || self.mutex.handover_is_stale()
+        self.mode != Mode::Shared || word.references() == 0
     }
 
     fn ended(&self, got: bool) {
@@ -239,22 +245,8 @@ impl Target for Getting<'_> {
             mutex.wake_for(mutex.load().give_back());
         }
         // What another session has asked for is left to it.
-        if got || !self.asked_for_x.get() {
-            return;
-        }
-        if mutex.parking().starving().1 {
-            mutex.change(Ordering::Relaxed, Parking::not_for_x);
-        }
-        // A handover over references keeps readers out for the session that asked for it.
-        let word = mutex.load();
-        if word.sid().is_none() && word.references() != 0 && word.has(Word::HANDOVER) {
-            let open = word.without(Word::HANDOVER);
-            if mutex.word.compare_exchange(word.0, open.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                fence(Ordering::SeqCst);
-                if mutex.parked() != 0 {
-                    mutex.wake_for(open);
-                }
-            }
+        if self.asked_for_x.get() {
+            self.session.instance().let_readers_in(mutex);
         }
     }
 
@@ -297,7 +289,7 @@ impl Target for Getting<'_> {
     fn is_hopeless(&self) -> bool {
         // The drainer waits for the references to leave: a session that has one would wait for itself. With a
         // deadline the drainer gives up, and this session waits for a mutex in E.
-        self.mutex.drains_endlessly() && self.has_reference()
+        self.mutex.drains_endlessly() && self.has_reference() && !self.drainer_is_dead()
     }
 
     fn gets(&self) -> u64 {

@@ -42,8 +42,6 @@ const FOR_X: u32 = 1;
 const FOR_E: u32 = 2;
 const FOR_S: u32 = 4;
 const TO_DRAIN: u32 = 8;
-/// Beside one of these: has waited for longer than a handover to each of the parked sessions takes.
-const OVERDUE: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
 
 /// The kinds of sessions that can have a mutex once its word is this.

@@ -1,7 +1,7 @@
 //! Releases, and what they wake: see *Wake-ups* in `docs/DESIGN.md`.
 
 use super::getting::{Aim, Getting};
-use super::{ANYBODY, OVERDUE, served};
+use super::{ANYBODY, served};
 use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::{Phase, Record};
@@ -74,16 +74,39 @@ impl RawMutex {
     /// readers out.
     pub(super) fn give_back_over_references(&self, word: Word) {
         let parking = self.parking();
-        let word = if parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING) {
-            self.change(Ordering::Relaxed, Parking::fed);
-            fail::point();
-            word.with(Word::HANDOVER)
-        } else {
-            word
-        };
+        let may_hand_over = parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING);
+        // Decided by the change: the session that asked may give up meanwhile. Release: pairs with the change in
+        // `lets_readers_in`, after which that session finds the holder field taken.
+        let hands_over = may_hand_over && self.change(Ordering::Release, Parking::fed_for_x).starving().1;
+        fail::point();
+        let word = if hands_over { word.with(Word::HANDOVER) } else { word };
         // Release: as in `give_back`.
         self.word.store(word.0, Ordering::Release);
         fail::point();
+    }
+
+    /// A session that asked to keep readers out for X wants it no more: takes its request back, and a handover
+    /// over references. Whether that is done: not while a session moves a reference. Another session that
+    /// wants X asks again when it has been woken, or looks.
+    pub(crate) fn lets_readers_in(&self) -> bool {
+        if self.parking().starving().1 {
+            // Acquire: as in `give_back_over_references`.
+            self.change(Ordering::AcqRel, Parking::not_for_x);
+        }
+        let word = self.load();
+        match word.kind() {
+            Some(Kind::Moving) => false,
+            None if word.references() != 0 && word.has(Word::HANDOVER) => {
+                let open = word.without(Word::HANDOVER);
+                let done = self.word.compare_exchange(word.0, open.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                fence(Ordering::SeqCst);
+                if done && self.parked() != 0 {
+                    self.wake_for(open);
+                }
+                done
+            }
+            _ => true,
+        }
     }
 
     /// After the store of a release: wakes one session, unless enough are on their way and nobody drains.
@@ -175,8 +198,7 @@ impl RawMutex {
         self.change(Ordering::Relaxed, |all| all.has_woken(then, woken));
     }
 
-    /// A release that lets only the session that it wakes get the mutex: the first overdue one, or else the
-    /// one that parked first.
+    /// A release that lets only the session that it wakes get the mutex: the one that parked first.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, word: Word) {
@@ -193,8 +215,7 @@ impl RawMutex {
         if handed == word {
             return self.wake(word);
         }
-        let has_woken = asked.parked() <= Parking::OVERDUE_AMONG && self.wake_of(OVERDUE) || self.wake_one();
-        if !has_woken {
+        if !self.wake_one() {
             // No session was asleep: any may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);

@@ -415,6 +415,29 @@ fn a_parked_session_that_died_elsewhere_frees_its_slot_at_once() {
         assert_eq!(instance.recover(sid), Recovery::Done { mutexes: 0 });
     }
     assert!(instance.tables.sessions().is_empty());
+    // One of them had asked to keep readers out beside a reader that stays.
+    mutex.change(Ordering::Relaxed, |all| all.starve(0, true));
+    mutex.fake(Word(Word::HANDOVER | 1), Sid::NONE);
+    instance.collect_debts(&mutex);
+    assert_eq!((mutex.load(), mutex.parking().starving().1), (Word(1), false));
+}
+
+#[test]
+fn a_writer_that_died_while_it_waited_keeps_no_reader_out() {
+    let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let raw = mutex.raw();
+    for (before, is_parked) in [Word(1), Word(Word::HANDOVER | 1)].into_iter().flat_map(|w| [(w, false), (w, true)]) {
+        let sid = die(&instance, raw, GETTING_X);
+        raw.change(Ordering::Relaxed, |all| all.starve(0, true));
+        raw.fake(before, Sid::NONE);
+        if is_parked {
+            instance.tables.slot(sid).unwrap().parked_on.store(raw.id().0, Ordering::Relaxed);
+        }
+        assert!(matches!(instance.recover(sid), Recovery::Done { .. }));
+        assert_eq!((raw.load(), raw.parking().starving().1), (Word(1), false), "{before:?}, parked: {is_parked}");
+        raw.fake(Word::FREE, Sid::NONE);
+    }
 }
 
 #[test]

@@ -82,8 +82,6 @@ pub struct Park {
     pub throttle: bool,
     /// Whether it may take what was handed over.
     pub handed: bool,
-    /// Whether it has waited for longer than a handover to each parked session takes: it is handed to first.
-    pub overdue: bool,
     /// Asks the next release to hand over, unless a session did so within this time.
     pub asks: Option<Duration>,
 }
@@ -92,16 +90,7 @@ impl Park {
     /// With this time-out, beside a watcher or not.
     #[must_use]
     pub const fn lasting(time: Duration) -> Self {
-        Self {
-            watch: time,
-            timeout: time,
-            left: time,
-            alone: time,
-            throttle: false,
-            handed: true,
-            overdue: false,
-            asks: None,
-        }
+        Self { watch: time, timeout: time, left: time, alone: time, throttle: false, handed: true, asks: None }
     }
 
     /// Longest sleep where parked sessions do not know of each other.
@@ -129,7 +118,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(32);
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
     wanted: Wanted,
-    /// Failed spins.
+    /// Steps so far: a failed spin precedes each, but for a yield that ends a turn.
     failed: u32,
     /// Parks that have ended.
     parks: u32,
@@ -150,7 +139,7 @@ impl Course {
         Self { wanted, failed: 0, parks: 0, since_park: 0, gets, woken: false, started_ns: 0 }
     }
 
-    /// Failed spins so far.
+    /// Steps so far: a failed spin precedes each, but for a yield that ends a turn.
     #[must_use]
     pub const fn failed(&self) -> u32 {
         self.failed
@@ -207,7 +196,7 @@ impl Course {
             self.started_ns = seen.now_ns;
         }
         if self.has_had_its_turn() {
-            // None of the yields that its wait has: it has a whole spin after it.
+            // Not counted among `orbit_yields`; a spin of full length follows.
             self.failed = 1;
             return Step::Yield;
         }
@@ -235,7 +224,6 @@ impl Course {
             alone: if throttle { FIRST_ALONE * (1 << self.parks.min(12)) } else { limit },
             throttle,
             handed: self.takes_handover(),
-            overdue: throttle && is_overdue(seen, waited),
             asks: self.asks_for_handover(seen, waited).filter(|_| throttle),
         }
     }
@@ -284,12 +272,6 @@ impl Course {
 
 fn scheme(seen: &Seen<'_>) -> &'static dyn Scheme {
     super::scheme(seen.params.get(P::Scheme))
-}
-
-/// Whether a session has waited for longer than a handover to each of the parked ones takes.
-fn is_overdue(seen: &Seen<'_>, waited: Duration) -> bool {
-    let round = seen.params.handover_interval() * seen.parked.saturating_add(1);
-    seen.params.fairness() == Fairness::Balanced && waited > round
 }
 
 /// The published sleeps are exact unless `sleep_jitter` is set.
@@ -382,18 +364,6 @@ mod tests {
         assert_eq!(left.lasts_alone(), ms(7));
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
         assert_eq!(course.park(&seen(&published), ms(30)).alone, ms(30), "as its parameter says");
-    }
-
-    #[test]
-    fn a_wait_is_overdue_once_each_of_the_parked_could_have_had_a_handover() {
-        let mut params = Params::default();
-        let interval_ns = params.get(P::HandoverInterval) * 1000;
-        let mut course = parks_at_once(&mut params);
-        park(&mut course, &seen(&params));
-        for (rounds, parked, expected) in [(1, 0, false), (2, 0, true), (4, 3, false), (5, 3, true)] {
-            let seen = Seen { now_ns: rounds * interval_ns, parked, ..seen(&params) };
-            assert_eq!(park(&mut course.clone(), &seen).overdue, expected, "{rounds} beside {parked}");
-        }
     }
 
     #[test]

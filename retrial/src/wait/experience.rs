@@ -11,7 +11,7 @@ const ENOUGH: u32 = 4;
 /// Maximum of that number: fewer waits than two to the power of this park at once before the next trial.
 const MOST: u32 = 8;
 
-/// Gets of the mutex by others during one yield, at most, that say that sections last as long as a yield.
+/// If others got the mutex at most this often during one yield, a section lasts about as long as a yield.
 const FEW: u64 = 2;
 
 /// Turns in the time from one handover to the next. A turn costs a switch and what the processor has cached; a
@@ -33,7 +33,7 @@ pub struct Yielded {
     pub is_open: bool,
 }
 
-/// Whether yields bring a session the mutex; a new one takes it that they do.
+/// Whether yields bring a session the mutex; a new session assumes that they do.
 ///
 /// A section in which the holder gives its processor away lasts until the processor has been through all
 /// sessions that yield there: the more of them wait so, the longer each section takes. What they see is that

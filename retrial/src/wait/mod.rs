@@ -29,7 +29,7 @@ pub enum Step<T = Duration> {
 pub struct Attempt<'a> {
     /// The values in force for the mutex's type, read afresh for every step.
     pub params: &'a Params,
-    /// Steps of this wait before this one; a failed spin precedes each.
+    /// Steps of this wait before this one.
     pub failed: u32,
     /// Parks of this wait that have ended.
     pub parks: u32,
