@@ -266,6 +266,7 @@ impl Report {
             measure(Measure::HoldingTime, "us", of).titled("S (us)"),
             measure(Measure::SpinInefficiency, "", of),
             measure(Measure::Utilization, "", of),
+            measure(Measure::UtilizationError, "pct", of).titled("± (%)"),
         ];
         Table::of(&columns, rows)
     }
