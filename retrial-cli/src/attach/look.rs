@@ -217,7 +217,7 @@ impl Looker {
                 Guess::Mutex { owner: tid, .. } | Guess::End { tid } => {
                     self.process.thread(tid, &[link.holder.guest_tid()?])
                 }
-                _ => None,
+                Guess::Other => None,
             }
         });
         // The count is read after the call, both times: a thread that had slept anew would have a higher one.

@@ -94,10 +94,9 @@ impl<'a> Told<'a> {
         let Some(futex) = self.look.futex(mutex) else { return String::new() };
         let name = self.places.mutex(&self.looker.process, futex.address);
         match futex.what {
-            What::Mutex { kind: Some(0 | 0x100 | 0x200), .. } => name,
+            What::Mutex { kind: Some(0 | 0x100 | 0x200), .. } | What::Event => name,
             What::Mutex { kind, .. } => format!("{name} ({})", kind_text(kind)),
             What::End(tid) => format!("the end of {}", label(&self.looker.process, tid, None)),
-            What::Event => name,
         }
     }
 
