@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 mod deadlock;
 
-pub use deadlock::{Deadlock, Link, rings};
+pub use deadlock::{Deadlock, Link, remedy, rings};
 
 /// One look at an instance.
 pub struct Look<'t> {

@@ -33,6 +33,7 @@ mod who;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Format;
 use retrial_bench::{calibration, chart, duration, output, signals};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Mutexes that database engines should have had: under your program, measured, watched.
@@ -99,13 +100,26 @@ fn with_times(command: clap::Command) -> clap::Command {
     args.mut_subcommands(with_times)
 }
 
+/// What was typed. Help and the version are output like any other: clap does not say that they could not be
+/// written.
+fn arguments() -> clap::ArgMatches {
+    with_times(Cli::command()).try_get_matches().unwrap_or_else(|error| {
+        if error.use_stderr() {
+            error.exit();
+        }
+        let text = error.render();
+        output::write(&if std::io::stdout().is_terminal() { text.ansi().to_string() } else { text.to_string() });
+        std::process::exit(0)
+    })
+}
+
 /// What the command does. Gives its exit code.
 pub fn main() -> ExitCode {
     // Commands to type are printed whole, to be copied.
     let _ = miette::set_hook(Box::new(|_| {
         Box::new(errors::Handler(miette::MietteHandlerOpts::new().wrap_lines(false).build()))
     }));
-    let cli = Cli::from_arg_matches(&with_times(Cli::command()).get_matches()).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&arguments()).unwrap_or_else(|error| error.exit());
     let format = cli.format;
     if format.json && format.csv {
         // clap does not see conflicts of global options that are given before and after the subcommand.

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// What the program of [`WAITING`] does is said by its letters: `h` a holder that sleeps and three threads that wait for it,
 /// `d` two threads that wait for each other, `c` a thread that waits on a condition, `s` one at a semaphore, `l` one of two that
 /// takes a lock of Rust's layout beside which a thread's number lies, `r` a robust shared mutex, `i` one with priority
-/// inheritance, `e` a thread that has ended with a mutex, `j` a thread that waits for another's end, `f` a process that fork has
+/// inheritance, `e` a thread that has ended with a mutex, `j` a thread that waits for another's end, `o` one that
+/// does so and has the mutex that the other one waits for, `f` a process that fork has
 /// made while a thread had a mutex, `b` a thread that is busy with and without a mutex.
 const WAITING: &str = r#"
 #define _GNU_SOURCE
@@ -65,6 +66,10 @@ static void *works(void *unused) {
     for (;;) { pthread_mutex_lock(&busy); usleep(3000); pthread_mutex_unlock(&busy); sched_yield(); }
     return unused;
 }
+static void *joins(void *mutex) {
+    pthread_t thread; named("joiner"); pthread_mutex_lock(mutex);
+    pthread_create(&thread, 0, waits, mutex); pthread_join(thread, 0); return 0;
+}
 static void start(void *(*run)(void *), void *with) { pthread_t thread; pthread_create(&thread, 0, run, with); }
 static void held_by_one(pthread_mutex_t *mutex, int waiters) {
     start(holds, mutex); pthread_barrier_wait(&both);
@@ -90,6 +95,7 @@ int main(int count, char **words) {
         case 'i': mutex(&inherit, 0, 0, PTHREAD_PRIO_INHERIT); held_by_one(&inherit, 1); break;
         case 'e': pthread_create(&thread, 0, ends, &lost); pthread_join(thread, 0); start(waits, &lost); break;
         case 'j': pthread_create(&thread, 0, takes, 0); pthread_join(thread, 0); break;
+        case 'o': start(joins, &gate); break;
         case 'f':
             held_by_one(&gate, 0);
             if (fork() == 0) { prctl(PR_SET_PDEATHSIG, SIGKILL); printf("%d\n", getpid()); fflush(stdout); waits(&gate); }
@@ -228,6 +234,30 @@ fn threads_that_wait_for_each_other_are_a_deadlock() {
         assert!(said.is_some_and(|line| line.ends_with(&format!(", held by thread {holder}"))), "{text}");
     }
     assert!(attach(program.pid(), &["--for", "20ms"]).contains("DEADLOCK: 2 threads"));
+}
+
+#[test]
+fn a_thread_that_joins_one_that_waits_for_its_mutex_is_in_a_deadlock() {
+    let Some((program, _directory)) = started("o") else { return };
+    let found = until_waiting(program.pid(), 1, 1);
+    assert!(found.len() == 2 && found.iter().all(|row| row["state"] == "DEADLOCK"), "{found:?}");
+    let (joiner, waiter) = (&named(&found, "joiner")[0], &named(&found, "waiter")[0]);
+    assert_eq!((&joiner["behind_tid"], &waiter["behind_tid"]), (&waiter["tid"], &joiner["tid"]), "{found:?}");
+    assert_eq!((joiner["holds"].as_array().unwrap().len(), waiter["holds"].as_array().unwrap().len()), (1, 0));
+    let text = attach(program.pid(), &[]);
+    assert!(text.contains("1 thread waits for a mutex, 1 for an event, of 3 threads.\n"), "{text}");
+    for line in [
+        "DEADLOCK: 2 threads wait for each other",
+        &format!("(joiner) waits for the end of thread {} (waiter)", waiter["tid"]),
+        &format!("held by thread {}\n", joiner["tid"]),
+        "its end: 1 waits\n",
+        "it does not happen if gate (waiting) is released before the thread is joined\n",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    if cfg!(target_arch = "x86_64") {
+        assert!(text.contains("   calls: joins (waiting.c:"), "{text}");
+    }
 }
 
 #[test]

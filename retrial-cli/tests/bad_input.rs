@@ -6,7 +6,7 @@ mod kit;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 
-use kit::{Scratch, command, failed};
+use kit::{Scratch, both, command, failed};
 use not_tested::not_tested;
 use retrial::{Address, Capacity, Class, GetError, Instance, location};
 use std::fs;
@@ -445,6 +445,19 @@ fn the_help_is_about_what_was_wrong_and_can_be_typed_as_it_is() {
 }
 
 #[test]
+fn the_next_command_of_a_list_is_not_about_an_instance_that_cannot_be_read() {
+    let scratch = instance();
+    // First of all by its name.
+    let broken = format!("/dev/shm/retrial.0-broken-{}", std::process::id());
+    fs::write(&broken, "no instance").unwrap();
+    let output = command(&["list"]).output().unwrap();
+    fs::remove_file(&broken).unwrap();
+    let text = both(&output);
+    assert!(text.contains("0-broken") && text.contains(&scratch.name), "{text}");
+    assert!(text.contains("Next: retrial show -i ") && !text.contains("show -i 0-broken"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
     let scratch = instance();
     let commands: &[&[&str]] = &[
@@ -454,6 +467,8 @@ fn what_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
         &["show", "mutexes", "-i", &scratch.name, "--json"],
         &["ps", "-i", &scratch.name],
         &["model", "--list"],
+        &["--version"],
+        &["who", "--help"],
     ];
     for arguments in commands {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

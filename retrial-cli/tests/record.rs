@@ -109,6 +109,24 @@ fn a_second_recorder_is_refused() {
 }
 
 #[test]
+fn a_recorder_goes_on_with_what_an_earlier_one_saw_of_the_mutexes() {
+    let (scratch, file) = (Scratch::new(), File::new("again"));
+    let record = ["record", file.text(), "--for", "200ms", "--interval", "50ms", "--sample", "5ms"];
+    scratch.run(&["hold", "m", "--create", "--mode", "X", "--for", "0s"]);
+    scratch.run(&record);
+    let free = file.number("SELECT max(looks) FROM mutex_state");
+    let _hold = scratch.hold(&["m", "--mode", "X", "--for", "300s"]);
+    scratch.run(&record);
+    // All looks of both, and what was free is no part of what was held: U of any period is a share.
+    let (looks, held) = ("SELECT max(looks) FROM mutex_state", "SELECT max(held) FROM mutex_state");
+    assert_eq!(file.number(looks), file.number("SELECT sum(rounds) FROM snapshot"));
+    assert!(free > 0 && file.number(held) == file.number(looks) - free);
+    let fallen = "SELECT count(*) FROM mutex_state a JOIN mutex_state b ON b.snapshot > a.snapshot \
+                  WHERE b.looks < a.looks OR b.held_s - a.held_s > b.looked_s - a.looked_s + 1e-6";
+    assert_eq!(file.number(fallen), 0);
+}
+
+#[test]
 fn a_signal_ends_a_recording_with_a_last_snapshot_in_one_file() {
     let (scratch, file) = (Scratch::new(), File::new("signal"));
     let mut recorder = scratch.start(&["record", file.text(), "--json"]);

@@ -936,7 +936,7 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
         let (name, scratch) = (unused_name(), Scratch::new());
         let source = DEADLOCKED.replace("ROBUST", robust).replace("INITIALIZER", "PTHREAD_MUTEX_INITIALIZER");
         let program = scratch.compile(&source, &[]).unwrap();
-        let file = scratch.path("report.json");
+        let (file, page) = (scratch.path("report.json"), scratch.path("report.html"));
         let mut run = Under::new(&mut retrial_run(&[
             "--scheme",
             "pthread",
@@ -944,6 +944,8 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
             &name,
             "--report",
             &file,
+            "--html",
+            &page,
             "--",
             &program,
         ]));
@@ -961,12 +963,20 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
             assert!(text.contains("DEADLOCK: 2 sessions wait for each other"), "{view:?}: {text}");
             assert!(text.contains(" at first (program.c:") && text.contains(" at second (program.c:"), "{text}");
         }
+        let who = said(&name, &["who"]);
+        for said in ["   calls: first (program.c:", "   calls: second (program.c:", "\nNext: gdb -p "] {
+            assert!(who.contains(said), "{said} in {who}");
+        }
+        let order = who.lines().find(|line| line.contains("if all get these in one order, such as #"));
+        assert!(order.is_some_and(|line| line.contains(" lock_a ") && line.contains(" lock_b ")), "{who}");
         let event = &rows(&name, &["show", "events"])[0];
         assert!(event["time_s"].as_f64().unwrap() > 4.0 && event["max_ms"].as_f64().unwrap() > 2000.0, "{event}");
         // SAFETY: our own child, which has not been waited for.
         assert_eq!(unsafe { libc::kill(i32::try_from(run.0.id()).unwrap(), libc::SIGTERM) }, 0);
         assert_eq!(run.0.wait().unwrap().signal(), Some(libc::SIGTERM));
         let report: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+        let page = fs::read_to_string(page).unwrap();
+        assert!(page.contains("; while it hangs: retrial who -i deadlock</code>"), "{page}");
         assert!(report["wait_ms"].as_f64().unwrap() > 4000.0, "{report}");
         assert!(report["max_wait_ms"].as_f64().unwrap() > 2000.0, "{report}");
         let deadlock = &report["deadlocks"][0];

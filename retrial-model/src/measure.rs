@@ -52,6 +52,8 @@ measures! {
         |p| ratio(p.gets? as f64, p.time_s);
     Utilization "utilization" "U" "" "Share of the time in which the mutex was held, as an observer saw it, U."
         |p| ratio(p.samples.held_s, p.samples.time_s);
+    UtilizationError "utilization_error" "± U" "" "Half width of the 95 % interval of U, as a share of it, by the number of looks; that of S is as wide. Wider where a hold lasts for many looks."
+        utilization_error;
     MissRatio "miss_ratio" "ρ" "" "Share of the requests that found the mutex busy at the first try, ρ: about the utilization, as arrivals see time averages."
         |p| ratio(p.count(Counter::Misses), p.requests()?);
     SpinInefficiency "spin_inefficiency" "k" "" "Share of the tries that found the mutex busy whose spin failed, k."
@@ -134,6 +136,15 @@ fn ratio(a: f64, b: f64) -> Option<f64> {
 
 fn part(profile: &Profile, part: Counter) -> Option<f64> {
     ratio(profile.count(part) / 1e9, profile.registered_s())
+}
+
+/// Looks are taken for independent of each other.
+fn utilization_error(profile: &Profile) -> Option<f64> {
+    /// Standard deviations that 95 % of a normal distribution lie within.
+    const WITHIN: f64 = 1.96;
+    let Samples { looks, held, .. } = profile.samples;
+    let utilization = ratio(held as f64, looks as f64)?;
+    Some(WITHIN * ratio(1.0 - utilization, held as f64)?.sqrt())
 }
 
 fn holding_time(profile: &Profile) -> Option<f64> {
@@ -242,6 +253,19 @@ mod tests {
         close(Measure::HoldingTime.of(&profile), 0.25 / 500.0);
         profile.samples = Samples::over(100, HELD_MIN - 1, 2.0, 1000);
         assert_eq!(Measure::HoldingTime.of(&profile), None);
+    }
+
+    #[test]
+    fn a_utilization_of_0_3_takes_ten_thousand_looks_to_be_right_within_3_pct() {
+        let mut profile = profile(1000, &[]);
+        let mut error = |looks, held| {
+            profile.samples = Samples::over(looks, held, 2.0, 1000);
+            Measure::UtilizationError.of(&profile)
+        };
+        close(error(10_000, 3000).map(|error| (error * 1e3).round()), 30.0);
+        close(error(1000, 300).map(|error| (error * 1e3).round()), 95.0);
+        close(error(1000, 1000), 0.0);
+        assert_eq!((error(1000, 0), error(0, 0)), (None, None), "nothing was seen");
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Looker {
     fn deadlocks(&self, look: &Look) -> Vec<Vec<Link>> {
         let mut links: BTreeMap<Sid, Vec<Link>> = BTreeMap::new();
         for waiting in &look.waits {
-            let (Some(mutex), Some(holder)) = (look.mutex(waiting.address), look.holder(waiting.address)) else {
+            let (Some(mutex), Some(holder)) = (look.number(waiting.address), look.behind(waiting.address)) else {
                 continue;
             };
             let (sid, tid, pid) = (Sid::guest(waiting.sleeper.tid), waiting.sleeper.tid, self.process.pid);
@@ -207,14 +207,17 @@ impl Looker {
         rings(&links).into_iter().filter(|ring| ring.iter().all(|link| self.stays(look, link))).collect()
     }
 
-    /// Whether a thread still waits in the same sleep, for a mutex with the same holder.
+    /// Whether a thread still waits in the same sleep, for a mutex with the same holder, or for the end of the
+    /// same thread.
     fn stays(&self, look: &Look, link: &Link) -> bool {
         let Some(before) = look.wait(link.tid) else { return false };
         let owner = self.process.found(before.address).and_then(|found| {
             let wait = Wait::of(&before.sleeper.call, before.sleeper.is_in_futex)?;
             match wait.guess(&found) {
-                Guess::Mutex { owner, .. } => self.process.thread(owner, &[link.holder.guest_tid()?]),
-                _ => None,
+                Guess::Mutex { owner: tid, .. } | Guess::End { tid } => {
+                    self.process.thread(tid, &[link.holder.guest_tid()?])
+                }
+                Guess::Other => None,
             }
         });
         // The count is read after the call, both times: a thread that had slept anew would have a higher one.
@@ -227,21 +230,27 @@ impl Looker {
 impl Look {
     /// The number of a mutex in this look; `None` of what is none.
     pub fn mutex(&self, address: u64) -> Option<MutexId> {
-        let at = self.futexes.binary_search_by_key(&address, |futex| futex.address).ok()?;
-        let is_mutex = matches!(self.futexes[at].what, What::Mutex { .. });
-        is_mutex.then(|| u32::try_from(at + 1).ok().map(MutexId)).flatten()
+        self.number(address)
+            .filter(|number| matches!(self.futex(*number), Some(Futex { what: What::Mutex { .. }, .. })))
     }
 
-    /// The mutex of a number.
+    /// The number of what is waited for at an address.
+    fn number(&self, address: u64) -> Option<MutexId> {
+        let at = self.futexes.binary_search_by_key(&address, |futex| futex.address).ok()?;
+        u32::try_from(at + 1).ok().map(MutexId)
+    }
+
+    /// What has a number.
     pub fn futex(&self, mutex: MutexId) -> Option<&Futex> {
         self.futexes.get((mutex.0 as usize).checked_sub(1)?)
     }
 
-    /// The thread that has a mutex.
-    fn holder(&self, address: u64) -> Option<u32> {
-        match self.futex(self.mutex(address)?)?.what {
+    /// The thread that has a mutex, or whose end is waited for.
+    fn behind(&self, address: u64) -> Option<u32> {
+        match self.futex(self.number(address)?)?.what {
             What::Mutex { holder, .. } => holder.tid(),
-            _ => None,
+            What::End(tid) => Some(tid),
+            What::Event => None,
         }
     }
 
@@ -270,17 +279,20 @@ impl Look {
         self.events().iter().map(|futex| futex.waiters).sum()
     }
 
+    /// Waits for the end of a thread are in it where they are part of a deadlock.
     fn tree(&self) -> Tree {
+        let links: HashMap<Sid, Sid> = self.deadlocks.iter().flatten().map(|link| (link.sid, link.holder)).collect();
         let wait = |waiting: &Waiting| {
+            let sid = Sid::guest(waiting.sleeper.tid);
+            let in_ring = || self.number(waiting.address).filter(|_| links.contains_key(&sid));
             Some(tree::Wait {
-                sid: Sid::guest(waiting.sleeper.tid),
-                mutex: self.mutex(waiting.address)?,
+                sid,
+                mutex: self.mutex(waiting.address).or_else(in_ring)?,
                 // Since when is not known.
                 since_ns: 0,
-                holders: self.holder(waiting.address).map(Sid::guest).into_iter().collect(),
+                holders: self.behind(waiting.address).map(Sid::guest).into_iter().collect(),
             })
         };
-        let links: HashMap<Sid, Sid> = self.deadlocks.iter().flatten().map(|link| (link.sid, link.holder)).collect();
         Tree::new(self.waits.iter().filter_map(wait).collect(), &links)
     }
 }

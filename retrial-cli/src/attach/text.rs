@@ -3,9 +3,9 @@
 use super::futex::kind_text;
 use super::look::{Futex, Holder, Look, Looker, Waiting, What};
 use super::place::{Place, Places, label, trouble};
-use crate::blocking::Link;
+use crate::blocking::{Link, remedy};
 use crate::output::{counted, grouped};
-use crate::who::text::{Item, LINES, Line, WAITERS, calls};
+use crate::who::text::{Item, LINES, Line, WAITERS, calls, calls_from};
 use crate::who::thread::{State, Thread};
 use crate::who::tree::Root;
 use retrial::MutexId;
@@ -32,11 +32,13 @@ impl<'a> Told<'a> {
             let (pid, tid) = match futex.what {
                 What::Mutex { holder: Holder::Thread(tid), .. } => (looker.process.pid, tid),
                 What::Mutex { holder: Holder::Other { tid, pid }, .. } => (pid, tid),
+                // Asked of those that wait for each other alone.
+                What::End(tid) if look.tree.is_deadlocked(Sid::guest(tid)) => (looker.process.pid, tid),
                 _ => continue,
             };
             let thread = told.places.thread(pid, tid);
             // A thread that has given it back meanwhile was not seen to have it.
-            if looker.is_still(futex) {
+            if matches!(futex.what, What::End(_)) || looker.is_still(futex) {
                 told.threads.insert(tid, thread);
             }
         }
@@ -54,11 +56,21 @@ impl<'a> Told<'a> {
         let mut lines = Vec::new();
         for line in &shown {
             lines.push(format!("{}{}", line.branch(), self.words(line)));
-            let Item::Session { sid, waits: None } = line.item else { continue };
-            let stack = sid.guest_tid().and_then(|tid| calls(self.threads.get(&tid)?));
-            lines.extend(stack.filter(|_| tree.above(sid).is_none()).map(|stack| format!("   calls: {stack}")));
+            let Item::Session { sid, waits } = line.item else { continue };
+            lines.extend(self.calls(sid, waits.is_none()).map(|stack| format!("{}   calls: {stack}", line.below())));
         }
         (lines, left_out)
+    }
+
+    /// As those of `retrial who`.
+    fn calls(&mut self, sid: Sid, is_root: bool) -> Option<String> {
+        let tid = sid.guest_tid()?;
+        if self.look.tree.is_deadlocked(sid) {
+            let sleeper = self.look.wait(tid)?.sleeper.clone();
+            let place = self.places.wait(&self.looker.process, &sleeper).at?;
+            return calls_from(&self.threads.get(&tid)?.stack, &place);
+        }
+        calls(&self.threads.get(&tid).filter(|_| is_root && self.look.tree.above(sid).is_none())?.stack)
     }
 
     fn words(&mut self, line: &Line) -> String {
@@ -66,6 +78,9 @@ impl<'a> Told<'a> {
             Item::Session { sid, waits } => self.thread(sid, waits),
             Item::Mutex { holder, mutex } => {
                 let waiters = self.look.tree.waiters(holder, mutex).len();
+                if let Some(Futex { what: What::End(_), .. }) = self.look.futex(mutex) {
+                    return format!("its end: {}", counted(waiters as u64, "waits", "wait"));
+                }
                 let held = if holder.is_none() { "no thread has it at this moment" } else { "held" };
                 format!("{}, {held}: {}", self.mutex(mutex), counted(waiters as u64, "waits", "wait"))
             }
@@ -79,9 +94,9 @@ impl<'a> Told<'a> {
         let Some(futex) = self.look.futex(mutex) else { return String::new() };
         let name = self.places.mutex(&self.looker.process, futex.address);
         match futex.what {
-            What::Mutex { kind: Some(0 | 0x100 | 0x200), .. } => name,
+            What::Mutex { kind: Some(0 | 0x100 | 0x200), .. } | What::Event => name,
             What::Mutex { kind, .. } => format!("{name} ({})", kind_text(kind)),
-            _ => name,
+            What::End(tid) => format!("the end of {}", label(&self.looker.process, tid, None)),
         }
     }
 
@@ -145,6 +160,7 @@ impl<'a> Told<'a> {
             1 => "DEADLOCK: a thread waits for itself".to_owned(),
             many => format!("DEADLOCK: {many} threads wait for each other"),
         };
+        let (mut joins, mut mutexes) = (false, Vec::new());
         text += ", and go on only if a deadline or another thread's unlock ends a wait";
         for link in links {
             let place = self.look.wait(link.tid).map(|waiting| waiting.sleeper.clone());
@@ -152,9 +168,20 @@ impl<'a> Told<'a> {
             let holder = link.holder.guest_tid().unwrap_or(0);
             let by = if holder == link.tid { "itself".to_owned() } else { format!("thread {holder}") };
             let (label, mutex) = (self.label(link.tid), self.mutex(link.mutex));
-            let _ = write!(text, "\n  {label} waits for {mutex}{}, held by {by}", self::text(&place));
+            let is_end = matches!(self.look.futex(link.mutex), Some(Futex { what: What::End(_), .. }));
+            let by = if is_end { String::new() } else { format!(", held by {by}") };
+            let _ = write!(text, "\n  {label} waits for {mutex}{}{by}", self::text(&place));
+            joins |= is_end;
+            mutexes.extend((!is_end).then_some((link.mutex, mutex)));
         }
-        text
+        mutexes.sort_unstable();
+        let names: Vec<&str> = mutexes.iter().map(|(_, name)| name.as_str()).collect();
+        let remedy = match names.as_slice() {
+            _ if !joins => remedy(&names),
+            [] => "it does not happen if threads do not join each other".to_owned(),
+            held => format!("it does not happen if {} is released before the thread is joined", held.join(" and ")),
+        };
+        text + "\n  " + &remedy
     }
 
     /// What is waited for and is no mutex: a line for each.
@@ -185,7 +212,8 @@ impl<'a> Told<'a> {
 
     /// How many wait for what.
     pub fn summary(&self) -> String {
-        let (mutexes, events) = (self.look.tree.len() as u64, self.look.waiting_for_events() as u64);
+        let events = self.look.waiting_for_events() as u64;
+        let mutexes = self.look.waits.len() as u64 - events;
         let waits = counted(mutexes, "thread waits for a mutex", "threads wait for a mutex");
         let all = counted(self.look.threads as u64, "thread", "threads");
         format!("{waits}, {} for an event, of {all}.", grouped(events))

@@ -65,6 +65,14 @@ pub fn rings(links: &BTreeMap<Sid, Vec<Link>>) -> Vec<Vec<Link>> {
     found
 }
 
+/// What keeps sessions from waiting for each other for these mutexes, in words.
+pub fn remedy(mutexes: &[&str]) -> String {
+    match mutexes {
+        [one] => format!("it does not happen if {one} is released before the same session gets it again"),
+        many => format!("it does not happen if all get these in one order, such as {}", many.join(", then ")),
+    }
+}
+
 /// Sessions that wait for each other, with the names that mutexes and places had when that was seen.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
@@ -117,7 +125,11 @@ impl Deadlock {
                 "\n  session {sid} (pid {pid}, tid {tid}) waits for {mode} of {mutex} at {place}, held by {by}"
             );
         }
-        text
+        let mut order: Vec<(MutexId, &str)> =
+            self.links.iter().zip(&self.names).map(|(link, (mutex, _))| (link.mutex, mutex.as_str())).collect();
+        order.sort_unstable();
+        order.dedup();
+        text + "\n  " + &remedy(&order.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
     }
 
     pub fn json(&self, now_ns: u64) -> Value {

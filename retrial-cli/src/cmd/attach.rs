@@ -182,6 +182,9 @@ fn rows(told: &mut Told<'_>) -> Table {
             Item::Session { sid, .. } => rows.extend(sid.guest_tid().map(|tid| row(told, tid, Some((root, depth))))),
             Item::Mutex { holder, mutex } => {
                 let Some(futex) = look.futex(mutex) else { continue };
+                if !matches!(futex.what, What::Mutex { .. }) {
+                    continue;
+                }
                 let held = held(told, futex, look.tree.waiters(holder, mutex).len());
                 if let Some(row) = rows.iter_mut().rev().find(|row| holder.guest_tid() == Some(row.tid)) {
                     row.pid = pid_of(told, futex);

@@ -29,8 +29,11 @@ pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
         column("creator_pid", |found: &Found| Some(ok(found)?.creator_pid)),
         column("error", |found: &Found| found.opened.as_ref().err().cloned()),
     ];
-    Table::of(&columns, names.iter().map(|name| Found::new(name))).print(format);
-    format.say(&format!("Next: retrial show -i {}", quoted(names.first().map_or("", String::as_str))));
+    let all: Vec<Found> = names.iter().map(|name| Found::new(name)).collect();
+    Table::of(&columns, &all).print(format);
+    let readable = all.iter().find(|found| found.opened.is_ok());
+    let next = readable.map(|found| format!("retrial show -i {}", quoted(&found.name)));
+    format.say(&format!("Next: {}", next.unwrap_or_else(|| "retrial create demo".to_owned())));
     Ok(ExitCode::SUCCESS)
 }
 

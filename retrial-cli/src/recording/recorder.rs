@@ -142,10 +142,12 @@ impl Recorder {
 
     fn try_record(&self, observer: &Observer, written: &dyn Fn(&Snapshot, i64)) -> Result<(), Report> {
         let tables = observer.tables();
+        let taker = Taker::new(tables);
+        let seen = lock(&self.writer).seen(taker.instance())?;
         let mut recording = Recorded {
             recorder: self,
-            taker: Taker::new(tables),
-            sampler: Sampler::new(tables),
+            taker,
+            sampler: Sampler::after(tables, seen),
             cpu_ns: thread_cpu_ns(),
             unsaid_ns: 0,
             pauses: Pauses::default(),

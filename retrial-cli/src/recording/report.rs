@@ -14,7 +14,7 @@ use super::findings::{Blocker, Evidence, Finding, Source, findings};
 use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
-use super::store::Rounds;
+use super::store::{Holder, Rounds};
 use crate::blocking::Deadlock;
 use crate::lengths;
 use crate::output::{Format, Table, column, counted, counter, line, measure, short};
@@ -266,6 +266,7 @@ impl Report {
             measure(Measure::HoldingTime, "us", of).titled("S (us)"),
             measure(Measure::SpinInefficiency, "", of),
             measure(Measure::Utilization, "", of),
+            measure(Measure::UtilizationError, "pct", of).titled("± (%)"),
         ];
         Table::of(&columns, rows)
     }
@@ -319,10 +320,16 @@ impl Report {
 
     fn blocked(&self) -> Table {
         let to = &self.span.to;
+        // A session that has ended is in the snapshot before, if it was there then.
+        let before = |holder: &Holder| self.period().from().and_then(|from| holder.session(from));
+        let name = |row: &Blocker| {
+            let session = row.holder.session(to).or_else(|| before(&row.holder));
+            session.map(|session| session.info.name.clone())
+        };
         let columns = [
             column("blocker", |row: &Blocker| row.holder.sid.number()).titled("session"),
             column("pid", |row: &Blocker| Some(row.holder.pid).filter(|pid| *pid > 0)),
-            column("name", |row: &Blocker| row.holder.session(to).map(|session| session.info.name.clone())),
+            column("name", name),
             column("mutex", |row: &Blocker| to.mutex_label(row.mutex)),
             column("mode", |row: &Blocker| row.holder.mode.map(Mode::name)),
             column("location", |row: &Blocker| row.holder.location.map(|at| to.place(at))).titled("got at"),

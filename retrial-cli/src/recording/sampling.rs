@@ -28,6 +28,8 @@ pub struct Sampler<'t> {
     chosen: HashSet<MutexId>,
     /// Misses by mutex at the last snapshot.
     misses: HashMap<MutexId, u64>,
+    /// What has been seen of each mutex so far.
+    seen: HashMap<MutexId, Samples>,
     /// Mutexes that have been sampled since the last snapshot.
     tallies: HashMap<MutexId, Tally>,
     rounds: Rounds,
@@ -37,11 +39,10 @@ pub struct Sampler<'t> {
     done: Vec<Sample>,
 }
 
-/// What was seen of a mutex.
+/// What was seen of a mutex since the last snapshot.
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    all: Samples,
-    /// Since the last snapshot: rounds that found it held, and their time.
+    /// Rounds that found it held, and their time.
     held: u64,
     held_ns: u64,
     /// Gets at the last snapshot.
@@ -50,8 +51,15 @@ struct Tally {
 
 impl<'t> Sampler<'t> {
     pub fn new(tables: &'t Tables) -> Self {
+        Self::after(tables, HashMap::new())
+    }
+
+    /// With what an earlier sampler had seen of the mutexes: what is seen only ever grows, and a period that
+    /// begins in the earlier one's time has a difference.
+    pub fn after(tables: &'t Tables, seen: HashMap<MutexId, Samples>) -> Self {
         Self {
             tables,
+            seen,
             known: Vec::new(),
             known_until_ns: 0,
             last_mutex: MutexId(0),
@@ -181,16 +189,16 @@ impl<'t> Sampler<'t> {
             *misses.entry(key.mutex).or_default() += figures.get(Counter::Misses);
         }
         let mut tallies = HashMap::with_capacity(snapshot.mutexes.len());
+        let mut seen = HashMap::with_capacity(snapshot.mutexes.len());
         for mutex in snapshot.mutexes.iter_mut().filter(|mutex| !mutex.is_event) {
-            let mut tally = self.tallies.remove(&mutex.info.id);
-            if let Some(tally) = &mut tally {
-                tally.end(rounds, mutex.gets);
-                mutex.samples = tally.all;
-            }
+            let id = mutex.info.id;
+            let growth = self.tallies.remove(&id).map(|tally| tally.end(rounds, mutex.gets)).unwrap_or_default();
+            mutex.samples = self.seen.remove(&id).unwrap_or_default().and(&growth);
+            seen.insert(id, mutex.samples);
             // What is chosen from now on has been sampled all the time at the next snapshot.
-            let tally = Tally { gets: mutex.gets, held: 0, held_ns: 0, ..tally.unwrap_or_default() };
-            tallies.insert(mutex.info.id, tally);
+            tallies.insert(id, Tally { gets: mutex.gets, ..Tally::default() });
         }
+        self.seen = seen;
         self.choose(snapshot, &misses);
         tallies.retain(|id, _| {
             snapshot.mutex(*id).is_some_and(|mutex| mutex.info.place == Place::Arena || self.chosen.contains(id))
@@ -211,16 +219,16 @@ impl<'t> Sampler<'t> {
 }
 
 impl Tally {
-    /// Counts what was seen since the last snapshot.
-    fn end(&mut self, rounds: Rounds, gets: Option<u64>) {
+    /// What was seen, when the next snapshot counts so many gets.
+    fn end(self, rounds: Rounds, gets: Option<u64>) -> Samples {
         let s = |ns: u64| ns as f64 / 1e9;
-        self.all = self.all.and(&Samples {
+        Samples {
             looks: rounds.rounds,
             held: self.held,
             time_s: s(rounds.length_ns),
             held_s: s(self.held_ns),
             gets: gets.unwrap_or(0).saturating_sub(self.gets.unwrap_or(0)),
-        });
+        }
     }
 }
 

@@ -306,6 +306,11 @@ impl Outcome {
         if self.nothing.is_some() {
             return "retrial demo".to_owned();
         }
+        if !self.deadlocks.is_empty() {
+            // Another scheme waits in another way for what nobody gives back.
+            let again = "retrial run --instance deadlock";
+            return format!("{again} -- {}; while it hangs: retrial who -i deadlock", self.command);
+        }
         let other = if self.scheme() == "pthread" { "orbit" } else { "pthread" };
         format!("retrial run --scheme {other} -- {}", self.command)
     }

@@ -1,7 +1,7 @@
 //! The tree as lines, and as rows.
 
 use super::report::{Holding, Report};
-use super::thread::{State, Thread};
+use super::thread::State;
 use super::tree::{Root, Tree};
 use crate::duration;
 use crate::output::{counted, grouped};
@@ -69,14 +69,24 @@ impl Report<'_> {
         let mut lines = Vec::new();
         for line in &shown {
             lines.push(format!("{}{}", line.branch(), self.words(line)));
-            if let Item::Session { sid, waits: None } = line.item
-                && self.tree.above(sid).is_none()
-                && let Some(stack) = self.threads.get(&sid).and_then(calls)
+            if let Item::Session { sid, waits } = line.item
+                && let Some(stack) = self.calls(sid, waits.is_none())
             {
-                lines.push(format!("{}   calls: {stack}", line.lead));
+                lines.push(format!("{}   calls: {stack}", line.below()));
             }
         }
         (lines, left_out)
+    }
+
+    /// The calls of a holder that waits for nobody; of one in a ring those that led to its wait, as the outer
+    /// ones may say where it got what it holds.
+    fn calls(&mut self, sid: Sid, is_root: bool) -> Option<String> {
+        if self.tree.is_deadlocked(sid) {
+            let (key, ..) = self.look.session(sid)?.wait?;
+            let place = self.names.place(key.location);
+            return calls_from(&self.threads.get(&sid)?.stack, &place);
+        }
+        calls(&self.threads.get(&sid).filter(|_| is_root && self.tree.above(sid).is_none())?.stack)
     }
 
     fn words(&mut self, line: &Line) -> String {
@@ -148,7 +158,8 @@ impl Report<'_> {
         });
         let Some(sid) = top else { return format!("retrial show mutexes{flag}") };
         if self.tree.is_deadlocked(sid) {
-            return format!("retrial ps{flag}");
+            let pid = self.look.session(sid).map_or(0, |session| session.pid);
+            return format!("gdb -p {pid} -batch -ex 'thread apply all bt'");
         }
         let Some(session) = self.look.session(sid) else { return format!("retrial ps{flag}") };
         if session.dead {
@@ -178,6 +189,17 @@ impl Line {
             "├─ "
         };
         format!("{}{branch}", self.lead)
+    }
+
+    /// What stands before the lines below it.
+    pub fn below(&self) -> String {
+        if self.root_item() {
+            String::new()
+        } else if self.lead.chars().count() >= 3 * LEVELS {
+            self.lead.clone()
+        } else {
+            format!("{}{}", self.lead, if self.last { "   " } else { "│  " })
+        }
     }
 
     const fn root_item(&self) -> bool {
@@ -217,11 +239,16 @@ impl Holding {
     }
 }
 
-/// The innermost calls of a thread, innermost first.
-pub fn calls(thread: &Thread) -> Option<String> {
-    let shown: Vec<&str> = thread.stack.iter().take(CALLS).map(String::as_str).collect();
-    let more = if thread.stack.len() > CALLS { " < …" } else { "" };
+/// The innermost calls of a stack, innermost first.
+pub fn calls(stack: &[String]) -> Option<String> {
+    let shown: Vec<&str> = stack.iter().take(CALLS).map(String::as_str).collect();
+    let more = if stack.len() > CALLS { " < …" } else { "" };
     (!shown.is_empty()).then(|| format!("{}{more}", shown.join(" < ")))
+}
+
+/// The same from this place on, where it is among the calls.
+pub fn calls_from(stack: &[String], place: &str) -> Option<String> {
+    calls(&stack[stack.iter().position(|call| call == place)?..])
 }
 
 /// The lines of [`Tree::lines`].
@@ -254,13 +281,7 @@ impl Iterator for Lines<'_> {
             Item::Top(_) | Item::More(_) => {}
         }
         let depth = line.depth + usize::from(matches!(line.item, Item::Session { .. }));
-        let lead = if line.root_item() {
-            String::new()
-        } else if line.lead.chars().count() >= 3 * LEVELS {
-            line.lead.clone()
-        } else {
-            format!("{}{}", line.lead, if line.last { "   " } else { "│  " })
-        };
+        let lead = line.below();
         let count = below.len();
         let made = below.into_iter().enumerate().map(|(i, item)| Line {
             item,

@@ -81,6 +81,14 @@ impl<'e> Evidence<'e> {
         }
     }
 
+    /// Advice is measured anew, which a recording's instance may not be there for: of a file, its samples.
+    pub fn advise(&self, mutex: &Mutex) -> String {
+        match self.source {
+            Source::Live => self.on_mutex("advise", mutex),
+            Source::File(_) => self.who(Some(mutex)),
+        }
+    }
+
     /// A command about one of its mutexes.
     pub fn on_mutex(&self, command: &str, mutex: &Mutex) -> String {
         let name = if mutex.name.is_empty() { format!("#{}", mutex.info.id.0) } else { mutex.name.clone() };
@@ -112,10 +120,14 @@ impl<'e> Evidence<'e> {
 
     /// A holder for people: number, name, process; also of a session that has ended meanwhile.
     pub fn holder_text(&self, holder: &Holder) -> String {
-        match holder.session(self.to()) {
-            Some(session) => session_text(session),
-            None if holder.pid == 0 => format!("session {}", holder.sid),
-            None => format!("session {} (pid {}, has ended)", holder.sid, holder.pid),
+        let before = || self.period.from().and_then(|from| holder.session(from));
+        match (holder.session(self.to()), before()) {
+            (Some(session), _) => session_text(session),
+            (None, _) if holder.pid == 0 => format!("session {}", holder.sid),
+            (None, Some(ended)) if !ended.info.name.is_empty() => {
+                format!("session {} ({}, pid {}, has ended)", holder.sid, ended.info.name, holder.pid)
+            }
+            (None, _) => format!("session {} (pid {}, has ended)", holder.sid, holder.pid),
         }
     }
 

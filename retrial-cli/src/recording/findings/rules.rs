@@ -210,7 +210,7 @@ fn hot_mutex(evidence: &Evidence<'_>) -> Vec<Found> {
                 ),
             ],
             time_s: waits_s,
-            command: evidence.on_mutex("advise", mutex),
+            command: evidence.advise(mutex),
         })
     };
     evidence.mutexes.iter().filter_map(found).collect()
@@ -242,7 +242,7 @@ fn sleeps_too_long(evidence: &Evidence<'_>) -> Vec<Found> {
                 format!("{} timed sleeps, nobody wakes them", grouped(profile.figures.get(Counter::Sleeps))),
             ],
             time_s: slept_s,
-            command: evidence.on_mutex("advise", mutex),
+            command: evidence.advise(mutex),
         })
     };
     evidence.mutexes.iter().filter_map(found).collect()

@@ -220,7 +220,7 @@ fn a_holder_that_keeps_it_for_long_is_named() {
     assert!((case.first().share - 16.0 / 40.0).abs() < 1e-9);
     // By the end the session has gone, and another one has its number.
     case.to.sessions[1].info.claimed_ns = 2;
-    has(&case.first(), &["session 2 (pid 9, has ended) keeps m1 in X at place 3 for long"]);
+    has(&case.first(), &["session 2 (worker 2, pid 9, has ended) keeps m1 in X at place 3 for long"]);
     assert!(!case.first().text(1).contains("month's end"), "that is the other one's action");
     // A hundred sessions that hold it in turn: none of them has most.
     case.blockers = (0..4).map(|sid| blocker(sid, 4 * S, S)).collect();
@@ -246,6 +246,10 @@ fn a_mutex_that_is_held_all_the_time_is_hot() {
             "retrial advise -i bank --mutex m1",
         ],
     );
+    // What was recorded has gone, as each instance of `run --record`.
+    let mut case = Case::new().held(9_500, 9.5).waits(1, 1, 20.0, &[(Counter::Misses, 9_000)]);
+    case.source = Source::File("a.db".to_owned());
+    has(&case.first(), &["retrial ash a.db -i bank --waiters --where 'mutex_id = 1'"]);
     let case = Case::new().held(9_500, 5.0).waits(1, 1, 20.0, &[(Counter::Misses, 5_000)]);
     assert_eq!(case.names(), [""; 0], "held for half of the time");
     // Sleepers come back seldom, and miss it each time: few misses, much time.

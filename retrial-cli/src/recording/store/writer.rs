@@ -1,5 +1,6 @@
 //! Writes a recording.
 
+use super::cells::Cells;
 use super::rows::{self, Row, whole};
 use super::sample::Sample;
 use super::schema::{self, TABLES, Table, table_named};
@@ -8,9 +9,11 @@ use crate::output::quoted;
 use crate::recording::snapshot::{Identity, Snapshot};
 use crate::signals;
 use miette::{Report, miette};
+use retrial::MutexId;
 use retrial_bench::errors::directory;
+use retrial_model::profile::Samples;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, params_from_iter};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params_from_iter};
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -137,6 +140,29 @@ impl Writer {
             transaction.commit()?;
         }
         Ok(())
+    }
+
+    /// What was seen of an instance's mutexes up to its latest snapshot; nothing of one that was not recorded.
+    pub fn seen(&self, instance: &Identity) -> Result<HashMap<MutexId, Samples>, Report> {
+        self.try_seen(instance).map_err(|error| failed(&self.path, &error))
+    }
+
+    fn try_seen(&self, instance: &Identity) -> rusqlite::Result<HashMap<MutexId, Samples>> {
+        let Some(instance) = known(&self.connection, instance)? else { return Ok(HashMap::new()) };
+        // Of each mutex the latest row since all were written; nulls for one that has gone.
+        let mut statement = self.connection.prepare(
+            "SELECT mutex, looks, held, looked_s, held_s, looked_gets, max(snapshot) FROM mutex_state \
+             JOIN snapshot ON snapshot.id = mutex_state.snapshot WHERE instance = ?1 AND snapshot >= \
+             (SELECT max(id) FROM snapshot WHERE instance = ?1 AND whole = 1) GROUP BY mutex",
+        )?;
+        let seen = |row: &rusqlite::Row<'_>| {
+            let mut cells = Cells::new(row, 0);
+            let id = MutexId(cells.small()?);
+            let Some(looks) = cells.maybe_whole()? else { return Ok(None) };
+            let (held, time_s, held_s, gets) = (cells.whole()?, cells.real()?, cells.real()?, cells.whole()?);
+            Ok(Some((id, Samples { looks, held, time_s, held_s, gets })))
+        };
+        statement.query_map([instance], seen)?.filter_map(Result::transpose).collect()
     }
 
     /// Writes a snapshot and the samples since the one before: all of it or nothing. Gives its number.
@@ -277,24 +303,27 @@ fn insert(connection: &Connection, table: &Table, row: &[Value]) -> rusqlite::Re
     Ok(())
 }
 
-/// The number of an instance in the recording; it gets one at its first snapshot.
-fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i64> {
-    let identity = &snapshot.instance;
-    let boot = kernel("random/boot_id");
-    let known = connection.query_row(
+/// The number of an instance in the recording, where a snapshot of it is there.
+fn known(connection: &Connection, identity: &Identity) -> rusqlite::Result<Option<i64>> {
+    let number = connection.query_row(
         "SELECT id FROM instance WHERE name = ?1 AND created_ns = ?2 AND device = ?3 AND inode = ?4 AND boot_id = ?5",
         (
             &identity.name,
             identity.created_ns.cast_signed(),
             identity.device.cast_signed(),
             identity.inode.cast_signed(),
-            &boot,
+            boot_id(),
         ),
         |row| row.get(0),
     );
-    match known {
-        Err(rusqlite::Error::QueryReturnedNoRows) => {}
-        known => return known,
+    number.optional()
+}
+
+/// The number of an instance in the recording; it gets one at its first snapshot.
+fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i64> {
+    let identity = &snapshot.instance;
+    if let Some(id) = known(connection, identity)? {
+        return Ok(id);
     }
     let id: i64 =
         1 + connection.query_row("SELECT coalesce(max(id), 0) FROM instance", [], |row| row.get::<_, i64>(0))?;
@@ -306,7 +335,7 @@ fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i6
         whole(identity.device),
         whole(identity.inode),
         host().into(),
-        boot.into(),
+        boot_id().into(),
         capacity.sessions.into(),
         capacity.mutexes.into(),
         capacity.locations.into(),
@@ -315,6 +344,11 @@ fn instance(connection: &Connection, snapshot: &Snapshot) -> rusqlite::Result<i6
     ];
     insert(connection, table_named("instance"), &row)?;
     Ok(id)
+}
+
+/// What the kernel calls the time since this machine was started.
+fn boot_id() -> String {
+    kernel("random/boot_id")
 }
 
 /// Name of this machine.

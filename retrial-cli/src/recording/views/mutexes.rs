@@ -75,6 +75,7 @@ fn mutex() -> View {
             measure("sleep_ratio", Measure::SleepRatio, "", of),
             measure("spin_inefficiency", Measure::SpinInefficiency, "", of),
             measure("utilization", Measure::Utilization, "", of),
+            measure("utilization_error_pct", Measure::UtilizationError, "pct", of),
             measure("holding_time_us", Measure::HoldingTime, "us", of),
             column("samples", "", "Looks at its holder", |_: &Span, row: &Counted| row.1.samples.looks),
             column(
