@@ -558,6 +558,9 @@ mod some {
             Err(GetError::Busy | GetError::TimedOut) if patience != Patience::Endless => return 0,
             Err(error) => panic!("{mode}: {error}"),
         };
+        // No time runs out by itself here: a drain with a deadline would last for ever, and sessions with a
+        // reference would not be told so.
+        let patience_to_drain = if let Patience::Until(_) = patience { Patience::Endless } else { patience };
         let mut writes = 0;
         let mut touch = |mode| {
             data.touch(mode);
@@ -571,7 +574,7 @@ mod some {
             at(stage, session, format_args!("converts {}, {patience:?}", hold.mode()));
             match hold.mode() {
                 Mode::Shared => drop(hold.examine(patience)),
-                Mode::Examine if random.gen_bool(0.7) => drop(hold.upgrade(patience)),
+                Mode::Examine if random.gen_bool(0.7) => drop(hold.upgrade(patience_to_drain)),
                 _ => hold.share(),
             }
             touch(hold.mode());
