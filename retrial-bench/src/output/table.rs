@@ -3,6 +3,7 @@
 use super::{Format, line, markup, plain, rounded, short};
 use retrial::views::Counter;
 use retrial_model::{Measure, Profile};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};
 use std::fmt::Write;
@@ -182,9 +183,7 @@ impl Table {
 
     /// The rows as JSON objects.
     pub fn json(&self) -> Value {
-        let cell = |row: &Vec<Value>, (i, head): (usize, &Head)| (head.name.to_string(), row[i].clone());
-        let object = |row| Value::Object(self.without(Readers::People).map(|column| cell(row, column)).collect());
-        Value::Array(self.rows.iter().map(object).collect())
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// The rows as text, numbers aligned to the right.
@@ -240,12 +239,31 @@ impl Table {
 
     pub fn print(&self, format: Format) {
         if format.json {
-            line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
+            line(&serde_json::to_string_pretty(self).unwrap_or_default());
         } else if format.csv {
             line(self.csv().trim_end());
         } else {
             line(&self.text());
         }
+    }
+}
+
+impl Serialize for Table {
+    /// A list of objects, written row by row: 100,000 rows of mutexes as values took 853 MiB.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.iter().map(|cells| Object { table: self, cells }))
+    }
+}
+
+/// A row of a table.
+struct Object<'a> {
+    table: &'a Table,
+    cells: &'a [Value],
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.table.without(Readers::People).map(|(i, head)| (&*head.name, &self.cells[i])))
     }
 }
 
