@@ -79,7 +79,7 @@ typedef struct retrial_mutex {
     uint32_t kind; /* its type */
     uint32_t id; /* its number in the instance; 0 until it is bound to one */
     uint64_t gets; /* first requests granted */
-    uint32_t drainer; /* who upgrades; bit 31: without a deadline */
+    uint32_t drainer; /* who upgrades */
     uint32_t wakes; /* the futex */
     uint64_t instance; /* when its instance was created */
 } retrial_mutex;

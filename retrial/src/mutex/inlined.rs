@@ -69,7 +69,7 @@ pub const MUTEX: [Field; 8] = [
     field!(RawMutex, kind, "uint32_t ", "its type"),
     field!(RawMutex, id, "uint32_t ", "its number in the instance; 0 until it is bound to one"),
     field!(RawMutex, gets, "uint64_t ", "first requests granted"),
-    field!(RawMutex, drainer, "uint32_t ", "who upgrades; bit 31: without a deadline"),
+    field!(RawMutex, drainer, "uint32_t ", "who upgrades"),
     field!(RawMutex, wakes, "uint32_t ", "the futex"),
     ("instance", EngineMutex::INSTANCE, "uint64_t ", "when its instance was created"),
 ];
