@@ -12,11 +12,15 @@ use kit::{Scratch, both, command, failed};
 use retrial::{P, wait};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 fn asleep(us: u64) -> Pass {
     Pass::Asleep(Duration::from_micros(us))
 }
+
+/// One load at a time: what is found in one depends on what the processors do beside it.
+static LOADED: Mutex<()> = Mutex::new(());
 
 /// What is said of a load on an instance with these settings: exit code and document.
 fn advise(settings: &[&str], load: Load, more: &[&str]) -> (i32, Value, Scratch) {
@@ -24,6 +28,7 @@ fn advise(settings: &[&str], load: Load, more: &[&str]) -> (i32, Value, Scratch)
     if !settings.is_empty() {
         scratch.run(&[&["set"], settings].concat());
     }
+    let _alone = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let output = load.during(&scratch, || {
         scratch.output(&[&["advise", "--json", "--duration", "50ms", "--quick", "--interval", "2s"], more].concat())
     });
