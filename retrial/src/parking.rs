@@ -317,6 +317,28 @@ impl Parking {
     }
 }
 
+impl std::fmt::Display for Parking {
+    /// `3 parked, one watches; 1 woken and on the way, at most 8`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let watched = if self.is_watched() { ", one watches" } else { "" };
+        write!(f, "{} parked{watched}; {} woken and on the way", self.parked(), self.woken())?;
+        if self.throttles() {
+            write!(f, ", at most {}", self.enough())?;
+        }
+        let (starving, for_x) = self.starving();
+        for (on, text) in [
+            (starving, "the next release hands over"),
+            (for_x, "to one that wants X"),
+            (self.is_fenced(), "releases have a fence of their own"),
+        ] {
+            if on {
+                write!(f, ", {text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What decides about handovers beside parameters and [`Parking`].
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
@@ -361,28 +383,6 @@ pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, 
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod specification;
-
-impl std::fmt::Display for Parking {
-    /// `3 parked, one watches; 1 woken and on the way, at most 8`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let watched = if self.is_watched() { ", one watches" } else { "" };
-        write!(f, "{} parked{watched}; {} woken and on the way", self.parked(), self.woken())?;
-        if self.throttles() {
-            write!(f, ", at most {}", self.enough())?;
-        }
-        let (starving, for_x) = self.starving();
-        for (on, text) in [
-            (starving, "the next release hands over"),
-            (for_x, "to one that wants X"),
-            (self.is_fenced(), "releases have a fence of their own"),
-        ] {
-            if on {
-                write!(f, ", {text}")?;
-            }
-        }
-        Ok(())
-    }
-}
 
 #[cfg(test)]
 mod tests;

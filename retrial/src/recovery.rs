@@ -243,15 +243,14 @@ impl Instance {
     /// A session that has died, or wants X no more, may have asked to keep readers out.
     pub(crate) fn let_readers_in(&self, mutex: &RawMutex) {
         // A session that moves a reference takes a few instructions, but it may be off its processor.
-        if !(0..128).any(|_| {
-            mutex.lets_readers_in() || {
-                sys::spin_loop();
-                false
+        for _ in 0..128 {
+            if mutex.try_let_readers_in() {
+                return;
             }
-        }) {
-            // A waiter tries again.
-            self.note_debt(mutex.id(), true);
+            sys::spin_loop();
         }
+        // A waiter tries again.
+        self.note_debt(mutex.id(), true);
     }
 
     /// The mutex of this id, for a recoverer that wants to pay a debt to it.
@@ -287,7 +286,7 @@ impl Instance {
                     mutex.wake_after_recovery();
                 }
             }
-            // A waiter lets the readers in, which has it mapped.
+            // A waiter that has it mapped lets the readers in.
             Creditor::Elsewhere => self.note_debt(id, false),
             Creditor::Nobody => {}
         }

@@ -10,7 +10,7 @@ use crate::who::thread::{State, Thread};
 use crate::who::tree::Root;
 use retrial::MutexId;
 use retrial::views::Sid;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 /// Holders of which the kernel is asked; and groups of waits for events that people are shown.
@@ -160,7 +160,7 @@ impl<'a> Told<'a> {
             1 => "DEADLOCK: a thread waits for itself".to_owned(),
             many => format!("DEADLOCK: {many} threads wait for each other"),
         };
-        let (mut joins, mut mutexes) = (false, Vec::new());
+        let (mut joins, mut mutexes) = (false, BTreeMap::new());
         text += ", and go on only if a deadline or another thread's unlock ends a wait";
         for link in links {
             let place = self.look.wait(link.tid).map(|waiting| waiting.sleeper.clone());
@@ -174,10 +174,9 @@ impl<'a> Told<'a> {
             joins |= is_end;
             mutexes.extend((!is_end).then_some((link.mutex, mutex)));
         }
-        mutexes.sort_unstable();
-        let names: Vec<&str> = mutexes.iter().map(|(_, name)| name.as_str()).collect();
-        let remedy = match names.as_slice() {
-            _ if !joins => remedy(&names),
+        let held: Vec<&str> = mutexes.values().map(String::as_str).collect();
+        let remedy = match held.as_slice() {
+            _ if !joins => remedy(mutexes.iter().map(|(mutex, name)| (*mutex, name.as_str()))),
             [] => "it does not happen if threads do not join each other".to_owned(),
             held => format!("it does not happen if {} is released before the thread is joined", held.join(" and ")),
         };

@@ -66,8 +66,9 @@ pub fn rings(links: &BTreeMap<Sid, Vec<Link>>) -> Vec<Vec<Link>> {
 }
 
 /// What keeps sessions from waiting for each other for these mutexes, in words.
-pub fn remedy(mutexes: &[&str]) -> String {
-    match mutexes {
+pub fn remedy<'a>(mutexes: impl IntoIterator<Item = (MutexId, &'a str)>) -> String {
+    let in_order: BTreeMap<MutexId, &str> = mutexes.into_iter().collect();
+    match in_order.into_values().collect::<Vec<_>>().as_slice() {
         [one] => format!("it does not happen if {one} is released before the same session gets it again"),
         many => format!("it does not happen if all get these in one order, such as {}", many.join(", then ")),
     }
@@ -125,11 +126,8 @@ impl Deadlock {
                 "\n  session {sid} (pid {pid}, tid {tid}) waits for {mode} of {mutex} at {place}, held by {by}"
             );
         }
-        let mut order: Vec<(MutexId, &str)> =
-            self.links.iter().zip(&self.names).map(|(link, (mutex, _))| (link.mutex, mutex.as_str())).collect();
-        order.sort_unstable();
-        order.dedup();
-        text + "\n  " + &remedy(&order.into_iter().map(|(_, name)| name).collect::<Vec<_>>())
+        let mutexes = self.links.iter().zip(&self.names).map(|(link, (mutex, _))| (link.mutex, mutex.as_str()));
+        text + "\n  " + &remedy(mutexes)
     }
 
     pub fn json(&self, now_ns: u64) -> Value {

@@ -262,7 +262,8 @@ impl<'a> Engine<'a> {
         hands_over && parking.parked() != 0
     }
 
-    /// After a release that lets only the session that it wakes get the mutex: the one that parked first.
+    /// After a release that lets only the session that it wakes get the mutex, which is the session that parked
+    /// first.
     pub(super) fn hand_over(&mut self, waker: u32) {
         if !self.wake_one(waker) {
             // No session was asleep: any may have it.

@@ -76,7 +76,7 @@ impl RawMutex {
         let parking = self.parking();
         let may_hand_over = parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING);
         // Decided by the change: the session that asked may give up meanwhile. Release: pairs with the change in
-        // `lets_readers_in`, after which that session finds the holder field taken.
+        // `try_let_readers_in`, after which that session finds the holder field taken.
         let hands_over = may_hand_over && self.change(Ordering::Release, Parking::fed_for_x).starving().1;
         fail::point();
         let word = if hands_over { word.with(Word::HANDOVER) } else { word };
@@ -88,7 +88,7 @@ impl RawMutex {
     /// A session that asked to keep readers out for X wants it no more: takes its request back, and a handover
     /// over references. Whether that is done: not while a session moves a reference. Another session that
     /// wants X asks again when it has been woken, or looks.
-    pub(crate) fn lets_readers_in(&self) -> bool {
+    pub(crate) fn try_let_readers_in(&self) -> bool {
         if self.parking().starving().1 {
             // Acquire: as in `give_back_over_references`.
             self.change(Ordering::AcqRel, Parking::not_for_x);
@@ -198,7 +198,7 @@ impl RawMutex {
         self.change(Ordering::Relaxed, |all| all.has_woken(then, woken));
     }
 
-    /// A release that lets only the session that it wakes get the mutex: the one that parked first.
+    /// A release that lets only the session that it wakes get the mutex, which is the session that parked first.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, word: Word) {
