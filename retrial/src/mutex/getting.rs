@@ -1,5 +1,6 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
+use super::releasing::fence_without_barrier;
 use super::{ANYBODY, FOR_E, FOR_S, FOR_X, Patience, TO_DRAIN, served};
 use crate::fail;
 use crate::mode::Mode;
@@ -239,10 +240,12 @@ impl Target for Getting<'_> {
     fn ended(&self, got: bool) {
         let mutex = self.mutex;
         let owes = self.parks.end(|to| mutex.change(Ordering::Relaxed, to));
-        mutex.fence_without_barrier();
         // A woken reader lets the next one in as well. A session that gives up passes on what was left to it.
-        if owes && mutex.parked() != 0 && (self.mode == Mode::Shared || !got) {
-            mutex.wake_for(mutex.load().give_back());
+        if owes && (self.mode == Mode::Shared || !got) {
+            fence_without_barrier();
+            if mutex.parked() != 0 {
+                mutex.wake_for(mutex.load().give_back());
+            }
         }
         // What another session has asked for is left to it.
         if self.asked_for_x.get() {

@@ -133,13 +133,6 @@ impl RawMutex {
         }
     }
 
-    /// Between a change that lets a session in and a look for parked ones, where no barrier of theirs orders
-    /// the two: the caller's process may be out of reach of barriers, too.
-    #[allow(clippy::unused_self)]
-    pub(super) fn fence_without_barrier(&self) {
-        fence(Ordering::SeqCst);
-    }
-
     /// Wakes the session that parked first. Whether there was one.
     fn wake_one(&self) -> bool {
         // Counted first: the woken session may have arrived before this call goes on. Acquire: pairs with the
@@ -154,7 +147,7 @@ impl RawMutex {
             return true;
         }
         self.change(Ordering::Relaxed, |all| all.has_woken_nobody(then));
-        self.fence_without_barrier();
+        fence_without_barrier();
         fail::point();
         // A session may have fallen asleep since, and a release may have woken nobody because this call
         // counted one as woken.
@@ -219,7 +212,7 @@ impl RawMutex {
             // No session was asleep: any may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);
-            self.fence_without_barrier();
+            fence_without_barrier();
             fail::point();
             if self.parked() != 0 {
                 self.wake_one();
@@ -339,4 +332,10 @@ impl RawMutex {
     pub(super) fn handover_is_stale(&self) -> bool {
         self.parking().handover_is_stale(sys::now_ns())
     }
+}
+
+/// Between a change that lets a session in and a look for parked ones, where no barrier of theirs orders the
+/// two: the caller's process may be out of reach of barriers, too.
+pub(super) fn fence_without_barrier() {
+    fence(Ordering::SeqCst);
 }
