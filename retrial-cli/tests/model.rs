@@ -141,7 +141,9 @@ fn simulate_says_whose_costs_it_took() {
         (simulate(&[]).unwrap(), simulate(&["machine=default"]).unwrap(), simulate(&[&named]).unwrap());
     // Nothing is kept in a cache that is empty.
     assert!(kept["machine"].as_str().unwrap().starts_with("default: `retrial calibrate`"), "{kept}");
-    assert_eq!((&default["machine"], &slow["machine"]), (&json!("default"), &json!(file.to_str().unwrap())));
+    assert_eq!(default["machine"], json!("default"));
+    let guessed = "guessed as in default, since no calibration measures them: quantum_ns, preempt_after_ns, ";
+    assert!(slow["machine"].as_str().unwrap().starts_with(&format!("{}; {guessed}", file.display())), "{slow}");
     assert_eq!(kept["throughput"], default["throughput"]);
     assert!(slow["throughput"].as_f64().unwrap() < default["throughput"].as_f64().unwrap(), "{slow}");
     std::fs::write(&file, "pol 300\n").unwrap();

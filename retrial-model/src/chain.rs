@@ -96,6 +96,8 @@ pub fn open(holding: &Distribution, limit: f64, rate: f64, sleep: f64) -> Result
     let fresh = over(&|point| twice(point.x - limit, limit, 1.0 / sleep));
     let misses = rate * holding.mean() + rate * fresh / sleep + sleepers * asleep / sleep;
     let spinning = rate * (holding.second_moment() / 2.0 - fresh) + sleepers * (holding.mean() - asleep);
+    // Where no spin lasts, what is left of the differences is rounding.
+    let spinning = spinning.clamp(0.0, limit * misses);
     let sleeps = misses - 1.0 + mean(&unattended);
     Ok(Steady {
         inefficiency: sleeps / misses,
@@ -149,7 +151,7 @@ pub fn closed(holding: &Distribution, limit: f64, sessions: f64, think: f64, sle
     let mean = |values: &[f64]| levels.iter().zip(values).map(|(p, value)| p * value).sum::<f64>();
     let misses = mean(&misses);
     let sleeps = (misses - 1.0 + mean(&unattended)).max(0.0);
-    let spinning = mean(&spins);
+    let spinning = mean(&spins).clamp(0.0, limit * misses);
     let ratio = |value: f64| if misses > 0.0 { value / misses } else { 0.0 };
     let throughput = 1.0 / (holding.mean() + mean(&idle));
     Ok(Steady {

@@ -50,7 +50,7 @@ pub fn closed(
     yields: f64,
     yield_time: f64,
 ) -> Result<Closed, ModelError> {
-    let Population { sessions, think } = population;
+    let Population { sessions, think, .. } = population;
     allowed("sessions", sessions, "a whole number from 1", sessions >= 1.0 && sessions.fract() == 0.0)?;
     if sessions > SESSIONS as f64 {
         return Err(ModelError::TooLarge { what: "sessions", found: sessions, limit: SESSIONS });
@@ -65,8 +65,8 @@ pub fn closed(
     let mean = holding.mean();
     if sessions == 1.0 {
         let throughput = 1.0 / (think + mean);
-        let utilization = throughput * mean;
-        return Ok(Closed { throughput, utilization, wait: 0.0, misses: 0.0, sleeps: 0.0, yields: 0.0, runnable: 1.0 });
+        let (utilization, runnable) = (throughput * mean, population.runnable(throughput, mean));
+        return Ok(Closed { throughput, utilization, wait: 0.0, misses: 0.0, sleeps: 0.0, yields: 0.0, runnable });
     }
     let waits = Waits { limit, block: limit + yield_time, yields: yields as usize, think, wake: 1.0 / sleep };
     let cycle = Cycle::new(holding, &waits, sessions as usize - 1);
@@ -82,7 +82,7 @@ pub fn closed(
         misses: cycle.others * shares[THINKS] * cycle.asked,
         sleeps: ((wait - spinning) / sleep).max(0.0),
         yields: per_get(&cycle.yields),
-        runnable: throughput * (think + mean + spinning),
+        runnable: population.runnable(throughput, mean + spinning),
     })
 }
 

@@ -128,7 +128,7 @@ const CHAIN: u32 = 200;
 /// Why it says nothing, as a sentence.
 pub fn theory(workload: &Workload) -> Result<Theory, String> {
     match &workload.arrivals {
-        Arrivals::Closed { sessions, think, .. } => closed(workload, *sessions, think),
+        Arrivals::Closed { sessions, think, on_processor } => closed(workload, *sessions, think, *on_processor),
         Arrivals::Open { rate } => open(workload, *rate),
     }
 }
@@ -143,44 +143,45 @@ fn limit(workload: &Workload) -> f64 {
     workload.params.get(P::SpinCount) as f64 * ns(workload.machine.poll_ns)
 }
 
-fn closed(workload: &Workload, sessions: u32, think: &Distribution) -> Result<Theory, String> {
+fn closed(workload: &Workload, sessions: u32, think: &Distribution, on_processor: bool) -> Result<Theory, String> {
     if workload.copies > 1 {
         return Err("no formula for sessions that go from copy to copy; the simulator has them".to_owned());
     }
     let (machine, scheme) = (&workload.machine, Scheme::of(workload));
     let processors = machine.processors.filter(|processors| *processors < sessions);
-    let mut given =
-        json!({ "dist": workload.hold, "sessions": sessions, "think": think.mean(), "limit": limit(workload) });
-    let mut set = |name: &str, value: f64| given[name] = value.into();
-    let mut takes_turns = false;
-    let function = match (scheme.wait)(&workload.params) {
+    let few = processors.map(|processors| ("processors", f64::from(processors)));
+    let away = ("away", f64::from(u8::from(!on_processor)));
+    let pause = ("yield_time", ns(machine.yield_alone_ns));
+    let ask = |function: &'static str, more: &mut dyn Iterator<Item = (&str, f64)>| {
+        let mut given =
+            json!({ "dist": workload.hold, "sessions": sessions, "think": think.mean(), "limit": limit(workload) });
+        more.for_each(|(name, value)| given[name] = value.into());
+        call(function, given).map(|found| (function, found))
+    };
+    let (function, found) = match (scheme.wait)(&workload.params) {
         Wait::Yields => {
-            set("yield_time", ns(machine.yield_alone_ns));
-            takes_turns = true;
-            if processors.is_none() { "closed-spin" } else { "closed-spin-turns" }
+            let function = if few.is_none() { "closed-spin" } else { "closed-spin-turns" };
+            ask(function, &mut [away, pause].into_iter().chain(few))?
         }
         Wait::Queue { polls, yields } => {
-            set("limit", polls as f64 * ns(machine.poll_ns) + yields as f64 * ns(machine.yield_alone_ns));
-            set("wake", ns(machine.wake_call_ns + machine.wake_far_ns));
-            "closed-barge"
+            let limit = polls as f64 * ns(machine.poll_ns) + yields as f64 * ns(machine.yield_alone_ns);
+            let wake = ns(machine.wake_call_ns + machine.wake_far_ns);
+            ask("closed-barge", &mut [away, ("limit", limit), ("wake", wake)].into_iter())?
         }
         Wait::Sleeps { yields, ms } => {
-            set("sleep", ns(machine.slept_ns(ms * 1_000_000)));
-            if yields == 0 && processors.is_none() && sessions <= CHAIN {
-                "chain-closed"
-            } else {
-                set("yields", yields.into());
-                set("yield_time", ns(machine.yield_alone_ns));
-                takes_turns = true;
-                "closed-scheme"
+            let sleep = ("sleep", ns(machine.slept_ns(ms * 1_000_000)));
+            let scheme = [away, sleep, ("yields", yields.into()), pause];
+            let shared = few.map(|few| ask("closed-scheme", &mut scheme.into_iter().chain([few]))).transpose()?;
+            // The exact chain has a processor for each session that runs.
+            let enough = shared.as_ref().is_none_or(|(_, found)| found["slowdown"] == 1.0);
+            match shared {
+                _ if yields == 0 && sessions <= CHAIN && enough => ask("chain-closed", &mut [sleep].into_iter())?,
+                Some(shared) => shared,
+                None => ask("closed-scheme", &mut scheme.into_iter())?,
             }
         }
         Wait::None(why) => return Err(scheme.without(why)),
     };
-    if let (true, Some(processors)) = (takes_turns, processors) {
-        set("processors", processors.into());
-    }
-    let found = call(function, given)?;
     let number = |name: &str| found.get(name).and_then(Value::as_f64);
     if let (Some(processors), Some(runnable)) = (processors.filter(|_| function == "closed-barge"), number("runnable"))
         && runnable > f64::from(processors)
@@ -235,6 +236,32 @@ mod tests {
             if let Wait::None(why) = (scheme.wait)(&Params::default()) {
                 assert!(!why.is_empty(), "{name}");
             }
+        }
+    }
+
+    /// What a workload's theory says of its gets per second, and by which formula.
+    fn gets_per_s(scheme: usize, on_processor: bool) -> (&'static str, f64) {
+        let think = Distribution::exponential(3e-3).unwrap();
+        let params = Params::default().with(P::Scheme, scheme as u64);
+        let arrivals = Arrivals::Closed { sessions: 24, think, on_processor };
+        let workload = Workload { params, ..Workload::new(arrivals, Distribution::exponential(50e-6).unwrap(), 0.1) };
+        let found = theory(&workload).unwrap();
+        (found.function, found.gets_per_s.unwrap())
+    }
+
+    #[test]
+    fn sessions_that_think_away_from_the_processors_need_none() {
+        let scheme = |name: &str| wait::NAMES.iter().position(|known| *known == name).unwrap();
+        // 24 sessions want 8,000 gets/s; two processors have time for 656 that think on them.
+        for (name, formula, least) in [
+            ("patch6904068", "chain-closed", 4_200.0),
+            ("sleep", "closed-scheme", 6_500.0),
+            ("10g", "closed-spin-turns", 7_500.0),
+        ] {
+            let (function, away) = gets_per_s(scheme(name), false);
+            let (_, on) = gets_per_s(scheme(name), true);
+            assert_eq!(function, formula);
+            assert!(away > least && on < 660.0, "{name}: {away} away, {on} on the processors");
         }
     }
 

@@ -210,7 +210,7 @@ fn chains_keep_littles_law_and_the_busy_time_identity() {
         // Many sessions that think long are an open system; the mean field of many sessions is the chain's.
         let (think, sleep) = (200.0 * mean, 30.0 * mean);
         let many = chain::closed(&dist, mean, 120.0, think, sleep).unwrap();
-        let field = closed::sleeping(&dist, mean, Population { sessions: 120.0, think }, sleep).unwrap();
+        let field = closed::sleeping(&dist, mean, Population { sessions: 120.0, think, away: false }, sleep).unwrap();
         close(field.throughput, many.throughput, 0.02, text);
     }
 }
@@ -218,7 +218,7 @@ fn chains_keep_littles_law_and_the_busy_time_identity() {
 #[test]
 fn closed_systems_begin_with_one_session_and_end_at_the_mutex() {
     let dist: Distribution = "exponential:mean=1us".parse().unwrap();
-    let alone = |sessions: f64| Population { sessions, think: 4e-6 };
+    let alone = |sessions: f64| Population { sessions, think: 4e-6, away: false };
     let systems = |population| {
         [
             closed::spinning(&dist, 2e-6, population, 1e-6).unwrap(),
@@ -255,7 +255,8 @@ fn the_closure_is_the_chain_for_two_sessions_and_near_it_for_more() {
         for (limit, think, sleep) in [(0.6, 3.0, 20.0), (2.1, 0.5, 4.0)].map(|(d, z, t)| (d * mean, z * mean, t * mean))
         {
             let closure = |sessions: f64, yields: f64| {
-                closure::closed(&dist, limit, Population { sessions, think }, sleep, yields, 0.7 * mean).unwrap()
+                closure::closed(&dist, limit, Population { sessions, think, away: false }, sleep, yields, 0.7 * mean)
+                    .unwrap()
             };
             let (two, exact) = (closure(2.0, 0.0), chain::closed(&dist, limit, 2.0, think, sleep).unwrap());
             close(two.throughput, exact.throughput, 1e-8, text);
@@ -278,13 +279,14 @@ fn the_closure_is_the_chain_for_two_sessions_and_near_it_for_more() {
     }
     let dist: Distribution = "exponential:mean=1us".parse().unwrap();
     let refused = |sessions: f64, yields: f64| {
-        let population = Population { sessions, think: 1e-6 };
+        let population = Population { sessions, think: 1e-6, away: false };
         closure::closed(&dist, 1e-6, population, 1e-3, yields, 1e-6).unwrap_err().to_string()
     };
     assert_eq!(refused(2.5, 0.0), "sessions 2.5, expected a whole number from 1");
     assert_eq!(refused(1001.0, 0.0), "sessions 1001, expected at most 1000");
     assert_eq!(refused(2.0, 11.0), "yields 11, expected at most 10");
-    let one = closure::closed(&dist, 1e-6, Population { sessions: 1.0, think: 1e-6 }, 1e-3, 1.0, 1e-6).unwrap();
+    let one =
+        closure::closed(&dist, 1e-6, Population { sessions: 1.0, think: 1e-6, away: false }, 1e-3, 1.0, 1e-6).unwrap();
     assert_eq!((one.throughput, one.wait, one.runnable), (5e5, 0.0, 1.0));
 }
 

@@ -7,6 +7,7 @@ use crate::chart;
 use crate::output::{Format, Table, column, line};
 use miette::{Report, miette};
 use retrial_model::function::{Field, Parameter, Unit};
+use retrial_model::sim::GUESSED;
 use retrial_model::{CallError, Function, functions};
 use serde_json::{Map, Value};
 use std::io::{BufRead, stdin};
@@ -199,14 +200,15 @@ pub fn machine(function: &Function, case: &mut Map<String, Value>) -> Result<Opt
     if !function.parameters.iter().any(|known| known.name == "machine") {
         return Ok(None);
     }
+    let guessed = format!("guessed as in default, since no calibration measures them: {}", GUESSED.join(", "));
     let kept = || calibration::path().map_or_else(String::new, |path| format!(" ({})", path.display()));
     let (costs, taken) = match case.get("machine").filter(|value| !value.is_null()) {
         None => match calibration::load() {
-            Some(costs) => (costs.to_string(), format!("calibrated{}", kept())),
+            Some(costs) => (costs.to_string(), format!("calibrated{}; {guessed}", kept())),
             None => ("default".to_owned(), "default: `retrial calibrate` has kept nothing for this machine".to_owned()),
         },
         Some(Value::String(name)) if name == "calibrated" => match calibration::load() {
-            Some(costs) => (costs.to_string(), format!("calibrated{}", kept())),
+            Some(costs) => (costs.to_string(), format!("calibrated{}; {guessed}", kept())),
             None => return Err(format!("no costs of this machine{}, expected those of `retrial calibrate`", kept())),
         },
         Some(Value::String(name)) if name == "default" || name == "ideal" => return Ok(Some(name.clone())),
@@ -219,7 +221,7 @@ pub fn machine(function: &Function, case: &mut Map<String, Value>) -> Result<Opt
             // Its first line says which machine it is of.
             let costs: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
             let costs = costs.join("\n").parse::<retrial::views::Costs>();
-            (costs.map_err(|error| format!("machine `{path}`: {error}"))?.to_string(), path.clone())
+            (costs.map_err(|error| format!("machine `{path}`: {error}"))?.to_string(), format!("{path}; {guessed}"))
         }
         // What is no text is refused with the others.
         Some(_) => return Ok(None),

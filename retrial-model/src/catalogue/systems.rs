@@ -10,6 +10,7 @@ use crate::function::{Field, Function, Inputs, Parameter, Unit};
 const SESSIONS: Parameter = required("sessions", Unit::Number, "sessions, N");
 const THINK: Parameter = required("think", Unit::Seconds, "mean time between a release and the next request, Z");
 
+const AWAY: Parameter = optional("away", Unit::Number, "0", "1: sessions think away from the processors");
 const YIELD: Parameter = optional("yield_time", Unit::Seconds, "0.7us", "duration of a yield, y");
 const WAKE: Parameter = required("wake", Unit::Seconds, "from the release to the run of a parked session, L_w");
 const PROCESSORS: Parameter = optional("processors", Unit::Number, "", "processors, C; one for each session if absent");
@@ -85,14 +86,14 @@ pub(super) static FUNCTIONS: &[Function] = &[
     Function {
         name: "closed-spin",
         summary: "sessions that spin and yield for ever (10g, scheme 0)",
-        formula: "W_n = U_(n-1) S_r + S L_(n-1), X_n = n/(Z + S + W_n); processors shared equally: Z, S, ∆, y times g, g = R/C",
+        formula: "W_n = U_(n-1) S_r + S L_(n-1), X_n = n/(Z + S + W_n); processors shared equally: S, ∆, y, and Z on them, times g, g = R/C",
         domain: "E X² finite; exact for exponential times, X up to 8 % too high for more regular ones and 12 % too low for c² = 5 from 2 to 32 sessions. Fewer processors than runnable sessions: pure spin collapses, X +6 to -17 %",
         source: "mean value analysis of M/G/1//N",
-        parameters: &[DIST, LIMIT, SESSIONS, THINK, YIELD, PROCESSORS],
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, AWAY, YIELD, PROCESSORS],
         results: SLOWED,
         run: |i| {
             let (limit, pause) = (i.number("limit"), i.number("yield_time"));
-            slowed(i, |_| closed::spinning(i.distribution("dist"), limit, population(i), pause))
+            slowed(i, |g| closed::spinning(i.distribution("dist"), limit, population(i).slowed(g), pause))
         },
     },
     Function {
@@ -101,7 +102,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         formula: "the population n with R(n) = C takes part",
         domain: "as closed-spin: X +3 to -10 % at N/C = 1.5 to 3; throughput does not collapse",
         source: "MODEL.md, Closed systems",
-        parameters: &[DIST, LIMIT, SESSIONS, THINK, YIELD, TURNS],
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, AWAY, YIELD, TURNS],
         results: IN_TURNS,
         run: |i| {
             let (limit, pause) = (i.number("limit"), i.number("yield_time"));
@@ -118,7 +119,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
         results: CLOSED,
         run: |i| {
             let (limit, processors) = (i.number("limit"), i.number("processors"));
-            plain(closed::preempted(i.distribution("dist"), limit, population(i), processors)?)
+            let population = Population { sessions: i.number("sessions"), think: i.number("think"), away: false };
+            plain(closed::preempted(i.distribution("dist"), limit, population, processors)?)
         },
     },
     Function {
@@ -127,11 +129,11 @@ pub(super) static FUNCTIONS: &[Function] = &[
         formula: "N = X(Z + S) + ΛU(Γ + kT), X = 1/(S + φ/Λ), U = XS",
         domain: "large N: X up to 1.6/N too low; chain-closed is exact. Processors shared equally if there are fewer than runnable sessions",
         source: "mean field of the exact chain",
-        parameters: &[DIST, LIMIT, SESSIONS, THINK, SLEEP, PROCESSORS],
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, AWAY, SLEEP, PROCESSORS],
         results: SLOWED,
         run: |i| {
             let (limit, sleep) = (i.number("limit"), i.number("sleep"));
-            slowed(i, |g| closed::sleeping(i.distribution("dist"), limit, population(i), sleep / g))
+            slowed(i, |g| closed::sleeping(i.distribution("dist"), limit, population(i).slowed(g), sleep / g))
         },
     },
     Function {
@@ -145,6 +147,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             LIMIT,
             SESSIONS,
             THINK,
+            AWAY,
             SLEEP,
             optional("yields", Unit::Number, "0", "yields before the first sleep, c"),
             YIELD,
@@ -154,8 +157,10 @@ pub(super) static FUNCTIONS: &[Function] = &[
         run: |i| {
             let (limit, sleep) = (i.number("limit"), i.number("sleep"));
             let (yields, pause) = (i.number("yields"), i.number("yield_time"));
-            let system = |g| closure::closed(i.distribution("dist"), limit, population(i), sleep / g, yields, pause);
-            slowed(i, system)
+            slowed(i, |g| {
+                let population = population(i).slowed(g);
+                closure::closed(i.distribution("dist"), limit, population, sleep / g, yields, pause)
+            })
         },
     },
     Function {
@@ -169,6 +174,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             LIMIT,
             SESSIONS,
             THINK,
+            AWAY,
             WAKE,
             optional("spinning", Unit::Number, "0", "1: the solution without a convoy"),
         ],
@@ -182,9 +188,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
         name: "closed-barge",
         summary: "a park queue that lets others in before the one woken, one wake-up at a time",
         formula: "parks/s = 1/(L_w + 1/X) with the X of those awake",
-        domain: "E X² finite; X within 5 % from 2 to 32 sessions",
+        domain: "E X² finite; X -5 to +17 % from 2 to 32 sessions (most with L_w = 3 S, ∆ = S/2, Z = S), W -22 to +11 % where it is above S, up to 3 times too long where it is below",
         source: "MODEL.md, Closed systems",
-        parameters: &[DIST, LIMIT, SESSIONS, THINK, WAKE],
+        parameters: &[DIST, LIMIT, SESSIONS, THINK, AWAY, WAKE],
         results: CLOSED,
         run: |i| plain(closed::barging(i.distribution("dist"), i.number("limit"), population(i), i.number("wake"))?),
     },
@@ -193,7 +199,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
 const TURNS: Parameter = required("processors", Unit::Number, "processors, C");
 
 fn population(i: &Inputs) -> Population {
-    Population { sessions: i.number("sessions"), think: i.number("think") }
+    Population { sessions: i.number("sessions"), think: i.number("think"), away: i.number("away") != 0.0 }
 }
 
 fn plain(closed: Closed) -> Results {

@@ -51,13 +51,16 @@ pub struct Machine {
     pub sleep_ns: [u64; 4],
 }
 
+/// What no `retrial calibrate` measures: a machine made of its costs has these as in [`Machine::default`].
+pub const GUESSED: [&str; 5] = ["quantum_ns", "preempt_after_ns", "line_crowd_ns", "step_ns", "sleep_call_ns"];
+
 /// What was asked for in [`Machine::sleep_ns`].
 const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
 
 impl Default for Machine {
     /// Guesses, all of them: round numbers for a virtual machine with two processors and other work on it.
     /// The comments say what `retrial calibrate` has measured on one (Intel Xeon, Linux 6.18); it measures
-    /// all but the first three, `line_crowd_ns`, `step_ns` and `sleep_call_ns`.
+    /// all but the number of processors and those that [`GUESSED`] names.
     fn default() -> Self {
         Self {
             processors: Some(2),
@@ -82,7 +85,8 @@ impl Default for Machine {
 }
 
 impl From<&retrial::views::Costs> for Machine {
-    /// As measured by `retrial calibrate`; what was not measured is as in [`Machine::default`].
+    /// As measured by `retrial calibrate`; what was not measured, [`GUESSED`] and the number of processors are
+    /// as in [`Machine::default`].
     fn from(measured: &retrial::views::Costs) -> Self {
         let or = |cost: Cost, default: u64| measured.get(cost).unwrap_or(default);
         let default = Self::default();

@@ -63,7 +63,7 @@ pub use crate::measure::Measure;
 pub use engine::run;
 pub use error::SimulationError;
 pub use estimates::{Estimate, Estimates, replicate};
-pub use machine::Machine;
+pub use machine::{GUESSED, Machine};
 pub use outcome::{Outcome, ProcessorTime};
 pub use workload::{Arrivals, Sleeps, Spread, Workload};
 
