@@ -223,6 +223,43 @@ fn numbers_are_predicted_only_where_the_model_fits_the_present() {
 }
 
 #[test]
+fn what_if_says_the_same_of_the_present_and_no_gains_where_it_is_off() {
+    for (times, is_fit) in [(1.0, true), (1.4, false)] {
+        let file = recording(&format!("same-{times}"), times);
+        let path = file.0.to_str().unwrap();
+        let of = |arguments: &[&str]| -> Value {
+            serde_json::from_slice(&command(arguments).output().unwrap().stdout).unwrap()
+        };
+        let advised = of(&["advise", "--json", "--from", path]);
+        let what_if = of(&["what-if", "--json", "--from", path, "--scheme", "orbit"]);
+        assert_eq!((&what_if["check"], &what_if["fits"]), (&advised["check"], &json!(is_fit)), "{what_if}");
+        let orbit = what_if["cases"].as_array().unwrap().iter().find(|case| case["scheme"] == "orbit").unwrap();
+        assert!(orbit["gets_per_s"].is_f64() && orbit["change_pct"].is_number() == is_fit, "{orbit}");
+    }
+}
+
+#[test]
+fn nothing_is_predicted_of_waits_that_the_present_does_not_have() {
+    let file = recording("waits", 1.0);
+    let mut document: Value = serde_json::from_str(&std::fs::read_to_string(&file.0).unwrap()).unwrap();
+    let waiting_s = document["measured"]["waiting_s"].as_f64().unwrap();
+    document["measured"]["waiting_s"] = json!(3.0 * waiting_s);
+    std::fs::write(&file.0, document.to_string()).unwrap();
+    let path = file.0.to_str().unwrap();
+    let output = command(&["advise", "--json", "--from", path]).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let predicted = document["findings"][0]["prediction"].as_array().unwrap();
+    let figures: Vec<&str> = predicted.iter().map(|row| row["figure"].as_str().unwrap()).collect();
+    assert_eq!(
+        (&document["fits"], figures),
+        (&json!(true), vec!["gets_per_s", "k", "sleeps_per_get", "cpus"]),
+        "{document}"
+    );
+    let text = both(&command(&["advise", "--from", path]).output().unwrap());
+    assert!(text.contains("but for wait_us, of which nothing is predicted"), "{text}");
+}
+
+#[test]
 fn what_is_wrong_is_answered_with_what_is_expected() {
     let scratch = Scratch::new();
     let instance = scratch.instance();

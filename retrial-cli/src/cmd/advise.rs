@@ -3,11 +3,11 @@
 use super::what_if::{SEEDS, impossible};
 use crate::duration;
 use crate::instances::mutex_type;
-use crate::output::{Format, Table, column, line, measure, short};
-use crate::predict::check::{self, Compared, TOLERANCE, compare, fits};
+use crate::output::{Format, Table, column, line, measure};
+use crate::predict::check::{self, Compared, compare, fits, is_reproduced, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
-use crate::predict::recording::{Holds, Recording};
+use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
 use crate::predict::source::{Source, bar};
 use miette::{Report, miette};
@@ -51,6 +51,10 @@ pub struct Args {
     verify: bool,
 }
 
+/// What is said where there is nothing to advise, by whether the model fits.
+const HEALTHY: &str = "\nhealthy: nothing to advise";
+const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy";
+
 /// A finding and what it comes to.
 struct Advice {
     finding: Finding,
@@ -77,8 +81,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     args.source.spans(&mut recording.workload, &mut seeds);
     let found = findings(&measured, &recording.workload);
     let (present, advice, useless) = weigh(&recording, &measured, found, &seeds)?;
-    let compared = compare(&measured, &present);
-    let is_fit = fits(&compared);
+    let (compared, is_fit) = (&present.compared, fits(&present.compared));
     let instance = recording.instance.clone().unwrap_or_default();
     let commands: Vec<(Option<String>, Option<String>)> =
         advice.iter().map(|advice| commands(&args, &recording, advice.finding.change)).collect::<Result<_, _>>()?;
@@ -86,8 +89,8 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
         line(&format!("{}{}{}", recording.of, if instance.is_empty() { "" } else { " of " }, instance));
         recording.notes.iter().for_each(|note| line(&format!("note: {note}")));
         line("");
-        line(&check::table(&compared, "simulated").text());
-        line(&fit_text(&compared, &recording));
+        line(&check::table(compared, "simulated").text());
+        line(&verdict(compared, &recording.holds, "No numbers are predicted."));
         for (number, (advice, commands)) in advice.iter().zip(&commands).enumerate() {
             tell(number + 1, advice, &present, commands);
         }
@@ -98,7 +101,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
             ));
         }
         if advice.is_empty() && useless.is_empty() {
-            line("\nhealthy: nothing to advise");
+            line(if is_fit { HEALTHY } else { NOTHING_FOUND });
         }
     }
     let mut document = json!({
@@ -107,7 +110,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
         "notes": recording.notes,
         "holds": recording.holds,
         "measured": measured,
-        "check": check::table(&compared, "simulated").json(),
+        "check": check::table(compared, "simulated").json(),
         "fits": is_fit,
         "findings": advice.iter().zip(&commands).map(|(advice, commands)| as_json(advice, &present, commands)).collect::<Vec<_>>(),
         "not_advised": useless.iter().map(|advice| as_json(advice, &present, &(None, None))).collect::<Vec<_>>(),
@@ -127,7 +130,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
             None => format.say("\nnothing to apply"),
         }
     }
-    print(&document, &advice, &commands, &present, format);
+    print(&document, &advice, &commands, &present.simulated, format);
     Ok(ExitCode::from(code))
 }
 
@@ -166,11 +169,12 @@ fn weigh(
     measured: &Profile,
     found: Vec<Finding>,
     seeds: &Range<u64>,
-) -> Result<(Prediction, Vec<Advice>, Vec<Advice>), Report> {
+) -> Result<(Present, Vec<Advice>, Vec<Advice>), Report> {
     let bar = bar(found.len() as u64 + 1, "{bar:30} simulating {msg}  {pos}/{len}, {eta} left");
     bar.set_message("the present");
-    let present = predict(&recording.workload, seeds, &recording.holds).map_err(|error| impossible(&error))?;
-    let is_fit = fits(&compare(measured, &present));
+    let simulated = predict(&recording.workload, seeds, &recording.holds).map_err(|error| impossible(&error))?;
+    let present = Present { compared: compare(measured, &simulated), simulated };
+    let is_fit = fits(&present.compared);
     let mut all = Vec::new();
     for finding in found {
         bar.inc(1);
@@ -186,9 +190,18 @@ fn weigh(
     Ok((present, advice, useless))
 }
 
+/// The present as simulated, and that beside what was measured.
+struct Present {
+    simulated: Prediction,
+    compared: Vec<Compared>,
+}
+
 /// Whether a change is worth it: more throughput, or as much for less processor time or shorter waits.
-fn gains(prediction: &Prediction, present: &Prediction) -> bool {
-    let change = |measure: Measure| percent(prediction.mean(measure), present.mean(measure)).unwrap_or(0.0);
+fn gains(prediction: &Prediction, present: &Present) -> bool {
+    let change = |measure: Measure| {
+        let change = || percent(prediction.mean(measure), present.simulated.mean(measure));
+        is_reproduced(&present.compared, measure).then(change).flatten().unwrap_or(0.0)
+    };
     let throughput = change(Measure::Throughput);
     throughput > 3.0
         || throughput > -3.0
@@ -199,24 +212,6 @@ fn gains(prediction: &Prediction, present: &Prediction) -> bool {
 
 fn percent(value: Option<f64>, of: Option<f64>) -> Option<f64> {
     Some((value? / of.filter(|of| *of > 0.0)? - 1.0) * 100.0)
-}
-
-fn fit_text(compared: &[Compared], recording: &Recording) -> String {
-    let holds = match recording.holds {
-        Holds::Given => "as given".to_owned(),
-        Holds::Timed(count) => format!("as {count} of them timed from outside"),
-        Holds::Mean => "exponential: no more than their mean is known".to_owned(),
-    };
-    let wrong: Vec<&str> = compared.iter().filter(|row| row.fits == Some(false)).map(|row| row.figure).collect();
-    let tolerance = short(TOLERANCE * 100.0);
-    if wrong.is_empty() {
-        format!("the model fits the present within {tolerance} %; holding times {holds}")
-    } else {
-        format!(
-            "the model does not fit the present: {} off by more than {tolerance} %; holding times {holds}. No numbers are predicted.",
-            wrong.join(", ")
-        )
-    }
 }
 
 fn change_text(change: Change) -> String {
@@ -245,8 +240,8 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
     Ok((Some(format!("{set} {}", change_text(change))), Some(undo)))
 }
 
-/// Figures of a prediction beside the present, as text or JSON.
-fn outlook(prediction: &Prediction, present: &Prediction) -> Table {
+/// Figures of a prediction beside the present, but for those that the present does not have as measured.
+fn outlook(prediction: &Prediction, present: &Present) -> Table {
     let figures = [
         ("gets_per_s", Measure::Throughput, 1.0),
         ("k", Measure::SpinInefficiency, 1.0),
@@ -258,14 +253,15 @@ fn outlook(prediction: &Prediction, present: &Prediction) -> Table {
     let scaled = |value: Option<f64>, unit: f64| value.map(|value| value * unit);
     let mut rows: Vec<Outlook> = figures
         .into_iter()
+        .filter(|(_, measure, _)| is_reproduced(&present.compared, *measure))
         .map(|(figure, measure, unit)| Outlook {
             figure,
-            present: scaled(present.mean(measure), unit),
+            present: scaled(present.simulated.mean(measure), unit),
             predicted: scaled(prediction.mean(measure), unit),
             interval: scaled(prediction.interval(measure), unit),
         })
         .collect();
-    if let (Some(before), Some(after)) = (&present.fixed, &prediction.fixed) {
+    if let (Some(before), Some(after)) = (&present.simulated.fixed, &prediction.fixed) {
         let of = |of: &Estimates| of.get(Measure::Throughput).map(|estimate| estimate.mean);
         let figure = "gets_per_s_fixed";
         rows.push(Outlook { figure, present: of(before), predicted: of(after), interval: None });
@@ -288,7 +284,7 @@ struct Outlook {
     interval: Option<f64>,
 }
 
-fn tell(number: usize, advice: &Advice, present: &Prediction, (apply, undo): &(Option<String>, Option<String>)) {
+fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Option<String>, Option<String>)) {
     let Finding { title, evidence, change, price, risk, .. } = &advice.finding;
     line(&format!("\n{number}. {title}: {}", change_text(*change)));
     for figure in evidence {
@@ -312,7 +308,7 @@ fn tell(number: usize, advice: &Advice, present: &Prediction, (apply, undo): &(O
     }
 }
 
-fn as_json(advice: &Advice, present: &Prediction, (apply, undo): &(Option<String>, Option<String>)) -> Value {
+fn as_json(advice: &Advice, present: &Present, (apply, undo): &(Option<String>, Option<String>)) -> Value {
     let Finding { rule, title, evidence, change, price, risk } = &advice.finding;
     json!({
         "rule": rule,

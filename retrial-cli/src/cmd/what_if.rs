@@ -5,6 +5,7 @@ use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration;
 use crate::output::{Format, Table, column, counted, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
+use crate::predict::check::{self, Compared, compare, fits, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, words};
@@ -89,16 +90,19 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if format.is_text() {
         head(&recording);
     }
-    let table = table(&predicted);
+    let measured = recording.measured.as_ref().zip(ok(present));
+    let compared = measured.map(|(measured, prediction)| compare(measured, prediction));
+    let is_fit = compared.as_deref().is_none_or(fits);
+    let table = table(&predicted, is_fit);
     if format.json {
         let whole = json!({ "of": recording.of, "holds": recording.holds, "notes": recording.notes, "workload": recording.workload,
-            "cases": table.json() });
+            "check": compared.as_ref().map(|compared| check::table(compared, "simulated").json()), "fits": is_fit, "cases": table.json() });
         line(&serde_json::to_string_pretty(&whole).unwrap_or_default());
     } else {
         table.print(format);
     }
     if format.is_text() {
-        remarks(&recording, &predicted, args.why);
+        remarks(&recording, compared.as_deref(), &predicted, args.why);
     }
     let drawing = Drawing::of(&predicted);
     if args.plot && format.is_text() {
@@ -167,8 +171,9 @@ fn time(seconds: f64) -> String {
     duration::text(Duration::from_secs_f64(seconds))
 }
 
-/// Everything for JSON and CSV; a person reads the columns of what is varied, and the main figures.
-pub fn table(predicted: &[Predicted]) -> Table {
+/// Everything for JSON and CSV; a person reads the columns of what is varied, and the main figures. Changes only
+/// where the present is as measured.
+pub fn table(predicted: &[Predicted], is_fit: bool) -> Table {
     let present = &predicted[0];
     let named = move |case: &Predicted| settings(&case.workload, &present.workload);
     let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
@@ -197,7 +202,7 @@ pub fn table(predicted: &[Predicted]) -> Table {
             .named("gets_per_s_theory")
             .titled("theory"),
         measure(Measure::Throughput, "", fixed).named("gets_per_s_fixed").titled("fixed").told(has_fixed),
-        column("change_pct", |case: &Predicted| change(ok(case)?, present)),
+        column("change_pct", |case: &Predicted| if is_fit { change(ok(case)?, present) } else { None }),
         measure(Measure::Utilization, "", of).for_programs(),
         measure(Measure::MissRatio, "", of).for_programs(),
         measure(Measure::SpinInefficiency, "", of).named("k"),
@@ -234,7 +239,7 @@ fn change(prediction: &Prediction, present: &Predicted) -> Option<f64> {
     Some((prediction.mean(Measure::Throughput)? / before - 1.0) * 100.0)
 }
 
-fn remarks(recording: &Recording, predicted: &[Predicted], why: bool) {
+fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Predicted], why: bool) {
     let present = &predicted[0];
     for Predicted { workload, prediction } in predicted {
         let case = [scheme(workload), settings(workload, &present.workload)].join(" ");
@@ -244,15 +249,9 @@ fn remarks(recording: &Recording, predicted: &[Predicted], why: bool) {
             Ok(_) => {}
         }
     }
-    let seen = recording.measured.as_ref().and_then(|measured| Measure::Throughput.of(measured));
-    let simulated = ok(present).and_then(|prediction| prediction.mean(Measure::Throughput));
-    if let (Some(seen), Some(simulated)) = (seen, simulated) {
-        line(&format!(
-            "measured: {} gets/s; the present as simulated: {} ({:+.0} %)",
-            short(seen),
-            short(simulated),
-            (simulated / seen - 1.0) * 100.0
-        ));
+    if let Some(compared) = compared {
+        line(&format!("\n{}", check::table(compared, "simulated").text()));
+        line(&verdict(compared, &recording.holds, "Changes against it are left out: do not rely on the other rows."));
     }
     if !why && predicted.iter().any(|case| case.prediction.as_ref().is_ok_and(|p| p.theory.is_err())) {
         line("Where theory has no number, --why says why.");

@@ -1,7 +1,8 @@
-//! Whether the model fits: what was measured beside what is simulated.
+//! Whether the model fits: what was measured beside what is simulated. `advise` and `what-if` say the same.
 
 use super::prediction::Prediction;
-use crate::output::{Table, column};
+use super::recording::Holds;
+use crate::output::{Table, column, short};
 use retrial_model::{Measure, Profile};
 
 /// Most that the simulated figures may differ from the measured ones, as a share.
@@ -17,6 +18,7 @@ const TRIES: f64 = 100.0;
 #[derive(Clone, Debug)]
 pub struct Compared {
     pub figure: &'static str,
+    pub measure: Measure,
     pub measured: Option<f64>,
     pub simulated: Option<f64>,
     pub interval: Option<f64>,
@@ -32,36 +34,66 @@ impl Compared {
 }
 
 /// What is compared: its name, the measure in which unit, and the difference that is noise where it is
-/// judged.
+/// judged. Waits are judged for themselves: where they alone are off, nothing is predicted of them.
 const FIGURES: [(&str, Measure, f64, Option<f64>); 6] = [
     ("gets_per_s", Measure::Throughput, 1.0, Some(0.0)),
     ("k", Measure::SpinInefficiency, 1.0, Some(NOISE)),
     ("kappa", Measure::SleepRatio, 1.0, Some(NOISE)),
-    ("utilization", Measure::Utilization, 1.0, None),
-    ("wait_us", Measure::Wait, 1e6, None),
+    ("utilization", Measure::Utilization, 1.0, Some(NOISE)),
+    ("wait_us", Measure::Wait, 1e6, Some(0.0)),
     ("cpus", Measure::BusyProcessors, 1.0, None),
 ];
 
-/// The figures side by side. Judged are throughput and, where enough gets found the mutex busy, k and κ.
+/// The figures side by side. Judged are throughput, utilization and, where enough gets found the mutex busy, k,
+/// κ and waits.
 pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
     let enough = measured.count(retrial::views::Counter::Busy) >= TRIES;
     let compared = FIGURES.map(|(figure, measure, unit, noise)| {
         let (seen, simulated) = (measure.of(measured), prediction.mean(measure));
-        let judged = seen.zip(noise).filter(|_| enough || measure == Measure::Throughput);
+        let judged =
+            seen.zip(noise).filter(|_| enough || matches!(measure, Measure::Throughput | Measure::Utilization));
         let fits = judged.map(|(seen, noise)| {
             let difference = (simulated.unwrap_or(0.0) - seen).abs();
             difference <= TOLERANCE * seen || difference <= noise
         });
         let scaled = |value: Option<f64>| value.map(|value| value * unit);
         let interval = scaled(prediction.interval(measure));
-        Compared { figure, measured: scaled(seen), simulated: scaled(simulated), interval, fits }
+        Compared { figure, measure, measured: scaled(seen), simulated: scaled(simulated), interval, fits }
     });
     compared.into()
 }
 
-/// Whether all that is judged fits.
+/// Whether all that is judged fits, but for waits.
 pub fn fits(compared: &[Compared]) -> bool {
-    compared.iter().all(|row| row.fits != Some(false))
+    compared.iter().all(|row| row.fits != Some(false) || row.measure == Measure::Wait)
+}
+
+/// Whether something can be predicted of a measure: the simulated present has it as it was measured.
+pub fn is_reproduced(compared: &[Compared], measure: Measure) -> bool {
+    let of = if measure == Measure::WaitP99 { Measure::Wait } else { measure };
+    fits(compared) && !compared.iter().any(|row| row.measure == of && row.fits == Some(false))
+}
+
+/// The verdict in words; `where_off`: what becomes of the predictions where the model does not fit.
+pub fn verdict(compared: &[Compared], holds: &Holds, where_off: &str) -> String {
+    let holds = match holds {
+        Holds::Given => "as given".to_owned(),
+        Holds::Timed(count) => format!("as {count} of them timed from outside"),
+        Holds::Mean => "exponential: no more than their mean is known".to_owned(),
+    };
+    let off: Vec<&str> = compared.iter().filter(|row| row.fits == Some(false)).map(|row| row.figure).collect();
+    let (off, tolerance) = (off.join(", "), short(TOLERANCE * 100.0));
+    if off.is_empty() {
+        format!("the model fits the present within {tolerance} %; holding times {holds}")
+    } else if fits(compared) {
+        format!(
+            "the model fits the present within {tolerance} %, but for {off}, of which nothing is predicted; holding times {holds}"
+        )
+    } else {
+        format!(
+            "the model does not fit the present: {off} off by more than {tolerance} %; holding times {holds}. {where_off}"
+        )
+    }
 }
 
 /// As a table; `second`: what the simulated figures are called.
