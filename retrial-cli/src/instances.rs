@@ -224,6 +224,11 @@ pub fn attach_error(error: AttachError) -> Report {
     miette!(code = format!("retrial::attach::{code}"), help = help, "{error}")
 }
 
+/// The option that names this instance, for the commands that are suggested next.
+fn flag(tables: &Tables) -> String {
+    tables.address().map_or_else(String::new, |address| format!(" -i {}", quoted(&address.to_string())))
+}
+
 /// The mutex of this name, or of this id with `#`.
 pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
     let by_id = text.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
@@ -237,7 +242,7 @@ pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
         let known = if names.is_empty() { "none has a name".to_owned() } else { names.join(", ") };
         miette!(
             code = "retrial::mutex::not_found",
-            help = format!("retrial hold {} --create", quoted(text)),
+            help = format!("retrial hold {} --create{}", quoted(text), flag(tables)),
             "no mutex `{text}` in this instance, expected one of: {known}"
         )
     })
@@ -249,7 +254,7 @@ pub fn mutex_type(tables: &Tables, text: &str) -> Result<TypeId, Report> {
         let known: Vec<String> = tables.types().into_iter().map(|(_, name)| name).collect();
         miette!(
             code = "retrial::type::not_found",
-            help = "retrial show types",
+            help = format!("retrial show types{}", flag(tables)),
             "no mutex type `{text}` in this instance, expected one of: {}",
             known.join(", ")
         )

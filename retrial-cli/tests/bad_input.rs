@@ -82,7 +82,7 @@ fn what_is_typed_wrong_is_answered_and_changes_nothing() {
         (&["hold", "m", "--for", "50"], &["`50` without a unit", "ms, s, min", "--for 50s"]),
         (&["hold", "m", "--for", "5w"], &["`5w`"]),
         (&["hold", "m", "--wait", "soon"], &["--wait: duration `soon`"]),
-        (&["hold", "nope"], &["no mutex `nope`", "retrial hold nope --create"]),
+        (&["hold", "nope"], &["no mutex `nope`", "retrial hold nope --create -i "]),
         (&["hold", "#7"], &["no mutex `#7`"]),
         (&["trace", "--for", "1"], &["`1` without a unit"]),
         (&["trace", "--mutex", "nope"], &["no mutex `nope`"]),

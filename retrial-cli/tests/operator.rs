@@ -12,6 +12,8 @@ use retrial::engine::RawMutex;
 use retrial::views::{Sid, Word};
 use retrial::{Class, CodeLocation};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 /// Starts a holder of `m` in a mode and kills it while it holds.
 fn killed(scratch: &Scratch, mode: &str) -> u32 {
@@ -449,6 +451,37 @@ fn an_instance_in_use_is_removed_by_force_only() {
     assert!(!scratch.path().exists());
     // Who was in it goes on.
     holder.die_of(libc::SIGINT);
+}
+
+/// What [`an_instance_is_removed_whose_killed_thread_had_more_sessions_than_the_kernel_marks`] kills.
+#[test]
+#[ignore = "a process to be killed"]
+fn takes_sessions() {
+    let Ok(name) = std::env::var("RETRIAL_TEST_TAKES_SESSIONS") else { return };
+    let instance = retrial::Instance::attach(&retrial::Address::new(&name).unwrap()).unwrap();
+    let _sessions: Vec<_> = (0..2100).map(|_| instance.session("many", retrial::Class::Normal).unwrap()).collect();
+    println!("\nready");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn an_instance_is_removed_whose_killed_thread_had_more_sessions_than_the_kernel_marks() {
+    let scratch = Scratch::with(&["--sessions", "2200", "--mutexes", "8", "--rows", "1"]);
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "takes_sessions", "--ignored", "--nocapture"])
+        .env("RETRIAL_TEST_TAKES_SESSIONS", &scratch.name)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "ready"));
+    let refused = kit::failed(&command(&["rm", &scratch.name]).output().unwrap());
+    assert!(refused.contains("2100 living sessions"), "{refused}");
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let output = command(&["rm", &scratch.name]).output().unwrap();
+    assert!(output.status.success(), "{}", both(&output));
 }
 
 /// Names as another user may choose them: a title for the terminal, a colour, a change of direction, a line of its own.

@@ -172,7 +172,7 @@ fn live(args: &Args) -> Result<Taken, Report> {
     let address = args.which.address()?;
     let observer = Observer::open(&address).map_err(attach_error)?;
     signals::catch();
-    let (writer, span) = sql::watched(&observer, Some(time), every)?;
+    let (writer, span) = sql::watched(&observer, Some(time), every, |_| false)?;
     let recording = Recording::of(writer.into_connection());
     let snapshots = recording.snapshots()?;
     let (from, to) = (snapshots[0], snapshots[snapshots.len() - 1]);

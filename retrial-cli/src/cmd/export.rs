@@ -30,7 +30,8 @@ pub struct Args {
     /// Address and port; port 0 is any that is free
     #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9750")]
     listen: String,
-    /// Push them to an `OpenTelemetry` receiver at this URL instead: OTLP over HTTP, as JSON
+    /// Push them to an `OpenTelemetry` receiver at this URL instead: OTLP over HTTP, as JSON. Not by
+    /// https: a collector on this machine passes it on by TLS
     #[arg(long, value_name = "URL", conflicts_with = "listen")]
     otlp: Option<String>,
     /// From one push to the next

@@ -70,7 +70,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let mode: Mode = args.mode.parse().map_err(|error| {
         miette!(
             code = "retrial::hold::mode",
-            help = format!("retrial hold {} --mode X", quoted(&args.mutex)),
+            help = format!("retrial hold {}{} --mode X", quoted(&args.mutex), args.which.flag()),
             "{error}"
         )
     })?;
@@ -141,7 +141,7 @@ fn find<'i>(instance: &'i Instance, args: &Args, known: bool) -> Result<&'i RawM
     unsafe { instance.mutex_in_arena(id) }.ok_or_else(|| {
         miette!(
             code = "retrial::mutex::elsewhere",
-            help = "retrial show mutexes",
+            help = format!("retrial show mutexes{}", args.which.flag()),
             "mutex {} is in memory of another process, expected one in the instance's arena",
             args.mutex
         )

@@ -111,7 +111,7 @@ fn live(args: &Args) -> Result<Report, Failure> {
     signals::catch();
     let (watched, timed) = std::thread::scope(|scope| {
         let timed = scope.spawn(|| predict::live::holds(observer.tables(), time));
-        (sql::watched(&observer, Some(time), sql::SAMPLE), timed.join().ok().flatten())
+        (sql::watched(&observer, Some(time), sql::SAMPLE, |_| false), timed.join().ok().flatten())
     });
     let (writer, span) = watched?;
     let recording = Recording::of(writer.into_connection());

@@ -4,7 +4,7 @@ use crate::instances::{address, attach_error, names};
 use crate::output::{Format, Table, column, quoted};
 use miette::{Report, miette};
 use retrial::views::Tables;
-use retrial::{AttachError, Observer};
+use retrial::{Address, AttachError, Instance, Observer};
 use std::process::ExitCode;
 
 /// Remove instances; refuses while living sessions are in one
@@ -80,11 +80,23 @@ fn living(tables: &Tables) -> usize {
     tables.sessions().iter().filter(|session| !session.dead).count()
 }
 
+/// Sessions whose threads live: the kernel marks no more than 2,048 sessions of a thread that is killed, so
+/// each thread is asked for before an instance is taken to be in use.
+fn found_living(at: &Address, tables: &Tables) -> usize {
+    if let Ok(instance) = Instance::attach(at) {
+        instance.look_for_threads();
+    }
+    living(tables)
+}
+
 fn remove(name: &str, force: bool) -> Result<Removed, Report> {
     let at = address(name)?;
     let forced = format!("retrial rm {} --force", quoted(name));
     let living = match Observer::open(&at) {
-        Ok(observer) => living(observer.tables()),
+        Ok(observer) => match living(observer.tables()) {
+            0 => 0,
+            _ => found_living(&at, observer.tables()),
+        },
         Err(error @ AttachError::Format { .. }) if !force => {
             return Err(miette!(
                 code = "retrial::rm::format",

@@ -57,7 +57,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         signals::catch();
     }
     match statement {
-        Some(statement) => sql::print(&source.open(over)?, &statement, format)?,
+        Some(statement) => sql::print(&source.open(over, &statement)?, &statement, format)?,
         None if std::io::stdin().is_terminal() => shell(&source, over, format)?,
         None => script(&source, over, format)?,
     }
@@ -124,7 +124,7 @@ fn script(source: &Source, over: Option<Duration>, format: Format) -> Result<(),
         line(&described?);
         return Ok(());
     }
-    sql::print(&source.open(over)?, &script, format)
+    sql::print(&source.open(over, &script)?, &script, format)
 }
 
 /// Reads statements from a terminal. Each sees its own moment.
@@ -132,7 +132,7 @@ fn shell(source: &Source, over: Option<Duration>, format: Format) -> Result<(), 
     let failed =
         |error: ReadlineError| miette!(code = "retrial::sql::terminal", help = "retrial sql 'SELECT 1'", "{error}");
     // Wrong input is known before the first statement.
-    source.open(None)?;
+    source.open(None, "")?;
     let mut editor: Editor<Completion, _> = Editor::new().map_err(failed)?;
     editor.set_helper(Some(Completion::new()));
     let history = history();
@@ -168,7 +168,7 @@ fn shell(source: &Source, over: Option<Duration>, format: Format) -> Result<(), 
         let _ = editor.add_history_entry(whole.trim());
         let answered = match described(&whole) {
             Some(described) => described.map(|text| line(&text)),
-            None => source.open(over).and_then(|database| sql::print(&database, &whole, format)),
+            None => source.open(over, &whole).and_then(|database| sql::print(&database, &whole, format)),
         };
         if let Err(error) = answered {
             eprintln!("{error:?}");

@@ -276,7 +276,7 @@ mod tests {
         let _instance = Instance::create(&address, Capacity::default(), 0o600).unwrap();
         let observer = Observer::open(&address).unwrap();
         let pace = Pace { interval: Duration::from_millis(10), ..Pace::default() };
-        let recorder = Recorder::new(Writer::in_memory().unwrap(), pace);
+        let recorder = Recorder::new(Writer::in_memory(|_| true).unwrap(), pace);
         let taken = Mutex::new(Vec::new());
         let tell = |snapshot: &Snapshot, _| lock(&taken).push(snapshot.at);
         std::thread::scope(|scope| {

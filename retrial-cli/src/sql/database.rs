@@ -11,7 +11,8 @@ use retrial::{MutexId, Observer};
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::hooks::{AuthAction, Authorization};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A view that is SQL over the table of samples.
 pub struct History {
@@ -51,13 +52,15 @@ impl History {
 pub struct Database {
     connection: Connection,
     sight: Arc<Sight>,
+    /// The tables that statements prepared so far read.
+    read: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Database {
     /// Of a recording that is open; of a live instance with its memory.
     pub fn new(connection: Connection, observer: Option<Arc<Observer>>) -> Result<Self, Report> {
         let sight = Arc::new(Sight::default());
-        let mut database = Self { connection, sight };
+        let mut database = Self { connection, sight, read: Arc::default() };
         database.prepare(observer).map_err(|error| {
             miette!(code = "retrial::sql::database", help = "retrial sql --help", "cannot make the views: {error}")
         })?;
@@ -72,10 +75,13 @@ impl Database {
             self.connection.execute(&history.create(), [])?;
         }
         self.connection.pragma_update(None, "query_only", true)?;
-        self.connection.authorizer(Some(|context: rusqlite::hooks::AuthContext<'_>| match context.action {
-            AuthAction::Select | AuthAction::Read { .. } | AuthAction::Function { .. } | AuthAction::Recursive => {
+        let read = Arc::clone(&self.read);
+        self.connection.authorizer(Some(move |context: rusqlite::hooks::AuthContext<'_>| match context.action {
+            AuthAction::Read { table_name, .. } => {
+                read.lock().unwrap_or_else(PoisonError::into_inner).insert(table_name.to_lowercase());
                 Authorization::Allow
             }
+            AuthAction::Select | AuthAction::Function { .. } | AuthAction::Recursive => Authorization::Allow,
             AuthAction::Pragma { pragma_name, pragma_value: _ } if READ.contains(&pragma_name) => Authorization::Allow,
             _ => Authorization::Deny,
         }))
@@ -127,6 +133,11 @@ impl Database {
     /// From now on statements see this.
     pub fn show(&self, scene: Scene) {
         self.sight.set(Arc::new(scene));
+    }
+
+    /// The tables that the statements prepared so far read, in lower case.
+    pub fn tables_read(&self) -> BTreeSet<String> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub const fn connection(&self) -> &Connection {

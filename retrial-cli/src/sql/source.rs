@@ -8,7 +8,8 @@ use crate::signals;
 use miette::{Report, miette};
 use retrial::sys::{now_ns, thread_cpu_ns};
 use retrial::{Address, Observer};
-use std::collections::BTreeMap;
+use rusqlite::fallible_iterator::FallibleIterator;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,19 +26,19 @@ pub enum Source {
 }
 
 impl Source {
-    /// A database with the state at one moment; of what has happened in the last `over`, or since each
-    /// instance was created.
-    pub fn open(&self, over: Option<Duration>) -> Result<Database, Report> {
+    /// A database for a script, with the state at one moment; of what has happened in the last `over`, or
+    /// since each instance was created.
+    pub fn open(&self, over: Option<Duration>, script: &str) -> Result<Database, Report> {
         match self {
             Self::Recording(path) => recorded(path, over),
-            Self::Live(address) => live(address, over),
+            Self::Live(address) => live(address, over, &tables_read(script)?),
         }
     }
 }
 
 /// A database without any rows, by which statements are checked.
 pub fn nothing() -> Result<Database, Report> {
-    let writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
+    let writer = Writer::in_memory(|_| false).map_err(|error| unwritten(&error))?;
     Database::new(writer.into_connection(), None)
 }
 
@@ -64,8 +65,9 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
             let earlier = of.iter().rev().find(|recorded| recorded.at_ns <= until_ns);
             // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in
             // time.
-            let nearly =
-                |first: &&&Recorded| first.at_ns < to.at_ns && (first.at_ns - until_ns) <= (to.at_ns - until_ns) / 20;
+            let nearly = |first: &&&Recorded| {
+                first.at_ns < to.at_ns && first.at_ns.saturating_sub(until_ns) <= (to.at_ns - until_ns) / 20
+            };
             let whole = of.first().filter(nearly);
             earlier.or(whole).ok_or_else(|| {
                 let length = Duration::from_nanos(to.at_ns.saturating_sub(of[0].at_ns));
@@ -85,18 +87,31 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
     Ok(scene)
 }
 
-fn live(address: &Address, over: Option<Duration>) -> Result<Database, Report> {
+/// The tables that the statements of a script read, up to the first that is none: running it will say so.
+fn tables_read(script: &str) -> Result<BTreeSet<String>, Report> {
+    let database = nothing()?;
+    let mut batch = rusqlite::Batch::new(database.connection(), script);
+    while let Ok(Some(_)) = batch.next() {}
+    Ok(database.tables_read())
+}
+
+fn live(address: &Address, over: Option<Duration>, read: &BTreeSet<String>) -> Result<Database, Report> {
     let observer = Arc::new(Observer::open(address).map_err(crate::instances::attach_error)?);
-    let (writer, span) = watched(&observer, over, SAMPLE)?;
+    let (writer, span) = watched(&observer, over, SAMPLE, |table| read.contains(table))?;
     let database = Database::new(writer.into_connection(), Some(Arc::clone(&observer)))?;
     database.show(Scene { spans: vec![(1, span)], observer: Some(observer) });
     Ok(database)
 }
 
 /// A recording in memory of an instance as it is, or of what it does in the time to come, sampled every so
-/// often or as often as can be.
-pub fn watched(observer: &Observer, over: Option<Duration>, every: Duration) -> Result<(Writer, Span), Report> {
-    let mut writer = Writer::in_memory().map_err(|error| unwritten(&error))?;
+/// often or as often as can be. Of the tables of states it has those that will be read.
+pub fn watched(
+    observer: &Observer,
+    over: Option<Duration>,
+    every: Duration,
+    is_read: impl Fn(&str) -> bool,
+) -> Result<(Writer, Span), Report> {
+    let mut writer = Writer::in_memory(is_read).map_err(|error| unwritten(&error))?;
     let mut taker = Taker::new(observer.tables());
     let mut sampler = Sampler::new(observer.tables());
     let before_ns = thread_cpu_ns();

@@ -1,7 +1,7 @@
 //! Reads a recording.
 
 use super::cells::{self, Cells};
-use super::schema::TABLES;
+use super::schema;
 use super::{Holder, Rounds, check, failed, foreign, plain};
 use crate::output::quoted;
 use crate::recording::findings::Blocker;
@@ -189,7 +189,7 @@ impl Recording {
             [instance, id],
             |row| row.get(0),
         )?;
-        for table in TABLES.iter().filter(|table| table.is_state) {
+        for table in schema::states() {
             let mut statement = self.connection.prepare_cached(&table.select())?;
             let mut rows = statement.query([instance, whole, id])?;
             while let Some(row) = rows.next()? {

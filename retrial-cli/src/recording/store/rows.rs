@@ -1,6 +1,6 @@
 //! From a snapshot to rows; `cells.rs` has the way back.
 
-use super::schema::{TABLES, Table};
+use super::schema::Table;
 use crate::recording::snapshot::{Mutex, Parameter, Session, Snapshot};
 use retrial::Mode;
 use retrial::views::{Figures, Key, PastSleep, SessionInfo, Sid};
@@ -27,12 +27,8 @@ pub fn maybe(cell: Option<Value>) -> Value {
     cell.unwrap_or(Value::Null)
 }
 
-/// The rows of a state, by table.
-pub fn of(snapshot: &Snapshot) -> Vec<(&'static Table, Vec<Row>)> {
-    TABLES.iter().filter(|table| table.is_state).map(|table| (table, of_table(table, snapshot))).collect()
-}
-
-fn of_table(table: &Table, snapshot: &Snapshot) -> Vec<Row> {
+/// The rows of a table of a state.
+pub fn of(table: &Table, snapshot: &Snapshot) -> Vec<Row> {
     match table.name {
         "session" => snapshot.sessions.iter().map(|session| of_session(&session.info)).collect(),
         "session_state" => snapshot.sessions.iter().map(of_session_state).collect(),

@@ -103,6 +103,11 @@ fn table(name: &'static str, doc: &'static str, keys: usize, columns: &[Column])
     Table { name, doc, columns: columns.to_vec(), keys, is_state: false }
 }
 
+/// The tables of what was so at a snapshot.
+pub fn states() -> impl Iterator<Item = &'static Table> {
+    TABLES.iter().filter(|table| table.is_state)
+}
+
 /// Every table.
 pub static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let mut all = Vec::from(of_recording());

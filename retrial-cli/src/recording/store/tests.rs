@@ -112,7 +112,7 @@ fn what_was_written_is_read_again() {
 
 #[test]
 fn only_what_has_changed_is_written_again() {
-    let mut writer = Writer::in_memory().unwrap();
+    let mut writer = Writer::in_memory(|_| true).unwrap();
     story(|snapshot| {
         writer.store(snapshot, &[], Rounds::default()).unwrap();
     });
@@ -214,7 +214,7 @@ fn sample(at_ns: u64) -> Sample {
 
 #[test]
 fn successive_sessions_of_one_number_are_two_blockers() {
-    let mut writer = Writer::in_memory().unwrap();
+    let mut writer = Writer::in_memory(|_| true).unwrap();
     let mut last = None;
     story(|snapshot| last = Some(snapshot.clone()));
     let earlier = sample(100);
@@ -229,7 +229,7 @@ fn successive_sessions_of_one_number_are_two_blockers() {
 #[test]
 fn what_is_old_is_thinned_out_and_the_rest_can_be_read() {
     const S: u64 = 1_000_000_000;
-    let mut writer = Writer::in_memory().unwrap();
+    let mut writer = Writer::in_memory(|_| true).unwrap();
     let mut first = None;
     story(|snapshot| first = first.take().or(Some(snapshot.clone())));
     let mut snapshot = first.unwrap();

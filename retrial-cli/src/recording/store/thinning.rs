@@ -40,7 +40,7 @@ pub(super) fn thin(connection: &mut Connection, keep: Duration, now_ns: u64) -> 
         stretch.thin(&transaction)?;
     }
     if gone + stretches.len() > 0 {
-        for table in super::schema::TABLES.iter().filter(|table| table.is_state) {
+        for table in super::schema::states() {
             transaction
                 .execute(&format!("DELETE FROM {} WHERE snapshot NOT IN (SELECT id FROM snapshot)", table.name), [])?;
         }
