@@ -143,7 +143,8 @@ fn the_ring_buffer_of_the_examples_loses_nothing() {
 #[test]
 fn the_pairs_of_the_examples_are_measured() {
     let text = printed(Command::new(compiled("examples/pair.c", How::Shared)).arg("1"));
-    assert_eq!(text.lines().count(), 9, "{text}");
+    // Nine without Concurrency Kit.
+    assert!((9..=10).contains(&text.lines().count()), "{text}");
 }
 
 #[test]
