@@ -159,6 +159,14 @@ fn the_program_of_the_page_counts() {
 }
 
 #[test]
+fn the_struct_of_the_page_is_repaired_after_its_holder() {
+    let source = prefix().join("own.c");
+    std::fs::write(&source, of_the_page("```c own\n")).expect("a file can be written");
+    let binary = compiled(source.to_str().expect("a path"), How::Shared);
+    assert_eq!(printed(&mut Command::new(&binary)), "repaired: 7, 0\n");
+}
+
+#[test]
 fn the_headers_are_those_of_the_source() {
     const FROM: &str = "/* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */\n";
     const TO: &str = "/* End of what is generated. */\n";
