@@ -82,7 +82,8 @@ class Instance:
         mutex, or for each place where sessions missed. None is not known."""
 
     def sessions(self) -> list[dict[str, Any]]:
-        """The sessions: which thread, what it holds and in which mode, what it waits for."""
+        """The sessions: process and thread, name and action, what each holds, what it waits for, where, in which
+        mode and since how many s, and which session is in its way."""
 
     def alerts(self, after: int = 0) -> list[dict[str, Any]]:
         """The alert log after this number: `number`, `time` (s since 1970), `text`."""
@@ -129,18 +130,20 @@ class Mutex:
     def shared(
         self, *, timeout: float | None = None, at: str | None = None, on_death: Literal["raise", "hold"] = "raise"
     ) -> Hold:
-        """S, for `with`: beside others in S, and one in E."""
+        """S, for `with`: beside others in S. Waits while another session has E, X or LX; one that comes for E later
+        does not wait for this hold, but the end of the `with` waits until E ends or asks for X."""
 
     def examine(
         self, *, timeout: float | None = None, at: str | None = None, on_death: Literal["raise", "hold"] = "raise"
     ) -> Hold:
-        """E, for `with`: beside those that have it in S already."""
+        """E, for `with`: beside those that have it in S already; nobody else gets it meanwhile. The data can be read,
+        and changed after `upgrade`."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1.0) -> bool:
-        """Gets it in X. Whether it was got."""
+        """Gets it in X. Whether it was got: False after `timeout` s, or after the one try of `blocking=False`."""
 
     def release(self) -> None:
-        """Gives it back; `NotHeld` unless this thread has it."""
+        """Gives it back; `NotHeld` unless this thread has it by `with mutex` or `acquire`."""
 
     def locked(self) -> bool:
         """Whether any thread of any process holds it, in whatever mode."""
@@ -169,10 +172,10 @@ class Hold:
         """Says that the data are right again after the death of a holder; in X, LX or E."""
 
     def examine(self, *, timeout: float | None = None) -> None:
-        """S to E."""
+        """S to E: beside the others in S, nobody gets X in between."""
 
     def upgrade(self, *, timeout: float | None = None) -> None:
-        """E to X, when the readers have left."""
+        """E to X: waits until the readers have left. Nobody gets in between."""
 
     def share(self) -> None:
         """X, LX or E to S. Nobody gets in between."""

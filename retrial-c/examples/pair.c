@@ -4,7 +4,8 @@
  *   ./pair [ROUNDS]
  *
  * All in one binary and one thread, in rounds that take turns; a figure is the median of the rounds, a ratio the median
- * of the ratios within each round. A second thread sleeps meanwhile: glibc takes short cuts where there is one only. */
+ * of the ratios within each round. A second thread sleeps meanwhile: glibc takes short cuts where there is one only.
+ * Concurrency Kit's spin lock is among them where its header is (libck-dev). */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <retrial.h>
@@ -13,6 +14,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if __has_include(<ck_spinlock.h>)
+#include <ck_spinlock.h>
+#define HAS_CK 1
+#else
+#define HAS_CK 0
+#endif
 
 enum { PAIRS = 300000, ROUNDS_MAX = 1001 };
 
@@ -68,6 +75,16 @@ static void with_pthread(pthread_mutex_t *at) {
     expect(pthread_mutex_unlock(at) == 0);
 }
 
+#if HAS_CK
+static ck_spinlock_fas_t *fas;
+
+static void ck_fas(void) {
+    ck_spinlock_fas_lock(fas);
+    ++*counter;
+    ck_spinlock_fas_unlock(fas);
+}
+#endif
+
 static void default_pthread(void) { with_pthread(&plain); }
 static void shared_pthread(void) { with_pthread(shared); }
 static void robust_pthread(void) { with_pthread(robust); }
@@ -87,6 +104,9 @@ TIMES(exchange_and_store)
 TIMES(inlined)
 TIMES(called)
 TIMES(in_s)
+#if HAS_CK
+TIMES(ck_fas)
+#endif
 TIMES(default_pthread)
 TIMES(shared_pthread)
 TIMES(robust_pthread)
@@ -107,6 +127,9 @@ static const struct peer {
     {"retrial X by calls (RETRIAL_DEBUG)", times_called},
     {"retrial X beside another one held", times_nested},
     {"retrial S", times_in_s},
+#if HAS_CK
+    {"ck_spinlock_fas", times_ck_fas},
+#endif
     {"pthread, default", times_default_pthread},
     {"pthread, process-shared", times_shared_pthread},
     {"pthread, process-shared and robust", times_robust_pthread},
@@ -171,6 +194,10 @@ int main(int argc, char **argv) {
     robust = (pthread_mutex_t *)(memory + 128);
     bare = (uint64_t *)(memory + 256);
     log_record = (uint64_t *)(memory + 384);
+#if HAS_CK
+    fas = (ck_spinlock_fas_t *)(memory + 512);
+    ck_spinlock_fas_init(fas);
+#endif
     init(shared, 0);
     init(robust, 1);
     for (int round = 0; round < rounds; round++) {
