@@ -86,6 +86,14 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
+fn number(row: &Value, name: &str) -> Option<f64> {
+    row[name].as_f64()
+}
+
+fn pct(row: &Value, name: &str) -> Option<f64> {
+    Some(number(row, name)? / 100.0)
+}
+
 /// What a tool says, `None` where it does not say it, beside the truth.
 fn compare(tool: &str, said: [Option<f64>; 4], truth: [f64; 4], worst: &mut f64) {
     print!("{tool:14}");
@@ -118,8 +126,6 @@ fn every_tool_tells_the_load_within_3_percent() {
             let text = scratch.run(arguments);
             (text, figures(from, truth.now()))
         };
-        let number = |row: &Value, name: &str| row[name].as_f64();
-        let pct = |row: &Value, name: &str| Some(row[name].as_f64()? / 100.0);
 
         let (text, known) = during(&["top", "--once", "--every", "8s", "--json"]);
         let row = &json(&text)["mutexes"][0];
