@@ -88,7 +88,7 @@ fn the_healthy_are_told_so() {
     for scheme in ["orbit", "sleep", "ydb"] {
         scratch.run(&["set", &format!("mutex_wait_scheme={scheme}")]);
         let text =
-            load.during(&scratch, || scratch.run(&["advise", "--duration", "50ms", "--quick", "--interval", "2s"]));
+            load.during(&scratch, || scratch.run(&["advise", "--duration", "4s", "--quick", "--interval", "2s"]));
         assert!(text.contains("healthy: nothing to advise"), "{scheme}: {text}");
     }
 }

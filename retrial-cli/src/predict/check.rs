@@ -45,7 +45,7 @@ const FIGURES: [(&str, Measure, f64, Option<f64>); 6] = [
 ];
 
 /// The figures side by side. Judged are throughput, utilization and, where enough gets found the mutex busy, k,
-/// κ and waits.
+/// κ and waits. What differs by less than the simulation is unsure of is not refuted.
 pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
     let enough = measured.count(retrial::views::Counter::Busy) >= TRIES;
     let compared = FIGURES.map(|(figure, measure, unit, noise)| {
@@ -54,7 +54,8 @@ pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
             seen.zip(noise).filter(|_| enough || matches!(measure, Measure::Throughput | Measure::Utilization));
         let fits = judged.map(|(seen, noise)| {
             let difference = (simulated.unwrap_or(0.0) - seen).abs();
-            difference <= TOLERANCE * seen || difference <= noise
+            let unsure = prediction.interval(measure).unwrap_or(0.0);
+            difference <= TOLERANCE * seen || difference <= noise || difference <= unsure
         });
         let scaled = |value: Option<f64>| value.map(|value| value * unit);
         let interval = scaled(prediction.interval(measure));
