@@ -22,6 +22,7 @@ mod lengths;
 mod naming;
 mod page;
 mod predict;
+mod punctual;
 pub mod recording;
 mod run;
 mod settings;

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 const HOLD: Duration = Duration::from_micros(400);
 const THINK: Duration = Duration::from_micros(500);
 const SESSIONS: u32 = 2;
+/// Each tool looks so long, every 10 ms.
+const FOR: &str = "20s";
+const LOOKS: f64 = 2_000.0;
 
 /// What the load has counted so far, each by a clock or a flag of its own.
 #[derive(Default)]
@@ -94,14 +97,17 @@ fn pct(row: &Value, name: &str) -> Option<f64> {
     Some(number(row, name)? / 100.0)
 }
 
-/// What a tool says, `None` where it does not say it, beside the truth.
+/// What a tool says, `None` where it does not say it, beside the truth. S and U are from looks: what chance does
+/// to so many of them (nineteen times of twenty) is not held against a tool.
 fn compare(tool: &str, said: [Option<f64>; 4], truth: [f64; 4], worst: &mut f64) {
     print!("{tool:14}");
+    let chance = 1.96 * ((1.0 - truth[2]) / truth[2] / LOOKS).sqrt();
     for ((name, said), truth) in ["λ", "S us", "U", "ρ"].iter().zip(said).zip(truth) {
         let Some(said) = said else { continue };
         let off = said / truth - 1.0;
         print!("  {name} {said:.4} of {truth:.4} ({:+.2} %)", 100.0 * off);
-        *worst = worst.max(off.abs());
+        let sampled = *name == "S us" || *name == "U";
+        *worst = worst.max(off.abs() - if sampled { chance } else { 0.0 });
     }
     println!();
 }
@@ -127,7 +133,7 @@ fn every_tool_tells_the_load_within_3_percent() {
             (text, figures(from, truth.now()))
         };
 
-        let (text, known) = during(&["top", "--once", "--every", "8s", "--json"]);
+        let (text, known) = during(&["top", "--once", "--every", FOR, "--json"]);
         let row = &json(&text)["mutexes"][0];
         let said = [
             number(row, "gets_per_s"),
@@ -140,17 +146,17 @@ fn every_tool_tells_the_load_within_3_percent() {
         let columns = "SELECT gets_per_s, holding_time_us, utilization, miss_ratio FROM v$mutex";
         let of_row =
             |row: &Value| ["gets_per_s", "holding_time_us", "utilization", "miss_ratio"].map(|n| number(row, n));
-        let (text, known) = during(&["sql", "--over", "8s", columns, "--json"]);
+        let (text, known) = during(&["sql", "--over", FOR, columns, "--json"]);
         compare("sql --over", of_row(&json(&text)[0]), known, &mut worst);
 
-        let (text, known) = during(&["report", "--for", "8s", "--json"]);
+        let (text, known) = during(&["report", "--for", FOR, "--json"]);
         let of_report = |text: &str| {
             let row = &json(text)["mutexes"][0];
             ["throughput", "holding_time_us", "utilization", "miss_ratio"].map(|name| number(row, name))
         };
         compare("report", of_report(&text), known, &mut worst);
 
-        let (text, known) = during(&["ash", "--for", "8s", "--holders", "--json"]);
+        let (text, known) = during(&["ash", "--for", FOR, "--holders", "--json"]);
         compare("ash", [None, None, number(&json(&text), "holding"), None], known, &mut worst);
 
         let counters = || {
@@ -162,13 +168,13 @@ fn every_tool_tells_the_load_within_3_percent() {
             (Instant::now(), of("retrial_mutex_gets_total"), of("retrial_mutex_misses_total"))
         };
         let (from, first) = (truth.now(), counters());
-        std::thread::sleep(Duration::from_secs(8));
+        std::thread::sleep(Duration::from_secs(20));
         let (last, to) = (counters(), truth.now());
         let gets = last.1 - first.1;
         let said = [Some(gets / (last.0 - first.0).as_secs_f64()), None, None, Some((last.2 - first.2) / gets)];
         compare("export", said, figures(from, to), &mut worst);
 
-        let (_, known) = during(&["record", file, "--for", "8s", "--interval", "1s"]);
+        let (_, known) = during(&["record", file, "--for", FOR, "--interval", "1s"]);
         let of_file = |arguments: &[&str]| {
             let output = command(arguments).output().unwrap();
             assert!(output.status.success(), "{}", kit::both(&output));
@@ -179,7 +185,7 @@ fn every_tool_tells_the_load_within_3_percent() {
         let from_ash = number(&json(&of_file(&["ash", file, "--holders", "--json"])), "holding");
         compare("record, ash", [None, None, from_ash, None], known, &mut worst);
         // The digits of a recording are the same wherever it is read.
-        let from_sql = of_row(&json(&of_file(&["sql", file, "--over", "7s", columns, "--json"]))[0]);
+        let from_sql = of_row(&json(&of_file(&["sql", file, "--over", "19s", columns, "--json"]))[0]);
         compare("record, sql", from_sql, known, &mut worst);
     });
     for end in ["", "-wal", "-shm"] {

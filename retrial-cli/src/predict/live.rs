@@ -3,6 +3,7 @@
 
 use super::holds::{Burst, Timed};
 use crate::output::whole;
+use crate::punctual::punctual;
 use crate::recording::Spent;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
@@ -84,6 +85,7 @@ fn gather(
     tick: &dyn Fn(Duration),
     private: impl FnOnce() -> HashMap<Identity, sampler::Seen>,
 ) -> Vec<Seen> {
+    punctual();
     let began_ns = now_ns();
     let (mut figures, times, gets, ticks) = (sums(tables), times(tables), gets(tables), Ticks::now());
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
@@ -140,6 +142,7 @@ fn gather(
 /// Holds of the mutex that is held most, timed in bursts for so long, or until a signal. Not of one in a
 /// process's memory, which is read too slowly for that.
 pub fn holds(tables: &Tables, interval: Duration) -> Option<(MutexId, Timed)> {
+    punctual();
     let (gets, began_ns, mut gathered) = (gets(tables), now_ns(), HashMap::new());
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };

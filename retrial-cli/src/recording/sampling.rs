@@ -57,6 +57,7 @@ impl<'t> Sampler<'t> {
     /// With what an earlier sampler had seen of the mutexes: what is seen only ever grows, and a period that
     /// begins in the earlier one's time has a difference.
     pub fn after(tables: &'t Tables, seen: HashMap<MutexId, Samples>) -> Self {
+        crate::punctual::punctual();
         Self {
             tables,
             seen,

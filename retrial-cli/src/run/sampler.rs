@@ -11,6 +11,7 @@ mod waits;
 
 use super::record::{self, Format, Formats, RECORD, Record};
 use super::variables::Modules;
+use crate::punctual::punctual;
 use places::Places;
 use retrial::MutexId;
 use retrial::sys::{now_ns, thread_cpu_ns};
@@ -73,6 +74,7 @@ pub struct Observation {
 /// Observes until `stop`, and calls `also` after each census. The caller unparks this thread after setting
 /// it.
 pub fn observe(tables: &Tables, also: impl Fn(), stop: &AtomicBool) -> Observation {
+    punctual();
     let mut sampler = Sampler::new(tables);
     std::thread::park_timeout(Duration::from_nanos(SAMPLE_EVERY_NS));
     while !stop.load(Ordering::Acquire) {

@@ -1,9 +1,10 @@
 //! Looks at an instance again and again, in a thread of its own.
 
 use super::seen::Seen;
+use crate::duration::nanos;
 use crate::instances::{Which, is_there};
 use crate::naming::Names;
-use crate::recording::{Sampler, Snapshot, Span, Taker};
+use crate::recording::{Pauses, Sampler, Snapshot, Span, Taker};
 use crate::who::thread::Thread;
 use crate::who::unwind::Files;
 use retrial::Observer;
@@ -66,6 +67,7 @@ struct Looker<'o> {
     observer: &'o Observer,
     taker: Taker<'o>,
     sampler: Sampler<'o>,
+    pauses: Pauses,
     names: Names<'o>,
     files: Files,
     last: Option<Snapshot>,
@@ -80,6 +82,7 @@ impl<'o> Looker<'o> {
             observer,
             taker: Taker::new(tables),
             sampler: Sampler::new(tables),
+            pauses: Pauses::default(),
             names: Names::new(tables),
             files: Files::default(),
             last: None,
@@ -124,7 +127,8 @@ impl<'o> Looker<'o> {
         {
             let before = Instant::now();
             self.sampler.round();
-            std::thread::park_timeout(SAMPLE.max(before.elapsed() * SAMPLE_TIMES).min(left));
+            let pause_ns = self.pauses.next(nanos(SAMPLE.max(before.elapsed() * SAMPLE_TIMES)));
+            std::thread::park_timeout(Duration::from_nanos(pause_ns).min(left));
         }
     }
 
