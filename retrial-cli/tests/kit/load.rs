@@ -15,6 +15,13 @@ pub enum Pass {
 }
 
 impl Pass {
+    fn times(self, factor: f64) -> Self {
+        match self {
+            Self::Busy(time) => Self::Busy(time.mul_f64(factor)),
+            Self::Asleep(time) => Self::Asleep(time.mul_f64(factor)),
+        }
+    }
+
     fn pass(self) {
         match self {
             Self::Asleep(time) => std::thread::sleep(time),
@@ -48,9 +55,12 @@ impl Load {
         std::thread::scope(|scope| {
             // Also when what is done fails: the threads end, and the test does.
             let end = End(&stop);
-            for _ in 0..self.sessions {
-                scope.spawn(|| {
+            let (instance, mutex, stop, gets) = (&instance, &mutex, &stop, &gets);
+            for i in 0..self.sessions {
+                scope.spawn(move || {
                     let session = instance.session("load", Class::Normal).unwrap();
+                    // Sessions that began together would come back together for ever, and wait.
+                    self.think.times(i as f64 / self.sessions as f64).pass();
                     while !stop.load(Ordering::Relaxed) {
                         let mut held = mutex.exclusive(&session, location!("load")).unwrap();
                         *held += 1;
