@@ -1,6 +1,7 @@
 //! The machine that figures were measured on, and how full it was.
 
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// Its processors and system.
@@ -43,7 +44,7 @@ impl Machine {
     }
 }
 
-/// Ticks of all processors so far.
+/// Ticks of all processors, or of one, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
     pub busy: u64,
@@ -55,15 +56,25 @@ pub struct Ticks {
 
 impl Ticks {
     pub fn now() -> Option<Self> {
-        let stat = fs::read_to_string("/proc/stat").ok()?;
-        let ticks: Vec<u64> = stat.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
+        Self::of(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
+    }
+
+    /// Those of each processor so far, by its number.
+    pub fn of_each() -> BTreeMap<usize, Self> {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let number = |line: &str| line.strip_prefix("cpu")?.split_once(' ')?.0.parse().ok();
+        stat.lines().filter_map(|line| Some((number(line)?, Self::of(line)?))).collect()
+    }
+
+    fn of(line: &str) -> Option<Self> {
+        let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
         // user nice system idle iowait irq softirq steal; guests are counted in user already.
         let counted = ticks.get(..8)?;
         let all: u64 = counted.iter().sum();
         Some(Self { busy: all - counted[3] - counted[4], all, steal: counted[7] })
     }
 
-    /// Share of the machine's processors that were busy since then, with anybody's work.
+    /// Share of the time that was busy since then, with anybody's work.
     pub fn busy_since(self, earlier: Self) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|ticks| *ticks > 0)?;
         Some(self.busy.saturating_sub(earlier.busy) as f64 / all as f64)

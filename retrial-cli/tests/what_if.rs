@@ -196,6 +196,39 @@ fn what_is_measured_is_recorded_and_read_again() {
     assert!(given["cases"][0]["gets_per_s_fixed"].is_null());
 }
 
+/// Has the calling thread, and what it starts from now on, run on these processors.
+fn run_on(processors: &libc::cpu_set_t) {
+    // SAFETY: the set is readable, and so long.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(processors), processors) }, 0);
+}
+
+#[test]
+fn sessions_have_the_processors_that_they_may_run_on_and_not_the_observers() {
+    let scratch = Scratch::new();
+    let load =
+        Load { sessions: 2, hold: Pass::Busy(Duration::from_micros(50)), think: Pass::Busy(Duration::from_micros(50)) };
+    // SAFETY: numbers, of which 0 is one.
+    let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is writable, and so long.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
+    // SAFETY: the numbers are within the set.
+    let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &all) }).unwrap();
+    // SAFETY: as above.
+    unsafe { libc::CPU_SET(first, &mut one) };
+    // SAFETY: the set is readable.
+    let processors_of_all = unsafe { libc::CPU_COUNT(&all) };
+    for (of_load, of_observer, processors) in [(one, all, 1), (all, one, processors_of_all)] {
+        run_on(&of_load);
+        let found = load.during(&scratch, || {
+            run_on(&of_observer);
+            scratch.run(&["what-if", "--interval", "500ms", "--scheme", "orbit", "--duration", "10ms", "--json"])
+        });
+        let found: Value = serde_json::from_str(&found).unwrap();
+        assert_eq!(found["workload"]["machine"]["processors"], processors, "{found}");
+        run_on(&all);
+    }
+}
+
 /// As `retrial run --report` writes it, what is not read left out.
 fn report() -> Value {
     let row = |name: &str, rate: f64, holding_us: Value| {

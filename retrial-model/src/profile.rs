@@ -45,8 +45,12 @@ pub struct Profile {
     pub waiting_cpu_s: Option<f64>,
     /// Time of the sessions in run queues in s.
     pub queued_s: Option<f64>,
-    /// Share of the machine's processors that were busy, with the work of any process.
+    /// Processors that the sessions may use.
+    pub processors: Option<f64>,
+    /// Share of these, or of the machine's, that was busy, with the work of any process.
     pub busy: Option<f64>,
+    /// Processor time in s that others took on these; the observer is none of them.
+    pub others_s: Option<f64>,
 }
 
 /// What an observer saw of the holders. All 0: there was no observer.
@@ -151,7 +155,9 @@ impl Profile {
             spin_cpu_s: less(self.spin_cpu_s, earlier.spin_cpu_s),
             waiting_cpu_s: less(self.waiting_cpu_s, earlier.waiting_cpu_s),
             queued_s: less(self.queued_s, earlier.queued_s),
+            processors: self.processors,
             busy: self.busy,
+            others_s: less(self.others_s, earlier.others_s),
         }
     }
 
@@ -168,7 +174,9 @@ impl Profile {
             samples: self.samples.and(&other.samples),
             waiting_s: self.waiting_s.zip(other.waiting_s).map(|(a, b)| a + b),
             waited_s: self.waited_s.zip(other.waited_s).map(|(a, b)| a + b),
+            processors: self.processors.or(other.processors),
             busy: self.busy.or(other.busy),
+            others_s: self.others_s.or(other.others_s),
             ..Self::default()
         };
     }

@@ -2,6 +2,7 @@
 
 use super::machine::{Machine, Space};
 use crate::output::grouped;
+use crate::predict::room::in_processors;
 use std::fmt::Write as _;
 
 /// How much a finding matters.
@@ -307,14 +308,12 @@ fn processors(machine: &Machine<'_>) -> Finding {
 }
 
 fn cgroup_quota(machine: &Machine<'_>) -> Finding {
-    let max = cgroup_file(machine, "cpu.max").filter(|max| !max.starts_with("max"));
-    let Some((quota, period)) = max.as_deref().and_then(|max| max.split_once(' ')) else {
+    let Some(processors) = cgroup_file(machine, "cpu.max").as_deref().and_then(in_processors) else {
         return fine("none", "no holder is stopped for having used up its group's time");
     };
     let stat = cgroup_file(machine, "cpu.stat").unwrap_or_default();
     let throttled = stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")).unwrap_or("?").to_owned();
-    let (quota, period): (f64, f64) = (quota.parse().unwrap_or(0.0), period.parse().unwrap_or(100_000.0));
-    let mut found = format!("{} processors", crate::output::short(quota / period));
+    let mut found = format!("{} processors", crate::output::short(processors));
     let _ = write!(found, ", {throttled} times used up");
     let means = "when the quota is used up, the holder stops with its mutexes for up to 100 ms, and all others wait";
     let verdict = if matches!(throttled.as_str(), "0") { Verdict::Limits } else { Verdict::Slows };

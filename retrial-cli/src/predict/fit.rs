@@ -3,7 +3,7 @@
 use super::holds::Timed;
 use super::live::Seen;
 use super::recording::{Holds, Recording, spans, think};
-use crate::output::{counted, short};
+use crate::output::{counted, short, whole};
 use miette::{Report, miette};
 use retrial::P;
 use retrial::views::{Params, Tables};
@@ -56,7 +56,7 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
     })
 }
 
-/// This machine, with the costs that the instance knows.
+/// This machine with all its processors, and the costs that the instance knows.
 pub fn machine_here(tables: &Tables) -> Machine {
     Machine { processors: u32::try_from(Here::here().cpus).ok(), ..Machine::from(&tables.costs()) }
 }
@@ -74,11 +74,19 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     if measured.samples.looks == 0 {
         notes.push("no samples of holders: the share of gets that missed stands for the utilization".to_owned());
     }
-    if let (Some(busy), Some(cpus), Some(processors)) =
-        (measured.busy, Measure::BusyProcessors.of(measured), machine.processors)
-        && busy * f64::from(processors) - cpus > OTHERS * f64::from(processors)
+    let mut machine = machine;
+    if let Some(processors) = measured.processors {
+        let whole = whole(processors.ceil()).max(1);
+        if processors < whole as f64 {
+            let allowed = short(processors);
+            notes.push(format!("their group may use {allowed} processors; the simulated sessions have {whole}"));
+        }
+        machine.processors = u32::try_from(whole).ok();
+    }
+    if let (Some(others), Some(processors)) = (measured.others_s.map(|s| s / measured.time_s), measured.processors)
+        && others > OTHERS * processors
     {
-        let others = short(busy * f64::from(processors) - cpus);
+        let (others, processors) = (short(others), short(processors));
         notes.push(format!(
             "others use {others} of the {processors} processors; the simulated sessions have all of them"
         ));

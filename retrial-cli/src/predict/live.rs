@@ -2,6 +2,7 @@
 //! the end, samples of holders between, and bursts of looks at the mutex that is held most.
 
 use super::holds::{Burst, Timed};
+use super::room::{Room, Use};
 use crate::output::whole;
 use crate::punctual::punctual;
 use crate::recording::Spent;
@@ -10,7 +11,6 @@ use crate::signals;
 use retrial::MutexId;
 use retrial::sys::now_ns;
 use retrial::views::{Counter, Figures, MutexInfo, Phase, Place, Sid, Tables};
-use retrial_bench::machine::Ticks;
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -87,7 +87,7 @@ fn gather(
 ) -> Vec<Seen> {
     punctual();
     let began_ns = now_ns();
-    let (mut figures, times, gets, ticks) = (sums(tables), times(tables), gets(tables), Ticks::now());
+    let (mut figures, times, gets, used) = (sums(tables), times(tables), gets(tables), Use::now());
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
@@ -124,7 +124,8 @@ fn gather(
         times: self::times(tables),
         interval_s: ns(now_ns() - began_ns),
         looks,
-        busy: ticks.and_then(|then| Ticks::now()?.busy_since(then)),
+        room: Room::now(tables),
+        used,
     };
     for (id, count) in self::gets(tables) {
         gathered.entry(id).or_default().gets = count.saturating_sub(gets.get(&id).copied().unwrap_or(0));
@@ -237,7 +238,9 @@ struct End {
     times: Times,
     interval_s: f64,
     looks: u64,
-    busy: Option<f64>,
+    room: Room,
+    /// At the begin.
+    used: Use,
 }
 
 impl End {
@@ -270,7 +273,7 @@ impl End {
             let used: Vec<(u64, u64)> = mutex.sessions.iter().filter_map(grown).collect();
             let known = !used.is_empty() && used.len() == mutex.sessions.len();
             let sum = |of: fn(&(u64, u64)) -> u64| known.then(|| ns(used.iter().map(of).sum()));
-            let measured = Profile {
+            let mut measured = Profile {
                 time_s: self.interval_s,
                 gets: Some(mutex.gets),
                 gets_of_type: Some(by_type[&info.mutex_type]),
@@ -280,9 +283,9 @@ impl End {
                 waiting_s: (self.looks > 0).then(|| self.interval_s * mutex.waiting as f64 / self.looks as f64),
                 cpu_s: sum(|times| times.0),
                 queued_s: sum(|times| times.1),
-                busy: self.busy,
                 ..Profile::default()
             };
+            self.room.put(&mut measured, &mutex.sessions, &self.used);
             Seen { info, measured, timed: mutex.timed }
         });
         seen.collect()

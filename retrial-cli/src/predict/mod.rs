@@ -15,5 +15,6 @@ pub mod hot;
 pub mod live;
 pub mod prediction;
 pub mod recording;
+pub mod room;
 pub mod rules;
 pub mod source;

@@ -70,6 +70,9 @@ pub(super) fn apply(
     applied["kept"] = why.is_none().into();
     let rate = |profile| short(Measure::Throughput.of(profile).unwrap_or(0.0));
     format.say(&format!("{} -> {} gets/s measured", rate(before), rate(&after)));
+    if let Some((before, after)) = others(before).zip(others(&after)) {
+        format.say(&format!("{} -> {} processors in others' use", short(before), short(after)));
+    }
     if args.verify {
         applied["verify"] = verify(&after, prediction, format);
     }
@@ -101,6 +104,11 @@ fn measured_again(args: &Args, recording: &Recording) -> Result<Profile, Report>
     let observer = args.source.which.observe()?;
     let source = Source { mutex: Some(recording.mutex.clone().unwrap_or_default()), ..args.source.clone() };
     Ok(source.seen(&observer)?.measured)
+}
+
+/// Of the processors that the sessions may use, those that others used.
+fn others(measured: &Profile) -> Option<f64> {
+    Some(measured.others_s? / measured.time_s)
 }
 
 /// What was predicted beside what was measured.

@@ -1,0 +1,118 @@
+//! The processors that sessions may use, and what others take of them.
+
+use retrial::views::{Sid, Tables};
+use retrial_bench::machine::Ticks;
+use retrial_model::Profile;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+/// How busy each processor was so far, and the observer's own part of it.
+pub struct Use {
+    each: BTreeMap<usize, Ticks>,
+    observer_s: f64,
+}
+
+impl Use {
+    pub fn now() -> Self {
+        Self { each: Ticks::of_each(), observer_s: observer_s() }
+    }
+}
+
+/// Where each session may run.
+pub struct Room {
+    used: Use,
+    allowed: HashMap<Sid, (BTreeSet<usize>, u32)>,
+    /// Processors that the groups of processes may use at a time, where they are limited.
+    quotas: HashMap<u32, Option<f64>>,
+    observer: BTreeSet<usize>,
+}
+
+impl Room {
+    pub fn now(tables: &Tables) -> Self {
+        let sessions = tables.sessions();
+        let pids: HashSet<u32> = sessions.iter().map(|session| session.pid).collect();
+        let allowed = |tid, pid| Some((allowed(tid)?, pid));
+        Self {
+            used: Use::now(),
+            allowed: sessions.iter().filter_map(|s| Some((s.sid, allowed(s.tid, s.pid)?))).collect(),
+            quotas: pids.into_iter().map(|pid| (pid, quota(pid))).collect(),
+            observer: self::allowed(0).unwrap_or_default(),
+        }
+    }
+
+    /// A profile with the processors that these sessions may use, and what others took of them since then.
+    pub fn put(&self, measured: &mut Profile, sessions: &HashSet<Sid>, earlier: &Use) {
+        let of: Vec<&(BTreeSet<usize>, u32)> = sessions.iter().filter_map(|sid| self.allowed.get(sid)).collect();
+        let set: BTreeSet<usize> = of.iter().flat_map(|(set, _)| set).copied().collect();
+        if set.is_empty() {
+            return;
+        }
+        let pids: HashSet<u32> = of.iter().map(|(_, pid)| *pid).collect();
+        let quotas = pids.iter().map(|pid| self.quotas.get(pid).copied().flatten());
+        // Processes of one group have one quota: the largest is no more than they may have together.
+        let quota = quotas.reduce(|a, b| Some(a?.max(b?))).flatten();
+        measured.processors = Some(quota.map_or(set.len() as f64, |quota| quota.min(set.len() as f64)));
+        let busy_since = |cpu: &usize| self.used.each.get(cpu)?.busy_since(*earlier.each.get(cpu)?);
+        let busy: Option<f64> = set.iter().map(busy_since).sum();
+        measured.busy = busy.map(|busy| busy / set.len() as f64);
+        let ours = self.observer.intersection(&set).count() as f64 / self.observer.len().max(1) as f64;
+        let observer_s = ours * (self.used.observer_s - earlier.observer_s);
+        let others = |busy, cpu_s| f64::max(busy * measured.time_s - cpu_s - observer_s, 0.0);
+        measured.others_s = busy.zip(measured.cpu_s).map(|(busy, cpu_s)| others(busy, cpu_s));
+    }
+}
+
+/// Processor time of this process so far.
+fn observer_s() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Processors that a thread may run on; 0: the caller.
+fn allowed(tid: u32) -> Option<BTreeSet<usize>> {
+    // The kernel refuses a mask that is shorter than its own, which is of 8,192 processors at most.
+    let mut mask = [0u64; 128];
+    // SAFETY: `mask` is writable, and so long.
+    let length =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr().cast::<u8>()) };
+    let bits = 8 * usize::try_from(length).ok()?;
+    Some((0..bits).filter(|bit| mask[bit / 64] >> (bit % 64) & 1 == 1).collect())
+}
+
+/// Processors that the group of a process may use at a time, by its own quota and those above it.
+fn quota(pid: u32) -> Option<f64> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let group = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::/"))?);
+    let of = |group: &Path| {
+        in_processors(&fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("cpu.max")).ok()?)
+    };
+    group.ancestors().filter_map(of).reduce(f64::min)
+}
+
+/// The quota that `cpu.max` has, in processors.
+pub fn in_processors(max: &str) -> Option<f64> {
+    let (quota, period) = max.trim().split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_in_processors() {
+        assert_eq!(in_processors("150000 100000\n"), Some(1.5));
+        assert_eq!(in_processors("max 100000\n"), None);
+    }
+
+    #[test]
+    fn a_thread_may_run_on_as_many_processors_as_the_library_counts() {
+        // Of a group's quota it counts no more.
+        let allowed = allowed(0).unwrap();
+        assert!(allowed.len() >= std::thread::available_parallelism().unwrap().get());
+        assert_eq!(Ticks::of_each().keys().filter(|cpu| allowed.contains(cpu)).count(), allowed.len());
+    }
+}
