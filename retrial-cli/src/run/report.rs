@@ -311,8 +311,8 @@ impl Outcome {
             let again = "retrial run --instance deadlock";
             return format!("{again} -- {}; while it hangs: retrial who -i deadlock", self.command);
         }
-        if self.contended() == 0 {
-            // No scheme changes how long an event takes to come.
+        if self.total.figures.get(Counter::Waits) == 0 {
+            // A scheme begins after the first spin, and does not change how long an event takes to come.
             return format!("retrial run --profile -- {}", self.command);
         }
         let other = if self.scheme() == "pthread" { "orbit" } else { "pthread" };
