@@ -163,7 +163,7 @@ impl Client<'_> {
         if let Some((unit, old)) = old {
             shard.unlink(unit, old);
             // The new one is there whatever comes of it: what cannot go now goes when the hand comes by.
-            let _ = shard.evict(&[unit]);
+            let _ = shard.leave(unit, old);
         }
         drop(locked);
         Ok(())

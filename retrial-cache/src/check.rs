@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::error::CacheError;
-use crate::layout::{BINS, Phase};
+use crate::layout::{BINS, LEAVING, Phase};
 use crate::shard::{Shard, phase};
 use retrial::{Session, location, sys};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +86,20 @@ impl Audit {
         }
         if !blocks.contains_key(&head.hand.load(Relaxed)) {
             wrong(format!("the hand is at unit {}, where no block begins", head.hand.load(Relaxed)));
+        }
+        let leaving = &head.leaving;
+        let known = leaving.count.load(Relaxed) as usize;
+        let mut seen = BTreeSet::new();
+        let mut units = 0;
+        for unit in leaving.blocks[..known.min(LEAVING)].iter().map(|unit| unit.load(Relaxed)) {
+            let block = blocks.get(&unit).filter(|block| phase(block) == Some(Phase::Gone));
+            units += block.map_or(0, |block| block.units.load(Relaxed));
+            if block.is_none() || !seen.insert(unit) {
+                wrong(format!("unit {unit} waits to be freed, and is no object that has gone, or waits twice"));
+            }
+        }
+        if known > LEAVING || units != leaving.units.load(Relaxed) {
+            wrong(format!("{known} objects with {units} units wait to be freed, which is not what is said"));
         }
         for (unit, block) in &blocks {
             let (in_chain, in_bin) = (lists[0].contains(unit), lists[1].contains(unit));

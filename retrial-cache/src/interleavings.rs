@@ -117,6 +117,7 @@ fn shard_head(first: u32) -> ShardHead {
         hand: first.into(),
         births: 0.into(),
         figures: Default::default(),
+        leaving: Default::default(),
         filled: Default::default(),
         bins: std::array::from_fn(|_: usize| 0.into()),
     }

@@ -84,6 +84,8 @@ impl<'i> Shard<'i> {
     pub(crate) fn rebuild(&self) {
         self.begin_change();
         self.memory.empty_bins();
+        // The hand frees them.
+        self.forget_leaving();
         self.memory.chains().iter().for_each(|chain| chain.store(0, Relaxed));
         point();
         let mut unit = self.memory.range().0;
