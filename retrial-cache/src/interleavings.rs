@@ -93,6 +93,7 @@ fn head() -> Head {
         rows_used: protocol::AtomicU64::default(),
         most_copies: Count::default(),
         copies_max: Count::default(),
+        counted: Count::default(),
         spare: Default::default(),
     }
 }

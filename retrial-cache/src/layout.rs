@@ -97,10 +97,17 @@ pub(crate) struct Head {
     pub(crate) most_copies: AtomicU64,
     /// Limit on the copies of an object; 0 for none.
     pub(crate) copies_max: AtomicU64,
-    pub(crate) spare: [AtomicU64; 10],
+    /// Whether readers are counted in the objects' mutexes, 0 or 1.
+    pub(crate) counted: AtomicU64,
+    pub(crate) spare: [AtomicU64; 9],
 }
 
 impl Head {
+    /// What the state of an object has that readers may pin in their rows alone.
+    pub(crate) fn bias(&self) -> u32 {
+        if self.counted.load(Relaxed) == 0 { BIASED } else { 0 }
+    }
+
     /// Most copies that an object may have.
     pub(crate) fn copies_max(&self) -> u8 {
         match self.copies_max.load(Relaxed) {

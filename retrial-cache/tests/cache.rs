@@ -59,6 +59,24 @@ fn an_object_is_built_once_and_found_by_its_whole_name() {
 }
 
 #[test]
+fn readers_are_counted_where_the_cache_says_so() {
+    let instance = instance(small());
+    let cache = Cache::create(&instance, "c", small()).unwrap();
+    let session = instance.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    let is_private = |name: &str| client.get(&key(name)).unwrap().unwrap().is_private();
+    cache.set_counted(true);
+    drop(client.get_or_insert(&key("EMP"), b"employees").unwrap());
+    drop(client.replace(&key("DEPT"), 4, |_| Ok::<_, Infallible>(())).unwrap());
+    assert!(!is_private("EMP") && !is_private("EMP") && !is_private("DEPT"));
+    cache.set_counted(false);
+    // The first one by the mutex has later ones go without.
+    assert!(!is_private("EMP") && is_private("EMP"));
+    drop(client);
+    is_whole(&cache, &instance);
+}
+
+#[test]
 fn values_have_any_length_and_the_largest_is_told() {
     let instance = instance(small());
     let cache = Cache::create(&instance, "c", small()).unwrap();

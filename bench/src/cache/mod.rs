@@ -3,6 +3,8 @@
 mod gate;
 mod lmdb;
 mod memcached;
+pub mod pins;
+pub mod size;
 mod stores;
 
 use crate::report::Output;
