@@ -15,14 +15,15 @@ impl Shard<'_> {
     pub(crate) fn room(&self, units: u32) -> Result<u32, CacheError> {
         let needed = units as usize * UNIT;
         // Each round frees something, or the hand comes on.
-        let mut walked = 0;
+        let (mut walked, mut are_freed) = (0, false);
         let (first, end) = self.memory.range();
         loop {
             if let Some(unit) = self.memory.take(units) {
                 return Ok(unit);
             }
-            if self.memory.head().leaving.count.load(Relaxed) != 0 {
+            if !are_freed && self.memory.head().leaving.count.load(Relaxed) != 0 {
                 self.evict(&[])?;
+                are_freed = true;
                 continue;
             }
             // The first round may find all objects got since the last one, the second one those in the way of
@@ -81,7 +82,7 @@ impl Shard<'_> {
     /// Frees an object that was taken out of its chain together with others that were, unless they are many or
     /// take up much of the shard: a barrier costs more than all else.
     pub(crate) fn leave(&self, unit: u32, block: &Block) -> Result<(), CacheError> {
-        let Leaving { count, units, blocks } = &self.memory.head().leaving;
+        let Leaving { count, units, .. } = &self.memory.head().leaving;
         let (first, end) = self.memory.range();
         let now = count.load(Relaxed);
         let all = units.load(Relaxed).saturating_add(self.memory.after(unit, block) - unit);
@@ -90,12 +91,21 @@ impl Shard<'_> {
         if has_entry || all > (end - first) / 32 || now as usize >= LEAVING {
             return self.evict(&[unit]);
         }
-        blocks[now as usize].store(unit, Relaxed);
-        point();
-        units.store(all, Relaxed);
-        count.store(now + 1, Relaxed);
-        point();
+        self.keep_leaving(unit, all, LEAVING);
         Ok(())
+    }
+
+    /// Notes an object that waits to be freed, where fewer than so many do. They take up `all` units then.
+    fn keep_leaving(&self, unit: u32, all: u32, most: usize) {
+        let Leaving { count, units, blocks } = &self.memory.head().leaving;
+        let now = count.load(Relaxed);
+        if (now as usize) < most {
+            blocks[now as usize].store(unit, Relaxed);
+            point();
+            units.store(all, Relaxed);
+            count.store(now + 1, Relaxed);
+            point();
+        }
     }
 
     /// Forgets the objects that wait to be freed together: their units.
@@ -144,7 +154,12 @@ impl Shard<'_> {
                 // pinned it since the rows were read found it live.
                 Some(Phase::Live) => {}
                 _ if is_pinned(unit) || !self.forget_mutex(block) => {
-                    change_phase(block, Phase::Going, Phase::Live);
+                    if !change_phase(block, Phase::Going, Phase::Live) && phase(block) == Some(Phase::Gone) {
+                        // It is looked at again. Not so many that a barrier frees few.
+                        let others = self.memory.head().leaving.units.load(Relaxed);
+                        let all = others.saturating_add(self.memory.after(unit, block) - unit);
+                        self.keep_leaving(unit, all, LEAVING / 2);
+                    }
                 }
                 now => {
                     if now != Some(Phase::Gone) {

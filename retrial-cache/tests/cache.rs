@@ -59,6 +59,28 @@ fn an_object_is_built_once_and_found_by_its_whole_name() {
 }
 
 #[test]
+fn what_was_replaced_while_it_was_read_does_not_fill_the_cache() {
+    let instance = instance(small());
+    let cache = Cache::create(&instance, "c", small()).unwrap();
+    let [one, other] = [0, 1].map(|_| instance.session("s", Class::Normal).unwrap());
+    let (reader, writer) = (cache.join(&one).unwrap(), cache.join(&other).unwrap());
+    drop(writer.get_or_insert(&key("EMP"), &[0; 64]).unwrap());
+    let mut read = None;
+    for round in 0..10_000_u32 {
+        let next = reader.get(&key("EMP")).unwrap().expect("it is replaced and not thrown away");
+        drop(writer.replace(&key("EMP"), 64, |_| Ok::<_, Infallible>(())).unwrap());
+        // The one before it goes while this one stays.
+        drop(read.replace(next));
+        let gone = cache.check(&other).unwrap().gone;
+        assert!(gone <= 16, "round {round}: {gone} wait to be freed");
+    }
+    drop(read);
+    assert_eq!(cache.totals(&other).unwrap().evicted, 0);
+    drop((reader, writer));
+    is_whole(&cache, &instance);
+}
+
+#[test]
 fn readers_are_counted_where_the_cache_says_so() {
     let instance = instance(small());
     let cache = Cache::create(&instance, "c", small()).unwrap();
