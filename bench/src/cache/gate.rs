@@ -139,8 +139,7 @@ pub fn measure(conditions: &Conditions<'_>, works: &[Work<'_>]) -> Result<Vec<Ve
         });
     }
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            all().map(|(which, number)| scope.spawn(move || (&session)(which, number))).collect();
+        let threads: Vec<_> = all().map(|(which, number)| scope.spawn(move || (&session)(which, number))).collect();
         let rounds = rounds(&mut || threads.iter().all(|thread| !thread.is_finished()));
         for (_, begin) in &pipes {
             (&mut &*begin).write_all(&vec![0; conditions.sessions]).into_diagnostic()?;
