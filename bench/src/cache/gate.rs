@@ -101,7 +101,7 @@ pub fn measure(conditions: &Conditions<'_>, works: &[Work<'_>]) -> Result<Vec<Ve
     let gates = Shared::<Gate>::zeroed(works.len()).into_diagnostic()?;
     let pipes: Vec<(PipeReader, PipeWriter)> =
         works.iter().map(|_| pipe()).collect::<Result<_, _>>().into_diagnostic()?;
-    let session = |which: usize, number: usize| {
+    let session = &|which: usize, number: usize| {
         let load = Load {
             names: conditions.names,
             bytes: conditions.bytes,
@@ -139,7 +139,7 @@ pub fn measure(conditions: &Conditions<'_>, works: &[Work<'_>]) -> Result<Vec<Ve
         });
     }
     std::thread::scope(|scope| {
-        let threads: Vec<_> = all().map(|(which, number)| scope.spawn(move || (&session)(which, number))).collect();
+        let threads: Vec<_> = all().map(|(which, number)| scope.spawn(move || session(which, number))).collect();
         let rounds = rounds(&mut || threads.iter().all(|thread| !thread.is_finished()));
         for (_, begin) in &pipes {
             (&mut &*begin).write_all(&vec![0; conditions.sessions]).into_diagnostic()?;

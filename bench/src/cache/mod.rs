@@ -73,17 +73,23 @@ impl Peer {
             Self::Retrial => Box::new(Ours::new(names, bytes)),
             Self::QuickCache => {
                 let cache = QuickCache::new(room);
-                names.iter().for_each(|name| cache.insert(name.clone(), value().into()));
+                for name in names {
+                    cache.insert(name.clone(), value().into());
+                }
                 Box::new(cache)
             }
             Self::Moka => {
                 let cache = Moka::new(room as u64);
-                names.iter().for_each(|name| cache.insert(name.clone(), value().into()));
+                for name in names {
+                    cache.insert(name.clone(), value().into());
+                }
                 Box::new(cache)
             }
             Self::DashMap => {
                 let map = DashMap::new();
-                names.iter().for_each(|name| drop(map.insert(name.clone(), value().into())));
+                for name in names {
+                    drop(map.insert(name.clone(), value().into()));
+                }
                 Box::new(map)
             }
             Self::Lmdb => Box::new(lmdb::Lmdb::new(names, bytes)?),
