@@ -47,6 +47,8 @@ enum Command {
     Killed(killed::Args),
     Gtm(gtm::Args),
     Cache(cache::Args),
+    CacheSize(cache::size::Args),
+    CachePins(cache::pins::Args),
     All(all::Args),
 }
 
@@ -63,6 +65,8 @@ fn main() -> ExitCode {
         Command::Killed(args) => killed::run(&args, &cli.output),
         Command::Gtm(args) => gtm::run(&args, &cli.output),
         Command::Cache(args) => cache::run(&args, &cli.output),
+        Command::CacheSize(args) => cache::size::run(&args, &cli.output),
+        Command::CachePins(args) => cache::pins::run(&args, &cli.output),
         Command::All(args) => all::run(&args, cli.output),
     };
     result.unwrap_or_else(|report| {

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned, UNIT};
+use crate::layout::{BUILDERS, Block, Phase, Pinned, UNIT};
 use crate::memory::Memory;
 use crate::pin::{Pin, Place, value_mut};
 use crate::rows::free_place;
@@ -156,14 +156,14 @@ impl Client<'_> {
             shard.end(old);
         }
         // Release: a session that sees it live sees its value.
-        block.state.store(Phase::Live as u32 | BIASED, Release);
+        block.state.store(Phase::Live as u32 | shard.rows.head.bias(), Release);
         point();
         shard.link(place.object.unit(), block);
         point();
         if let Some((unit, old)) = old {
             shard.unlink(unit, old);
             // The new one is there whatever comes of it: what cannot go now goes when the hand comes by.
-            let _ = shard.evict(&[unit]);
+            let _ = shard.leave(unit, old);
         }
         drop(locked);
         Ok(())

@@ -225,6 +225,12 @@ impl<'i> Cache<'i> {
         self.rows.head.copies_max.store(limit.into(), Relaxed);
     }
 
+    /// Has readers counted in the mutex of what they read, and not in their rows alone, or no longer: to compare
+    /// the two. An object that is read by rows goes on until it is changed.
+    pub fn set_counted(&self, is_counted: bool) {
+        self.rows.head.counted.store(is_counted.into(), Relaxed);
+    }
+
     #[inline]
     pub(crate) fn shard(&self, hash: [u64; 2]) -> &Shard<'i> {
         &self.shards[self.shape.shard_of(hash) as usize]

@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::error::CacheError;
-use crate::layout::{BINS, Phase};
+use crate::layout::{BINS, Block, LEAVING, Phase};
 use crate::shard::{Shard, phase};
 use retrial::{Session, location, sys};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +87,7 @@ impl Audit {
         if !blocks.contains_key(&head.hand.load(Relaxed)) {
             wrong(format!("the hand is at unit {}, where no block begins", head.hand.load(Relaxed)));
         }
+        leaving(shard, &blocks, &mut wrong);
         for (unit, block) in &blocks {
             let (in_chain, in_bin) = (lists[0].contains(unit), lists[1].contains(unit));
             let is_apart = block.state.load(Relaxed) & crate::layout::APART != 0;
@@ -135,5 +136,23 @@ impl Audit {
             let text = format!("session {} has unit {} pinned, which is no object", pin.sid, pin.object.unit());
             self.wrong.push(format!("shard {number}: {text}"));
         }
+    }
+}
+
+/// Whether what is noted to be freed is objects that have gone, once each.
+fn leaving(shard: &Shard<'_>, blocks: &BTreeMap<u32, &Block>, wrong: &mut dyn FnMut(String)) {
+    let leaving = &shard.memory.head().leaving;
+    let known = leaving.count.load(Relaxed) as usize;
+    let mut seen = BTreeSet::new();
+    let mut units = 0;
+    for unit in leaving.blocks[..known.min(LEAVING)].iter().map(|unit| unit.load(Relaxed)) {
+        let block = blocks.get(&unit).filter(|block| phase(block) == Some(Phase::Gone));
+        units += block.map_or(0, |block| block.units.load(Relaxed));
+        if block.is_none() || !seen.insert(unit) {
+            wrong(format!("unit {unit} waits to be freed, and is no object that has gone, or waits twice"));
+        }
+    }
+    if known > LEAVING || units != leaving.units.load(Relaxed) {
+        wrong(format!("{known} objects with {units} units wait to be freed, which is not what is said"));
     }
 }

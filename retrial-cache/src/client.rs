@@ -288,7 +288,7 @@ impl<'c> Client<'c> {
         count(&self.row.counted);
         if sys::now_ns() >= place.block.counted_until_ns.load(Relaxed) {
             // Nobody holds X, and a session that gets it sees this.
-            place.block.state.fetch_or(BIASED, AcqRel);
+            place.block.state.fetch_or(self.cache.rows.head.bias(), AcqRel);
         }
         Ok(Some(Pin { hold: Some(hold), place }))
     }

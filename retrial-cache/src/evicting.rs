@@ -1,7 +1,7 @@
 //! How room is made: what was not got for longest goes, unless it is pinned.
 
 use crate::error::CacheError;
-use crate::layout::{Block, Phase, UNIT};
+use crate::layout::{Block, LEAVING, Leaving, Phase, UNIT};
 use crate::point;
 use crate::shard::{Shard, change_phase, count, phase};
 use retrial::views::Word;
@@ -15,11 +15,16 @@ impl Shard<'_> {
     pub(crate) fn room(&self, units: u32) -> Result<u32, CacheError> {
         let needed = units as usize * UNIT;
         // Each round frees something, or the hand comes on.
-        let mut walked = 0;
+        let (mut walked, mut are_freed) = (0, false);
         let (first, end) = self.memory.range();
         loop {
             if let Some(unit) = self.memory.take(units) {
                 return Ok(unit);
+            }
+            if !are_freed && self.memory.head().leaving.count.load(Relaxed) != 0 {
+                self.evict(&[])?;
+                are_freed = true;
+                continue;
             }
             // The first round may find all objects got since the last one, the second one those in the way of
             // a long block, the third what was left of them.
@@ -74,8 +79,57 @@ impl Shard<'_> {
         Ok(walked)
     }
 
-    /// Ends those of these blocks that no living session has pinned.
+    /// Frees an object that was taken out of its chain together with others that were, unless they are many or
+    /// take up much of the shard: a barrier costs more than all else.
+    pub(crate) fn leave(&self, unit: u32, block: &Block) -> Result<(), CacheError> {
+        let Leaving { count, units, .. } = &self.memory.head().leaving;
+        let (first, end) = self.memory.range();
+        let now = count.load(Relaxed);
+        let all = units.load(Relaxed).saturating_add(self.memory.after(unit, block) - unit);
+        // Its mutex has an entry of the instance, which has so many and no more.
+        let has_entry = !matches!(block.mutex.bound(self.instance), Ok(None));
+        if has_entry || all > (end - first) / 32 || now as usize >= LEAVING {
+            return self.evict(&[unit]);
+        }
+        self.keep_leaving(unit, all, LEAVING);
+        Ok(())
+    }
+
+    /// Notes an object that waits to be freed, where fewer than so many do. They take up `all` units then.
+    fn keep_leaving(&self, unit: u32, all: u32, most: usize) {
+        let Leaving { count, units, blocks } = &self.memory.head().leaving;
+        let now = count.load(Relaxed);
+        if (now as usize) < most {
+            blocks[now as usize].store(unit, Relaxed);
+            point();
+            units.store(all, Relaxed);
+            count.store(now + 1, Relaxed);
+            point();
+        }
+    }
+
+    /// Forgets the objects that wait to be freed together: their units.
+    pub(crate) fn forget_leaving(&self) -> Vec<u32> {
+        let Leaving { count, units, blocks } = &self.memory.head().leaving;
+        let known = (count.load(Relaxed) as usize).min(LEAVING);
+        count.store(0, Relaxed);
+        units.store(0, Relaxed);
+        let has_gone = |unit: &u32| self.memory.block(*unit).is_some_and(|block| phase(block) == Some(Phase::Gone));
+        blocks[..known].iter().map(|unit| unit.load(Relaxed)).filter(has_gone).collect()
+    }
+
+    /// Ends those of these blocks that no living session has pinned, and of those that wait to be freed.
     pub(crate) fn evict(&self, units: &[u32]) -> Result<(), CacheError> {
+        let mut asked = self.forget_leaving();
+        asked.extend(units);
+        asked.sort_unstable();
+        asked.dedup();
+        point();
+        self.evict_all(&asked)
+    }
+
+    /// The same, of these alone, in the order of their addresses.
+    fn evict_all(&self, units: &[u32]) -> Result<(), CacheError> {
         let blocks: Vec<(u32, &Block)> =
             units.iter().filter_map(|unit| Some((*unit, self.memory.block(*unit)?))).collect();
         for (_, block) in &blocks {
@@ -83,14 +137,10 @@ impl Shard<'_> {
             point();
         }
         let barrier = self.rows.before_reading();
-        let sorted = |mut all: Vec<u32>| {
-            all.sort_unstable();
-            all
-        };
-        let asked = sorted(units.to_vec());
-        let is_asked = |unit: u32| asked.binary_search(&unit).is_ok();
+        let is_asked = |unit: u32| units.binary_search(&unit).is_ok();
         let pinned = self.rows.seen(|object, _| object.shard() == self.number && is_asked(object.unit()));
-        let pinned = sorted(pinned.iter().map(|seen| seen.object.unit()).collect());
+        let mut pinned: Vec<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
+        pinned.sort_unstable();
         let is_pinned = |unit: u32| barrier.is_err() || pinned.binary_search(&unit).is_ok();
         // From behind, so that each finds the free ones behind it.
         for (unit, block) in blocks.into_iter().rev() {
@@ -104,7 +154,12 @@ impl Shard<'_> {
                 // pinned it since the rows were read found it live.
                 Some(Phase::Live) => {}
                 _ if is_pinned(unit) || !self.forget_mutex(block) => {
-                    change_phase(block, Phase::Going, Phase::Live);
+                    if !change_phase(block, Phase::Going, Phase::Live) && phase(block) == Some(Phase::Gone) {
+                        // It is looked at again. Not so many that a barrier frees few.
+                        let others = self.memory.head().leaving.units.load(Relaxed);
+                        let all = others.saturating_add(self.memory.after(unit, block) - unit);
+                        self.keep_leaving(unit, all, LEAVING / 2);
+                    }
                 }
                 now => {
                     if now != Some(Phase::Gone) {

@@ -93,6 +93,7 @@ fn head() -> Head {
         rows_used: protocol::AtomicU64::default(),
         most_copies: Count::default(),
         copies_max: Count::default(),
+        counted: Count::default(),
         spare: Default::default(),
     }
 }
@@ -117,6 +118,7 @@ fn shard_head(first: u32) -> ShardHead {
         hand: first.into(),
         births: 0.into(),
         figures: Default::default(),
+        leaving: Default::default(),
         filled: Default::default(),
         bins: std::array::from_fn(|_: usize| 0.into()),
     }

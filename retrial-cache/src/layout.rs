@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Whose the objects of a cache are: no mutex of the library lends their bytes.
-pub(crate) const OWNER: Owner = Owner(*b"rtcache1");
+pub(crate) const OWNER: Owner = Owner(*b"rtcache2");
 /// Says that the bytes are a cache, and of which layout.
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(OWNER.0);
 
@@ -97,10 +97,17 @@ pub(crate) struct Head {
     pub(crate) most_copies: AtomicU64,
     /// Limit on the copies of an object; 0 for none.
     pub(crate) copies_max: AtomicU64,
-    pub(crate) spare: [AtomicU64; 10],
+    /// Whether readers are counted in the objects' mutexes, 0 or 1.
+    pub(crate) counted: AtomicU64,
+    pub(crate) spare: [AtomicU64; 9],
 }
 
 impl Head {
+    /// What the state of an object has that readers may pin in their rows alone.
+    pub(crate) fn bias(&self) -> u32 {
+        if self.counted.load(Relaxed) == 0 { BIASED } else { 0 }
+    }
+
     /// Most copies that an object may have.
     pub(crate) fn copies_max(&self) -> u8 {
         match self.copies_max.load(Relaxed) {
@@ -142,10 +149,25 @@ pub(crate) struct ShardHead {
     /// Number of the last object that was made or changed here: part of the names of its hot copies.
     pub(crate) births: AtomicU32,
     pub(crate) figures: Figures,
+    pub(crate) leaving: Leaving,
     /// Which bins have blocks.
     pub(crate) filled: [AtomicU64; BINS / 64],
     pub(crate) bins: [AtomicU32; BINS],
 }
+
+/// Objects that have gone and are freed together, with one barrier for all of them. Changed under the shard's
+/// mutex in X, and empty after the death of a holder: the hand frees what was here.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Leaving {
+    pub(crate) count: AtomicU32,
+    /// What they take up, together.
+    pub(crate) units: AtomicU32,
+    pub(crate) blocks: [AtomicU32; LEAVING],
+}
+
+/// Most objects that wait to be freed together.
+pub(crate) const LEAVING: usize = 14;
 
 /// What happened in a shard; changed under its mutex in X.
 #[repr(C)]

@@ -84,6 +84,8 @@ impl<'i> Shard<'i> {
     pub(crate) fn rebuild(&self) {
         self.begin_change();
         self.memory.empty_bins();
+        // The hand frees them.
+        self.forget_leaving();
         self.memory.chains().iter().for_each(|chain| chain.store(0, Relaxed));
         point();
         let mut unit = self.memory.range().0;
@@ -288,7 +290,7 @@ impl<'i> Shard<'i> {
         count(&self.memory.head().figures.created);
         point();
         // Release: one store makes it.
-        block.state.store(Phase::Building as u32 | if is_apart { APART } else { BIASED }, Release);
+        block.state.store(Phase::Building as u32 | if is_apart { APART } else { self.rows.head.bias() }, Release);
         point();
     }
 

@@ -59,6 +59,46 @@ fn an_object_is_built_once_and_found_by_its_whole_name() {
 }
 
 #[test]
+fn what_was_replaced_while_it_was_read_does_not_fill_the_cache() {
+    let instance = instance(small());
+    let cache = Cache::create(&instance, "c", small()).unwrap();
+    let [one, other] = [0, 1].map(|_| instance.session("s", Class::Normal).unwrap());
+    let (reader, writer) = (cache.join(&one).unwrap(), cache.join(&other).unwrap());
+    drop(writer.get_or_insert(&key("EMP"), &[0; 64]).unwrap());
+    let mut read = None;
+    for round in 0..10_000_u32 {
+        let next = reader.get(&key("EMP")).unwrap().expect("it is replaced and not thrown away");
+        drop(writer.replace(&key("EMP"), 64, |_| Ok::<_, Infallible>(())).unwrap());
+        // The one before it goes while this one stays.
+        drop(read.replace(next));
+        let gone = cache.check(&other).unwrap().gone;
+        assert!(gone <= 16, "round {round}: {gone} wait to be freed");
+    }
+    drop(read);
+    assert_eq!(cache.totals(&other).unwrap().evicted, 0);
+    drop((reader, writer));
+    is_whole(&cache, &instance);
+}
+
+#[test]
+fn readers_are_counted_where_the_cache_says_so() {
+    let instance = instance(small());
+    let cache = Cache::create(&instance, "c", small()).unwrap();
+    let session = instance.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    let is_private = |name: &str| client.get(&key(name)).unwrap().unwrap().is_private();
+    cache.set_counted(true);
+    drop(client.get_or_insert(&key("EMP"), b"employees").unwrap());
+    drop(client.replace(&key("DEPT"), 4, |_| Ok::<_, Infallible>(())).unwrap());
+    assert!(!is_private("EMP") && !is_private("EMP") && !is_private("DEPT"));
+    cache.set_counted(false);
+    // The first one by the mutex has later ones go without.
+    assert!(!is_private("EMP") && is_private("EMP"));
+    drop(client);
+    is_whole(&cache, &instance);
+}
+
+#[test]
 fn values_have_any_length_and_the_largest_is_told() {
     let instance = instance(small());
     let cache = Cache::create(&instance, "c", small()).unwrap();

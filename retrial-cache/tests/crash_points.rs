@@ -30,6 +30,13 @@ const DEEDS: &[Deed] = &[
         drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
     }),
     ("replace", |client| drop(client.replace(&key("OBJECT"), 64, fill(2)).unwrap())),
+    ("replace, until what was replaced is freed", |client| {
+        (0..2).for_each(|_| drop(client.replace(&key("OBJECT"), 64, fill(2)).unwrap()));
+    }),
+    ("replace, and have it freed for a long one", |client| {
+        drop(client.replace(&key("OBJECT"), 64, fill(2)).unwrap());
+        drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
+    }),
     ("invalidate", |client| assert!(client.invalidate(&key("OBJECT")).unwrap())),
     ("change", |client| {
         let mut held = client.exclusive(&key("OBJECT")).unwrap().unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SHAPE: Shape = Shape { bytes: 16 << 10, shards: 2 };
 const SESSIONS: u32 = 4;
 /// Words of a shard's head, of its chains, and of a block before and behind its mutex.
-const HEAD: usize = 584 / 4;
+const HEAD: usize = 648 / 4;
 const CHAINS: usize = 32;
 const FIELDS: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 27];
 
@@ -30,7 +30,7 @@ impl Random {
 /// A shard's words.
 fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
     let each = (SHAPE.bytes / u64::from(SHAPE.shards)) as usize;
-    let owner = Owner(*b"rtcache1");
+    let owner = Owner(*b"rtcache2");
     let (_, bytes) = instance.owned_bytes(owner, &format!("c shard {shard}"), "hash table", each).unwrap();
     // SAFETY: so many, aligned to 16, mapped as long as the instance.
     unsafe { std::slice::from_raw_parts(bytes.cast(), each / 4) }

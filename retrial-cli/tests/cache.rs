@@ -204,7 +204,7 @@ fn an_audit_finds_what_is_wrong_and_repair_mends_the_lists() {
     let tables = instance.tables();
     let shard = tables.object_of(tables.mutex_named("my objects shard 0").unwrap()).unwrap();
     // The chains: all heads are forgotten.
-    let heads = shard.start + 48 + 584;
+    let heads = shard.start + 48 + 648;
     // SAFETY: nobody else uses the instance.
     (heads..heads + 1024).step_by(8).for_each(|at| assert!(unsafe { instance.poke(at, 0) }));
     let output = scratch.output(&["cache", "check", "-c", "my objects"]);

@@ -1,0 +1,167 @@
+//! Pins by the session's row alone beside references that are counted in the object's mutex.
+
+use super::gate::{self, Conditions, Kind, Load, Work};
+use super::stores::{Store, fill, key, look};
+use crate::report::Output;
+use clap::ValueEnum;
+use miette::{IntoDiagnostic, Report};
+use retrial::{Capacity, Class, Instance};
+use retrial_bench::outcome::median;
+use retrial_bench::output::{Format, Table, column};
+use retrial_cache::{Cache, Shape};
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+/// Private pins beside counted references
+///
+/// Threads read objects of a few, and change some in place (`exclusive`) or put another value in their place
+/// (`replace`). First a get of one object alone, beside a compare-exchange and a store of one word.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Numbers of threads
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,8")]
+    sessions: Vec<usize>,
+    /// Numbers of objects
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16")]
+    objects: Vec<usize>,
+    /// Percentages of accesses that change
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',', default_value = "0,1,10,50")]
+    writers: Vec<u64>,
+    /// How they change
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "exclusive,replace")]
+    how: Vec<How>,
+    /// Rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Time of each measurement in ms
+    #[arg(long, value_name = "MS", default_value_t = 150)]
+    duration: u64,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Exclusive,
+    Replace,
+}
+
+/// A cache of a few objects, and how they are changed.
+struct Few {
+    instance: Instance,
+    how: How,
+}
+
+impl Few {
+    fn new(names: &[String], how: How, is_counted: bool) -> Result<Self, Report> {
+        let shape = Shape { bytes: 4 << 20, shards: 4 };
+        let capacity = Capacity { sessions: 64, arena: shape.arena(64), ..Capacity::default() };
+        let instance = Instance::anonymous(capacity).into_diagnostic()?;
+        let cache = Cache::create(&instance, "bench", shape).into_diagnostic()?;
+        cache.set_counted(is_counted);
+        let session = instance.session("fill", Class::Normal).into_diagnostic()?;
+        let client = cache.join(&session).into_diagnostic()?;
+        for name in names {
+            drop(client.get_or_insert(&key(name), &[1; 64]).into_diagnostic()?);
+        }
+        drop(client);
+        drop(session);
+        drop(cache);
+        Ok(Self { instance, how })
+    }
+}
+
+impl Store for Few {
+    fn work(&self, load: &Load<'_>) {
+        let cache = Cache::open(&self.instance, "bench").expect("a cache");
+        let session = self.instance.session("bench", Class::Normal).expect("a session");
+        let client = cache.join(&session).expect("a client");
+        let get = |name: &str| client.get(&key(name)).expect("a get").inspect(|pin| look(pin)).is_some();
+        let put = |name: &str, with| match self.how {
+            How::Exclusive => client.exclusive(&key(name)).expect("in X").expect("there").fill(with),
+            How::Replace => drop(client.replace(&key(name), load.bytes, fill(with)).expect("replaced")),
+        };
+        load.run(get, put);
+    }
+}
+
+struct Row {
+    how: How,
+    objects: usize,
+    sessions: usize,
+    writers: u64,
+    /// M accesses per second of each round, by private pins where that is faster, and counted.
+    private: Vec<f64>,
+    counted: Vec<f64>,
+}
+
+fn of(all: &[f64]) -> f64 {
+    median(all.to_vec()).unwrap_or(f64::NAN)
+}
+
+pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
+    let names: Vec<String> =
+        (0..args.objects.iter().copied().max().unwrap_or(1)).map(|i| format!("SCHEMA.OBJECT_{i}")).collect();
+    let alone = Few::new(&names, How::Exclusive, false)?;
+    let (get, pair) = alone.beside_a_pair(&names[0], args.rounds)?;
+    output.say(&format!("one object alone: get and unpin {get:.1} ns, compare-exchange and store {pair:.1} ns"));
+    let mut rows = Vec::new();
+    for &how in &args.how {
+        let both = [Few::new(&names, how, false)?, Few::new(&names, how, true)?];
+        for &objects in &args.objects {
+            for &writers in &args.writers {
+                for &sessions in &args.sessions {
+                    let (kind, bytes, rounds) = (Kind::Threads, 64, args.rounds);
+                    let (names, duration) = (&names[..objects], Duration::from_millis(args.duration));
+                    let cell = Conditions { kind, sessions, names, bytes, writers, rounds, duration };
+                    let works = both.each_ref().map(|few| move |load: &Load<'_>| few.work(load));
+                    let works = works.each_ref().map(|work| work as Work<'_>);
+                    let all = gate::measure(&cell, &works)?;
+                    let [private, counted] = [0, 1].map(|i| all[i].iter().map(|ns| 1e3 / ns).collect());
+                    rows.push(Row { how, objects, sessions, writers, private, counted });
+                }
+            }
+        }
+    }
+    let ratio = |row: &Row| {
+        of(&row.private.iter().zip(&row.counted).map(|(private, counted)| private / counted).collect::<Vec<_>>())
+    };
+    let columns = [
+        column("change", |row: &Row| format!("{:?}", row.how)),
+        column("objects", |row: &Row| row.objects as u64),
+        column("sessions", |row: &Row| row.sessions as u64),
+        column("writers_pct", |row: &Row| row.writers),
+        column("private_M_per_s", |row: &Row| of(&row.private)),
+        column("counted_M_per_s", |row: &Row| of(&row.counted)),
+        column("private_to_counted", ratio),
+    ];
+    Table::of(&columns, &rows).print(Format { json: output.json, csv: false });
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Few {
+    /// ns of a get of one object with its unpin, and of a compare-exchange and a store of one word: medians.
+    fn beside_a_pair(&self, name: &str, rounds: usize) -> Result<(f64, f64), Report> {
+        const TIMES: u32 = 1_000_000;
+        let cache = Cache::open(&self.instance, "bench").into_diagnostic()?;
+        let session = self.instance.session("bench", Class::Normal).into_diagnostic()?;
+        let client = cache.join(&session).into_diagnostic()?;
+        let (mut gets, mut pairs) = (Vec::new(), Vec::new());
+        let word = AtomicU64::new(0);
+        for _ in 0..rounds {
+            let start = Instant::now();
+            for _ in 0..TIMES {
+                drop(black_box(client.get(&key(black_box(name))).into_diagnostic()?));
+            }
+            gets.push(start.elapsed().as_nanos() as f64 / f64::from(TIMES));
+            let start = Instant::now();
+            for _ in 0..TIMES {
+                let _ = black_box(&word).compare_exchange(0, 1, AcqRel, Relaxed);
+                word.store(0, Release);
+            }
+            pairs.push(start.elapsed().as_nanos() as f64 / f64::from(TIMES));
+        }
+        Ok((of(&gets), of(&pairs)))
+    }
+}
