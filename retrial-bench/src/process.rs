@@ -122,14 +122,11 @@ impl Crew {
         self.pids.len()
     }
 
-    /// Kills and reaps one, by its position in the order of the forks; the last one takes its place. The processor
-    /// time that it has used.
-    pub fn kill(&mut self, at: usize) -> Duration {
+    /// Kills and reaps one, by its position in the order of the forks; the last one takes its place.
+    pub fn kill(&mut self, at: usize) {
         let pid = self.pids.swap_remove(at);
-        let used = cpu_ns(pid).unwrap_or(0);
         end(pid);
         wait(pid, 0);
-        Duration::from_nanos(used)
     }
 
     /// Processor time that they have used so far.

@@ -165,7 +165,7 @@ impl EngineMutex {
 }
 
 /// Which code knows what the bytes of a named object mean, and lends them out: 8 bytes of text, its name and
-/// the version of its layout, as `rtcache1`. All 0 for the objects that any program may read and write under
+/// the version of its layout, as `rtcache2`. All 0 for the objects that any program may read and write under
 /// their mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Owner(pub [u8; 8]);

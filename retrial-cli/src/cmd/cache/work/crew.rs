@@ -9,7 +9,7 @@ use retrial::{Class, Instance, Session, SessionError, sys};
 use retrial_bench::limits;
 use retrial_bench::load::Random;
 use retrial_bench::outcome::Kind;
-use retrial_bench::process::{Crew, Shared, Zeroed};
+use retrial_bench::process::{Crew, Shared, Zeroed, children_cpu};
 use retrial_bench::work::{Work, spin};
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Sessions that may be on their way to the start at a time.
 const THRONG: u32 = 64;
-/// How long sessions may take to come to the start or, told to end, to the end.
+/// How long the next session may take to come to the start or, told to end, to the end.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Runs that take longer show their progress.
 const SHORT: Duration = Duration::from_secs(2);
@@ -144,25 +144,25 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
     };
     let mut crew = Crew::default();
     run.gather(&mut crew)?;
-    let before = crew.cpu();
+    let before = children_cpu() + crew.cpu();
     run.now(GOES);
     let start = Instant::now();
-    let (killed, used) = run.watch(&mut crew, start)?;
-    let elapsed = start.elapsed();
-    let cpu = (crew.cpu() + used).saturating_sub(before);
+    let killed = run.watch(&mut crew, start)?;
     run.now(ENDS);
     let mut died = 0;
     let ended = until(&mut || {
         died += crew.reap();
-        crew.is_empty()
+        crew.len()
     });
+    // What sessions do when the time is over, the last wait of each above all, is counted: so is the time for it.
+    let (elapsed, cpu) = (start.elapsed(), children_cpu().saturating_sub(before));
     let gate = run.gate();
     if !ended {
         let help = "retrial who; retrial report";
         return Err(miette!(
             code = "retrial::cache::stuck",
             help = help,
-            "{} processes have not come to the end within {PATIENCE:?}",
+            "{} processes have not come to the end, none within {PATIENCE:?}",
             crew.len()
         ));
     }
@@ -214,7 +214,8 @@ impl Run<'_> {
         let gate = self.gate();
         let failed = || gate.failed.load(Acquire) != 0;
         let is_tired = || signals::received().is_some();
-        let came = until(&mut || gate.ready.load(Acquire) >= sessions || failed() || is_tired());
+        let left = || sessions.saturating_sub(gate.ready.load(Acquire)) as usize;
+        let came = until(&mut || if failed() || is_tired() { 0 } else { left() });
         if came && !failed() && !is_tired() {
             return Ok(());
         }
@@ -281,9 +282,8 @@ impl Run<'_> {
         self.now(ENDS);
     }
 
-    /// Waits until the time is over or all sessions have ended, and kills some meanwhile: how many, and the
-    /// processor time that they had used.
-    fn watch(&self, crew: &mut Crew, start: Instant) -> Result<(u32, Duration), Report> {
+    /// Waits until the time is over or all sessions have ended, and kills some meanwhile: how many.
+    fn watch(&self, crew: &mut Crew, start: Instant) -> Result<u32, Report> {
         let &Plan { sessions, time, kills, .. } = self.plan;
         let bar = if time > SHORT { ProgressBar::new(millis(time)) } else { ProgressBar::hidden() };
         // Drawn to stderr, and only when that is a terminal. No thread of its own: this process forks.
@@ -294,7 +294,7 @@ impl Run<'_> {
         let mut at: Vec<Duration> =
             (0..kills).map(|_| time.mul_f64(0.9 * random.below(1 << 20) as f64 / f64::from(1 << 20))).collect();
         at.sort_unstable();
-        let (mut indices, mut killed, mut used) = ((0..sessions).collect::<Vec<_>>(), 0, Duration::ZERO);
+        let (mut indices, mut killed) = ((0..sessions).collect::<Vec<_>>(), 0);
         let gate = self.gate();
         let goes_on = || {
             let is_over = gate.failed.load(Acquire) != 0 || gate.finished.load(Acquire) >= sessions;
@@ -306,7 +306,7 @@ impl Run<'_> {
             sys::sleep(next.saturating_sub(start.elapsed()).min(Duration::from_millis(20)));
             if killed < at.len() && start.elapsed() >= next {
                 let victim = random.below(crew.len() as u64) as usize;
-                used += crew.kill(victim);
+                crew.kill(victim);
                 let index = indices.swap_remove(victim);
                 crew.fork(|| self.session(index)).map_err(|error| no_more(self.plan, sessions - 1, &error))?;
                 indices.push(index);
@@ -314,19 +314,22 @@ impl Run<'_> {
             }
         }
         bar.finish_and_clear();
-        Ok((killed as u32, used))
+        Ok(killed as u32)
     }
 }
 
-/// Waits for something, with patience. Whether it came.
-fn until(so: &mut dyn FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    let mut pause_us = 10;
+/// Waits until none is left, with patience as long as they become fewer. Whether none is.
+fn until(left: &mut dyn FnMut() -> usize) -> bool {
+    let (mut fewest, mut since, mut pause_us) = (usize::MAX, Instant::now(), 10);
     loop {
-        if so() {
+        let now = left();
+        if now == 0 {
             return true;
         }
-        if start.elapsed() >= PATIENCE {
+        if now < fewest {
+            (fewest, since) = (now, Instant::now());
+        }
+        if since.elapsed() >= PATIENCE {
             return false;
         }
         sys::sleep(Duration::from_micros(pause_us));
