@@ -214,7 +214,7 @@ static void signals(void) {
 static void *with_the_parents(void *at) {
     retrial_session *parents = at;
     const uint64_t before = *parents->log;
-    CHECK(retrial_mutex_get(parents, mutex, RETRIAL_X, RETRIAL_HERE) != RETRIAL_OK);
+    CHECK(retrial_mutex_get(parents, mutex, RETRIAL_X, NULL) != RETRIAL_OK);
     CHECK(retrial_mutex_release(parents, mutex) != RETRIAL_OK);
     CHECK(*parents->log == before); /* it is shared with the parent */
     return NULL;
@@ -242,11 +242,11 @@ static void forked(void) {
 /* A child is told also where it does not hold what it gets, and the parent goes on with inlined calls. */
 static void forked_between(void) {
     for (int round = 0; round < 2; round++) {
-        OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+        OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
         OK(retrial_mutex_release(session, mutex));
         pid_t child = fork();
         if (child == 0) {
-            ANSWERS(RETRIAL_FORKED, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+            ANSWERS(RETRIAL_FORKED, retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
             CHECK(mutex->word == 0 && *session->log == 0);
             exit(0);
         }
@@ -269,10 +269,12 @@ int main(void) {
     signals();
     forked();
     forked_between();
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL)); /* its place is resolved: inlined from here on */
+    OK(retrial_mutex_release(session, mutex));
     OK(retrial_session_close(session));
     retrial_mutex fresh = RETRIAL_MUTEX_INIT;
-    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
-    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, &fresh, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, &fresh, RETRIAL_X, NULL));
     ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release(session, mutex));
     ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release(session, &fresh));
     OK(retrial_instance_close(instance));
