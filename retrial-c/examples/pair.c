@@ -1,11 +1,12 @@
 /* What an uncontended get and its release cost, beside what else a C program could use.
  *
  *   cc -std=c11 -O2 pair.c $(pkg-config --cflags --libs retrial) -o pair
- *   ./pair [ROUNDS]
+ *   ./pair [ROUNDS [file]]
  *
  * All in one binary and one thread, in rounds that take turns; a figure is the median of the rounds, a ratio the median
  * of the ratios within each round. A second thread sleeps meanwhile: glibc takes short cuts where there is one only.
- * Concurrency Kit's spin lock is among them where its header is (libck-dev). */
+ * Concurrency Kit's spin lock is among them where its header is (libck-dev). All that a pair needs is in local variables;
+ * with `file` it is in variables of the file, which the compiler loads again behind each exchange. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <retrial.h>
@@ -23,10 +24,19 @@
 
 enum { PAIRS = 300000, ROUNDS_MAX = 1001 };
 
-static retrial_session *session;
-static retrial_mutex *mutex, *outer;
-static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER, *shared, *robust;
-static uint64_t *bare, *log_record, *counter;
+struct all {
+    retrial_session *session;
+    retrial_mutex *mutex, *outer;
+    pthread_mutex_t *plain, *shared, *robust;
+    uint64_t *bare, *log_record, *counter;
+#if HAS_CK
+    ck_spinlock_fas_t *fas;
+#endif
+};
+
+static struct all all;
+static int is_of_the_file;
+static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
 
 static void check(int answer) {
     if (answer != RETRIAL_OK) {
@@ -42,59 +52,66 @@ static void expect(int is_so) {
     }
 }
 
-static void exchange_and_store(void) {
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void exchange_and_store(const struct all *all) {
     uint64_t word = 0;
-    __atomic_store_n(log_record, 1, __ATOMIC_RELAXED);
-    expect(__atomic_compare_exchange_n(bare, &word, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
-    ++*counter;
-    __atomic_store_n(bare, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(log_record, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(all->log_record, 1, __ATOMIC_RELAXED);
+    expect(__atomic_compare_exchange_n(all->bare, &word, 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+    ++*all->counter;
+    __atomic_store_n(all->bare, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(all->log_record, 0, __ATOMIC_RELEASE);
 }
 
-static void inlined(void) {
-    check(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
-    ++*counter;
-    check(retrial_mutex_release(session, mutex));
+INLINE void inlined(const struct all *all) {
+    check(retrial_mutex_get(all->session, all->mutex, RETRIAL_X, RETRIAL_HERE));
+    ++*all->counter;
+    check(retrial_mutex_release(all->session, all->mutex));
 }
 
-static void called(void) {
-    check(retrial_mutex_get_call(session, mutex, RETRIAL_X, RETRIAL_FOREVER, RETRIAL_HERE));
-    ++*counter;
-    check(retrial_mutex_release_call(session, mutex));
+INLINE void called(const struct all *all) {
+    check(retrial_mutex_get_call(all->session, all->mutex, RETRIAL_X, RETRIAL_FOREVER, RETRIAL_HERE));
+    ++*all->counter;
+    check(retrial_mutex_release_call(all->session, all->mutex));
 }
 
-static void in_s(void) {
-    check(retrial_mutex_get(session, mutex, RETRIAL_S, RETRIAL_HERE));
-    ++*counter;
-    check(retrial_mutex_release(session, mutex));
+INLINE void in_s(const struct all *all) {
+    check(retrial_mutex_get(all->session, all->mutex, RETRIAL_S, RETRIAL_HERE));
+    ++*all->counter;
+    check(retrial_mutex_release(all->session, all->mutex));
 }
 
-static void with_pthread(pthread_mutex_t *at) {
+INLINE void with_pthread(const struct all *all, pthread_mutex_t *at) {
     expect(pthread_mutex_lock(at) == 0);
-    ++*counter;
+    ++*all->counter;
     expect(pthread_mutex_unlock(at) == 0);
 }
 
 #if HAS_CK
-static ck_spinlock_fas_t *fas;
-
-static void ck_fas(void) {
-    ck_spinlock_fas_lock(fas);
-    ++*counter;
-    ck_spinlock_fas_unlock(fas);
+INLINE void ck_fas(const struct all *all) {
+    ck_spinlock_fas_lock(all->fas);
+    ++*all->counter;
+    ck_spinlock_fas_unlock(all->fas);
 }
 #endif
 
-static void default_pthread(void) { with_pthread(&plain); }
-static void shared_pthread(void) { with_pthread(shared); }
-static void robust_pthread(void) { with_pthread(robust); }
+INLINE void default_pthread(const struct all *all) { with_pthread(all, all->plain); }
+INLINE void shared_pthread(const struct all *all) { with_pthread(all, all->shared); }
+INLINE void robust_pthread(const struct all *all) { with_pthread(all, all->robust); }
 
 #define TIMES(pair) \
     __attribute__((noinline)) static double times_##pair(void) { \
         struct timespec from, to; \
+        const struct all copy = all; \
         clock_gettime(CLOCK_MONOTONIC, &from); \
-        for (int i = 0; i < PAIRS; i++) { \
-            pair(); \
+        if (is_of_the_file) { \
+            for (int i = 0; i < PAIRS; i++) { \
+                pair(&all); \
+            } \
+        } else { \
+            for (int i = 0; i < PAIRS; i++) { \
+                pair(&copy); \
+            } \
         } \
         clock_gettime(CLOCK_MONOTONIC, &to); \
         return ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / PAIRS; \
@@ -112,9 +129,9 @@ TIMES(shared_pthread)
 TIMES(robust_pthread)
 
 static double times_nested(void) {
-    check(retrial_mutex_get(session, outer, RETRIAL_X, RETRIAL_HERE));
+    check(retrial_mutex_get(all.session, all.outer, RETRIAL_X, RETRIAL_HERE));
     double ns = times_inlined();
-    check(retrial_mutex_release(session, outer));
+    check(retrial_mutex_release(all.session, all.outer));
     return ns;
 }
 
@@ -175,8 +192,9 @@ static void *sleeps(void *unused) {
 int main(int argc, char **argv) {
     static double times[PEERS][ROUNDS_MAX];
     const int rounds = argc > 1 ? atoi(argv[1]) : 51;
+    is_of_the_file = argc > 2 && strcmp(argv[2], "file") == 0;
     if (rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: pair [ROUNDS], 1 to %d\n", ROUNDS_MAX);
+        fprintf(stderr, "usage: pair [ROUNDS [file]], 1 to %d\n", ROUNDS_MAX);
         return 2;
     }
     pthread_t other;
@@ -184,22 +202,23 @@ int main(int argc, char **argv) {
     retrial_instance *instance;
     void *data;
     check(retrial_instance_anonymous(NULL, &instance));
-    check(retrial_session_open(instance, "pairs", &session));
-    check(retrial_mutex_named(instance, "pair", "pair", 8, &mutex, &data));
-    check(retrial_mutex_named(instance, "outer", "pair", 8, &outer, NULL));
-    counter = data;
+    check(retrial_session_open(instance, "pairs", &all.session));
+    check(retrial_mutex_named(instance, "pair", "pair", 8, &all.mutex, &data));
+    check(retrial_mutex_named(instance, "outer", "pair", 8, &all.outer, NULL));
+    all.counter = data;
+    all.plain = &plain;
     char *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     expect(memory != MAP_FAILED);
-    shared = (pthread_mutex_t *)memory;
-    robust = (pthread_mutex_t *)(memory + 128);
-    bare = (uint64_t *)(memory + 256);
-    log_record = (uint64_t *)(memory + 384);
+    all.shared = (pthread_mutex_t *)memory;
+    all.robust = (pthread_mutex_t *)(memory + 128);
+    all.bare = (uint64_t *)(memory + 256);
+    all.log_record = (uint64_t *)(memory + 384);
 #if HAS_CK
-    fas = (ck_spinlock_fas_t *)(memory + 512);
-    ck_spinlock_fas_init(fas);
+    all.fas = (ck_spinlock_fas_t *)(memory + 512);
+    ck_spinlock_fas_init(all.fas);
 #endif
-    init(shared, 0);
-    init(robust, 1);
+    init(all.shared, 0);
+    init(all.robust, 1);
     for (int round = 0; round < rounds; round++) {
         for (int peer = 0; peer < PEERS; peer++) {
             times[peer][round] = peers[peer].time();
@@ -210,12 +229,12 @@ int main(int argc, char **argv) {
         printf("%-36s %8.2f %10.2f %12.2f\n", peers[peer].name, median(times[peer], rounds),
                ratio(times, peer, BARE, rounds), ratio(times, peer, ROBUST, rounds));
     }
-    if (*counter != (uint64_t)rounds * PAIRS * PEERS) {
-        fprintf(stderr, "counted %llu, expected %llu\n", (unsigned long long)*counter,
+    if (*all.counter != (uint64_t)rounds * PAIRS * PEERS) {
+        fprintf(stderr, "counted %llu, expected %llu\n", (unsigned long long)*all.counter,
                 (unsigned long long)rounds * PAIRS * PEERS);
         return 1;
     }
-    check(retrial_session_close(session));
+    check(retrial_session_close(all.session));
     check(retrial_instance_close(instance));
     return 0;
 }

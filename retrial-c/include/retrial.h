@@ -7,13 +7,16 @@
  * any of these retrial_message() says what was found, what was expected, and what to do. A call that fails changes
  * nothing. Strings are UTF-8 and are copied. NULL is refused where nothing else is said.
  *
- * Threads: an instance and a mutex are for all threads; a session is for the thread that opened it. It ends with
+ * Threads: an instance and a mutex are for all threads; a session is for the thread that opened it. Calls with
+ *   another thread's are answered RETRIAL_NOT_MY_SESSION, but a get of X and its release do not look for it unless
+ *   RETRIAL_DEBUG is defined: they could overwrite the log record by which a killed holder is recovered. It ends with
  *   its thread; what it still holds then is recovered by the next waiter, as after a kill. Data that it protects
  *   must not be used by other threads of the process afterwards.
  * fork: a child has none of its parent's sessions, each call with one is answered RETRIAL_FORKED. It opens its
- *   own; instances stay open.
+ *   own; instances stay open. A child by clone or _Fork, which run no handlers of fork, must not use one.
  * Signals: calls are not for signal handlers. One that uses a session inside a call of it is answered
- *   RETRIAL_REENTERED. A signal does not end a wait.
+ *   RETRIAL_REENTERED, but not inside a get of X that finds the mutex free, or its release, unless RETRIAL_DEBUG is
+ *   defined. A handler must not leave either by longjmp. A signal does not end a wait.
  * Cancellation: no call is a cancellation point. Asynchronous cancellation must be off in calls.
  */
 #ifndef RETRIAL_H
@@ -29,7 +32,7 @@ extern "C" {
 #endif
 
 /* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */
-#define RETRIAL_ABI 0x111ea23703a32c24u
+#define RETRIAL_ABI 0xba0b540c9a069b4cu
 
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
@@ -98,10 +101,8 @@ typedef struct retrial_session {
     uint64_t *log; /* its first log record */
     uint64_t expected; /* what the exchange of a get expects in the word */
     uint64_t sid; /* what it puts there */
-    uint64_t instance; /* as in the mutexes of its instance */
+    uint64_t instance; /* as in the mutexes of its instance; 1 when closed, and in a child of fork */
     uint64_t getting_x; /* a record of X, with the instance in place of the mutex */
-    const uint64_t *process; /* what the process is known by now; 0 in a child of fork */
-    uint64_t generation; /* what it was known by when the session was opened */
     retrial_location nowhere; /* where a call without a location is */
 } retrial_session;
 /* End of what is generated. */
@@ -207,9 +208,12 @@ int retrial_session_set_action(retrial_session *session, const char *action);
  *
  * A get of X that finds the mutex free, and its release, without a call: the same stores in the same order as in the
  * library's retrial/src/mutex/mod.rs and hold.rs, since what a killed process leaves is recovered by them. Whatever is
- * unusual is left to the calls, which look why: a session that is closed, in a call, of another thread or of the
- * parent process; a mutex of another instance, not bound yet, busy or with a flag; a log whose first record is in use;
- * parked sessions. With -DRETRIAL_DEBUG every get and release is a call. */
+ * unusual is left to the calls, which look why: NULL, a session that is closed or of the parent process; a mutex of
+ * another instance, not bound yet, not held by this session, busy or with a flag; a log whose first record is in use
+ * by another mutex; parked sessions.
+ *
+ * Two mistakes are left to the calls' eyes alone: that another thread uses the session, and that a signal handler
+ * does. With -DRETRIAL_DEBUG every get and release is a call. */
 
 /* The same as retrial_mutex_get_until and retrial_mutex_release, for languages that do not read this header. */
 int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode, uint64_t deadline_ns,
@@ -229,85 +233,45 @@ enum { RETRIAL_CALL_, RETRIAL_RELEASED_, RETRIAL_WAKE_ };
 #define RETRIAL_IS_INLINED_ 1
 #endif
 #define RETRIAL_LOAD_(at) __atomic_load_n(at, __ATOMIC_RELAXED)
-/* For the thread's signal handlers: the compiler keeps what is before it before it. */
+/* The compiler keeps what is before it before it: a kill finds stores in the order of the program. */
 #define RETRIAL_FENCE_() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
-/* The thread pointer. */
-RETRIAL_INLINE_ uintptr_t retrial_thread_(void) {
-    uintptr_t thread;
-#if defined __x86_64__ && defined __LP64__
-    __asm__ volatile("movq %%fs:0, %0" : "=r"(thread));
-#elif defined __aarch64__ && defined __LP64__
-    __asm__ volatile("mrs %0, tpidr_el0" : "=r"(thread));
-#else
-#error "retrial runs on x86-64 and aarch64"
-#endif
-    return thread;
-}
-
-/* Begins a call that is inlined, if session and mutex are usual ones: signal handlers find the session in a call. */
-RETRIAL_INLINE_ int retrial_enter_(retrial_session *session, const retrial_mutex *mutex, uintptr_t thread) {
-    if (__builtin_expect(session == NULL || mutex == NULL, 0) ||
-        __builtin_expect(RETRIAL_LOAD_(&session->thread) != thread, 0)) {
-        return 0;
-    }
-    __atomic_store_n(&session->thread, thread + 1, __ATOMIC_RELAXED);
-    RETRIAL_FENCE_();
-    return 1;
-}
-
-/* Ends it. */
-RETRIAL_INLINE_ void retrial_leave_(retrial_session *session, uintptr_t thread) {
-    RETRIAL_FENCE_();
-    __atomic_store_n(&session->thread, thread, __ATOMIC_RELAXED);
-}
-
-/* Whether the session is of this process, and the mutex of the session's instance. */
+/* Whether there are both, of one instance. A session that is closed, or in a child of fork, is of none. */
 RETRIAL_INLINE_ int retrial_is_usual_(const retrial_session *session, const retrial_mutex *mutex) {
-    return __builtin_expect(RETRIAL_LOAD_(session->process) == session->generation, 1) &&
-           __builtin_expect(RETRIAL_LOAD_(&mutex->instance) == session->instance, 1);
+    return __builtin_expect(session != NULL && mutex != NULL, 1) &&
+           __builtin_expect(RETRIAL_LOAD_(&mutex->instance) == RETRIAL_LOAD_(&session->instance), 1);
 }
 
 /* Gets X. Whether it did; if not, nothing is changed. */
 RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex, retrial_location *at) {
-    const uintptr_t thread = retrial_thread_();
-    if (!retrial_enter_(session, mutex, thread)) {
+    if (!retrial_is_usual_(session, mutex)) {
         return 0;
     }
-    int is_got = 0;
     uint64_t *log = session->log, word = session->expected;
     const uint32_t id = RETRIAL_LOAD_(&mutex->id);
     const uint64_t record =
         session->getting_x ^ RETRIAL_LOAD_(at != NULL ? &at->resolved : &session->nowhere.resolved);
     /* The lower half of the record is not 0 where the place was not resolved in this instance. */
-    if (retrial_is_usual_(session, mutex) && __builtin_expect((uint32_t)record == 0 && id != 0, 1) &&
-        __builtin_expect(RETRIAL_LOAD_(log) == 0, 1)) {
-        /* The exchange publishes it. */
-        __atomic_store_n(log, record | id, __ATOMIC_RELAXED);
-        is_got =
-            __atomic_compare_exchange_n(&mutex->word, &word, session->sid, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-        if (__builtin_expect(is_got, 1)) {
-            __atomic_store_n(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
-        } else {
-            __atomic_store_n(log, 0, __ATOMIC_RELEASE);
-        }
+    if (__builtin_expect((uint32_t)record != 0 || id == 0, 0) || __builtin_expect(RETRIAL_LOAD_(log) != 0, 0)) {
+        return 0;
     }
-    retrial_leave_(session, thread);
-    return is_got;
+    /* The exchange publishes it. */
+    __atomic_store_n(log, record | id, __ATOMIC_RELAXED);
+    if (__builtin_expect(!__atomic_compare_exchange_n(&mutex->word, &word, session->sid, 0, __ATOMIC_ACQ_REL,
+                                                      __ATOMIC_RELAXED), 0)) {
+        __atomic_store_n(log, 0, __ATOMIC_RELEASE);
+        return 0;
+    }
+    __atomic_store_n(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
+    return 1;
 }
 
 /* Releases X that this session has by its first record, and nobody waits for. RETRIAL_CALL_: nothing is changed.
- * RETRIAL_WAKE_: it is given back, and the session stays in the call. */
+ * RETRIAL_WAKE_: it is given back, and the record is still there. */
 RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mutex) {
-    const uintptr_t thread = retrial_thread_();
-    if (!retrial_enter_(session, mutex, thread)) {
-        return RETRIAL_CALL_;
-    }
-    uint64_t *log = session->log;
     if (!retrial_is_usual_(session, mutex) || __builtin_expect(RETRIAL_LOAD_(&mutex->word) != session->sid, 0) ||
-        __builtin_expect((uint32_t)RETRIAL_LOAD_(log) != RETRIAL_LOAD_(&mutex->id), 0) ||
+        __builtin_expect((uint32_t)RETRIAL_LOAD_(session->log) != RETRIAL_LOAD_(&mutex->id), 0) ||
         __builtin_expect((RETRIAL_LOAD_(&mutex->parking) & RETRIAL_CONCERNS_) != 0, 0)) {
-        retrial_leave_(session, thread);
         return RETRIAL_CALL_;
     }
     __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
@@ -317,8 +281,7 @@ RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mu
         return RETRIAL_WAKE_;
     }
     RETRIAL_FENCE_();
-    __atomic_store_n(log, 0, __ATOMIC_RELEASE);
-    retrial_leave_(session, thread);
+    __atomic_store_n(session->log, 0, __ATOMIC_RELEASE);
     return RETRIAL_RELEASED_;
 }
 

@@ -9,7 +9,7 @@ use retrial::engine::{CONDITION, EngineCondition, EngineMutex, Field, MUTEX, NUM
 use std::fmt::Write as _;
 
 /// Raised with every change of what a call or the header's inlined code means that leaves [`layout`] as it is.
-const MEANING: u64 = 1;
+const MEANING: u64 = 2;
 
 /// What the header and the library agree on, as a number: calls, codes, layouts. A program that was compiled
 /// with the header of another library is refused when it opens an instance.

@@ -8,6 +8,7 @@ use retrial::{Address, Capacity, Instance};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `retrial_capacity`: what an instance has room for; 0 is the default of each.
@@ -62,8 +63,15 @@ impl Drop for Open {
 }
 
 fn handle(instance: Instance) -> &'static Handle {
+    // For leak checkers: C has forgotten the handle once it is closed.
+    static MADE: Mutex<Vec<&Handle>> = Mutex::new(Vec::new());
     let instance = UnsafeCell::new(ManuallyDrop::new(instance));
-    Box::leak(Box::new(Handle { users: AtomicU32::new(0), instance }))
+    let handle = &*Box::leak(Box::new(Handle { users: AtomicU32::new(0), instance }));
+    // Not where another thread had the list when this process was forked.
+    if let Ok(mut made) = MADE.try_lock() {
+        made.push(handle);
+    }
+    handle
 }
 
 fn capacity(asked: Option<&CCapacity>) -> Capacity {

@@ -180,10 +180,11 @@ const ALONE: &[Mode] = &[Mode::Exclusive, Mode::LongExclusive, Mode::Examine];
 /// `retrial_mutex_release_end`: what is left of an inlined release that has to wake.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn retrial_mutex_release_end(session: OfSession, mutex: At) -> c_int {
-    code(InUse::resume(session).ok_or_else(not_begun).and_then(|session| {
-        // SAFETY: the inlined release has checked both, and has given the mutex back.
-        unsafe { mutex.get()?.bound(session.instance())?.ok_or_else(not_begun)?.end_inlined(&session) };
-        Ok(())
+    code(InUse::new(session).and_then(|session| {
+        let record = mutex.get()?.bound(session.instance())?.ok_or_else(not_begun)?;
+        session.not_forked()?;
+        // SAFETY: of its instance.
+        unsafe { record.end_inlined(&session) }.then_some(()).ok_or_else(not_begun)
     }))
 }
 

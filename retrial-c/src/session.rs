@@ -12,8 +12,9 @@ use std::cell::{RefCell, UnsafeCell};
 use std::ffi::c_int;
 use std::mem::{self, ManuallyDrop, offset_of};
 use std::ops::Deref;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
+use std::sync::{Mutex, Once};
 
 /// `retrial_session`. Its memory is used again for later sessions and never freed, so that a closed one is
 /// recognised. The header's inlined calls read what is before `session`.
@@ -27,6 +28,8 @@ pub(crate) struct Handle {
     nowhere: CLocation,
     /// The session and what keeps its instance open.
     session: UnsafeCell<Option<(Session<'static>, Open)>>,
+    /// The one that was made before it.
+    before: Option<&'static Handle>,
 }
 
 /// Added to the thread pointer, which is even.
@@ -50,6 +53,7 @@ impl Default for Handle {
             shortcut: UnsafeCell::default(),
             nowhere: CLocation::unknown(),
             session: UnsafeCell::default(),
+            before: None,
         }
     }
 }
@@ -59,6 +63,9 @@ struct Closed(&'static Handle);
 
 // SAFETY: while it is closed nothing but `thread` is touched, until one thread takes it out of the pool.
 unsafe impl Send for Closed {}
+
+/// The last handle that was made: all of them, for a child of fork.
+static LAST: AtomicPtr<Handle> = AtomicPtr::new(ptr::null_mut());
 
 static POOL: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
 
@@ -115,11 +122,6 @@ impl InUse {
         }
     }
 
-    /// In a call that the header's inlined code has begun.
-    pub(crate) fn resume(at: Option<&'static Handle>) -> Option<Self> {
-        at.filter(|handle| handle.thread.load(Ordering::Relaxed) == own_thread() + INSIDE).map(Self)
-    }
-
     /// Refuses a parent's session.
     pub(crate) fn not_forked(&self) -> Answer {
         if !self.is_forked() {
@@ -156,10 +158,39 @@ impl Drop for InUse {
 }
 
 impl Handle {
+    /// A new one, of no session, which a child of fork finds.
+    fn make() -> &'static Self {
+        // The header's inlined calls do not look for a fork.
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: it stores to this process's memory only.
+            let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            assert_eq!(refused, 0, "the C library has no memory for a handler of forks");
+        });
+        let mut last = LAST.load(Ordering::Acquire);
+        let handle = Box::leak(Box::<Self>::default());
+        loop {
+            // SAFETY: NULL, or made below and never freed.
+            handle.before = unsafe { last.as_ref() };
+            // Release: what the handle is. Acquire: pairs with it.
+            match LAST.compare_exchange(last, handle, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return handle,
+                Err(found) => last = found,
+            }
+        }
+    }
+
+    /// Sends the header's inlined calls with this session to the calls.
+    fn close_shortcut(&self) {
+        // SAFETY: this thread's, or the only thread is this one.
+        unsafe { (*self.shortcut.get()).close() };
+    }
+
     /// Ends the session of this thread, and gives the handle back. What it still holds is recovered when the
     /// kernel has ended the thread.
     fn end(&'static self) {
         self.thread.store(0, Ordering::Relaxed);
+        self.close_shortcut();
         // SAFETY: this thread's, and no reference to it is left.
         let session = unsafe { &mut *self.session.get() };
         match session.take() {
@@ -171,6 +202,16 @@ impl Handle {
         if let Ok(mut pool) = POOL.try_lock() {
             pool.push(Closed(self));
         }
+    }
+}
+
+/// A child of fork begins: its parent's sessions are none of its own.
+extern "C" fn in_child() {
+    // SAFETY: NULL, or a handle, which is never freed.
+    let mut next = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    while let Some(handle) = next {
+        handle.close_shortcut();
+        next = handle.before;
     }
 }
 
@@ -191,7 +232,7 @@ fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Ha
     // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
     let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
     let closed = POOL.try_lock().ok().and_then(|mut pool| pool.pop());
-    let handle = closed.map_or_else(|| &*Box::leak(Box::default()), |Closed(handle)| handle);
+    let handle = closed.map_or_else(Handle::make, |Closed(handle)| handle);
     END.awaits();
     OPENED.with(|opened| opened.borrow_mut().push(handle));
     // SAFETY: no other thread has it.

@@ -27,6 +27,8 @@ enum How {
     /// Every get and release is a call.
     Debug,
     Unoptimised,
+    /// With AddressSanitizer, UndefinedBehaviorSanitizer and the leak checker.
+    Sanitized,
 }
 
 /// A program, compiled with the installed library.
@@ -38,6 +40,9 @@ fn compiled(source: &str, how: How) -> PathBuf {
     command.arg(if how == How::Unoptimised { "-O0" } else { "-O2" });
     if how == How::Debug {
         command.arg("-DRETRIAL_DEBUG");
+    }
+    if how == How::Sanitized {
+        command.args(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
     }
     if how == How::Static {
         command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
@@ -141,6 +146,26 @@ fn the_ring_buffer_of_the_examples_loses_nothing() {
 }
 
 #[test]
+fn a_page_latch_survives_its_holders_amid_a_split() {
+    let text = printed(Command::new(compiled("examples/btree.c", How::Shared)).arg(instance("btree")));
+    assert!(text.contains("640 keys in order, 40 holders killed, 40 pages made good"), "{text}");
+}
+
+#[test]
+fn sanitizers_and_valgrind_find_nothing_in_the_examples() {
+    for example in ["examples/ring_buffer.c", "examples/btree.c"] {
+        let binary = compiled(example, How::Sanitized);
+        check(Command::new(&binary).arg(instance("sanitized")));
+        let binary = compiled(example, How::Unoptimised);
+        if is_there("valgrind") {
+            let mut command = Command::new("valgrind");
+            command.args(["--quiet", "--error-exitcode=9", "--trace-children=yes"]);
+            check(command.arg(&binary).arg(instance("valgrind")));
+        }
+    }
+}
+
+#[test]
 fn the_pairs_of_the_examples_are_measured() {
     let text = printed(Command::new(compiled("examples/pair.c", How::Shared)).arg("1"));
     // Nine without Concurrency Kit.
@@ -164,6 +189,34 @@ fn the_struct_of_the_page_is_repaired_after_its_holder() {
     std::fs::write(&source, of_the_page("```c own\n")).expect("a file can be written");
     let binary = compiled(source.to_str().expect("a path"), How::Shared);
     assert_eq!(printed(&mut Command::new(&binary)), "repaired: 7, 0\n");
+}
+
+/// A block of the page with a program around it.
+fn with_main(name: &str, begins: &str, main: &str) -> String {
+    let source = prefix().join(name);
+    std::fs::write(&source, of_the_page(begins) + main).expect("a file can be written");
+    source.to_str().expect("a path").to_owned()
+}
+
+#[test]
+fn the_counters_of_the_page_count_before_and_after() {
+    const BEFORE: &str = "
+static struct counter counter;
+int main(void) { return counter_init(&counter) || counter_add(&counter, 7) || counter.value != 7; }
+";
+    const AFTER: &str = "
+int main(void) {
+    static struct counter counter;
+    retrial_instance *instance;
+    retrial_session *session;
+    return retrial_instance_anonymous(NULL, &instance) || retrial_session_open(instance, NULL, &session) ||
+           counter_add(session, &counter, 7) || counter.value != 7;
+}
+";
+    let before = with_main("before.c", "```c pthread\n", BEFORE);
+    check(&mut Command::new(compiled(&before, How::Shared)));
+    let after = with_main("after.c", "```c retrial\n", AFTER);
+    check(&mut Command::new(compiled(&after, How::Shared)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
+use kit::{check, compiler, here, instance, is_there, not_tested, of_the_page, prefix, printed, shared};
 use retrial::{Address, Capacity, Class, GetError, Instance, location};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,30 @@ fn the_program_of_the_page_counts() {
         check(Command::new(&binary).arg(&instance));
         check(Command::new(&binary).arg(&instance));
         std::fs::remove_file(&instance).expect("the instance is there");
+    }
+}
+
+#[test]
+fn the_counters_of_the_page_count_with_boost_and_without() {
+    if !is_there("c++") {
+        return;
+    }
+    let add_twice =
+        "\nint main(int, char **argv) {\n    add(argv[1], 3);\n    return add(argv[1], 4) == 7 ? 0 : 1;\n}\n";
+    let counts = |name: &str, begins: &str, instance: &str| {
+        let source = prefix().join(name);
+        std::fs::write(&source, of_the_page(begins) + add_twice).expect("a file can be written");
+        check(Command::new(compiled(source.to_str().expect("a path"), &[])).arg(instance));
+    };
+    let path = instance("moved");
+    counts("moved.cpp", "```cpp after\n", &path);
+    std::fs::remove_file(&path).expect("the instance is there");
+    if Path::new("/usr/include/boost/interprocess").exists() {
+        let name = format!("retrial-boost-{}", std::process::id());
+        counts("boost.cpp", "```cpp boost\n", &name);
+        std::fs::remove_file(Path::new("/dev/shm").join(name)).expect("the segment is there");
+    } else {
+        not_tested(format_args!("there is no Boost.Interprocess"));
     }
 }
 

@@ -175,12 +175,6 @@ impl<'i> Session<'i> {
         self.pid
     }
 
-    /// What its process was known by when it was made.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) const fn generation(&self) -> u64 {
-        self.generation
-    }
-
     /// Whether this process is a child of the one that made the session, and must not use it.
     #[inline]
     #[must_use]

@@ -11,12 +11,14 @@ static retrial_instance *instance;
 static retrial_session *session;
 static retrial_mutex *mutex;
 
-static int in_thread(void *(*run)(void *)) {
+static int in_thread_with(void *(*run)(void *), void *argument) {
     pthread_t thread;
     void *failed;
-    CHECK(pthread_create(&thread, NULL, run, NULL) == 0 && pthread_join(thread, &failed) == 0);
+    CHECK(pthread_create(&thread, NULL, run, argument) == 0 && pthread_join(thread, &failed) == 0);
     return failed == NULL;
 }
+
+static int in_thread(void *(*run)(void *)) { return in_thread_with(run, NULL); }
 
 static void nulls(void) {
     retrial_session *to;
@@ -65,8 +67,13 @@ static void values(void) {
 }
 
 static void *with_a_foreign_session(void *unused) {
+#ifdef RETRIAL_DEBUG /* the inlined ones do not look at the thread */
     ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
     ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release(session, mutex));
+#endif
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_S, RETRIAL_HERE));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get_call(session, mutex, RETRIAL_X, RETRIAL_NOW, NULL));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release_call(session, mutex));
     ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_session_close(session));
     return unused;
 }
@@ -78,6 +85,18 @@ static void *releases_what_another_holds(void *unused) {
     ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_consistent(own, mutex));
     ANSWERS(RETRIAL_BUSY, retrial_mutex_try(own, mutex, RETRIAL_S, RETRIAL_HERE));
     return unused; /* the session ends with the thread */
+}
+
+/* The end of a release that was not begun. */
+static void ends(void) {
+    retrial_mutex fresh = RETRIAL_MUTEX_INIT;
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_release_end(NULL, mutex));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_release_end(session, NULL));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_release_end(session, &fresh));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_release_end(session, mutex));
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_release_end(session, mutex));
+    OK(retrial_mutex_release(session, mutex));
 }
 
 static void holds(void) {
@@ -191,6 +210,16 @@ static void signals(void) {
     OK(retrial_mutex_release(session, mutex));
 }
 
+/* A thread of the child, which has the parent's session: not even by an inlined call. */
+static void *with_the_parents(void *at) {
+    retrial_session *parents = at;
+    const uint64_t before = *parents->log;
+    CHECK(retrial_mutex_get(parents, mutex, RETRIAL_X, NULL) != RETRIAL_OK);
+    CHECK(retrial_mutex_release(parents, mutex) != RETRIAL_OK);
+    CHECK(*parents->log == before); /* it is shared with the parent */
+    return NULL;
+}
+
 static void forked(void) {
     OK(retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
     pid_t child = fork();
@@ -199,6 +228,7 @@ static void forked(void) {
         retrial_mutex local = RETRIAL_MUTEX_INIT;
         ANSWERS(RETRIAL_FORKED, retrial_mutex_release(session, mutex));
         ANSWERS(RETRIAL_FORKED, retrial_mutex_get(session, &local, RETRIAL_X, RETRIAL_HERE));
+        CHECK(in_thread_with(with_the_parents, session));
         OK(retrial_session_close(session));
         OK(retrial_session_open(instance, "child", &own));
         ANSWERS(RETRIAL_BUSY, retrial_mutex_try(own, mutex, RETRIAL_X, RETRIAL_HERE));
@@ -209,19 +239,44 @@ static void forked(void) {
     OK(retrial_mutex_release(session, mutex));
 }
 
+/* A child is told also where it does not hold what it gets, and the parent goes on with inlined calls. */
+static void forked_between(void) {
+    for (int round = 0; round < 2; round++) {
+        OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+        OK(retrial_mutex_release(session, mutex));
+        pid_t child = fork();
+        if (child == 0) {
+            ANSWERS(RETRIAL_FORKED, retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+            CHECK(mutex->word == 0 && *session->log == 0);
+            exit(0);
+        }
+        int status;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    CHECK(session->instance == mutex->instance);
+}
+
 int main(void) {
     OK(retrial_instance_anonymous(NULL, &instance));
     OK(retrial_session_open(instance, "main", &session));
     OK(retrial_mutex_named(instance, "m", "t", 8, &mutex, NULL));
     nulls();
     values();
+    ends();
     holds();
     too_many();
     other_instance();
     signals();
     forked();
+    forked_between();
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL)); /* its place is resolved: inlined from here on */
+    OK(retrial_mutex_release(session, mutex));
     OK(retrial_session_close(session));
-    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE));
+    retrial_mutex fresh = RETRIAL_MUTEX_INIT;
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_get(session, &fresh, RETRIAL_X, NULL));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release(session, mutex));
+    ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_mutex_release(session, &fresh));
     OK(retrial_instance_close(instance));
     return 0;
 }

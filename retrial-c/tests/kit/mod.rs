@@ -5,7 +5,7 @@
 #[path = "../../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 
-use not_tested::not_tested;
+pub(crate) use not_tested::not_tested;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

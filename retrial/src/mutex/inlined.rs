@@ -10,11 +10,11 @@ use crate::operation_log::{LocationId, MutexId, Phase, Record};
 use crate::parking::Parking;
 use crate::raw_mutex::RawMutex;
 use crate::session::Session;
-use crate::sys;
+use crate::sys::Ordering;
 use crate::word::Word;
 use std::ptr;
 
-/// What inlined code needs to know of a session. Constant as long as the session is open.
+/// What inlined code needs to know of a session. Constant as long as the session is open, in its process.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Shortcut {
@@ -23,22 +23,22 @@ pub struct Shortcut {
     sid: u64,
     instance: u64,
     getting_x: u64,
-    process: *const u64,
-    generation: u64,
+}
+
+/// An instance that no mutex has: not 0, of a mutex that is not bound, and none was created in the first ns.
+const NONE: u64 = 1;
+
+impl Shortcut {
+    /// Sends inlined code to the calls from now on.
+    pub const fn close(&mut self) {
+        self.instance = NONE;
+    }
 }
 
 impl Default for Shortcut {
     /// Of no session.
     fn default() -> Self {
-        Self {
-            log: ptr::null_mut(),
-            expected: 0,
-            sid: 0,
-            instance: 0,
-            getting_x: 0,
-            process: ptr::null(),
-            generation: 0,
-        }
+        Self { log: ptr::null_mut(), expected: 0, sid: 0, instance: NONE, getting_x: 0 }
     }
 }
 
@@ -52,14 +52,12 @@ macro_rules! field {
 }
 
 /// The fields of a [`Shortcut`].
-pub const SHORTCUT: [Field; 7] = [
+pub const SHORTCUT: [Field; 5] = [
     field!(Shortcut, log, "uint64_t *", "its first log record"),
     field!(Shortcut, expected, "uint64_t ", "what the exchange of a get expects in the word"),
     field!(Shortcut, sid, "uint64_t ", "what it puts there"),
-    field!(Shortcut, instance, "uint64_t ", "as in the mutexes of its instance"),
+    field!(Shortcut, instance, "uint64_t ", "as in the mutexes of its instance; 1 when closed, and in a child of fork"),
     field!(Shortcut, getting_x, "uint64_t ", "a record of X, with the instance in place of the mutex"),
-    field!(Shortcut, process, "const uint64_t *", "what the process is known by now; 0 in a child of fork"),
-    field!(Shortcut, generation, "uint64_t ", "what it was known by when the session was opened"),
 ];
 
 /// The fields of an [`EngineMutex`].
@@ -90,20 +88,25 @@ impl Session<'_> {
             sid: self.sid().bits(),
             instance: self.instance().tables.created_ns(),
             getting_x: record | u64::from(self.instance().tag()),
-            process: sys::generation_address(),
-            generation: self.generation(),
         }
     }
 }
 
 impl RawMutex {
     /// The rest of an inlined release: its store has given the mutex back, and then `parking` concerned it.
-    /// Wakes, and frees the session's first log record.
+    /// Wakes, and frees the session's first log record. Whether there was such a release: the record names the
+    /// mutex, which this session does not hold.
     ///
     /// # Safety
     ///
-    /// This session had the mutex in X by its first record, and has given it back.
-    pub unsafe fn end_inlined(&self, session: &Session<'_>) {
-        self.end_waking(session, 0, Word::FREE);
+    /// The mutex is of the session's instance.
+    pub unsafe fn end_inlined(&self, session: &Session<'_>) -> bool {
+        let record = Record::unpack(session.slot.log[0].load(Ordering::Relaxed));
+        let is_begun = record.is_some_and(|record| record.mode == Mode::Exclusive && record.mutex == self.id())
+            && self.load().sid() != session.sid();
+        if is_begun {
+            self.end_waking(session, 0, Word::FREE);
+        }
+        is_begun
     }
 }

@@ -163,12 +163,6 @@ pub(crate) fn generation() -> u64 {
     FORK_PAGE.generation.load(Ordering::Relaxed) ^ u64::from(fail::is_dead())
 }
 
-/// Where inlined code reads it.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const fn generation_address() -> *const u64 {
-    FORK_PAGE.generation.as_ptr()
-}
-
 /// The generation for sessions that this process makes: a new one in a child of fork.
 pub(crate) fn own_generation() -> u64 {
     let fresh = now_ns() << 1 | 1 << 63;
