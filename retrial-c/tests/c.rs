@@ -27,7 +27,7 @@ enum How {
     /// Every get and release is a call.
     Debug,
     Unoptimised,
-    /// With `AddressSanitizer`, `UndefinedBehaviorSanitizer` and the leak checker.
+    /// With the sanitizers of addresses, undefined behaviour and leaks.
     Sanitized,
 }
 
