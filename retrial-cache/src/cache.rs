@@ -340,8 +340,9 @@ impl<'i> Cache<'i> {
             drop(held);
         }
         for row in self.rows.all.iter().filter(|row| row.tag.load(Acquire) != 0) {
-            sum.gets = sum.gets.wrapping_add(row.gets.load(Relaxed));
-            sum.hits = sum.hits.wrapping_add(row.hits.load(Relaxed));
+            let hits = row.hits.load(Relaxed);
+            sum.gets = sum.gets.wrapping_add(hits).wrapping_add(row.misses.load(Relaxed));
+            sum.hits = sum.hits.wrapping_add(hits);
             sum.counted = sum.counted.wrapping_add(row.counted.load(Relaxed));
             sum.revocations = sum.revocations.wrapping_add(row.revocations.load(Relaxed));
         }

@@ -8,8 +8,8 @@ use crate::layout::{BIASED, Pinned};
 use crate::pin::{Pin, Place};
 use crate::point;
 use crate::rows::free_place;
-use crate::shard::{count, is_biased, visit};
-use retrial::{Hold, Mode, location, sys};
+use crate::shard::is_biased;
+use retrial::{Hold, Mode, location};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 impl Client<'_> {
@@ -28,7 +28,7 @@ impl Client<'_> {
         };
         // A place of its own: what `run` has got of this object may live longer than this pin.
         let place = self.place(free_place(self.row)?, kept.object, kept.block, Pinned::Kept);
-        let pin = Self::pinned(place, hold);
+        let pin = self.pinned(place, hold);
         point();
         let result = run(&pin);
         drop(pin);
@@ -47,20 +47,14 @@ impl Client<'_> {
     /// As [`Client::get`].
     pub fn get_by_mutex(&self, key: &Key<'_>) -> Result<Option<Pin<'_>>, CacheError> {
         self.check(key)?;
-        count(&self.row.gets);
-        let found = self.get_slow(key, key.hash().halves())?;
-        if let Some(pin) = &found {
-            count(&self.row.hits);
-            visit(pin.place.block);
-        }
-        Ok(found)
+        self.get_slow(key, key.hash().halves(), None)
     }
 
     /// A pin to read, of an object that this session has in X: private unless a change of it was a short time
     /// ago; then it is held in S.
-    fn pinned<'s>(place: Place<'s>, mut hold: Hold<'s>) -> Pin<'s> {
+    fn pinned<'s>(&self, place: Place<'s>, mut hold: Hold<'s>) -> Pin<'s> {
         let block = place.block;
-        if !is_biased(block.state.load(Relaxed)) && sys::now_ns() < block.counted_until_ns.load(Relaxed) {
+        if !is_biased(block.state.load(Relaxed)) && self.cache.rows.head.is_counting() {
             hold.share();
             return Pin { hold: Some(hold), place };
         }

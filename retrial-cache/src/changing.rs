@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BIASED, Block, CHANGING, ObjectRef, Phase, Pinned};
+use crate::layout::{BIASED, CHANGING, ObjectRef, Phase, Pinned};
 use crate::pin::Changed;
 use crate::point;
 use crate::rows::Seen;
@@ -13,9 +13,10 @@ use retrial::{Mode, location, sys};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
-/// After a revocation readers go by the mutex for so many times as long as it took: it slows what follows by
-/// a tenth at most (Dice and Kogan, 2019).
-const REVOKED_TIMES: u64 = 9;
+/// After a revocation the readers of objects that were changed go by the mutex for so many times as long as its
+/// barrier and its look at the rows took: all revocations of a cache together slow a session by a twentieth at most
+/// (Dice and Kogan, 2019, with a tenth and of each lock).
+const REVOKED_TIMES: u64 = 19;
 
 /// Rounds of a wait for readers after which it looks for a cycle of such waits.
 const LOOK_EVERY: u32 = 20;
@@ -64,7 +65,7 @@ impl Client<'_> {
     /// The same, even if it was replaced or thrown away while this session waited.
     fn changed(&self, key: &Key<'_>) -> Result<Option<Changed<'_>>, CacheError> {
         let Some((place, hold)) = self.held(key, Mode::Exclusive, location!("kglpin1 4"))? else { return Ok(None) };
-        let (block, began) = (place.block, sys::now_ns());
+        let block = place.block;
         // AcqRel: the pins of readers that have seen it are read after it.
         if is_biased(block.state.fetch_and(!BIASED, AcqRel)) {
             point();
@@ -78,8 +79,6 @@ impl Client<'_> {
                 block.state.fetch_or(BIASED, AcqRel);
                 return Err(error);
             }
-            let now = sys::now_ns();
-            block.counted_until_ns.store(now + REVOKED_TIMES * (now - began), Relaxed);
             count(&self.row.revocations);
         }
         // Copies of what it was until now are not found any more.
@@ -92,10 +91,14 @@ impl Client<'_> {
     /// Waits until no session has pinned an object in its row to read it.
     fn revoke(&self, object: ObjectRef) -> Result<(), CacheError> {
         let rows = &self.cache.rows;
+        let (began, mut cycles) = (sys::now_ns(), 0);
         rows.before_reading()?;
-        let mut cycles = 0;
         for round in 0_u32.. {
             let readers = rows.seen(|seen, how| seen == object && how.is_read());
+            if round == 0 {
+                // Not the wait for readers: a session that gets a mutex waits for them, too.
+                rows.head.count_longer(REVOKED_TIMES * (sys::now_ns() - began));
+            }
             if readers.iter().any(|seen| seen.sid == self.session.sid()) {
                 return Err(CacheError::Deadlock);
             }
@@ -119,7 +122,7 @@ impl Client<'_> {
     /// and sessions that have it pinned read on. Its memory is free at once where no session has it pinned,
     /// else when a session looks for room after the last pin has gone. Whether it was there.
     ///
-    /// Versions ([`Key::version`]) are objects of their own: those of a parent that is thrown away stay.
+    /// The versions of a parent go with it, and before it: after a death amid this the parent is still there.
     ///
     /// # Errors
     ///
@@ -129,13 +132,37 @@ impl Client<'_> {
         let hash = key.hash().halves();
         let shard = self.shard(hash);
         let locked = shard.lock(self.session, location!("kglhdgn2 106"))?;
-        let has_key = |unit: u32, block: &Block| shard.has_key(unit, block, key);
-        let Some((unit, block)) = shard.find(hash, has_key) else { return Ok(false) };
-        shard.throw_away(unit, block);
-        // Its memory: what cannot be freed now is freed when the hand comes by.
-        let _ = shard.evict(&[unit]);
+        let object = shard.find(hash, |unit, block| shard.has_key(unit, block, key));
+        let versions = shard.versions(hash, key);
+        let all = versions.into_iter().chain(object);
+        let units: Vec<u32> =
+            all.inspect(|(unit, block)| shard.throw_away(*unit, block)).map(|(unit, _)| unit).collect();
+        if !units.is_empty() {
+            // Their memory: what cannot be freed now is freed when the hand comes by.
+            let _ = shard.evict(&units);
+        }
         drop(locked);
-        Ok(true)
+        Ok(object.is_some())
+    }
+
+    /// The versions of an object ([`Key::version`]) that are there now or are being built, in ascending order:
+    /// of a [`Cursor`](crate::Namespace::Cursor) the children of its name, of another object those of its
+    /// namespace beside version 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub fn versions(&self, key: &Key<'_>) -> Result<Vec<u16>, CacheError> {
+        self.check(key)?;
+        let hash = key.hash().halves();
+        let shard = self.shard(hash);
+        let held = shard.lock_shared(self.session)?;
+        let all = shard.versions(hash, key);
+        let mut versions: Vec<u16> = all.into_iter().map(|(_, block)| block.version.load(Relaxed)).collect();
+        drop(held);
+        versions.sort_unstable();
+        versions.dedup();
+        Ok(versions)
     }
 }
 

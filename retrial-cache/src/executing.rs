@@ -53,7 +53,9 @@ impl Client<'_> {
         if self.cache.rows.head.most_copies.load(Relaxed) == 0 {
             return Ok(None);
         }
-        let Look::Found(place, _) = self.look(key, key.hash().halves(), free_place(self.row)?) else { return Ok(None) };
+        let at = free_place(self.row)?;
+        let Look::Found { object, block, .. } = self.look(key, key.hash().halves(), at) else { return Ok(None) };
+        let place = Place { client: self, at, object, block };
         let copies = place.block.copies.load(Relaxed);
         // SAFETY: takes no memory.
         let processor = unsafe { libc::sched_getcpu() };

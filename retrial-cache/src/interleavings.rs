@@ -14,6 +14,7 @@ use crate::client::{Client, Look};
 use crate::key::{Key, Namespace};
 use crate::layout::{BUILDERS, Block, FORMAT, Head, LEAST, PINS, Pinned, Row, Shape, ShardHead, UNIT};
 use crate::memory::Memory;
+use crate::pin::Place;
 use crate::rows::Rows;
 use crate::shard::{Shard, is_biased};
 use loom::cell::UnsafeCell;
@@ -95,6 +96,7 @@ fn head() -> Head {
         copies_max: Count::default(),
         counted: Count::default(),
         spare: Default::default(),
+        counted_until_ns: Count::default(),
     }
 }
 
@@ -103,8 +105,8 @@ fn row() -> Row {
         tag: protocol::AtomicU64::default(),
         pins: std::array::from_fn(|_: usize| protocol::AtomicU64::default()),
         deep: protocol::AtomicU64::default(),
-        gets: Count::default(),
         hits: Count::default(),
+        misses: Count::default(),
         counted: Count::default(),
         revocations: Count::default(),
         spare: Default::default(),
@@ -201,7 +203,7 @@ impl Stage {
     /// Reads the object where that takes no mutex.
     fn read_privately(self, client: &Client<'_>) {
         let key = key("V");
-        if let Look::Found(place, state) = client.look(&key, key.hash().halves(), 0)
+        if let Some((place, state)) = looked(client, &key, 0)
             && is_biased(state)
         {
             self.bytes.read(place.bytes());
@@ -233,6 +235,12 @@ impl Stage {
         free(self.bytes);
         free(self.all);
     }
+}
+
+/// What a look without a lock found, pinned by that place of the row, and its state.
+fn looked<'c>(client: &'c Client<'_>, key: &Key<'_>, at: usize) -> Option<(Place<'c>, u32)> {
+    let Look::Found { object, block, state } = client.look(key, key.hash().halves(), at) else { return None };
+    Some((Place { client, at, object, block }, state))
 }
 
 /// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session has
@@ -292,11 +300,11 @@ fn without_the_barrier_a_change_misses_a_pin() {
 fn a_second_pin_of_a_row_is_seen() {
     let read_again = |stage: Stage, client: &Client<'_>| {
         let key = key("V");
-        let first = client.look(&key, key.hash().halves(), 0);
+        let first = looked(client, &key, 0);
         let at = crate::rows::free_place(client.row).unwrap();
-        let second = client.look(&key, key.hash().halves(), at);
+        let second = looked(client, &key, at);
         drop(first);
-        if let Look::Found(place, state) = second
+        if let Some((place, state)) = second
             && is_biased(state)
         {
             stage.bytes.read(place.bytes());

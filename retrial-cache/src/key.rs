@@ -2,7 +2,7 @@
 
 use crate::error::CacheError;
 use std::fmt;
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 /// What kind of object it is, which says by what mutex type its mutex is known.
 ///
@@ -77,29 +77,36 @@ impl<'k> Key<'k> {
         Self { copy, birth, ..self }
     }
 
-    /// Its full hash, which is the same in every process: XXH3 with 128 bits.
+    /// Its full hash, which is the same in every process: XXH3 with 128 bits of the schema and of the name, and
+    /// in the 64 bits in the middle namespace and version. The others choose shard and chain, so that a parent has its
+    /// versions beside it. Hot copies have a hash of all of it, and lie anywhere.
     #[must_use]
     pub fn hash(&self) -> Hash {
-        let mut head = [0; 10];
-        head[..4].copy_from_slice(&[self.namespace as u8, self.copy, self.version as u8, (self.version >> 8) as u8]);
-        head[4..8].copy_from_slice(&self.birth.to_le_bytes());
-        // The length keeps `a`.`bc` and `ab`.`c` apart.
-        head[8..].copy_from_slice(&(self.schema.len() as u16).to_le_bytes());
-        let parts = [&head[..], self.schema.as_bytes(), self.name.as_bytes()];
-        // Most names are short, and a hash in parts begins with half a kilobyte of state.
-        let (mut short, mut len) = ([0; 128], 0);
-        if head.len() + self.len() > short.len() {
-            let mut hasher = Xxh3::new();
-            for part in parts {
-                hasher.update(part);
-            }
-            return Hash(hasher.digest128());
+        let of_name = self.hash_of_name();
+        let kind = u64::from(self.namespace as u8)
+            | u64::from(self.copy) << 8
+            | u64::from(self.version) << 16
+            | u64::from(self.birth) << 32;
+        if self.copy != 0 {
+            let mut both = [0; 24];
+            both[..16].copy_from_slice(&of_name.to_le_bytes());
+            both[16..].copy_from_slice(&kind.to_le_bytes());
+            return Hash(xxh3_128(&both));
         }
-        for part in parts {
-            short[len..len + part.len()].copy_from_slice(part);
-            len += part.len();
-        }
-        Hash(xxh3_128(&short[..len]))
+        Hash(of_name ^ u128::from(mixed(kind)) << 32)
+    }
+
+    fn hash_of_name(&self) -> u128 {
+        let of_name = xxh3_128(self.name.as_bytes());
+        // With a seed, so that `a`.`a` is not `b`.`b`.
+        if self.schema.is_empty() { of_name } else { of_name ^ xxh3_128_with_seed(self.schema.as_bytes(), 1) }
+    }
+
+    /// Whether an object of this namespace and version is one of this one's versions: those of a *cursor* are
+    /// its *children*, those of another object have its namespace and a version beside 0.
+    pub(crate) fn has_version(&self, namespace: u8, version: u16) -> bool {
+        let is_child = self.namespace == Namespace::Cursor && namespace == Namespace::Child as u8;
+        self.version == 0 && (is_child || version != 0 && namespace == self.namespace as u8)
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -132,6 +139,14 @@ impl fmt::Display for Key<'_> {
     }
 }
 
+/// A number of which each bit depends on all of these, another one for each (the end of `SplitMix64`, Steele,
+/// Lea and Flood 2014).
+const fn mixed(bits: u64) -> u64 {
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
 /// Full hash of an object's name, written with 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct Hash(pub u128);
@@ -160,13 +175,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_and_short_names_have_one_hash() {
-        for len in 1..300 {
-            let name = "n".repeat(len);
-            let key = Key::new(Namespace::Child, "S", &name).version(3);
-            let mut bytes = vec![3, 0, 3, 0, 0, 0, 0, 0, 1, 0, b'S'];
-            bytes.extend(name.bytes());
-            assert_eq!(key.hash(), Hash(xxh3_128(&bytes)), "{len}");
+    fn what_is_the_schema_and_what_the_name_is_in_the_hash() {
+        let names = ["", "a", "b", "ab", "bc", "abc", "long enough for the hash of long names, 1"];
+        let keys = names.iter().flat_map(|schema| names.map(|name| Key::new(Namespace::Object, schema, name)));
+        let all: std::collections::HashSet<Hash> = keys.map(|key| key.hash()).collect();
+        assert_eq!(all.len(), names.len() * names.len());
+    }
+
+    #[test]
+    fn versions_and_namespaces_of_a_name_have_hashes_of_their_own_in_one_chain() {
+        let shape = crate::layout::Shape { bytes: 1 << 30, shards: 4096 };
+        let mut all = std::collections::HashSet::new();
+        let parent = Key::new(Namespace::Cursor, "S", "select 1").hash().halves();
+        for namespace in Namespace::ALL {
+            for version in 0..=u16::MAX {
+                let hash = Key::new(namespace, "S", "select 1").version(version).hash();
+                assert!(all.insert(hash), "{namespace:?} {version}");
+                let [chain, shard] = hash.halves();
+                assert_eq!(chain as u32, parent[0] as u32);
+                assert_eq!(shape.shard_of([chain, shard]), shape.shard_of(parent));
+            }
         }
+        let copy = Key::new(Namespace::Cursor, "S", "select 1").copy(1, 7).hash();
+        assert!(all.insert(copy));
+        assert_ne!(copy.halves()[0] as u32, parent[0] as u32);
     }
 }

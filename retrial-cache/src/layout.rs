@@ -7,13 +7,13 @@
 
 use crate::error::CacheError;
 use retrial::engine::{EngineMutex, Owner};
-use retrial::sys::protocol;
+use retrial::sys::{self, protocol};
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Whose the objects of a cache are: no mutex of the library lends their bytes.
-pub(crate) const OWNER: Owner = Owner(*b"rtcache2");
+pub(crate) const OWNER: Owner = Owner(*b"rtcache3");
 /// Says that the bytes are a cache, and of which layout.
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(OWNER.0);
 
@@ -27,6 +27,10 @@ pub(crate) const BINS: usize = 128;
 pub const PINS: usize = if cfg!(loom) { 2 } else { 56 };
 /// Mutexes that builders hold, so that sessions can wait for them.
 pub(crate) const BUILDERS: usize = if cfg!(loom) { 2 } else { 16 };
+
+/// Most time for which readers of changed objects go by the mutexes after the last revocation, but for what that
+/// one adds: as long as nobody waits for something to become faster again.
+const COUNTED_MAX_NS: u64 = 1_000_000_000;
 
 /// How large a cache is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,10 +58,10 @@ impl Shape {
         heads + rows + self.shards as u64 * (self.shard() as u64 + around)
     }
 
-    /// The shard of a hash. The other half chooses the chain.
+    /// The shard of a hash, by its highest 32 bits. The lowest choose the chain.
     #[inline]
     pub(crate) const fn shard_of(self, hash: [u64; 2]) -> u32 {
-        ((hash[1] as u128 * self.shards as u128) >> 64) as u32
+        (((hash[1] >> 32) * self.shards as u64) >> 32) as u32
     }
 
     /// Bytes of a shard, all told.
@@ -99,13 +103,28 @@ pub(crate) struct Head {
     pub(crate) copies_max: AtomicU64,
     /// Whether readers are counted in the objects' mutexes, 0 or 1.
     pub(crate) counted: AtomicU64,
-    pub(crate) spare: [AtomicU64; 9],
+    pub(crate) spare: [AtomicU64; 8],
+    /// Until when, by the monotonic clock, readers go by the mutex of an object that was changed. Apart from what
+    /// is read in each call.
+    pub(crate) counted_until_ns: AtomicU64,
 }
 
 impl Head {
     /// What the state of an object has that readers may pin in their rows alone.
     pub(crate) fn bias(&self) -> u32 {
         if self.counted.load(Relaxed) == 0 { BIASED } else { 0 }
+    }
+
+    /// Whether readers of an object that was changed go by its mutex now.
+    pub(crate) fn is_counting(&self) -> bool {
+        sys::now_ns() < self.counted_until_ns.load(Relaxed)
+    }
+
+    /// Has them go by the mutexes for so much longer.
+    pub(crate) fn count_longer(&self, ns: u64) {
+        let now = sys::now_ns();
+        let longer = |until: u64| Some(until.clamp(now, now + COUNTED_MAX_NS) + ns);
+        let _ = self.counted_until_ns.try_update(Relaxed, Relaxed, longer);
     }
 
     /// Most copies that an object may have.
@@ -126,8 +145,9 @@ pub(crate) struct Row {
     pub(crate) pins: [protocol::AtomicU64; PINS],
     /// Pins after the first line were used so far, up to this.
     pub(crate) deep: protocol::AtomicU64,
-    pub(crate) gets: AtomicU64,
+    /// Gets that found an object, and those that found none.
     pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
     /// Hits that found the object by its mutex.
     pub(crate) counted: AtomicU64,
     /// Times that the session had other sessions' pins of an object revoked.
@@ -194,8 +214,8 @@ pub(crate) struct Block {
     pub(crate) hash: [AtomicU64; 2],
     pub(crate) mutex: EngineMutex,
     pub(crate) value_len: AtomicU64,
-    /// Until when, by the monotonic clock, readers go by the mutex: pins were revoked not long ago.
-    pub(crate) counted_until_ns: AtomicU64,
+    /// Nothing.
+    pub(crate) spare: AtomicU64,
     pub(crate) schema_len: AtomicU16,
     pub(crate) name_len: AtomicU16,
     pub(crate) version: AtomicU16,

@@ -37,6 +37,7 @@ mod client;
 mod error;
 mod evicting;
 mod executing;
+mod handle;
 #[cfg(all(test, loom))]
 mod interleavings;
 mod key;
@@ -51,6 +52,7 @@ pub use cache::{Cache, ObjectInfo, PinInfo, Totals};
 pub use check::Audit;
 pub use client::Client;
 pub use error::CacheError;
+pub use handle::Handle;
 pub use key::{Hash, Key, LONGEST, Namespace};
 pub use layout::{OVERHEAD, PINS, Shape};
 pub use observed::{BlockInfo, BlockObject, BlockPin, Observed};

@@ -19,6 +19,7 @@ pub(crate) struct Place<'c> {
 }
 
 impl Drop for Place<'_> {
+    #[inline]
     fn drop(&mut self) {
         // A child of fork has a copy of its parent's.
         if !self.client.session.is_forked() && !is_dead() {
@@ -34,6 +35,7 @@ impl Drop for Place<'_> {
 
 impl Place<'_> {
     /// Where the value is, and its length.
+    #[inline]
     fn value(&self) -> (*mut u8, usize) {
         let memory = self.client.shard_of(self.object).memory;
         let (begin, len) = memory.bytes(self.object.unit(), self.block);
@@ -41,6 +43,7 @@ impl Place<'_> {
         (begin, (self.block.value_len.load(Relaxed) as usize).min(len))
     }
 
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         let (begin, len) = self.value();
         // SAFETY: the object is pinned, and its value changes only in X, which this pin or hold excludes.

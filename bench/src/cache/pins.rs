@@ -104,8 +104,10 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     let names: Vec<String> =
         (0..args.objects.iter().copied().max().unwrap_or(1)).map(|i| format!("SCHEMA.OBJECT_{i}")).collect();
     let alone = Few::new(&names, How::Exclusive, false)?;
-    let (get, pair) = alone.beside_a_pair(&names[0], args.rounds)?;
-    output.say(&format!("one object alone: get and unpin {get:.1} ns, compare-exchange and store {pair:.1} ns"));
+    let [get, handle, pair] = alone.beside_a_pair(&names[0], args.rounds)?;
+    output.say(&format!(
+        "one object alone: get and unpin {get:.1} ns, by a handle {handle:.1} ns, compare-exchange and store {pair:.1} ns"
+    ));
     let mut rows = Vec::new();
     for &how in &args.how {
         let both = [Few::new(&names, how, false)?, Few::new(&names, how, true)?];
@@ -141,27 +143,31 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
 }
 
 impl Few {
-    /// ns of a get of one object with its unpin, and of a compare-exchange and a store of one word: medians.
-    fn beside_a_pair(&self, name: &str, rounds: usize) -> Result<(f64, f64), Report> {
-        const TIMES: u32 = 1_000_000;
+    /// ns of a get of one object with its unpin, of the same by a handle, and of a compare-exchange and a store of
+    /// one word: medians.
+    fn beside_a_pair(&self, name: &str, rounds: usize) -> Result<[f64; 3], Report> {
         let cache = Cache::open(&self.instance, "bench").into_diagnostic()?;
         let session = self.instance.session("bench", Class::Normal).into_diagnostic()?;
         let client = cache.join(&session).into_diagnostic()?;
-        let (mut gets, mut pairs) = (Vec::new(), Vec::new());
+        let handle = client.handle(&key(name)).into_diagnostic()?;
         let word = AtomicU64::new(0);
+        let mut all = [const { Vec::new() }; 3];
         for _ in 0..rounds {
-            let start = Instant::now();
-            for _ in 0..TIMES {
-                drop(black_box(client.get(&key(black_box(name))).into_diagnostic()?));
-            }
-            gets.push(start.elapsed().as_nanos() as f64 / f64::from(TIMES));
-            let start = Instant::now();
-            for _ in 0..TIMES {
+            all[0].push(timed(|| client.get(&key(black_box(name))).expect("a get").iter().for_each(|pin| look(pin))));
+            all[1].push(timed(|| black_box(&handle).read(look).expect("read").expect("there")));
+            all[2].push(timed(|| {
                 let _ = black_box(&word).compare_exchange(0, 1, AcqRel, Relaxed);
                 word.store(0, Release);
-            }
-            pairs.push(start.elapsed().as_nanos() as f64 / f64::from(TIMES));
+            }));
         }
-        Ok((of(&gets), of(&pairs)))
+        Ok(all.each_ref().map(|rounds| of(rounds)))
     }
+}
+
+/// ns of it, a million times.
+fn timed(what: impl Fn()) -> f64 {
+    const TIMES: u32 = 1_000_000;
+    let start = Instant::now();
+    (0..TIMES).for_each(|_| what());
+    start.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
