@@ -99,9 +99,10 @@ impl Client<'_> {
         if value_len > largest {
             return Err(CacheError::TooLarge { found: value_len, largest });
         }
-        let at = free_place(self.row)?;
         let (builder, hold) = self.builder()?;
         let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
+        // Not before that wait: a session that is asked whether to give up may pin objects in its answer.
+        let at = free_place(self.row)?;
         let has_key = |unit: u32, block: &Block| shard.has_key(unit, block, key);
         if !is_apart && shard.find(hash, has_key).is_some() {
             return Ok(None);
