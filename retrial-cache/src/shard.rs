@@ -290,7 +290,8 @@ impl<'i> Shard<'i> {
         count(&self.memory.head().figures.created);
         point();
         // Release: one store makes it.
-        block.state.store(Phase::Building as u32 | if is_apart { APART } else { self.rows.head.bias() }, Release);
+        let apart = if is_apart { APART } else { 0 };
+        block.state.store(Phase::Building as u32 | apart | self.rows.head.bias(), Release);
         point();
     }
 
