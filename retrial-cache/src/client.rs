@@ -43,6 +43,10 @@ impl Drop for Client<'_> {
     }
 }
 
+/// Most looks for an object while others are taken out of their chains. Looks are as cheap as what such a
+/// session does meanwhile; what comes after them gets mutexes.
+const LOOKS: u32 = if cfg!(loom) { 2 } else { 32 };
+
 /// What a look for an object without a lock found.
 pub(crate) enum Look<'c> {
     Found(Place<'c>, u32),
@@ -85,17 +89,30 @@ impl<'c> Client<'c> {
     /// Looks for an object without a lock and pins it, to read it.
     #[inline]
     pub(crate) fn look(&self, key: &Key<'_>, hash: [u64; 2], at: usize) -> Look<'_> {
+        for _ in 0..LOOKS {
+            if let Some(look) = self.look_once(key, hash, at) {
+                return look;
+            }
+        }
+        Look::Unsure
+    }
+
+    /// The same; `None` where an object was found, and another one was taken out of a chain meanwhile.
+    #[inline]
+    fn look_once(&self, key: &Key<'_>, hash: [u64; 2], at: usize) -> Option<Look<'_>> {
         let shard = self.shard(hash);
         let changes = &shard.memory.head().changes;
         let before = changes.load(Acquire);
+        let is_unchanged = || {
+            // Acquire: the loads of the chain, and of what it led to, come before this one.
+            fence(Acquire);
+            before & 1 == 0 && changes.load(Relaxed) == before
+        };
         let mut unit = shard.first(hash[0]);
         // More than any chain has, but for one that another process has bent into a ring.
         for _ in 0..1000 {
             let Some(block) = shard.memory.block(unit) else {
-                // Acquire: the loads of the chain come before this one.
-                fence(Acquire);
-                let is_sure = unit == 0 && before & 1 == 0 && changes.load(Relaxed) == before;
-                return if is_sure { Look::None } else { Look::Unsure };
+                return Some(if unit == 0 && is_unchanged() { Look::None } else { Look::Unsure });
             };
             if has_hash(block, hash) {
                 let place = self.place(at, shard.object(unit), block, Pinned::Read);
@@ -103,15 +120,17 @@ impl<'c> Client<'c> {
                 point();
                 // Acquire: what the builder wrote is seen.
                 let state = block.state.load(Acquire);
-                // From here on it stays what it is.
-                if Phase::of(state) == Some(Phase::Live) && has_hash(block, hash) && shard.has_key(unit, block, key) {
-                    return Look::Found(place, state);
+                if Phase::of(state) != Some(Phase::Live) || !has_hash(block, hash) || !shard.has_key(unit, block, key) {
+                    return Some(Look::Unsure);
                 }
-                return Look::Unsure;
+                // Else the object that was here may have been freed before it was pinned, and these may be
+                // bytes of a value, which are whatever a session has written. If no object was taken out of a
+                // chain up to now, this one is in its chain, and stays what it is from here on.
+                return is_unchanged().then_some(Look::Found(place, state));
             }
             unit = block.next.load(Acquire);
         }
-        Look::Unsure
+        Some(Look::Unsure)
     }
 
     /// The object of this name, to be read; `None` where there is none. Waits for one that is being built or
