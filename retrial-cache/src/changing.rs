@@ -19,6 +19,9 @@ const REVOKED_TIMES: u64 = 9;
 
 /// Rounds of a wait for readers after which it looks for a cycle of such waits.
 const LOOK_EVERY: u32 = 20;
+/// Interval between two questions to the kernel for the threads of all sessions, on behalf of a wait for
+/// readers: it marks no thread that has replaced its process without being the first one of it.
+const ASK_EVERY_NS: u64 = 1_000_000_000;
 /// Looks one after the other that have to find a cycle. A look reads the rows while sessions change them, and
 /// may see a pin that has gone beside a wait that has begun since; a cycle stays.
 const CYCLES: u32 = 3;
@@ -93,7 +96,7 @@ impl Client<'_> {
     fn revoke(&self, object: ObjectRef) -> Result<(), CacheError> {
         let rows = &self.cache.rows;
         rows.before_reading()?;
-        let mut cycles = 0;
+        let (mut cycles, mut asked_ns) = (0, sys::now_ns());
         for round in 0_u32.. {
             let readers = rows.seen(|seen, how| seen == object && how.is_read());
             if readers.iter().any(|seen| seen.sid == self.session.sid()) {
@@ -109,6 +112,10 @@ impl Client<'_> {
                 cycles = if gives_up(&all, self.session.sid()) { cycles + 1 } else { 0 };
                 if cycles == CYCLES {
                     return Err(CacheError::Cycle);
+                }
+                if sys::now_ns() >= asked_ns + ASK_EVERY_NS {
+                    self.cache.instance.look_for_threads();
+                    asked_ns = sys::now_ns();
                 }
             }
         }
