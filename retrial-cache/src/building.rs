@@ -194,9 +194,6 @@ impl<'c> Made<'c> {
         let hold = self.place.as_ref().map_or(Ok(None), Place::count_builder)?;
         let Some(place) = self.place.take() else { return Err(CacheError::Deadlock) };
         point();
-        // Before anybody can find it: a session that gets it in X waits for readers.
-        Client::now_is(&place, if hold.is_some() { Pinned::Kept } else { Pinned::Read });
-        point();
         if self.is_apart {
             place.client.put_in_place(&place)?;
         } else {
@@ -204,6 +201,10 @@ impl<'c> Made<'c> {
             // alone.
             change_phase(place.block, Phase::Building, Phase::Live);
         }
+        point();
+        // Not before: a session that finds the object being built, and no builder of it, throws it away. One
+        // that gets it in X meanwhile waits for its builder as for a reader.
+        Client::now_is(&place, if hold.is_some() { Pinned::Kept } else { Pinned::Read });
         point();
         Ok(Pin { hold, place })
     }

@@ -47,6 +47,9 @@ impl Drop for Client<'_> {
 /// session does meanwhile; what comes after them gets mutexes.
 const LOOKS: u32 = if cfg!(loom) { 2 } else { 32 };
 
+/// Maximum wait for a builder's mutex before the session looks whether the object is built.
+const BUILDER_WAIT: Duration = Duration::from_millis(100);
+
 /// What a look for an object without a lock found.
 pub(crate) enum Look<'c> {
     Found(Place<'c>, u32),
@@ -200,9 +203,15 @@ impl<'c> Client<'c> {
         }
         match self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
             Some(mutex) => {
-                match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), Patience::Endless) {
+                // Not for ever: the builder may be done, and have the mutex again to build another object, which
+                // may need one that this session builds.
+                let (began_ns, patience) = (sys::now_ns(), Patience::within(BUILDER_WAIT));
+                match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), patience) {
                     // This session builds another object by it: the builder of this one is gone.
                     Ok(_) | Err(CacheError::Get(GetFailure::Deadlock { .. })) => {}
+                    // Earlier, the session was asked whether it gives up.
+                    Err(CacheError::Get(GetFailure::TimedOut))
+                        if sys::now_ns() - began_ns >= BUILDER_WAIT.as_nanos() as u64 => {}
                     Err(other) => return Err(other),
                 }
             }
