@@ -267,6 +267,9 @@ impl<'i> Shard<'i> {
         let &New { key, hash, value_len, builder, is_apart } = new;
         let Some(block) = self.memory.block(unit) else { return };
         let (begin, _) = self.memory.bytes(unit, block);
+        // Release, for all that this session writes here, the value too: a reader that came to these bytes when
+        // they were another object's, and sees any of it, sees that objects were taken out of chains.
+        protocol::fence(Release);
         let mutex = std::ptr::from_ref(&block.mutex).cast_mut();
         // SAFETY: the block is free and the shard's mutex held: nobody looks at it.
         unsafe { mutex.write(EngineMutex::default()) };
