@@ -3,11 +3,11 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::layout::{BUILDERS, Block, Phase, Pinned, UNIT};
+use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned, UNIT};
 use crate::memory::Memory;
 use crate::pin::{Pin, Place, value_mut};
 use crate::rows::free_place;
-use crate::shard::{New, change_phase, hash_of};
+use crate::shard::{New, change_phase, hash_of, is_biased};
 use crate::{is_dead, point};
 use retrial::zerocopy::{FromBytes, IntoBytes, KnownLayout};
 use retrial::{GetFailure, Hold, Mode, Patience, location};
@@ -99,9 +99,10 @@ impl Client<'_> {
         if value_len > largest {
             return Err(CacheError::TooLarge { found: value_len, largest });
         }
-        let at = free_place(self.row)?;
         let (builder, hold) = self.builder()?;
         let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
+        // Not before that wait: a session that is asked whether to give up may pin objects in its answer.
+        let at = free_place(self.row)?;
         let has_key = |unit: u32, block: &Block| shard.has_key(unit, block, key);
         if !is_apart && shard.find(hash, has_key).is_some() {
             return Ok(None);
@@ -155,8 +156,10 @@ impl Client<'_> {
             // mutex.
             shard.end(old);
         }
+        // As its builder has pinned it, whatever the cache says by now.
+        let bias = block.state.load(Relaxed) & BIASED;
         // Release: a session that sees it live sees its value.
-        block.state.store(Phase::Live as u32 | shard.rows.head.bias(), Release);
+        block.state.store(Phase::Live as u32 | bias, Release);
         point();
         shard.link(place.object.unit(), block);
         point();
@@ -188,10 +191,8 @@ impl<'c> Made<'c> {
             bytes.fill(0);
             build(bytes).map_err(|error| CacheError::Build(error.into()))?;
         }
+        let hold = self.place.as_ref().map_or(Ok(None), Place::count_builder)?;
         let Some(place) = self.place.take() else { return Err(CacheError::Deadlock) };
-        point();
-        // Before anybody can find it: a session that gets it in X waits for readers.
-        Client::now_is(&place, Pinned::Read);
         point();
         if self.is_apart {
             place.client.put_in_place(&place)?;
@@ -201,7 +202,28 @@ impl<'c> Made<'c> {
             change_phase(place.block, Phase::Building, Phase::Live);
         }
         point();
-        Ok(Pin { hold: None, place })
+        // Not before: a session that finds the object being built, and no builder of it, throws it away. One
+        // that gets it in X meanwhile waits for its builder as for a reader.
+        Client::now_is(&place, if hold.is_some() { Pinned::Kept } else { Pinned::Read });
+        point();
+        Ok(Pin { hold, place })
+    }
+}
+
+impl<'c> Place<'c> {
+    /// The mutex of an object that this session builds, in S, where the object's readers are counted there: a
+    /// session that changes such an object does not look at the rows. No other session gets the mutex before
+    /// the object is live.
+    fn count_builder(&self) -> Result<Option<Hold<'c>>, CacheError> {
+        let (client, block) = (self.client, self.block);
+        if is_biased(block.state.load(Relaxed)) {
+            return Ok(None);
+        }
+        let (mutex_type, name) = client.shard_of(self.object).label(self.object.unit(), block);
+        block.mutex.bind(client.cache.instance, mutex_type, &name)?;
+        point();
+        let (hold, _) = client.get_mutex(&block.mutex, Mode::Shared, location!("kglpndl1 95"), Patience::Endless)?;
+        Ok(Some(hold))
     }
 }
 

@@ -20,6 +20,9 @@ const REVOKED_TIMES: u64 = 19;
 
 /// Rounds of a wait for readers after which it looks for a cycle of such waits.
 const LOOK_EVERY: u32 = 20;
+/// Interval between two questions to the kernel for the threads of all sessions, on behalf of a wait for
+/// readers: it marks no thread that has replaced its process without being the first one of it.
+const ASK_EVERY_NS: u64 = 1_000_000_000;
 /// Looks one after the other that have to find a cycle. A look reads the rows while sessions change them, and
 /// may see a pin that has gone beside a wait that has begun since; a cycle stays.
 const CYCLES: u32 = 3;
@@ -91,7 +94,8 @@ impl Client<'_> {
     /// Waits until no session has pinned an object in its row to read it.
     fn revoke(&self, object: ObjectRef) -> Result<(), CacheError> {
         let rows = &self.cache.rows;
-        let (began, mut cycles) = (sys::now_ns(), 0);
+        let began = sys::now_ns();
+        let (mut cycles, mut asked_ns) = (0, began);
         rows.before_reading()?;
         for round in 0_u32.. {
             let readers = rows.seen(|seen, how| seen == object && how.is_read());
@@ -112,6 +116,10 @@ impl Client<'_> {
                 cycles = if gives_up(&all, self.session.sid()) { cycles + 1 } else { 0 };
                 if cycles == CYCLES {
                     return Err(CacheError::Cycle);
+                }
+                if sys::now_ns() >= asked_ns + ASK_EVERY_NS {
+                    self.cache.instance.look_for_threads();
+                    asked_ns = sys::now_ns();
                 }
             }
         }

@@ -15,7 +15,7 @@ impl Shard<'_> {
     pub(crate) fn room(&self, units: u32) -> Result<u32, CacheError> {
         let needed = units as usize * UNIT;
         // Each round frees something, or the hand comes on.
-        let (mut walked, mut are_freed) = (0, false);
+        let (mut walked, mut are_freed, mut is_asked) = (0, false, false);
         let (first, end) = self.memory.range();
         loop {
             if let Some(unit) = self.memory.take(units) {
@@ -29,10 +29,23 @@ impl Shard<'_> {
             // The first round may find all objects got since the last one, the second one those in the way of
             // a long block, the third what was left of them.
             if walked > 3 * u64::from(end - first) {
-                return Err(CacheError::Full { needed });
+                // The kernel marks no thread that has replaced its process without being the first one of it:
+                // that thread's pins are in the way until the kernel is asked for the thread.
+                if is_asked || !self.has_lost_pins() {
+                    return Err(CacheError::Full { needed });
+                }
+                (walked, is_asked) = (0, true);
             }
             walked += self.sweep(units)?;
         }
+    }
+
+    /// Whether some of the pins in this shard are those of threads that have gone without a mark.
+    fn has_lost_pins(&self) -> bool {
+        let pins = || self.rows.seen(|object, _| object.shard() == self.number).len();
+        let before = pins();
+        self.instance.look_for_threads();
+        pins() < before
     }
 
     /// Evicts what was not got for longest, around the hand, until there is a block of so many units. How

@@ -7,16 +7,16 @@ use crate::layout::{Block, ObjectRef, Phase, Pinned};
 use crate::pin::{Pin, Place};
 use crate::point;
 use crate::rows::free_place;
-use crate::shard::{count, has_hash, is_biased, visit};
+use crate::shard::{count, is_biased, visit};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 /// A name, and where a session found its object last. Made by [`Client::handle`].
 ///
-/// [`Handle::get`] does what [`Client::get`] does, but looks the name up only when the object is no longer
-/// where it was: the sources' engine keeps such handles as *cached cursors*. A handle keeps no object from
-/// being changed, replaced or evicted.
+/// [`Handle::get`] does what [`Client::get`] does, but looks the name up only where the object has changed or where
+/// any object of its shard was replaced, evicted or thrown away since: the sources' engine keeps such handles as
+/// *cached cursors*. A handle keeps no object from being changed, replaced or evicted.
 pub struct Handle<'c> {
     client: &'c Client<'c>,
     key: Key<'c>,
@@ -24,12 +24,12 @@ pub struct Handle<'c> {
     found: Cell<Option<Found<'c>>>,
 }
 
-/// Where an object was, and which state of which object of its shard it was then.
+/// Where an object was, in its chain, and what had been taken out of its shard's chains up to then.
 #[derive(Clone, Copy)]
 struct Found<'c> {
     object: ObjectRef,
     block: &'c Block,
-    birth: u32,
+    moment: u64,
 }
 
 impl fmt::Debug for Handle<'_> {
@@ -88,7 +88,7 @@ impl<'c> Handle<'c> {
     #[inline]
     fn place(&self) -> Result<Option<Place<'c>>, CacheError> {
         let client = self.client;
-        let Some(Found { object, block, birth }) = self.found.get() else { return Ok(None) };
+        let Some(Found { object, block, moment }) = self.found.get() else { return Ok(None) };
         if client.session.is_forked() {
             return Ok(None);
         }
@@ -97,9 +97,10 @@ impl<'c> Handle<'c> {
         point();
         // Acquire: what the builder wrote is seen.
         let state = block.state.load(Acquire);
-        // Of all objects that were ever here one has this hash and this birth. From here on it stays what it is.
-        let is_live = Phase::of(state) == Some(Phase::Live) && is_biased(state);
-        if !is_live || !has_hash(block, self.hash) || block.birth.load(Relaxed) != birth {
+        let is_read_by_rows = Phase::of(state) == Some(Phase::Live) && is_biased(state);
+        // If no object was taken out of a chain, this one is in its own, and stays what it is from here on. Else
+        // these may be bytes of another one's value.
+        if !is_read_by_rows || !client.shard_of(object).is_as_at(moment) {
             return Ok(None);
         }
         count(&client.row.hits);
@@ -111,10 +112,14 @@ impl<'c> Handle<'c> {
     fn look_up(&self) -> Result<Option<Pin<'c>>, CacheError> {
         let client = self.client;
         client.check(&self.key)?;
+        let shard = client.shard(self.hash);
+        let moment = shard.moment();
         let pin = client.get_hashed(&self.key, self.hash)?;
-        self.found.set(pin.as_ref().map(|pin| {
+        // It was in its chain all the time.
+        let is_sure = shard.is_as_at(moment);
+        self.found.set(pin.as_ref().filter(|_| is_sure).map(|pin| {
             let (object, block) = (pin.place.object, pin.place.block);
-            Found { object, block, birth: block.birth.load(Relaxed) }
+            Found { object, block, moment }
         }));
         Ok(pin)
     }

@@ -55,7 +55,9 @@ impl Shape {
         let around = 128;
         let heads = size_of::<Head>() as u64 + around + BUILDERS as u64 * around;
         let rows = (sessions as u64 + 1) * size_of::<Row>() as u64 + around;
-        heads + rows + self.shards as u64 * (self.shard() as u64 + around)
+        // No room is enough for a shape that `check` refuses.
+        let shards = (self.shards as u64).saturating_mul((self.shard() as u64).saturating_add(around));
+        shards.saturating_add(heads + rows)
     }
 
     /// The shard of a hash, by its highest 32 bits. The lowest choose the chain.
@@ -66,10 +68,16 @@ impl Shape {
 
     /// Bytes of a shard, all told.
     pub(crate) const fn shard(self) -> usize {
-        (self.bytes / self.shards as u64).next_multiple_of(64) as usize
+        let each = if self.shards == 0 { self.bytes } else { self.bytes / self.shards as u64 };
+        (each.saturating_add(63) / 64 * 64) as usize
     }
 
-    pub(crate) fn check(self) -> Result<Self, CacheError> {
+    /// The same, if a cache can have it.
+    ///
+    /// # Errors
+    ///
+    /// `BadShape`.
+    pub fn check(self) -> Result<Self, CacheError> {
         if self.shards == 0 || self.shards > 4096 {
             return Err(CacheError::BadShape("a cache has 1 to 4,096 shards"));
         }
@@ -340,5 +348,14 @@ mod tests {
         let largest = |bytes| Shape { bytes, shards: 1 }.check();
         assert!(u32::try_from(largest((1 << 36) - 64).unwrap().shard() / UNIT).is_ok());
         assert!(largest((1 << 36) - 63).is_err() && largest(1 << 36).is_err());
+    }
+
+    #[test]
+    fn a_shape_that_no_cache_has_needs_more_than_there_is() {
+        for (bytes, shards) in [(u64::MAX, 1), (u64::MAX, u32::MAX), (1 << 20, 0)] {
+            let shape = Shape { bytes, shards };
+            assert!(shape.check().is_err());
+            assert!(shards == 0 || shape.arena(u32::MAX) > 1 << 60);
+        }
     }
 }

@@ -117,6 +117,20 @@ impl<'i> Shard<'i> {
         self.end_change();
     }
 
+    /// A number for all that was taken out of chains up to now; odd while something is.
+    #[inline]
+    pub(crate) fn moment(&self) -> u64 {
+        self.memory.head().changes.load(Acquire)
+    }
+
+    /// Whether no object was taken out of a chain since that moment, nor was being taken out then.
+    #[inline]
+    pub(crate) fn is_as_at(&self, moment: u64) -> bool {
+        // Acquire: the loads of the chain, and of what it led to, come before this one.
+        protocol::fence(Acquire);
+        moment & 1 == 0 && self.memory.head().changes.load(Relaxed) == moment
+    }
+
     /// Before objects are taken out of chains: what a session does not find from now on, it looks for under
     /// the mutex.
     fn begin_change(&self) {
@@ -290,6 +304,9 @@ impl<'i> Shard<'i> {
         let &New { key, hash, value_len, builder, is_apart } = new;
         let Some(block) = self.memory.block(unit) else { return };
         let (begin, _) = self.memory.bytes(unit, block);
+        // Release, for all that this session writes here, the value too: a reader that came to these bytes when
+        // they were another object's, and sees any of it, sees that objects were taken out of chains.
+        protocol::fence(Release);
         let mutex = std::ptr::from_ref(&block.mutex).cast_mut();
         // SAFETY: the block is free and the shard's mutex held: nobody looks at it.
         unsafe { mutex.write(EngineMutex::default()) };
@@ -312,7 +329,8 @@ impl<'i> Shard<'i> {
         count(&self.memory.head().figures.created);
         point();
         // Release: one store makes it.
-        block.state.store(Phase::Building as u32 | if is_apart { APART } else { self.rows.head.bias() }, Release);
+        let apart = if is_apart { APART } else { 0 };
+        block.state.store(Phase::Building as u32 | apart | self.rows.head.bias(), Release);
         point();
     }
 

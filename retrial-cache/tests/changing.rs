@@ -188,3 +188,34 @@ fn what_took_the_place_of_an_object_while_a_session_waited_for_its_readers_is_ch
         }
     });
 }
+
+#[test]
+fn a_parent_takes_its_versions_along() {
+    with_cache(|instance, cache| {
+        let session = instance.session("s", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let of = |namespace, version| Key::new(namespace, "S", "select 1").version(version);
+        let make = |key: &Key<'_>| drop(client.get_or_insert(key, b"plan").unwrap());
+        let is_there = |key: &Key<'_>| client.get(key).unwrap().is_some();
+        let parent = of(Namespace::Cursor, 0);
+        let children: Vec<Key<'_>> = (0..12).map(|version| of(Namespace::Child, version)).collect();
+        let others = [of(Namespace::Object, 0), of(Namespace::Object, 3), Key::new(Namespace::Child, "S", "select 2")];
+        children.iter().chain(&others).chain([&parent]).for_each(make);
+        assert_eq!(client.versions(&parent).unwrap(), (0..12).collect::<Vec<_>>());
+        // A child is no parent, and goes alone.
+        assert!(client.invalidate(&children[5]).unwrap());
+        assert_eq!(client.versions(&parent).unwrap().len(), 11);
+        let read = client.get(&children[3]).unwrap().unwrap();
+        assert!(client.invalidate(&parent).unwrap());
+        assert_eq!(*read, *b"plan");
+        assert!(!is_there(&parent) && !children.iter().any(is_there));
+        assert!(others.iter().all(is_there));
+        assert_eq!(client.versions(&parent).unwrap(), []);
+        // Versions whose parent is not there go too; that there was no parent is said.
+        make(&children[1]);
+        assert!(!client.invalidate(&parent).unwrap() && !is_there(&children[1]));
+        // In other namespaces version 0 is the parent.
+        assert_eq!(client.versions(&others[0]).unwrap(), [3]);
+        assert!(client.invalidate(&others[0]).unwrap() && !is_there(&others[1]));
+    });
+}

@@ -24,6 +24,9 @@ fn fill(with: u8) -> impl Fn(&mut [u8]) -> Result<(), Infallible> {
 /// What a session does, and may die of.
 type Deed = (&'static str, fn(&Client<'_>));
 
+/// Of an object that has two versions.
+const PURGE: &str = "invalidate";
+
 const DEEDS: &[Deed] = &[
     ("create", |client| drop(client.get_or_create(&key("NEW"), 40, fill(1)).unwrap())),
     ("create a long one, for which others go", |client| {
@@ -37,7 +40,7 @@ const DEEDS: &[Deed] = &[
         drop(client.replace(&key("OBJECT"), 64, fill(2)).unwrap());
         drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
     }),
-    ("invalidate", |client| assert!(client.invalidate(&key("OBJECT")).unwrap())),
+    (PURGE, |client| assert!(client.invalidate(&key("OBJECT")).unwrap())),
     ("change", |client| {
         let mut held = client.exclusive(&key("OBJECT")).unwrap().unwrap();
         held[..32].fill(3);
@@ -90,6 +93,9 @@ fn a_death_at_any_point_leaves_the_cache_whole() {
             let old = client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap();
             let shown = old.to_vec();
             drop(old);
+            for version in [1, 2] {
+                drop(client.get_or_insert(&key("OBJECT").version(version), &[version as u8; 64]).unwrap());
+            }
             if !die(&instance, &cache, *deed, n) {
                 break;
             }
@@ -103,6 +109,9 @@ fn a_death_at_any_point_leaves_the_cache_whole() {
             if let Some(found) = client.get(&key("OBJECT")).unwrap() {
                 assert!(found.iter().all(|byte| *byte == found[0]), "{at}: {:?}", &*found);
                 assert!([2, 3, 9].contains(&found[0]) && found.len() == 64, "{at}");
+            }
+            if *name == PURGE && client.get(&key("OBJECT")).unwrap().is_none() {
+                assert_eq!(client.versions(&key("OBJECT")).unwrap(), [], "{at}");
             }
             for (what, len) in [("NEW", 40), ("LONG", 5000)] {
                 let found = client.get_or_create(&key(what), len, fill(1)).unwrap();

@@ -433,3 +433,24 @@ fn an_object_that_changes_all_the_time_loses_with_copies_and_the_advice_said_so(
     });
     assert!(copied < alone, "{alone} executions/s, {copied} with a copy more");
 }
+
+#[test]
+fn a_cache_that_cannot_be_is_answered_and_makes_no_instance() {
+    let scratch = Scratch::unborn();
+    for (options, says) in [
+        (&["--shards", "0"][..], "1 to 4,096 shards"),
+        (&["--shards", "4294967295"], "1 to 4,096 shards"),
+        (&["--bytes", "0"], "bytes / shards"),
+        (&["--bytes", "18446744073709551615", "--shards", "1"], "bytes / shards"),
+        (&["--bytes", "many"], "--bytes `many`"),
+    ] {
+        let said = scratch.fail(&[&["cache", "create"], options].concat());
+        assert!(said.contains(says) && said.contains("retrial::"), "{options:?}: {said}");
+        assert!(!scratch.path().exists(), "{options:?}");
+    }
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    scratch.run(&["cache", "limit-copies", "1"]);
+    let said = scratch.fail(&["cache", "mark-hot", "V", "4"]);
+    // A number of copies that the command takes.
+    assert!(said.contains("retrial cache limit-copies N") && !said.contains("mark-hot OBJECT 1"), "{said}");
+}

@@ -206,12 +206,14 @@ fn cache_error(error: CacheError) -> Report {
         CacheError::Arena { needed, .. } => {
             ("arena", format!("retrial create NAME --arena {}, or retrial cache create -i NEW", needed + (1 << 20)))
         }
+        CacheError::Copies { limit: 0..2, .. } => ("copies", "retrial cache limit-copies N".to_owned()),
         CacheError::Copies { limit, .. } => {
             ("copies", format!("retrial cache limit-copies N, or retrial cache mark-hot OBJECT {limit}"))
         }
         CacheError::Unknown(_) | CacheError::UnknownName(_) => ("unknown", "retrial cache ls --by name".to_owned()),
         CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
-        CacheError::Shape { .. } | CacheError::BadShape(_) => ("shape", "retrial cache show".to_owned()),
+        CacheError::Shape { .. } => ("shape", "retrial cache show".to_owned()),
+        CacheError::BadShape(_) => ("shape", "retrial cache create --bytes 16M --shards 16".to_owned()),
         CacheError::Object(ObjectError::Owned { .. }) => ("name", "retrial cache create OTHER".to_owned()),
         _ => ("failed", "retrial cache check".to_owned()),
     };
@@ -219,8 +221,10 @@ fn cache_error(error: CacheError) -> Report {
 }
 
 fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {
-    let bytes = super::create::bytes(&args.bytes)?;
+    let bytes = super::create::bytes("--bytes", &args.bytes)?;
     let shape = args.shards.map_or(Shape::of(bytes), |shards| Shape { bytes, shards });
+    // Before there is an instance, with room for this cache and no other.
+    let shape = shape.check().map_err(cache_error)?;
     let address = args.which.address()?;
     // Memory is used as it is needed; what is left of the arena is for the user's own mutexes.
     let arena = shape.arena(args.sessions) + (1 << 20);

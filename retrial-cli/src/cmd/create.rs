@@ -39,7 +39,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         mutexes: args.mutexes,
         locations: args.locations,
         rows: args.rows,
-        arena: bytes(&args.arena)?,
+        arena: bytes("--arena", &args.arena)?,
     };
     let permissions = permissions(&args.mode)?;
     let instance = Instance::create(&at, capacity, permissions).map_err(create_error)?;
@@ -71,8 +71,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `4096`, `64K`, `1M`, `2G`.
-pub fn bytes(text: &str) -> Result<u64, Report> {
+/// What an option of this name says: `4096`, `64K`, `1M`, `2G`.
+pub fn bytes(option: &str, text: &str) -> Result<u64, Report> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
         Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
@@ -83,8 +83,8 @@ pub fn bytes(text: &str) -> Result<u64, Report> {
     number.and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| {
         miette!(
             code = "retrial::create::bytes",
-            help = "--arena 1M",
-            "--arena `{text}`, expected a number of bytes, or one with K, M or G"
+            help = format!("{option} 1M"),
+            "{option} `{text}`, expected a number of bytes, or one with K, M or G"
         )
     })
 }

@@ -222,7 +222,8 @@ impl RawMutex {
 
     /// Takes the holder field to drop a reference. Waits while another session is in it: a few instructions
     /// when that one moves a reference, as long as it likes when it holds E. `None` when nothing is left to
-    /// drop: it is done already beside E of this thread, or there is no reference, as after a poke.
+    /// drop: it is done already beside E of this thread, or there is no reference, as after a poke or where
+    /// something else wrote into the mutex: a holder that no session of the instance can be.
     fn take_field(&self, session: &Session<'_>, record: usize) -> Option<Word> {
         let mut rounds = 0u32;
         loop {
@@ -233,10 +234,10 @@ impl RawMutex {
             {
                 return Some(taken);
             }
-            if word.sid().is_none() && word.references() == 0 {
+            let holder = session.instance().tables.slot(word.sid());
+            if word.references() == 0 || holder.is_none() && !word.sid().is_none() {
                 return None;
             }
-            let holder = session.instance().tables.slot(word.sid());
             if word.kind() == Some(Kind::Examine) && holder.is_some_and(|slot| slot.is_of_same_thread(session.slot)) {
                 self.leave_beside_own_examiner(session, record, word);
                 return None;

@@ -1,0 +1,111 @@
+//! A thread that has objects pinned replaces its process by another program.
+
+#![allow(missing_docs)]
+#![forbid(unsafe_code)]
+
+use retrial::{Address, Capacity, Class, Instance};
+use retrial_cache::{Cache, Key, Namespace, Shape};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const SESSIONS: u32 = 4;
+const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
+/// Says to a child which instance it is to use, and what it does there.
+const DEED: &str = "RETRIAL_CACHE_TEST_DEED";
+
+fn key() -> Key<'static> {
+    Key::new(Namespace::Object, "S", "V")
+}
+
+/// No test of its own, but what a child of one does: in a thread that is not its process's first.
+#[test]
+fn child() {
+    let Ok(deed) = std::env::var(DEED) else { return };
+    let (deed, address) = deed.split_once(' ').unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let instance = Instance::attach(&Address::new(address).unwrap()).unwrap();
+            let session = instance.session("execs", Class::Normal).unwrap();
+            let cache = Cache::open(&instance, "c").unwrap();
+            let client = cache.join(&session).unwrap();
+            let exec = || -> Result<(), std::io::Error> { Err(Command::new("sleep").arg("60").exec()) };
+            match deed {
+                "build" => drop(client.get_or_create(&key(), 8, |_| exec())),
+                _ => {
+                    let _pinned = client.get_or_insert(&key(), &[1; 8]).unwrap();
+                    exec().unwrap();
+                }
+            }
+        });
+    });
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Has a child do that and become another program. What this process does then ends.
+fn after(deed: &str, then: fn(&Cache<'_>, &Instance)) {
+    let address = Address::new(&format!("test-cache-exec-{}-{deed}", std::process::id())).unwrap();
+    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
+    let instance = Instance::create(&address, capacity, 0o600).unwrap();
+    Cache::create(&instance, "c", SHAPE).unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child"])
+        .env(DEED, format!("{deed} {address}"))
+        .stdout(Stdio::null())
+        .spawn();
+    let child = Killed(child.unwrap());
+    let program = format!("/proc/{}/comm", child.0.id());
+    let start = Instant::now();
+    while std::fs::read_to_string(&program).unwrap().trim() != "sleep" {
+        assert!(start.elapsed() < Duration::from_secs(20), "the child becomes another program");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (done, watched) = mpsc::channel();
+    std::thread::spawn(move || {
+        let cache = Cache::open(&instance, "c").unwrap();
+        then(&cache, &instance);
+        done.send(()).unwrap();
+    });
+    let ended = watched.recv_timeout(Duration::from_secs(20));
+    drop(child);
+    retrial::remove(&address).unwrap();
+    ended.expect("it ends while the other program runs");
+}
+
+#[test]
+fn what_it_read_can_be_changed() {
+    after("read", |cache, instance| {
+        let session = instance.session("changes", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        client.exclusive(&key()).unwrap().unwrap().fill(2);
+        assert_eq!(*client.get(&key()).unwrap().unwrap(), [2; 8]);
+    });
+}
+
+#[test]
+fn what_it_read_can_be_evicted() {
+    after("read-and-evict", |cache, instance| {
+        let session = instance.session("evicts", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        // Needs the whole shard.
+        drop(client.get_or_insert(&Key::new(Namespace::Object, "S", "W"), &[3; 7200]).unwrap());
+    });
+}
+
+#[test]
+fn what_it_built_is_built_by_another_session() {
+    after("build", |cache, instance| {
+        let session = instance.session("builds", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        assert_eq!(*client.get_or_insert(&key(), &[2; 8]).unwrap(), [2; 8]);
+    });
+}
