@@ -31,12 +31,11 @@ fn child() {
             let cache = Cache::open(&instance, "c").unwrap();
             let client = cache.join(&session).unwrap();
             let exec = || -> Result<(), std::io::Error> { Err(Command::new("sleep").arg("60").exec()) };
-            match deed {
-                "build" => drop(client.get_or_create(&key(), 8, |_| exec())),
-                _ => {
-                    let _pinned = client.get_or_insert(&key(), &[1; 8]).unwrap();
-                    exec().unwrap();
-                }
+            if deed == "build" {
+                drop(client.get_or_create(&key(), 8, |_| exec()));
+            } else {
+                let _pinned = client.get_or_insert(&key(), &[1; 8]).unwrap();
+                exec().unwrap();
             }
         });
     });
