@@ -9,10 +9,13 @@ use crate::point;
 use crate::rows::Rows;
 use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
-use retrial::views::{Sid, Tables};
-use retrial::{Capacity, Class, Instance, Mode, Patience, Session, location, sys};
+use retrial::views::{Sid, Tables, Word};
+use retrial::{Capacity, Class, Instance, Mode, ObjectError, Patience, Session, location, sys};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Longest name of a cache, in bytes.
+const LONGEST_NAME: usize = 40;
 
 /// Type of the mutex of a cache's head and of its builders' mutexes.
 const TYPE: &str = "Library Cache";
@@ -110,6 +113,10 @@ impl<'i> Cache<'i> {
     /// [`CacheError`]: `BadShape`, `Object` when the instance has no room, `Shape` when there is another one.
     pub fn create(instance: &'i Instance, name: &str, shape: Shape) -> Result<Self, CacheError> {
         let shape = shape.check()?;
+        // Before the head is made: those of the other objects have more behind it.
+        if name.is_empty() || name.len() > LONGEST_NAME || name.contains('\0') {
+            return Err(ObjectError::Name { found: name.to_owned(), longest: LONGEST_NAME }.into());
+        }
         let tables = instance.tables();
         let (capacity, needed) = (instance.capacity(), shape.arena(instance.capacity().sessions));
         if !has_object(tables, name) && capacity.arena.saturating_sub(tables.arena_used()) < needed {
@@ -197,8 +204,33 @@ impl<'i> Cache<'i> {
         let (joined, _) = get(self.instance, self.mutex, session, Mode::Shared, at, Patience::Endless)?;
         let info = self.instance.tables().session_info(session.sid()).ok_or(CacheError::OtherInstance)?;
         let row = self.rows.join(session.sid(), info.claimed_ns)?;
+        self.pay_debts(session);
         let further = [const { Cell::new(0) }; PINS];
         Ok(Client { cache: self, session, row, further, _joined: joined })
+    }
+
+    /// Pays what dead sessions owe to the mutexes of objects. Other sessions do so only when they wait for such
+    /// a mutex, and a session that died with it in S may keep none waiting: its number would not be free again
+    /// before the object is evicted.
+    fn pay_debts(&self, session: &Session<'_>) {
+        let mut owing = self.instance.recover_all().1;
+        for shard in &self.shards {
+            if owing == 0 {
+                return;
+            }
+            // The next session that joins tries again.
+            let Ok(held) = shard.lock_shared(session) else { return };
+            for (_, block) in shard.memory.blocks() {
+                if let Ok(Some(raw)) = block.mutex.bound(self.instance)
+                    && raw.load() != Word::FREE
+                {
+                    // SAFETY: registered with this instance, by the id that it has; under the shard's mutex no
+                    // object ends.
+                    owing = unsafe { self.instance.recover_all_for(raw) }.1;
+                }
+            }
+            drop(held);
+        }
     }
 
     /// Its name.
