@@ -210,6 +210,14 @@ impl Stage {
         }
     }
 
+    /// Looks the object up, then reads it where it was.
+    fn read_by_handle(self, client: &Client<'_>) {
+        let handle = client.handle(&key("V")).unwrap();
+        for _ in 0..2 {
+            let _ = handle.read(|bytes| self.bytes.read(bytes)).unwrap();
+        }
+    }
+
     /// Has another session do that in a thread of its own.
     fn beside(self, deed: fn(Self, &Client<'_>)) -> thread::JoinHandle<()> {
         let session = self.session();
@@ -335,6 +343,12 @@ fn what_is_private_again_is_revoked_again() {
 #[test]
 fn what_is_pinned_is_not_evicted() {
     explore("a private pin beside an eviction", 3, || together(Stage::read_privately, evict));
+}
+
+#[test]
+fn what_a_handle_reads_is_not_changed_or_evicted() {
+    explore("a handle beside a change", 2, || together(Stage::read_by_handle, Stage::change));
+    explore("a handle beside an eviction", 2, || together(Stage::read_by_handle, evict));
 }
 
 /// A stage, a session, when it began, and its part in the cache, whose row has what a dead session of its
