@@ -222,7 +222,7 @@ pub(crate) struct Block {
     pub(crate) hash: [AtomicU64; 2],
     pub(crate) mutex: EngineMutex,
     pub(crate) value_len: AtomicU64,
-    /// Nothing.
+    /// Unused: values begin at multiples of 16.
     pub(crate) spare: AtomicU64,
     pub(crate) schema_len: AtomicU16,
     pub(crate) name_len: AtomicU16,
