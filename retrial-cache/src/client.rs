@@ -65,7 +65,6 @@ pub(crate) enum Look<'c> {
 
 impl<'c> Client<'c> {
     /// The session that takes part.
-    #[must_use]
     pub const fn session(&self) -> &'c Session<'c> {
         self.session
     }

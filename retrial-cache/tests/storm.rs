@@ -8,7 +8,7 @@
 #![allow(missing_docs)]
 
 use retrial::{Address, Capacity, Class, Instance};
-use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
+use retrial_cache::{Cache, CacheError, Client, Handle, Key, Namespace, Shape};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
@@ -41,10 +41,22 @@ fn length(which: u64) -> u64 {
     [8, 64, 200, 1500][which as usize % 4]
 }
 
-fn deed(client: &Client<'_>, random: &mut Random) -> Result<(), CacheError> {
+/// Three versions of a name in each namespace.
+fn key(name: &str, which: u64) -> Key<'_> {
+    Key::new(Namespace::ALL[which as usize % 4], "STORM", name).version((which / 4 % 3) as u16)
+}
+
+fn name(which: u64) -> String {
+    format!("OBJECT{}", which / 12)
+}
+
+/// Objects that a session has handles of.
+const HANDLES: u64 = 16;
+
+fn deed(client: &Client<'_>, handles: &[Handle<'_>], random: &mut Random) -> Result<(), CacheError> {
     let which = random.below(OBJECTS);
-    let name = format!("OBJECT{which}");
-    let key = Key::new(Namespace::ALL[which as usize % 4], "STORM", &name);
+    let name = name(which);
+    let key = key(&name, which);
     let (len, with) = (length(which) as usize, random.below(256) as u8);
     let fill = |bytes: &mut [u8]| {
         // Byte by byte: to be killed in between.
@@ -54,7 +66,14 @@ fn deed(client: &Client<'_>, random: &mut Random) -> Result<(), CacheError> {
         Ok::<_, Infallible>(())
     };
     match random.below(100) {
-        0..60 => whole(which, &client.get_or_create(&key, len, fill)?),
+        0..40 => whole(which, &client.get_or_create(&key, len, fill)?),
+        40..60 => {
+            let which = random.below(HANDLES);
+            let handle = &handles[which as usize];
+            if handle.read(|bytes| whole(which, bytes))?.is_none() {
+                whole(which, &client.get_or_create(handle.key(), length(which) as usize, fill)?);
+            }
+        }
         60..70 => whole(which, &client.replace(&key, len, fill)?),
         70..80 => {
             if let Some(mut held) = client.exclusive(&key)? {
@@ -83,8 +102,8 @@ fn deed(client: &Client<'_>, random: &mut Random) -> Result<(), CacheError> {
         _ => {
             let first = client.get_or_create(&key, len, fill)?;
             let second = random.below(OBJECTS);
-            let name = format!("OBJECT{second}");
-            let other = Key::new(Namespace::ALL[second as usize % 4], "STORM", &name);
+            let name = self::name(second);
+            let other = self::key(&name, second);
             let second_one = client.get_or_create(&other, length(second) as usize, fill)?;
             std::thread::yield_now();
             whole(which, &first);
@@ -99,9 +118,12 @@ fn work(address: &Address, seed: u64) -> Result<(), Box<dyn std::error::Error>> 
     let session = instance.session("storm", Class::Normal)?;
     let cache = Cache::open(&instance, "storm")?;
     let client = cache.join(&session)?;
+    let names: Vec<String> = (0..HANDLES).map(name).collect();
+    let handles = names.iter().zip(0..).map(|(name, which)| client.handle(&key(name, which)));
+    let handles = handles.collect::<Result<Vec<_>, _>>()?;
     let mut random = Random(seed);
     loop {
-        deed(&client, &mut random)?;
+        deed(&client, &handles, &mut random)?;
     }
 }
 
