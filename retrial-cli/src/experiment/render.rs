@@ -1,6 +1,6 @@
 //! What was found, for people and programs: tables, charts, the page.
 
-use super::claims::{Verdict, number, verdicts};
+use super::claims::{Verdict, number, place, verdicts};
 use super::lab::ANY;
 use super::machine::{ENGINE, EXADATA, HERE, Machine, SOCKETS, T2000, T5240};
 use super::quantities::{Found, How, Quantity, Row};
@@ -40,7 +40,7 @@ pub fn figures(done: &[Done]) -> Table {
 
 impl Done {
     pub fn new(experiment: &'static Experiment, findings: Findings, here: &Machine) -> Self {
-        let verdicts = verdicts(experiment.claims, &findings.rows, &machines(here));
+        let verdicts = verdicts(experiment.claims, &findings.rows, &machines(here), experiment.x_scale);
         Self { experiment, findings, verdicts }
     }
 
@@ -96,7 +96,7 @@ impl Done {
         let has_loads = rows.iter().any(|row| !row.load.is_empty());
         let mut columns = vec![
             column("line", |row: &Row| row.line),
-            column(self.experiment.x, |row: &Row| row.x),
+            column(self.experiment.x, |row: &Row| self.experiment.named(row.x)),
             column("how", |row: &Row| row.how.name()),
             column("machine", |row: &Row| row.machine),
         ];
@@ -241,7 +241,7 @@ impl Done {
         }
         let of = |quantity: &Quantity| {
             let rows: Vec<&Row> = rows.iter().copied().filter(|row| row.get(*quantity).is_some()).collect();
-            let numbers: Vec<String> = xs.iter().map(|x| number(*x)).collect();
+            let numbers: Vec<String> = xs.iter().map(|x| place(self.experiment.x_scale, *x)).collect();
             let title = [&[format!("{load}{machine}: {}", quantity.title()), String::new()], &numbers[..]].concat();
             let row = |(line, how): (&'static str, How)| {
                 let at = |x: &f64| rows.iter().find(|row| (row.line, row.how, row.x) == (line, how, *x));
