@@ -76,6 +76,12 @@ impl Scale {
         self.range(values.filter_map(|value| self.place(value)))
     }
 
+    /// Pixels beside a y axis for its labels and its name.
+    fn width(self, range: &Range<f64>) -> u32 {
+        let longest = [range.start, range.end].map(|place| label(self, place).len());
+        if longest.iter().any(|length| *length > 5) { 66 } else { 52 }
+    }
+
     /// How many labels an axis has: on logarithmic ones none between whole numbers, but when these are few.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a few decades
     fn labels(self, range: &Range<f64>) -> usize {
@@ -223,7 +229,7 @@ impl Chart {
             .caption(&self.title, ("sans-serif", 15))
             .margin(8)
             .x_label_area_size(32)
-            .y_label_area_size(52)
+            .y_label_area_size(y_scale.width(&y_range))
             .build_cartesian_2d(x_range.clone(), y_range.clone())
             .into_diagnostic()?;
         context
@@ -280,6 +286,7 @@ fn label(scale: Scale, place: f64) -> String {
     match scale {
         Scale::Binary => format!("{value:.0}"),
         Scale::Names(_) => scale.name(value).unwrap_or_default().to_owned(),
+        _ if value >= 1e6 => format!("{}M", short(value / 1e6)),
         _ => short(value),
     }
 }
@@ -318,6 +325,12 @@ mod tests {
         assert!(svg(std::slice::from_ref(&chart), 1).unwrap().contains("#FFFFFF"));
         let text = inline(&chart, (300, 200)).unwrap();
         assert!(text.contains("currentColor") && !text.contains("#FFFFFF") && !text.contains("#000000"), "{text}");
+    }
+
+    #[test]
+    fn millions_are_short() {
+        let text = svg(&[chart(Scale::Linear, &[(1.0, 0.0), (2.0, 25e6)])], 1).unwrap();
+        assert!(text.lines().any(|line| line == "20.0M") && !text.contains("000000\n"), "{text}");
     }
 
     #[test]

@@ -394,6 +394,6 @@ stand beside it.
 Measurements are medians of rounds that interleave, simulations of several seeds; both with their least and greatest value in the \
 pictures' bars (of what was measured), in `--json` and in `--csv`. The library's own schemes are measured and simulated, not Oracle's or YottaDB's code. The loads \
 are chosen, since the sources do not say how long their sections and what lies between them take. \
-Those of spin-count, hot-copies and granularity, and the margins of some rules, were chosen after a first look, where the first choice showed \
+Those of spin-count, marked, hot-copies and granularity, and the margins of some rules, were chosen after a first look, where the first choice showed \
 nothing (nobody slept, or a straight line had no points): that these agree says less. The simulator knows one cost of a cache \
 line's way between processors; where a machine has several sockets it is that of a far line.";

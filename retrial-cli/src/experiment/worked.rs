@@ -105,21 +105,19 @@ impl Job {
 /// What came of it.
 pub struct Ran {
     sessions: u32,
-    outcome: Outcome,
+    pub outcome: Outcome,
     seen: [Snapshot; 2],
 }
 
 impl Ran {
-    pub const fn executed(&self) -> u64 {
-        self.outcome.executed
-    }
-
     pub const fn elapsed_s(&self) -> f64 {
         self.outcome.elapsed.as_secs_f64()
     }
 
+    /// Until the sessions were told to end.
     pub fn executions_per_s(&self) -> f64 {
-        self.executed() as f64 / self.elapsed_s()
+        let (elapsed, executed) = self.outcome.told;
+        executed as f64 / elapsed.as_secs_f64()
     }
 
     /// Processors that the sessions had.
@@ -242,9 +240,9 @@ mod tests {
     fn a_run_says_what_it_did_and_where_it_waited() {
         let time = Duration::from_millis(200);
         let ran = ran(&Job { time, ..Job::new(Name::LibraryCache, "yield", 4) });
-        assert!(ran.executed() > 0 && ran.cpus() > 0.0 && ran.executions_per_s() > 0.0);
+        assert!(ran.outcome.executed > 0 && ran.cpus() > 0.0 && ran.executions_per_s() > 0.0);
         // Two gets of the procedure's mutex each.
-        assert!(ran.gets().unwrap() >= 2.0 * ran.executed() as f64);
+        assert!(ran.gets().unwrap() >= 2.0 * ran.outcome.executed as f64);
         let all = ran.per_s(Counter::Misses, |_, _| true);
         let calls = ran.per_s(Counter::Misses, |event, at| event == "library cache: mutex X" && at.starts_with("kglp"));
         let nowhere = ran.per_s(Counter::Misses, |_, at| at == "nowhere");

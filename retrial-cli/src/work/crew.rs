@@ -55,6 +55,9 @@ pub struct Plan {
 pub struct Outcome {
     pub elapsed: Duration,
     pub executed: u64,
+    /// The same up to the moment when the sessions were told to end: it takes a thousand processes longer than a short
+    /// run to do so.
+    pub told: (Duration, u64),
     /// Processor time of all sessions.
     pub cpu: Duration,
     pub killed: u32,
@@ -171,6 +174,8 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
     let killed = run.watch(&mut crew, start)?;
     // Such a load took until its last session had done its part, not until this process saw that.
     let is_through = run.gate().finished.load(Acquire) >= plan.sessions;
+    let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
+    let told = (start.elapsed(), sum(&|tally| &tally.executed));
     run.now(ENDS);
     let mut died = 0;
     let ended = until(&mut || {
@@ -192,13 +197,12 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
             crew.len()
         ));
     }
-    let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
     let executed = sum(&|tally| &tally.executed);
     let wrong = run.check(Done { executed, killed })?;
     let counts = plan.counts.iter().enumerate();
     let counts = counts.map(|(position, name)| (*name, sum(&|tally| &tally.counts[position]))).collect();
     let failed = gate.failed.load(Acquire) != 0 || died > 0;
-    Ok(Outcome { elapsed, executed, cpu, killed, counts, wrong, failed })
+    Ok(Outcome { elapsed, executed, told, cpu, killed, counts, wrong, failed })
 }
 
 impl Run<'_> {
