@@ -8,6 +8,9 @@ use retrial_cache::{Cache, CacheError, Client, Key, Namespace};
 /// What cached objects have for a value.
 pub const PLAN: &[u8] = b"a plan";
 
+/// Its first letter once a session has changed it.
+const CHANGED: u8 = b'A';
+
 /// Types of the mutexes of a cache.
 pub const TYPES: &[&str] = &["Library Cache", "Cursor Parent", "Cursor Pin", "hash table"];
 
@@ -53,7 +56,7 @@ fn executed(seat: &Seat<'_>, client: &Client<'_>, key: &Key<'_>) -> Result<(), R
     if seat.is_to_change() {
         with(client, key, || {
             let changed = client.exclusive(key)?;
-            Ok(changed.map(|mut plan| plan[0] = plan[0].wrapping_add(1)))
+            Ok(changed.map(|mut plan| plan[0] = CHANGED))
         })?;
     }
     seat.think();
