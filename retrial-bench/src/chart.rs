@@ -18,7 +18,9 @@ pub enum Scale {
     Binary,
     /// By powers of 10.
     Decimal,
-    /// The same for so many decades below the greatest value; what is lower lies at the bottom.
+    /// Names for 1, 2, 3 and so on.
+    Names(&'static [&'static str]),
+    /// The same as `Decimal` for so many decades below the greatest value; what is lower lies at the bottom.
     Decades(u8),
 }
 
@@ -26,7 +28,7 @@ impl Scale {
     /// Where a value lies; nowhere when it has no logarithm.
     fn place(self, value: f64) -> Option<f64> {
         let place = match self {
-            Self::Linear => value,
+            Self::Linear | Self::Names(_) => value,
             Self::Binary => value.log2(),
             Self::Decimal | Self::Decades(_) => value.log10(),
         };
@@ -36,10 +38,18 @@ impl Scale {
     /// The value at a place.
     fn value(self, place: f64) -> f64 {
         match self {
-            Self::Linear => place,
+            Self::Linear | Self::Names(_) => place,
             Self::Binary => place.exp2(),
             Self::Decimal | Self::Decades(_) => 10f64.powf(place),
         }
+    }
+
+    /// The name of a value, where values have names and this is one of them.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a whole number from 1 on
+    pub fn name(self, value: f64) -> Option<&'static str> {
+        let Self::Names(names) = self else { return None };
+        let is_one = value >= 0.5 && (value - value.round()).abs() < 1e-6;
+        is_one.then(|| names.get(value.round() as usize - 1).copied()).flatten()
     }
 
     /// The axis for these places.
@@ -47,6 +57,7 @@ impl Scale {
         let ends = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         let (low, high) = if ends.0 <= ends.1 { ends } else { (0.0, 1.0) };
         let low = match self {
+            Self::Names(names) => return 0.5..names.len() as f64 + 0.5,
             Self::Linear => return low.min(0.0)..(high * 1.05).max(low + 0.01),
             Self::Decades(decades) => low.max(high - f64::from(decades)),
             _ => low,
@@ -65,12 +76,19 @@ impl Scale {
         self.range(values.filter_map(|value| self.place(value)))
     }
 
+    /// Pixels beside a y axis for its labels and its name.
+    fn width(self, range: &Range<f64>) -> u32 {
+        let longest = [range.start, range.end].map(|place| label(self, place).len());
+        if longest.iter().any(|length| *length > 5) { 66 } else { 52 }
+    }
+
     /// How many labels an axis has: on logarithmic ones none between whole numbers, but when these are few.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a few decades
     fn labels(self, range: &Range<f64>) -> usize {
         let whole = (range.end - range.start) as usize + 1;
         match self {
             Self::Linear => 6,
+            Self::Names(names) => names.len() + 1,
             Self::Binary => whole.clamp(2, 16),
             _ if whole < 4 => 6,
             _ => whole.min(12),
@@ -211,7 +229,7 @@ impl Chart {
             .caption(&self.title, ("sans-serif", 15))
             .margin(8)
             .x_label_area_size(32)
-            .y_label_area_size(52)
+            .y_label_area_size(y_scale.width(&y_range))
             .build_cartesian_2d(x_range.clone(), y_range.clone())
             .into_diagnostic()?;
         context
@@ -265,7 +283,12 @@ impl Chart {
 
 fn label(scale: Scale, place: f64) -> String {
     let value = scale.value(place);
-    if scale == Scale::Binary { format!("{value:.0}") } else { short(value) }
+    match scale {
+        Scale::Binary => format!("{value:.0}"),
+        Scale::Names(_) => scale.name(value).unwrap_or_default().to_owned(),
+        _ if value >= 1e6 => format!("{}M", short(value / 1e6)),
+        _ => short(value),
+    }
 }
 
 #[cfg(test)]
@@ -302,6 +325,23 @@ mod tests {
         assert!(svg(std::slice::from_ref(&chart), 1).unwrap().contains("#FFFFFF"));
         let text = inline(&chart, (300, 200)).unwrap();
         assert!(text.contains("currentColor") && !text.contains("#FFFFFF") && !text.contains("#000000"), "{text}");
+    }
+
+    #[test]
+    fn millions_are_short() {
+        let text = svg(&[chart(Scale::Linear, &[(1.0, 0.0), (2.0, 25e6)])], 1).unwrap();
+        assert!(text.lines().any(|line| line == "20.0M") && !text.contains("000000\n"), "{text}");
+    }
+
+    #[test]
+    fn places_with_names_are_called_by_them() {
+        let named = Chart {
+            x: Axis::new("run", Scale::Names(&["before", "after"])),
+            ..chart(Scale::Linear, &[(1.0, 5.0), (2.0, 9.0)])
+        };
+        let text = svg(&[named], 1).unwrap();
+        let labels: Vec<&str> = text.lines().filter(|line| ["before", "after", "1.5"].contains(line)).collect();
+        assert_eq!(labels, ["before", "after"], "{text}");
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl<'k> Key<'k> {
         Self { namespace, schema, name, version: 0, copy: 0, birth: 0 }
     }
 
+    /// What kind of object it names.
+    #[must_use]
+    pub const fn namespace(&self) -> Namespace {
+        self.namespace
+    }
+
     /// One of the versions of it, each of which is an object of its own.
     #[must_use]
     pub const fn version(self, version: u16) -> Self {

@@ -7,6 +7,7 @@ use miette::{Report, miette};
 use retrial::views::{Tables, TypeId};
 use retrial::{Address, AttachError, Instance, MutexId, ObjectError, Observer, SessionError, wait};
 pub use retrial_bench::errors::{create_error, name_error, param_error, shown};
+use retrial_cache::CacheError;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -222,6 +223,27 @@ pub fn attach_error(error: AttachError) -> Report {
         _ => ("io", "retrial list".to_owned()),
     };
     miette!(code = format!("retrial::attach::{code}"), help = help, "{error}")
+}
+
+/// What a cache says, with what to type next.
+pub fn cache_error(error: CacheError) -> Report {
+    let (code, help) = match &error {
+        CacheError::NotFound(name) => ("not_found", format!("retrial cache create {}", quoted(name))),
+        CacheError::Arena { needed, .. } => {
+            ("arena", format!("retrial create NAME --arena {}, or retrial cache create -i NEW", needed + (1 << 20)))
+        }
+        CacheError::Copies { limit: 0..2, .. } => ("copies", "retrial cache limit-copies N".to_owned()),
+        CacheError::Copies { limit, .. } => {
+            ("copies", format!("retrial cache limit-copies N, or retrial cache mark-hot OBJECT {limit}"))
+        }
+        CacheError::Unknown(_) | CacheError::UnknownName(_) => ("unknown", "retrial cache ls --by name".to_owned()),
+        CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
+        CacheError::Shape { .. } => ("shape", "retrial cache show".to_owned()),
+        CacheError::BadShape(_) => ("shape", "retrial cache create --bytes 16M --shards 16".to_owned()),
+        CacheError::Object(ObjectError::Owned { .. }) => ("name", "retrial cache create OTHER".to_owned()),
+        _ => ("failed", "retrial cache check".to_owned()),
+    };
+    miette!(code = format!("retrial::cache::{code}"), help = help, "{error}")
 }
 
 /// The option that names this instance, for the commands that are suggested next.

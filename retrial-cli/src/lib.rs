@@ -30,6 +30,7 @@ mod sql;
 mod top;
 mod watch;
 mod who;
+mod work;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Format;

@@ -38,6 +38,33 @@ fn a_cache_is_made_worked_on_and_checked() {
     assert!(scratch.run(&["cache", "ls"]).contains("No objects."));
 }
 
+#[test]
+fn sessions_read_change_and_think_as_they_are_told() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);
+    let work = |more: &[&str]| {
+        scratch.rows(&[&["cache", "work", "reads", "--sessions", "2", "--for", "300ms", "--run", "0s"], more].concat())
+    };
+    let instance = scratch.instance();
+    let value = || {
+        let cache = Cache::open(&instance, "objects").unwrap();
+        let session = instance.session("reads", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let pin = client.get(&Key::new(Namespace::Child, "", "select 1 from dual where 1=2")).unwrap().unwrap();
+        pin.to_vec()
+    };
+    assert!(figure(&work(&[])[0], "executed") > 100);
+    assert_eq!(value(), b"a plan");
+    assert!(figure(&work(&["--change-after", "10"])[0], "executed") > 100);
+    assert_eq!(value(), b"A plan");
+    let thought = work(&["--think", "10ms"]);
+    let most = 2.0 * (thought[0]["elapsed_s"].as_f64().unwrap() / 0.010 + 1.0);
+    // The calibrated work may be done in half its time.
+    assert!((figure(&thought[0], "executed") as f64) < 2.0 * most, "{thought:?}");
+    let refused = scratch.fail(&["cache", "work", "tpcc", "--change-after", "10"]);
+    assert!(refused.contains("--change-after with tpcc, expected cursor-pin, library-cache or reads"), "{refused}");
+}
+
 /// The object that each load gets first, and by which event and where its sessions wait for it: *… wait on X* if they
 /// came when the holder had X already.
 const FIRST: [(&str, Key<'_>, &str, &str); 3] = [

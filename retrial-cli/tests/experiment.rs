@@ -69,6 +69,7 @@ fn the_list_has_every_experiment_of_the_sources() {
         "split",
         "granularity",
         "long-holder",
+        "marked",
         "hot-copies",
         "engine",
     ] {
@@ -174,6 +175,83 @@ fn what_is_measured_is_of_this_machine() {
     let awake = |line: &str| measured.iter().find(|row| row["line"] == line).unwrap()["awake"].as_f64().unwrap();
     assert!(awake("10g") > awake("patch6904068"), "{found}");
     assert!((awake("10g") - 1.0).abs() < 1e-9, "{found}");
+}
+
+/// The rows of an experiment that are of this kind, load and line, by rising x: a figure of each.
+fn figures(found: &Value, (how, load, line): (&str, &str, &str), figure: &str) -> Vec<f64> {
+    let is_it = |row: &&Value| row["how"] == how && row["load"] == load && row["line"] == line;
+    let rows = found[0]["rows"].as_array().unwrap().iter().filter(is_it);
+    rows.filter_map(|row| row[figure].as_f64()).collect()
+}
+
+#[test]
+fn the_third_source_has_its_three_runs_on_its_machine() {
+    let found = json(&["marked", "--quick", "--no-measure"]);
+    let simulated = |figure| figures(&found, ("simulated", "", "backoff"), figure);
+    let [before, procedures, cursors] = simulated("handle_misses_per_s")[..] else { panic!("{found}") };
+    assert!(before > 10.0 * procedures && cursors > 10.0 * procedures, "{before}, {procedures}, {cursors}");
+    let [before, procedures, cursors] = simulated("cursor_misses_per_s")[..] else { panic!("{found}") };
+    assert!(procedures > before / 2.0 && cursors < procedures / 2.0, "{before}, {procedures}, {cursors}");
+    // Handles are made in the third run only.
+    let [none, neither, made] = simulated("creation_misses_per_s")[..] else { panic!("{found}") };
+    assert!(none + neither < 1e-9 && made > 0.0, "{found}");
+    assert_eq!(figures(&found, ("published", "", "backoff"), "handle_wait_share"), [0.056, 0.001, 0.126]);
+    let published = &found[0]["tables"]["Published: waits by event"];
+    assert_eq!(published[0]["before"], 1_443_752, "{published}");
+    // A claim of the source and whether it holds, in the words of its runs.
+    let claims = found[0]["claims"].as_array().unwrap();
+    let falls = claims.iter().find(|claim| claim["says"] == "so that throughput falls").unwrap();
+    assert!(falls["found"].as_str().unwrap().contains("backoff at cursors too: "), "{falls}");
+}
+
+#[test]
+fn the_third_sources_runs_are_measured_in_a_cache_with_their_waits_by_location() {
+    let found = json(&["marked", "--quick"]);
+    for line in ["backoff", "orbit"] {
+        let executed = figures(&found, ("measured", "", line), "executions_per_s");
+        assert!(executed.len() == 3 && executed.iter().all(|rate| *rate > 0.0), "{line}: {executed:?}");
+    }
+    let tables = found[0]["tables"].as_object().unwrap();
+    for run in ["before", "procedures", "cursors too"] {
+        let (title, waits) =
+            tables.iter().find(|(title, _)| title.starts_with(&format!("Measured, backoff {run},"))).unwrap();
+        let waits = waits.as_array().unwrap();
+        // Sessions meet at the tables of two warehouses, whatever the machine.
+        let at = waits
+            .iter()
+            .find(|wait| wait["location"] == "tpcc: NEWORD")
+            .unwrap_or_else(|| panic!("{title}: {waits:?}"));
+        assert!(at["misses"].as_u64() > Some(0) && at["event"] == "tpcc: mutex X", "{at}");
+    }
+}
+
+#[test]
+fn a_session_more_does_not_wait_for_pins_in_rows() {
+    let found = json(&["pins", "--quick"]);
+    let busy = |way: &str| figures(&found, ("measured", "reads", way), "executions_per_s");
+    for way in ["read, pinned in rows", "read, counted", "executed", "executed, 4 copies"] {
+        assert!(busy(way).len() >= 3 && busy(way).iter().all(|rate| *rate > 0.0), "{way}: {found}");
+    }
+    let predicted = figures(&found, ("predicted", "reads", "read, pinned in rows"), "executions_per_s");
+    assert!(predicted.windows(2).all(|pair| pair[0] < pair[1]), "{predicted:?}");
+    let simulated = |way: &str| figures(&found, ("simulated", "reads", way), "executions_per_s");
+    let (one, four) = (simulated("executed"), simulated("executed, 4 copies"));
+    assert!(one.last() < one.first() && four.last() > one.last(), "{one:?}, {four:?}");
+}
+
+#[test]
+fn what_copies_cost_is_beside_what_they_bring() {
+    let found = json(&["hot-copies", "--quick"]);
+    for load in ["calls", "calls, changed"] {
+        let misses = figures(&found, ("measured", load, "orbit"), "handle_misses_per_s");
+        assert_eq!(misses.len(), 5, "{load}: {misses:?}");
+    }
+    let best = found[0]["tables"].as_object().unwrap().values().next().unwrap().as_array().unwrap();
+    let copies: Vec<f64> = best.iter().map(|row| row["best_copies"].as_f64().unwrap()).collect();
+    assert!(copies.len() == 5 && copies.windows(2).all(|pair| pair[0] > pair[1]), "{copies:?}");
+    // A session takes the copy of its processor: on 192 of them each copy is got less often.
+    let waits = figures(&found, ("simulated", "256 sessions", "backoff"), "waits_per_s");
+    assert!(waits[0] > 10.0 * waits[waits.len() - 1], "{waits:?}");
 }
 
 #[test]

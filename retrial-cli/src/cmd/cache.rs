@@ -1,12 +1,12 @@
 //! `retrial cache`.
 
-use crate::instances::{Which, create_error, session_error};
+use crate::instances::{Which, cache_error, create_error, session_error};
 use crate::output::{Format, Table, column, counted, quoted};
 use crate::{duration, signals};
 use clap::Subcommand;
 use miette::{Report, miette};
-use retrial::{Capacity, Class, Instance, ObjectError, Session};
-use retrial_cache::{Cache, CacheError, Hash, Key, Namespace, ObjectInfo, PinInfo, Shape};
+use retrial::{Capacity, Class, Instance, Session};
+use retrial_cache::{Cache, Hash, Key, Namespace, ObjectInfo, PinInfo, Shape};
 use std::process::ExitCode;
 
 mod suggest;
@@ -196,28 +196,6 @@ impl One {
         let cache = Cache::open(&instance, &self.cache).map_err(cache_error)?;
         deed(&cache, &session)
     }
-}
-
-/// With what to type next.
-#[allow(clippy::needless_pass_by_value)] // for `map_err`
-fn cache_error(error: CacheError) -> Report {
-    let (code, help) = match &error {
-        CacheError::NotFound(name) => ("not_found", format!("retrial cache create {}", quoted(name))),
-        CacheError::Arena { needed, .. } => {
-            ("arena", format!("retrial create NAME --arena {}, or retrial cache create -i NEW", needed + (1 << 20)))
-        }
-        CacheError::Copies { limit: 0..2, .. } => ("copies", "retrial cache limit-copies N".to_owned()),
-        CacheError::Copies { limit, .. } => {
-            ("copies", format!("retrial cache limit-copies N, or retrial cache mark-hot OBJECT {limit}"))
-        }
-        CacheError::Unknown(_) | CacheError::UnknownName(_) => ("unknown", "retrial cache ls --by name".to_owned()),
-        CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
-        CacheError::Shape { .. } => ("shape", "retrial cache show".to_owned()),
-        CacheError::BadShape(_) => ("shape", "retrial cache create --bytes 16M --shards 16".to_owned()),
-        CacheError::Object(ObjectError::Owned { .. }) => ("name", "retrial cache create OTHER".to_owned()),
-        _ => ("failed", "retrial cache check".to_owned()),
-    };
-    miette!(code = format!("retrial::cache::{code}"), help = help, "{error}")
 }
 
 fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {

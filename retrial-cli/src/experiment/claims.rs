@@ -3,6 +3,7 @@
 use super::lab::ANY;
 use super::machine::Machine;
 use super::quantities::{How, Quantity, Row};
+use crate::chart::Scale;
 use crate::output::short;
 
 /// A statement of the source.
@@ -26,7 +27,7 @@ impl Claim {
 
 /// When the figures agree.
 pub enum Check {
-    /// The first is at least so many times the second.
+    /// The first is at least so many times the second. Not judged where both are 0.
     AtLeast(Term, f64, Term),
     /// It is the number, to this share of it.
     Near(Term, f64, f64),
@@ -111,8 +112,8 @@ impl Verdict {
     }
 }
 
-/// Every claim against every way and machine that has the figures for it.
-pub fn verdicts(claims: &'static [Claim], rows: &[Row], machines: &[&Machine]) -> Vec<Verdict> {
+/// Every claim against every way and machine that has the figures for it. Figures are at an x of this scale.
+pub fn verdicts(claims: &'static [Claim], rows: &[Row], machines: &[&Machine], scale: Scale) -> Vec<Verdict> {
     let mut groups: Vec<(&'static str, How, &'static str)> = Vec::new();
     for row in rows.iter().filter(|row| row.how != How::Published) {
         let group = (row.load, row.how, row.machine);
@@ -124,7 +125,7 @@ pub fn verdicts(claims: &'static [Claim], rows: &[Row], machines: &[&Machine]) -
         let is_in = |row: &&Row| (row.load, row.how, row.machine) == (load, how, machine);
         let processors = machines.iter().find(|known| known.name == machine).map(|known| known.processors);
         let curves = rows.iter().filter(|row| row.machine == ANY).collect();
-        let figures = Group { rows: rows.iter().filter(is_in).collect(), curves, processors };
+        let figures = Group { rows: rows.iter().filter(is_in).collect(), curves, processors, scale };
         let (agrees, found) = claim.check.judge(&figures)?;
         Some(Verdict { says: claim.says, load, how, machine, agrees, found })
     };
@@ -138,6 +139,7 @@ struct Group<'a> {
     rows: Vec<&'a Row>,
     curves: Vec<&'a Row>,
     processors: Option<u32>,
+    scale: Scale,
 }
 
 impl Group<'_> {
@@ -183,7 +185,7 @@ impl Term {
             let is_better =
                 chosen.as_ref().is_none_or(|(best, _)| if self.pick == Pick::Most { y > *best } else { y < *best });
             if is_better {
-                chosen = Some((y, format!("{line} at {}: {}", number(x), short(y))));
+                chosen = Some((y, format!("{line} at {}: {}", place(group.scale, x), short(y))));
             }
         }
         chosen
@@ -196,6 +198,8 @@ impl Check {
         match self {
             Self::AtLeast(greater, factor, smaller) => {
                 let ((greater, first), (smaller, second)) = (greater.value(group)?, smaller.value(group)?);
+                // Nothing is any number of times nothing.
+                (greater > 0.0 || smaller > 0.0).then_some(())?;
                 Some((greater >= factor * smaller, format!("{first}; {second}")))
             }
             Self::Near(term, expected, share) => {
@@ -258,6 +262,11 @@ impl Check {
     }
 }
 
+/// An x by its name, or as a number.
+pub fn place(scale: Scale, x: f64) -> String {
+    scale.name(x).map_or_else(|| number(x), str::to_owned)
+}
+
 /// Whole numbers without a fraction.
 pub fn number(x: f64) -> String {
     if x.fract() == 0.0 { format!("{x:.0}") } else { short(x) }
@@ -292,7 +301,7 @@ mod tests {
     }
 
     fn judged(claims: &'static [Claim], rows: &[Row]) -> Vec<bool> {
-        verdicts(claims, rows, &[&here()]).iter().map(|verdict| verdict.agrees).collect()
+        verdicts(claims, rows, &[&here()], Scale::Linear).iter().map(|verdict| verdict.agrees).collect()
     }
 
     #[test]
@@ -305,7 +314,7 @@ mod tests {
         let good = [rows("a", &[(1.0, 1.0), (4.0, 4.0), (16.0, 1.0)]), others.clone()].concat();
         let broken = [rows("a", &[(1.0, 9.0), (4.0, 3.9), (16.0, 9.0)]), others].concat();
         assert_eq!(judged(CLAIMS, &good), [true]);
-        let verdicts = verdicts(CLAIMS, &broken, &[&here()]);
+        let verdicts = verdicts(CLAIMS, &broken, &[&here()], Scale::Linear);
         assert!(!verdicts[0].agrees);
         let line = verdicts[0].line();
         for part in ["DOES NOT AGREE", "simulated (here)", "a is twice b", "a at 4: 3.90", "b at 16: 2.00"] {
@@ -325,6 +334,25 @@ mod tests {
         assert_eq!(judged(FAR, &rows("a", &[(1.5, 1.0)])), [true]);
         let published = Row { how: How::Published, ..row("b", 1.0, 1.0) };
         assert!(judged(CLAIMS, &[row("a", 1.0, 1.0), published]).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_not_ten_times_nothing() {
+        const CLAIMS: &[Claim] = &[Claim::new(
+            "",
+            Check::AtLeast(of(Quantity::K, &["a"], At::First), 10.0, of(Quantity::K, &["a"], At::Last)),
+        )];
+        assert!(judged(CLAIMS, &rows("a", &[(1.0, 0.0), (2.0, 0.0)])).is_empty());
+        assert_eq!(judged(CLAIMS, &rows("a", &[(1.0, 1.0), (2.0, 0.0)])), [true]);
+        assert_eq!(judged(CLAIMS, &rows("a", &[(1.0, 0.0), (2.0, 1.0)])), [false]);
+    }
+
+    #[test]
+    fn a_place_with_a_name_is_called_by_it() {
+        const CLAIMS: &[Claim] = &[Claim::new("", Check::AtMost(of(Quantity::K, &["a"], At::Last), 2.0))];
+        let scale = Scale::Names(&["before", "after"]);
+        let verdicts = verdicts(CLAIMS, &rows("a", &[(1.0, 1.0), (2.0, 1.5)]), &[&here()], scale);
+        assert!(verdicts[0].found.starts_with("a at after: 1.50"), "{}", verdicts[0].found);
     }
 
     #[test]

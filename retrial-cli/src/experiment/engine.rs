@@ -1,77 +1,18 @@
-//! 003, hot copies, and 004, the critical section of a database engine with up to 16,384 processes.
+//! 004: the critical section of a database engine with up to 16,384 processes, in our engine and simulated.
 
 use super::claims::{At, Check, Claim, least, of};
+use super::lab::{Lab, thinned};
 use super::load::{Line, Load, Think, Vary, line};
-use super::machine::{self, SOCKETS};
-use super::quantities::Quantity as Q;
-use super::{Experiment, Run, Sweep};
+use super::machine::{self, HERE};
+use super::quantities::{Quantity as Q, Row};
+use super::worked::{Figure, Job, Ran, row};
+use super::{Experiment, Findings, Run, Sweep};
 use crate::chart::Scale;
-use retrial_bench::outcome::Kind;
+use crate::output::{Table, column};
+use crate::work::Name;
+use retrial_bench::cell::Stopped;
+use retrial_bench::outcome::{Kind, median};
 use std::time::Duration;
-
-pub const COPIES: Experiment = Experiment {
-    name: "hot-copies",
-    source: "003",
-    shows: "copies of a hot object: before, after, and too many",
-    text: "Sections of 1 us, exponential, and 3 of that for each processor between them as busy work: the processors are full, as the source's, and the mutex is held for a \
-third of the time, on several sockets for more. 256 sessions on 192 processors, 8 here, scheme 2. The source's waits on `library cache: mutex X` fell from 1,443,752 to \
-23,288 when the procedures were marked hot, and throughput rose; marking the cursors too moved the waits to the creation of handles and lowered throughput; with at most four \
-copies it was best. A measured session uses the copy that its number gives, as with markhot, a simulated one any copy at each get. What a copy costs (its creation, its memory, its place in the caches) is in no load here, so more copies cannot lose.",
-    x: "copies",
-    x_scale: Scale::Binary,
-    quantities: &[Q::Throughput, Q::WaitsPerS, Q::K, Q::Cpus],
-    charts: &[(Q::Throughput, Scale::Linear), (Q::WaitsPerS, Scale::Decimal)],
-    together: false,
-    run: Run::Sweeps(
-        &[
-            Sweep { load: Load { name: "8 sessions", sessions: 8, ..OBJECT }, ..COPIED },
-            Sweep {
-                load: Load { name: "256 sessions", sessions: 256, ..OBJECT },
-                here: &[],
-                there: &[(&SOCKETS, NUMBERS)],
-                ..COPIED
-            },
-        ],
-        &[],
-    ),
-    claims: &[
-        Claim::new(
-            "with the most copies the waits are a small part of what they were (1,443,752 to 23,288; a tenth and less)",
-            Check::AtLeast(of(Q::WaitsPerS, &["backoff"], At::First), 10.0, of(Q::WaitsPerS, &["backoff"], At::Last)),
-        ),
-        Claim::new(
-            "and throughput rises",
-            Check::AtLeast(
-                of(Q::Throughput, &["backoff"], At::X(4.0)),
-                1.01,
-                of(Q::Throughput, &["backoff"], At::First),
-            ),
-        ),
-        Claim::new(
-            "four copies are best: no more throughput with 32",
-            Check::AtLeast(
-                of(Q::Throughput, &["backoff"], At::X(4.0)),
-                0.99,
-                of(Q::Throughput, &["backoff"], At::Last),
-            ),
-        ),
-    ],
-    takes_s: [22, 3],
-};
-
-const OBJECT: Load = Load::new(Duration::from_micros(1), Think::PerProcessor(3.0));
-const NUMBERS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
-const COPIED: Sweep = Sweep {
-    load: OBJECT,
-    vary: Vary::Copies,
-    lines: &[line("backoff"), line("orbit")],
-    here: NUMBERS,
-    measured_to: [32.0, 32.0],
-    there: &[],
-    theory: [false, false],
-    measured_s: 0.5,
-    simulated_s: 0.5,
-};
 
 const PROCESSES: &[f64] = &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 16384.0];
 
@@ -95,13 +36,26 @@ const SECTION: Load = Load {
 
 const LINES: &[Line] = &[line("ydb"), line("pthread"), line("adaptive"), line("orbit")];
 
+/// What our engine does for each of them, and the time of an execution in the critical section, or before it is
+/// stored, and between two executions.
+const ENGINES: [(&Load, Name, Duration, Duration); 3] = [
+    (&UPDATES, Name::ThreeNPlusOne, Duration::from_micros(15), Duration::ZERO),
+    (&INTEREST, Name::InterestPosting, Duration::from_micros(5), Duration::from_micros(20)),
+    (&SECTION, Name::CriticalSection, Duration::from_nanos(200), Duration::ZERO),
+];
+/// 3n+1 ends by itself long before.
+const LONGEST: Duration = Duration::from_secs(40);
+/// Most processes that are measured: with `--full`, else, with `--quick`.
+const MOST: [f64; 3] = [16_384.0, 4096.0, 64.0];
+
 const fn sweep(load: Load) -> Sweep {
     Sweep {
         load,
         vary: Vary::Sessions,
         lines: LINES,
         here: PROCESSES,
-        measured_to: [4096.0, 256.0],
+        // Measured by `measured` in an engine.
+        measured_to: [0.0, 0.0],
         there: &[(&machine::ENGINE, PROCESSES)],
         theory: [false, false],
         measured_s: 0.3,
@@ -113,17 +67,20 @@ pub const ENGINE: Experiment = Experiment {
     name: "engine",
     source: "004",
     shows: "critical sections of a database engine from 1 to 16,384 processes: ydb, pthread, adaptive, and orbit",
-    text: "Three loads after those of the source, on the level of the mutex: 3n+1 (sections of 0.5 us, 5 us between them), interest posting (5 us and 20 us) and nothing but \
-critical sections (0.2 us), all exponential. How long the sections are is supposed, from holding times of M databases (0.06 to 1.7 us with and without journal, longer for \
+    text: "Measured: the loads of `retrial cache work` in processes, on a small engine whose results are verified. 3n+1 keeps the number of steps for all n below 16,384 \
+(15 us of busy work for each; about three sections), interest posting changes accounts (5 us in the section, 20 us between two), the third one does nothing but \
+critical sections (0.2 us). `elapsed` is the time for a million gets of the section's mutex, from the start: to the last session's end in 3n+1, to the moment at which the sessions were told to end in the others. \
+Simulated, on the level of the mutex: sections of 0.5 us with 5 us between them, of 5 us with 20 us, of 0.2 us, all exponential. How long the source's sections are is supposed, \
+from holding times of M databases (0.06 to 1.7 us with and without journal, longer for \
 transactions). Published: 3n+1 with twice as many processes as processors took 12,576 ms with the engine's own mutex (V6.3-006) and 14,257 ms with that of \
 pthread (V6.3-007), 13 % more; for interest posting the former was better up to 2,048 processes, the latter above, and `adaptive` followed the better one; for 3n+1 the former always was. \
-Beyond 1,024 processes a measurement is shorter than it takes `ydb` to fill its queue.",
+Its graphs have no numbers. With thousands of processes a run of 3n+1 is a few numbers for each of them, which are done while the last ones are still being woken, and a measurement is one run; `--full` measures 16,384 processes, too.",
     x: "processes",
     x_scale: Scale::Binary,
     quantities: &[Q::Elapsed, Q::Cpus],
     charts: &[(Q::Elapsed, Scale::Decimal)],
     together: false,
-    run: Run::Sweeps(&[sweep(UPDATES), sweep(INTEREST), sweep(SECTION)], &[]),
+    run: Run::Both(&[sweep(UPDATES), sweep(INTEREST), sweep(SECTION)], measured, 0.8),
     claims: &[
         Claim::of(
             "pthread takes longer with twice as many processes as processors (the source: 13 %)",
@@ -182,5 +139,151 @@ Beyond 1,024 processes a measurement is shorter than it takes `ydb` to fill its 
             ),
         ),
     ],
-    takes_s: [200, 20],
+    takes_s: [250, 22],
 };
+
+/// Of 3n+1, which ends by itself.
+const ENDED: [Figure; 2] =
+    [(Q::Elapsed, |ran| Some(1e6 * ran.elapsed_s() / ran.gets()?)), (Q::Cpus, |ran| Some(ran.cpus()))];
+/// Of the others, whose executions are one get each.
+const TIMED: [Figure; 2] = [(Q::Elapsed, |ran| Some(1e6 / ran.executions_per_s())), (Q::Cpus, |ran| Some(ran.cpus()))];
+
+/// A run of a load under a scheme.
+struct Cell {
+    load: &'static Load,
+    scheme: &'static str,
+    processes: f64,
+    job: Job,
+    runs: Vec<Ran>,
+}
+
+/// The engine's loads here.
+fn measured(lab: &mut Lab) -> Result<Findings, Stopped> {
+    if !lab.measures {
+        return Ok(Findings::default());
+    }
+    let most = MOST[if lab.full { 0 } else { 1 + usize::from(lab.quick) }];
+    let mut cells = cells(&thinned(PROCESSES, lab.quick), most);
+    let rounds = lab.rounds();
+    let share = 1.0 / cells.iter().map(|cell| f64::from(rounds_of(cell, rounds)) * weight(cell)).sum::<f64>();
+    for round in 1..=rounds {
+        for cell in cells.iter_mut().filter(|cell| round <= rounds_of(cell, rounds)) {
+            let name = format!("{} {}, {}", cell.load.name, cell.scheme, cell.processes);
+            lab.show(0.8 * share * weight(cell), format!("measured, round {round}/{rounds}: {name}"));
+            cell.runs.extend(lab.do_job(&cell.job)?);
+        }
+    }
+    let of = |cell: &Cell| {
+        let figures = if cell.job.load == Name::ThreeNPlusOne { ENDED } else { TIMED };
+        row(cell.load.name, cell.scheme, cell.processes, &cell.runs, &figures)
+    };
+    let rows: Vec<Row> = cells.iter().map(of).collect();
+    let tables = vec![published(&cells, 2.0 * f64::from(lab.here.processors))];
+    Ok(Findings { rows, tables, ..Findings::default() })
+}
+
+/// Every load under every scheme.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // numbers of processes
+fn cells(points: &[f64], most: f64) -> Vec<Cell> {
+    let points: Vec<f64> = points.iter().copied().filter(|processes| *processes <= most).collect();
+    let of = |(load, name, run, think): &(&'static Load, Name, Duration, Duration), scheme, processes: f64| {
+        // A crowd takes longer to settle.
+        let settled = Duration::from_millis(300).mul_f64((processes / CROWD).max(1.0));
+        let time = if *name == Name::ThreeNPlusOne { LONGEST } else { settled };
+        let job = Job::new(*name, scheme, processes as u32);
+        let job = Job { kind: Kind::Processes, time, run: *run, think: *think, ..job };
+        Cell { load, scheme, processes, job, runs: Vec::new() }
+    };
+    let mut cells = Vec::new();
+    for engine in &ENGINES {
+        for line in LINES {
+            cells.extend(points.iter().map(|processes| of(engine, line.name, *processes)));
+        }
+    }
+    cells
+}
+
+/// To start and end a thousand processes takes longer than what they do.
+const CROWD: f64 = 1000.0;
+
+fn rounds_of(cell: &Cell, rounds: u32) -> u32 {
+    if cell.processes > CROWD { 1 } else { rounds }
+}
+
+/// About the seconds that a run takes.
+fn weight(cell: &Cell) -> f64 {
+    0.35 + cell.processes * 1e-3
+}
+
+/// Elapsed times of 3n+1 that the source gives, with the type of mutex.
+const PUBLISHED: [(&str, &str, f64); 9] = [
+    ("V6.3-006", "own", 12_576.0),
+    ("r1.24", "own", 12_279.0),
+    ("V6.3-007", "pthread", 14_257.0),
+    ("r1.26", "pthread", 14_069.0),
+    ("V7.0-005", "pthread", 14_868.0),
+    ("r2.02", "pthread", 16_570.0),
+    ("V7.1-002", "pthread", 15_519.0),
+    ("r2.03-pre", "pthread", 14_956.0),
+    ("r2.03-pre+", "pthread", 11_243.0),
+];
+
+/// The source's table of 3n+1 with twice as many processes as processors, and what our engine took for its
+/// numbers; each beside the first with the engine's own mutex.
+fn published(cells: &[Cell], processes: f64) -> (String, Table) {
+    type Build = (String, &'static str, &'static str, f64, f64);
+    let first = PUBLISHED[0].2;
+    let source = PUBLISHED.iter().map(|(build, mutex, ms)| ((*build).to_owned(), *mutex, "published", *ms, ms / first));
+    let own = |cell: &&Cell| cell.job.load == Name::ThreeNPlusOne && cell.processes.total_cmp(&processes).is_eq();
+    let ms = |cell: &Cell| median(cell.runs.iter().map(|ran| ran.elapsed_s() * 1e3).collect());
+    let ours: Vec<(&'static str, f64)> =
+        cells.iter().filter(own).filter_map(|cell| Some((cell.scheme, ms(cell)?))).collect();
+    let base = ours.first().map_or(f64::NAN, |(_, ms)| *ms);
+    let here = ours.iter().map(|(scheme, ms)| ("this engine".to_owned(), *scheme, HERE, *ms, ms / base));
+    let columns = [
+        column("build", |build: &Build| build.0.clone()),
+        column("mutex", |build: &Build| build.1),
+        column("where", |build: &Build| build.2),
+        column("elapsed_ms", |build: &Build| build.3),
+        column("of_the_first", |build: &Build| build.4),
+    ];
+    let title =
+        "3n+1 with twice as many processes as processors: the source's builds, and our engine with its own numbers";
+    (title.to_owned(), Table::of(&columns, source.chain(here)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::lab::Lab;
+
+    #[test]
+    fn our_engine_is_beside_the_sources_builds_with_its_own_numbers() {
+        let mut lab = Lab::new([true, false], true, 1, &[]);
+        let mut cells = cells(&[1.0, 2.0], 2.0);
+        assert_eq!(cells.len(), ENGINES.len() * LINES.len() * 2);
+        for cell in cells.iter_mut().filter(|cell| cell.job.load == Name::ThreeNPlusOne && cell.processes > 1.0) {
+            cell.runs.extend(lab.do_job(&cell.job).unwrap_or_else(|_| panic!("{}", cell.scheme)));
+        }
+        let (_, table) = published(&cells, 2.0);
+        let rows = table.json();
+        let rows = rows.as_array().unwrap();
+        assert_eq!(rows.len(), PUBLISHED.len() + LINES.len(), "{rows:?}");
+        for line in LINES {
+            let own = rows.iter().find(|row| row["where"] == HERE && row["mutex"] == line.name).unwrap();
+            assert!(own["elapsed_ms"].as_f64() > Some(0.0), "{own}");
+        }
+        // All numbers, each taken and stored at least, and looked at where it leads to a smaller one.
+        let run = cells.iter().find_map(|cell| cell.runs.first()).unwrap();
+        assert_eq!((run.outcome.executed, lab.errors), (16_383, 0));
+        assert!(run.gets().unwrap() > 3.0 * 16_383.0 - 100.0, "{:?}", run.gets());
+    }
+
+    #[test]
+    fn no_more_processes_are_measured_than_was_said() {
+        for most in MOST {
+            assert!(cells(PROCESSES, most).iter().all(|cell| cell.processes <= most));
+        }
+        assert_eq!(cells(PROCESSES, MOST[0]).len(), ENGINES.len() * LINES.len() * PROCESSES.len());
+    }
+}

@@ -31,6 +31,8 @@ pub struct Lab {
     pub here: Machine,
     /// Fewer points, shorter times, one round.
     pub quick: bool,
+    /// Up to as many processes as the sources had.
+    pub full: bool,
     pub measures: bool,
     /// Of the first simulation of each point.
     pub seed: u64,
@@ -48,13 +50,13 @@ pub struct Lab {
 
 impl Lab {
     /// `experiments`: what it will be used for.
-    pub fn new(quick: bool, measures: bool, seed: u64, experiments: &[&Experiment]) -> Self {
+    pub fn new([quick, full]: [bool; 2], measures: bool, seed: u64, experiments: &[&Experiment]) -> Self {
         let total_s: u32 = experiments.iter().map(|experiment| experiment.takes_s[usize::from(quick)]).sum();
         let here = here(measures);
         let (work, clock) = (Work::calibrate(), Clock::calibrate());
         // No thread of its own, which would run beside measurements.
         let bar = bar(u64::from(total_s) * 1000, "{bar:30} {msg}  {eta} left");
-        Self { here, quick, measures, seed, errors: 0, work, clock, bar, began: 0, takes: 0, done: 0.0 }
+        Self { here, quick, full, measures, seed, errors: 0, work, clock, bar, began: 0, takes: 0, done: 0.0 }
     }
 
     /// What work takes at its fastest.
@@ -139,14 +141,20 @@ impl Lab {
         Ok(results.chunks(seeds).map(|runs| runs.iter().flatten().cloned().collect()).collect())
     }
 
-    /// All figures of an experiment that is sweeps and curves.
+    /// All figures of an experiment that is sweeps and curves, which take this share of its time.
     ///
     /// # Errors
     ///
     /// Interrupted, a limit of the system, a mistake in the data.
-    pub fn sweeps(&mut self, experiment: &Experiment, sweeps: &[Sweep], curves: &[Curve]) -> Result<Findings, Stopped> {
+    pub fn sweeps(
+        &mut self,
+        experiment: &Experiment,
+        sweeps: &[Sweep],
+        curves: &[Curve],
+        share: f64,
+    ) -> Result<Findings, Stopped> {
         let mut rows = Vec::new();
-        let total: f64 = sweeps.iter().map(|sweep| self.weight(sweep)).sum();
+        let total = sweeps.iter().map(|sweep| self.weight(sweep)).sum::<f64>() / share;
         for sweep in sweeps {
             let is_by_miss_ratio = sweep.vary == Vary::Utilization;
             let quantities =
@@ -285,7 +293,7 @@ fn places(sweep: &Sweep, machine: &Machine, quick: bool, points: &[f64]) -> Resu
 
 /// The points that are taken: where it is quick and there are many, the first, every second one from the
 /// second on, and the last.
-fn thinned(points: &[f64], quick: bool) -> Vec<f64> {
+pub fn thinned(points: &[f64], quick: bool) -> Vec<f64> {
     let is_taken = |i: usize| !quick || points.len() <= 6 || i == 0 || i % 2 == 1 || i + 1 == points.len();
     points.iter().enumerate().filter(|(i, _)| is_taken(*i)).map(|(_, x)| *x).collect()
 }

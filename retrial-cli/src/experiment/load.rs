@@ -12,7 +12,7 @@ use retrial_bench::load::{Distribution, Start};
 use retrial_bench::outcome::Kind;
 use retrial_bench::work::Work;
 use retrial_model::Distribution as Times;
-use retrial_model::sim::{Arrivals, Workload};
+use retrial_model::sim::{Arrivals, Spread, Workload};
 use std::time::Duration;
 
 /// What sessions do between two gets.
@@ -42,13 +42,16 @@ pub struct Load {
     /// The spin limit as a time: the spin count is then this by the time of a poll on the machine. 0: as the
     /// parameters say.
     pub spin: Duration,
+    /// Which copy of the mutex a simulated session gets, where there are several. A measured one gets that of
+    /// its own number.
+    pub copy: Spread,
 }
 
 impl Load {
     /// Exponential times, threads, the parameters' spin count.
     pub const fn new(hold: Duration, think: Think) -> Self {
         let (spread, kind) = (Distribution::Exponential, Kind::Threads);
-        Self { name: "", hold, think, spread, sessions: 1, kind, spin: Duration::ZERO }
+        Self { name: "", hold, think, spread, sessions: 1, kind, spin: Duration::ZERO, copy: Spread::Random }
     }
 }
 
@@ -91,6 +94,7 @@ pub struct Setup {
     pub spread: Distribution,
     pub kind: Kind,
     pub copies: u32,
+    pub copy: Spread,
 }
 
 impl Setup {
@@ -124,8 +128,8 @@ impl Setup {
             let polls = spin.as_nanos() as f64 / machine.costs.poll_ns as f64;
             settings.push((P::SpinCount, whole(polls).to_string()));
         }
-        let Load { hold, spread, kind, .. } = *load;
-        Ok(Self { scheme, settings, sessions, hold, think, spread, kind, copies })
+        let Load { hold, spread, kind, copy, .. } = *load;
+        Ok(Self { scheme, settings, sessions, hold, think, spread, kind, copies, copy })
     }
 
     fn params(&self) -> Result<Params, Report> {
@@ -153,6 +157,7 @@ impl Setup {
         let arrivals = Arrivals::Closed { sessions: self.sessions, think: times(self.think)?, on_processor };
         let mut workload = Workload::new(arrivals, times(self.hold)?, duration_s);
         workload.copies = self.copies;
+        workload.spread = self.copy;
         workload.params = self.params()?;
         workload.machine = machine.costs.clone().with_processors(machine.processors);
         workload.warm_up = duration_s / 3.0;

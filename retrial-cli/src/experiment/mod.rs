@@ -8,6 +8,7 @@
 //! interleave, simulated with several seeds, and predicted where [`theory`](retrial_model::theory) has a
 //! formula. What does not fit there is [`Run::Own`]: a function that is given the [`Lab`] (which measures,
 //! simulates, and shows the progress) and gives rows of figures, and tables of its own if it has any.
+//! [`worked`] does the loads of `retrial cache work` for it.
 //!
 //! A new figure is a line in `quantities!` of [`quantities`], a new machine a constant in [`machine`]. What a
 //! source says of its figure is a
@@ -15,17 +16,21 @@
 
 mod accuracy;
 pub mod claims;
+mod copies;
 mod costs;
 mod engine;
 mod holder;
 pub mod lab;
 pub mod load;
 pub mod machine;
+mod marked;
 mod paper;
+mod pins;
 pub mod quantities;
 pub mod render;
 mod still;
 pub mod svg;
+mod worked;
 
 use crate::chart::Scale;
 use crate::output::Table;
@@ -35,6 +40,7 @@ use load::{Line, Load, Vary};
 use machine::Machine;
 use quantities::{Quantity, Row};
 use retrial_bench::cell::Stopped;
+use serde_json::Value;
 
 /// All of them, in the order of the sources.
 pub static EXPERIMENTS: &[&Experiment] = &[
@@ -47,7 +53,9 @@ pub static EXPERIMENTS: &[&Experiment] = &[
     &still::SPLIT,
     &holder::GRANULARITY,
     &holder::LONG_HOLDER,
-    &engine::COPIES,
+    &marked::MARKED,
+    &copies::COPIES,
+    &pins::PINS,
     &engine::ENGINE,
     &accuracy::ACCURACY,
 ];
@@ -80,8 +88,14 @@ pub struct Experiment {
 /// How the figures are found.
 pub enum Run {
     Sweeps(&'static [Sweep], &'static [Curve]),
-    Own(fn(&mut Lab) -> Result<Findings, Stopped>),
+    Own(Finds),
+    /// Sweeps, then the function. The last number is the share of the experiment's time that the function
+    /// takes.
+    Both(&'static [Sweep], Finds, f64),
 }
+
+/// Finds figures.
+type Finds = fn(&mut Lab) -> Result<Findings, Stopped>;
 
 /// What an experiment has found.
 #[derive(Default)]
@@ -129,6 +143,11 @@ pub fn named(name: &str) -> Option<&'static Experiment> {
 }
 
 impl Experiment {
+    /// An x by its name, where it has one.
+    pub fn named(&self, x: f64) -> Value {
+        self.x_scale.name(x).map_or_else(|| x.into(), Value::from)
+    }
+
     /// Finds its figures.
     ///
     /// # Errors
@@ -136,8 +155,16 @@ impl Experiment {
     /// Interrupted, or a limit of the system.
     pub fn run(&self, lab: &mut Lab) -> Result<Findings, Stopped> {
         match self.run {
-            Run::Sweeps(sweeps, curves) => lab.sweeps(self, sweeps, curves),
+            Run::Sweeps(sweeps, curves) => lab.sweeps(self, sweeps, curves, 1.0),
             Run::Own(run) => run(lab),
+            Run::Both(sweeps, run, share) => {
+                let mut findings = lab.sweeps(self, sweeps, &[], 1.0 - share)?;
+                let own = run(lab)?;
+                findings.rows.extend(own.rows);
+                findings.tables.extend(own.tables);
+                findings.notes.extend(own.notes);
+                Ok(findings)
+            }
         }
     }
 }
@@ -161,7 +188,7 @@ mod tests {
     /// Sweeps of an experiment, if it is made of them.
     fn sweeps(experiment: &Experiment) -> &'static [Sweep] {
         match experiment.run {
-            Run::Sweeps(sweeps, _) => sweeps,
+            Run::Sweeps(sweeps, _) | Run::Both(sweeps, ..) => sweeps,
             Run::Own(_) => &[],
         }
     }

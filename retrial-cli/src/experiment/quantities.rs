@@ -41,6 +41,15 @@ quantities! {
         |p| Some(Measure::SpinShare.of(p)? + Measure::YieldShare.of(p)?);
     WaiterCpus "waiter_cpus" "processors that a waiter takes" |p| Measure::BusyProcessors.of(p);
     Steps "steps_per_s" "yields and sleeps of a waiter per s" |p| Measure::SleepsPerS.of(p);
+    Executions "executions_per_s" "executions/s" |_| None;
+    LibraryMisses "handle_misses_per_s" "misses/s for handles" |_| None;
+    LibraryWaits "handle_waits_per_s" "waits/s for handles" |_| None;
+    CreationMisses "creation_misses_per_s" "misses/s where handles are made" |_| None;
+    CreationWaits "creation_waits_per_s" "waits/s where handles are made" |_| None;
+    HandleShare "handle_wait_share" "share of sessions' time in waits for handles" |_| None;
+    CursorShare "cursor_wait_share" "share of sessions' time in waits for cursors" |_| None;
+    CursorMisses "cursor_misses_per_s" "misses/s for cursors" |_| None;
+    CursorWaits "cursor_waits_per_s" "waits/s for cursors" |_| None;
     Time "time_us" "time, us" |_| None;
 }
 

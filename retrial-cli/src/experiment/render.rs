@@ -1,6 +1,6 @@
 //! What was found, for people and programs: tables, charts, the page.
 
-use super::claims::{Verdict, number, verdicts};
+use super::claims::{Verdict, number, place, verdicts};
 use super::lab::ANY;
 use super::machine::{ENGINE, EXADATA, HERE, Machine, SOCKETS, T2000, T5240};
 use super::quantities::{Found, How, Quantity, Row};
@@ -40,7 +40,7 @@ pub fn figures(done: &[Done]) -> Table {
 
 impl Done {
     pub fn new(experiment: &'static Experiment, findings: Findings, here: &Machine) -> Self {
-        let verdicts = verdicts(experiment.claims, &findings.rows, &machines(here));
+        let verdicts = verdicts(experiment.claims, &findings.rows, &machines(here), experiment.x_scale);
         Self { experiment, findings, verdicts }
     }
 
@@ -96,7 +96,7 @@ impl Done {
         let has_loads = rows.iter().any(|row| !row.load.is_empty());
         let mut columns = vec![
             column("line", |row: &Row| row.line),
-            column(self.experiment.x, |row: &Row| row.x),
+            column(self.experiment.x, |row: &Row| self.experiment.named(row.x)),
             column("how", |row: &Row| row.how.name()),
             column("machine", |row: &Row| row.machine),
         ];
@@ -241,7 +241,7 @@ impl Done {
         }
         let of = |quantity: &Quantity| {
             let rows: Vec<&Row> = rows.iter().copied().filter(|row| row.get(*quantity).is_some()).collect();
-            let numbers: Vec<String> = xs.iter().map(|x| number(*x)).collect();
+            let numbers: Vec<String> = xs.iter().map(|x| place(self.experiment.x_scale, *x)).collect();
             let title = [&[format!("{load}{machine}: {}", quantity.title()), String::new()], &numbers[..]].concat();
             let row = |(line, how): (&'static str, How)| {
                 let at = |x: &f64| rows.iter().find(|row| (row.line, row.how, row.x) == (line, how, *x));
@@ -394,6 +394,6 @@ stand beside it.
 Measurements are medians of rounds that interleave, simulations of several seeds; both with their least and greatest value in the \
 pictures' bars (of what was measured), in `--json` and in `--csv`. The library's own schemes are measured and simulated, not Oracle's or YottaDB's code. The loads \
 are chosen, since the sources do not say how long their sections and what lies between them take. \
-Those of spin-count, hot-copies and granularity, and the margins of some rules, were chosen after a first look, where the first choice showed \
+Those of spin-count, marked, hot-copies and granularity, and the margins of some rules, were chosen after a first look, where the first choice showed \
 nothing (nobody slept, or a straight line had no points): that these agree says less. The simulator knows one cost of a cache \
 line's way between processors; where a machine has several sockets it is that of a far line.";

@@ -1,24 +1,16 @@
 //! `retrial cache work`: the sources' loads, each by many sessions for a while, and what came of it.
 
-mod cached;
-mod crew;
-mod engine;
-mod report;
-mod tpcc;
-
-use super::{One, cache_error, duration, session_error, signals};
+use super::{One, duration, signals};
 use crate::instances::param_error;
 use crate::output::{Format, quoted};
 use crate::recording::Snapshot;
 use crate::settings::trial::{Trial, Tried};
+use crate::work::{Name, crew, prepare, report};
 use miette::{Report, miette};
-use retrial::{Class, Instance, P};
+use retrial::{Instance, P};
 use retrial_bench::outcome::Kind;
-use retrial_cache::{Cache, Hash, Key};
+use retrial_cache::{Hash, Key};
 use std::process::ExitCode;
-use std::sync::atomic::{Ordering, fence};
-
-pub use self::crew::Seat;
 
 /// Have many sessions work on the objects of a cache as those of the sources do
 ///
@@ -51,6 +43,13 @@ pub struct Args {
     /// How long an execution runs, as busy work
     #[arg(long, value_name = "TIME", default_value = "3us")]
     run: String,
+    /// Time between two executions of a session, as busy work
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    think: String,
+    /// Each session changes the object of `cursor-pin`, `library-cache` or `reads` after so many executions: its copies
+    /// have to be made again
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    change_after: Option<u64>,
     /// Wait scheme of the types of mutexes that the load uses, for the time of the run: other sessions of the
     /// instance wait by it too. Then the types have their own again, also when this command is killed
     #[arg(long, value_name = "NAME")]
@@ -64,91 +63,6 @@ pub struct Args {
     kill: u32,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy)]
-enum Name {
-    /// All execute one cursor: got in E, shared while it runs, in E again to be given back
-    CursorPin,
-    /// All call one procedure: got in X to be pinned, and in X again to give the pin back
-    LibraryCache,
-    /// No cursor is cached: a statement and its dozen versions are looked for under mutexes, then one is
-    /// executed
-    HashTable,
-    /// TPC-C's five transactions as procedures with cursors, on small tables whose consistency is checked at
-    /// the end
-    Tpcc,
-    /// Nothing but one critical section; what it counts is checked at the end
-    CriticalSection,
-    /// Steps of 3n + 1 for all n below 16,384, kept behind one critical section and checked at the end
-    ThreeNPlusOne,
-    /// Interest for accounts behind one critical section, with their sum checked at the end
-    InterestPosting,
-}
-
-/// What was stored before is in memory before what is stored after: the session may be killed in between.
-pub fn then() {
-    fence(Ordering::SeqCst);
-}
-
-/// What the sessions of a run have done, for its check.
-#[derive(Clone, Copy)]
-pub struct Done {
-    pub executed: u64,
-    pub killed: u32,
-}
-
-/// What sessions do.
-pub trait Load: Sync {
-    /// Objects that its sessions execute or call, which can be hot.
-    fn objects(&self) -> Vec<Key<'static>> {
-        Vec::new()
-    }
-
-    /// What a session does until it is told to end, or has nothing more to do.
-    ///
-    /// # Errors
-    ///
-    /// What kept it from going on: the run ends then.
-    fn work(&self, seat: &Seat<'_>) -> Result<(), Report>;
-
-    /// What is wrong in the data that the sessions have left; they have ended.
-    ///
-    /// # Errors
-    ///
-    /// What kept the data from being looked at.
-    fn check(&self, _seat: &Seat<'_>, _done: Done) -> Result<Vec<String>, Report> {
-        Ok(Vec::new())
-    }
-}
-
-impl Name {
-    /// The load of this name.
-    fn load<'i>(self, instance: &'i Instance, cache: &str) -> Result<Box<dyn Load + 'i>, Report> {
-        let cache = || Cache::open(instance, cache).map_err(cache_error);
-        Ok(match self {
-            Self::CursorPin => Box::new(cached::CursorPin(cache()?)),
-            Self::LibraryCache => Box::new(cached::LibraryCache(cache()?)),
-            Self::HashTable => Box::new(cached::HashTable(cache()?)),
-            Self::CriticalSection => Box::new(engine::CriticalSection::new(instance)?),
-            Self::ThreeNPlusOne => Box::new(engine::ThreeNPlusOne::new(instance)?),
-            Self::InterestPosting => Box::new(engine::InterestPosting::new(instance)?),
-            Self::Tpcc => Box::new(tpcc::Tpcc::new(instance, cache()?)?),
-        })
-    }
-
-    /// Types of the mutexes that it uses, and what it counts beside executions, by position.
-    const fn uses(self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self {
-            Self::CursorPin | Self::LibraryCache | Self::HashTable => (cached::TYPES, &[]),
-            Self::CriticalSection | Self::ThreeNPlusOne | Self::InterestPosting => (&[engine::TYPE], &engine::COUNTS),
-            Self::Tpcc => (&tpcc::TYPES, &tpcc::COUNTS),
-        }
-    }
-
-    fn text(self) -> String {
-        clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
-
 pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
     let (types, counts) = args.load.uses();
     let plan = crew::Plan {
@@ -157,9 +71,20 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
         kind: args.kind,
         time: duration::argument("--for", &args.time)?,
         run: duration::argument("--run", &args.run)?,
+        think: duration::argument("--think", &args.think)?,
+        change_after: args.change_after,
         kills: args.kill,
         counts,
+        shows: true,
     };
+    if args.change_after.is_some() && !args.load.changes() {
+        return Err(miette!(
+            code = "retrial::cache::change",
+            help = "retrial cache work cursor-pin --change-after 10",
+            "--change-after with {}, expected cursor-pin, library-cache or reads",
+            args.load.text()
+        ));
+    }
     if args.kill > 0 && args.kind == Kind::Threads {
         let help = "retrial cache work --kind processes --kill 100";
         return Err(miette!(
@@ -173,7 +98,9 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
     let scheme = scheme.transpose().map_err(|error| param_error(&error))?;
     let instance = args.one.which.attach()?;
     let load = args.load.load(&instance, &args.one.cache)?;
-    prepare(args, &*load, &instance)?;
+    let objects = load.objects();
+    let hot = args.mark_hot.iter().map(|text| hot(text, &objects, args.load)).collect::<Result<Vec<_>, _>>()?;
+    prepare(&instance, &args.one.cache, &objects, &hot)?;
     signals::catch();
     let trial = scheme.map(|scheme| tried(&instance, types, scheme)).transpose()?;
     let before = Snapshot::of(instance.tables());
@@ -186,22 +113,6 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::FAILURE,
     })
-}
-
-/// Makes the objects of a load that are not there, and marks those that are to be hot.
-fn prepare(args: &Args, load: &dyn Load, instance: &Instance) -> Result<(), Report> {
-    let objects = load.objects();
-    let hot = args.mark_hot.iter().map(|text| hot(text, &objects, args.load)).collect::<Result<Vec<_>, _>>()?;
-    if objects.is_empty() {
-        return Ok(());
-    }
-    let cache = Cache::open(instance, &args.one.cache).map_err(cache_error)?;
-    let session = instance.session("retrial cache", Class::Normal).map_err(session_error)?;
-    let client = cache.join(&session).map_err(cache_error)?;
-    for key in &objects {
-        drop(client.get_or_insert(key, cached::PLAN).map_err(cache_error)?);
-    }
-    hot.into_iter().try_for_each(|(key, copies)| client.mark_hot(key, copies).map_err(cache_error))
 }
 
 /// The object of a load that `OBJECT=COPIES` names, and how many copies.

@@ -1,7 +1,7 @@
 //! The sessions of a run: forked, started together, killed where that is asked for, ended, added up.
 
-use super::super::session_error;
 use super::{Done, Load};
+use crate::instances::session_error;
 use crate::signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
@@ -39,16 +39,25 @@ pub struct Plan {
     pub time: Duration,
     /// Busy work of an execution.
     pub run: Duration,
+    /// Busy work between two executions.
+    pub think: Duration,
+    /// Executions after which a session changes the object of its load; `None`: it never does.
+    pub change_after: Option<u64>,
     /// Processes to be killed.
     pub kills: u32,
     /// What its sessions count beside executions, by position.
     pub counts: &'static [&'static str],
+    /// Whether a run that takes long shows its progress.
+    pub shows: bool,
 }
 
 /// What came of a run.
 pub struct Outcome {
     pub elapsed: Duration,
     pub executed: u64,
+    /// The same up to the moment when the sessions were told to end: it takes a thousand processes longer than a short
+    /// run to do so.
+    pub told: (Duration, u64),
     /// Processor time of all sessions.
     pub cpu: Duration,
     pub killed: u32,
@@ -68,6 +77,8 @@ struct Gate {
     ready: AtomicU32,
     finished: AtomicU32,
     failed: AtomicU32,
+    /// When the last session ended by itself, by the monotonic clock, in ns.
+    finished_ns: AtomicU64,
 }
 
 /// What a session has done: it alone, or another one in its place after its death, writes it.
@@ -89,8 +100,9 @@ pub struct Seat<'a> {
     pub index: u32,
     gate: &'a Gate,
     tally: &'a Tally,
-    /// Of [`spin`].
-    rounds: u64,
+    /// Of [`spin`], for an execution and between two of them.
+    rounds: [u64; 2],
+    change_after: Option<u64>,
 }
 
 impl Seat<'_> {
@@ -111,7 +123,17 @@ impl Seat<'_> {
 
     /// The busy work of an execution.
     pub fn run(&self) {
-        spin(self.rounds);
+        spin(self.rounds[0]);
+    }
+
+    /// The busy work between two executions.
+    pub fn think(&self) {
+        spin(self.rounds[1]);
+    }
+
+    /// Whether the load's object is to be changed after this execution.
+    pub fn is_to_change(&self) -> bool {
+        self.change_after.is_some_and(|after| self.tally.executed.load(Relaxed).is_multiple_of(after))
     }
 }
 
@@ -127,12 +149,13 @@ struct Run<'a> {
     instance: &'a Instance,
     gate: Shared<Gate>,
     tallies: Shared<Tally>,
-    rounds: u64,
+    rounds: [u64; 2],
 }
 
 /// Has the sessions work for the time of the plan. This process has one thread.
 pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome, Report> {
     let memory = |error: io::Error| miette!(code = "retrial::cache::memory", "no memory for the sessions: {error}");
+    let work = Work::calibrate();
     let run = Run {
         plan,
         load,
@@ -140,14 +163,19 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
         gate: Shared::zeroed(1).map_err(memory)?,
         // The last one is that of the check.
         tallies: Shared::zeroed(plan.sessions as usize + 1).map_err(memory)?,
-        rounds: Work::calibrate().rounds(plan.run),
+        rounds: [plan.run, plan.think].map(|time| work.rounds(time)),
     };
     let mut crew = Crew::default();
     run.gather(&mut crew)?;
     let before = children_cpu() + crew.cpu();
+    // To wake a thousand sessions takes time, in which the first of them work.
+    let (start, start_ns) = (Instant::now(), sys::now_ns());
     run.now(GOES);
-    let start = Instant::now();
     let killed = run.watch(&mut crew, start)?;
+    // Such a load took until its last session had done its part, not until this process saw that.
+    let is_through = run.gate().finished.load(Acquire) >= plan.sessions;
+    let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
+    let told = (start.elapsed(), sum(&|tally| &tally.executed));
     run.now(ENDS);
     let mut died = 0;
     let ended = until(&mut || {
@@ -155,8 +183,11 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
         crew.len()
     });
     // What sessions do when the time is over, the last wait of each above all, is counted: so is the time for it.
-    let (elapsed, cpu) = (start.elapsed(), children_cpu().saturating_sub(before));
+    let (mut elapsed, cpu) = (start.elapsed(), children_cpu().saturating_sub(before));
     let gate = run.gate();
+    if is_through {
+        elapsed = Duration::from_nanos(gate.finished_ns.load(Acquire).saturating_sub(start_ns));
+    }
     if !ended {
         let help = "retrial who; retrial report";
         return Err(miette!(
@@ -166,13 +197,12 @@ pub fn run(plan: &Plan, load: &dyn Load, instance: &Instance) -> Result<Outcome,
             crew.len()
         ));
     }
-    let sum = |cell: &dyn Fn(&Tally) -> &AtomicU64| run.tallies.iter().map(|tally| cell(tally).load(Relaxed)).sum();
     let executed = sum(&|tally| &tally.executed);
     let wrong = run.check(Done { executed, killed })?;
     let counts = plan.counts.iter().enumerate();
     let counts = counts.map(|(position, name)| (*name, sum(&|tally| &tally.counts[position]))).collect();
     let failed = gate.failed.load(Acquire) != 0 || died > 0;
-    Ok(Outcome { elapsed, executed, cpu, killed, counts, wrong, failed })
+    Ok(Outcome { elapsed, executed, told, cpu, killed, counts, wrong, failed })
 }
 
 impl Run<'_> {
@@ -261,11 +291,13 @@ impl Run<'_> {
         if let Err(error) = self.load.work(&self.seat(session, index)) {
             self.fail(&error);
         }
+        gate.finished_ns.fetch_max(sys::now_ns(), AcqRel);
         gate.finished.fetch_add(1, AcqRel);
     }
 
     fn seat<'s>(&'s self, session: Session<'s>, index: u32) -> Seat<'s> {
-        Seat { session, index, gate: self.gate(), tally: &self.tallies[index as usize], rounds: self.rounds }
+        let (tally, change_after) = (&self.tallies[index as usize], self.plan.change_after);
+        Seat { session, index, gate: self.gate(), tally, rounds: self.rounds, change_after }
     }
 
     /// Has the load look for what is wrong, after all sessions have ended.
@@ -284,8 +316,8 @@ impl Run<'_> {
 
     /// Waits until the time is over or all sessions have ended, and kills some meanwhile: how many.
     fn watch(&self, crew: &mut Crew, start: Instant) -> Result<u32, Report> {
-        let &Plan { sessions, time, kills, .. } = self.plan;
-        let bar = if time > SHORT { ProgressBar::new(millis(time)) } else { ProgressBar::hidden() };
+        let &Plan { sessions, time, kills, shows, .. } = self.plan;
+        let bar = if shows && time > SHORT { ProgressBar::new(millis(time)) } else { ProgressBar::hidden() };
         // Drawn to stderr, and only when that is a terminal. No thread of its own: this process forks.
         let style = ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar());
         bar.set_style(style);
@@ -350,6 +382,6 @@ fn no_more(plan: &Plan, made: u32, error: &io::Error) -> Report {
 pub fn at_a_seat(instance: &Instance, deed: impl FnOnce(&Seat<'_>)) -> Vec<u64> {
     let (gate, tallies) = (Shared::<Gate>::zeroed(1).unwrap(), Shared::<Tally>::zeroed(1).unwrap());
     let session = instance.session("test", Class::Normal).unwrap();
-    deed(&Seat { session, index: 0, gate: &gate[0], tally: &tallies[0], rounds: 0 });
+    deed(&Seat { session, index: 0, gate: &gate[0], tally: &tallies[0], rounds: [0; 2], change_after: None });
     tallies[0].counts.iter().map(|count| count.load(Relaxed)).collect()
 }

@@ -8,9 +8,9 @@ use self::tables::{
     CUSTOMERS, DISTRICTS, District, ITEMS, LINES, Line, ORDERS, Order, Partner as _, Stocks, TYPE, Tables, WAREHOUSES,
     Warehouses,
 };
-use super::super::cache_error;
 use super::cached::with;
 use super::{Done, Load, Seat};
+use crate::instances::cache_error;
 use miette::Report;
 use retrial::{Instance, Mode, location};
 use retrial_bench::load::Random;
@@ -120,6 +120,7 @@ impl Load for Tpcc<'_> {
                 drawn -= it.share;
             }
             seat.executed();
+            seat.think();
         }
         Ok(())
     }

@@ -2,9 +2,8 @@
 //! A change of a cell is all or nothing: its old value is noted first, and the next holder puts it back where
 //! the session that changed it has died.
 
-use super::super::session_error;
 use super::{Done, Load, Seat, then};
-use crate::instances::object_error;
+use crate::instances::{object_error, session_error};
 use miette::{Report, miette};
 use retrial::zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use retrial::{Class, CodeLocation, GetError, GetFailure, Guard, Instance, Mutex, Session, location};
@@ -147,6 +146,7 @@ impl Load for CriticalSection<'_> {
             cells.set(0, next);
             drop(cells);
             seat.executed();
+            seat.think();
         }
         Ok(())
     }
@@ -192,6 +192,7 @@ impl Load for ThreeNPlusOne<'_> {
             seat.run();
             self.0.enter(seat, location!("3n+1: store"))?.set(n as usize, steps);
             seat.executed();
+            seat.think();
         }
         Ok(())
     }
@@ -227,6 +228,7 @@ impl Load for InterestPosting<'_> {
             cells.set(account, balance + balance / 10_000);
             drop(cells);
             seat.executed();
+            seat.think();
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ fn figures(plan: &Plan, outcome: &Outcome, period: Period<'_>) -> Table {
 
 /// Waits by event and location, as the instance counted them, those that took longest first; each with its
 /// share of the sessions' time, all of which is `all_s`.
-fn waits(period: Period<'_>, all_s: f64) -> Table {
+pub fn waits(period: Period<'_>, all_s: f64) -> Table {
     type Row = ((Option<TypeId>, WaitEvent, LocationId), Profile);
     let to = period.to;
     let by = |_, key: Key| Some((to.type_of(key.mutex), key.event, key.location));

@@ -1,12 +1,15 @@
 //! The loads of 003 and of the paper on one object each, or on the versions of one statement.
 
-use super::super::cache_error;
 use super::{Load, Seat};
+use crate::instances::cache_error;
 use miette::Report;
 use retrial_cache::{Cache, CacheError, Client, Key, Namespace};
 
 /// What cached objects have for a value.
 pub const PLAN: &[u8] = b"a plan";
+
+/// Its first letter once a session has changed it.
+const CHANGED: u8 = b'A';
 
 /// Types of the mutexes of a cache.
 pub const TYPES: &[&str] = &["Library Cache", "Cursor Parent", "Cursor Pin", "hash table"];
@@ -16,6 +19,9 @@ pub struct CursorPin<'i>(pub Cache<'i>);
 
 /// `begin demo_proc(); end;` a million times.
 pub struct LibraryCache<'i>(pub Cache<'i>);
+
+/// The same cursor, read and not executed.
+pub struct Reads<'i>(pub Cache<'i>);
 
 /// A statement with a dozen versions, of which no session keeps any.
 pub struct HashTable<'i>(pub Cache<'i>);
@@ -44,6 +50,19 @@ pub fn with<T>(
     }
 }
 
+/// An execution of a load on one object, and what is between it and the next one.
+fn executed(seat: &Seat<'_>, client: &Client<'_>, key: &Key<'_>) -> Result<(), Report> {
+    seat.executed();
+    if seat.is_to_change() {
+        with(client, key, || {
+            let changed = client.exclusive(key)?;
+            Ok(changed.map(|mut plan| plan[0] = CHANGED))
+        })?;
+    }
+    seat.think();
+    Ok(())
+}
+
 impl Load for CursorPin<'_> {
     fn objects(&self) -> Vec<Key<'static>> {
         vec![CURSOR]
@@ -53,7 +72,7 @@ impl Load for CursorPin<'_> {
         let client = self.0.join(&seat.session).map_err(cache_error)?;
         while seat.goes_on() {
             with(&client, &CURSOR, || client.execute(&CURSOR, |_| seat.run()))?;
-            seat.executed();
+            executed(seat, &client, &CURSOR)?;
         }
         Ok(())
     }
@@ -68,7 +87,24 @@ impl Load for LibraryCache<'_> {
         let client = self.0.join(&seat.session).map_err(cache_error)?;
         while seat.goes_on() {
             with(&client, &PROCEDURE, || client.call(&PROCEDURE, |_| seat.run()))?;
-            seat.executed();
+            executed(seat, &client, &PROCEDURE)?;
+        }
+        Ok(())
+    }
+}
+
+impl Load for Reads<'_> {
+    fn objects(&self) -> Vec<Key<'static>> {
+        vec![CURSOR]
+    }
+
+    fn work(&self, seat: &Seat<'_>) -> Result<(), Report> {
+        let client = self.0.join(&seat.session).map_err(cache_error)?;
+        while seat.goes_on() {
+            let pin = with(&client, &CURSOR, || client.get(&CURSOR))?;
+            seat.run();
+            drop(pin);
+            executed(seat, &client, &CURSOR)?;
         }
         Ok(())
     }
@@ -92,6 +128,7 @@ impl Load for HashTable<'_> {
             let key = version(own);
             with(&client, &key, || client.execute(&key, |_| seat.run()))?;
             seat.executed();
+            seat.think();
         }
         Ok(())
     }
