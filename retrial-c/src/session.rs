@@ -10,11 +10,12 @@ use retrial::{Class, Session};
 use std::arch::asm;
 use std::cell::{RefCell, UnsafeCell};
 use std::ffi::c_int;
+use std::hint::black_box;
 use std::mem::{self, ManuallyDrop, offset_of};
 use std::ops::Deref;
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
-use std::sync::{Mutex, Once};
 
 /// `retrial_session`. Its memory is used again for later sessions and never freed, so that a closed one is
 /// recognised. The header's inlined calls read what is before `session`.
@@ -160,13 +161,8 @@ impl Drop for InUse {
 impl Handle {
     /// A new one, of no session, which a child of fork finds.
     fn make() -> &'static Self {
-        // The header's inlined calls do not look for a fork.
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            // SAFETY: it stores to this process's memory only.
-            let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-            assert_eq!(refused, 0, "the C library has no memory for a handler of forks");
-        });
+        // A program that is linked with the static library has `AT_LOAD` by this reference.
+        black_box(&raw const AT_LOAD);
         let mut last = LAST.load(Ordering::Acquire);
         let handle = Box::leak(Box::<Self>::default());
         loop {
@@ -204,6 +200,20 @@ impl Handle {
         }
     }
 }
+
+/// Has each child of fork told. The header's inlined calls do not look for a fork, and handlers run in the order in
+/// which they were registered: those of the program may release what their parent holds. So this one is registered
+/// when the library is loaded, before the program's constructors.
+#[used]
+#[unsafe(link_section = ".init_array.00099")] // a program's own priorities begin with 101
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        // SAFETY: it stores to this process's memory only.
+        let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        assert_eq!(refused, 0, "the C library has no memory for a handler of forks");
+    }
+    at_load
+};
 
 /// A child of fork begins: its parent's sessions are none of its own.
 extern "C" fn in_child() {

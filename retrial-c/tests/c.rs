@@ -67,7 +67,7 @@ fn the_survivor_of_a_killed_holder_is_told_and_the_total_is_right() {
 
 /// Inlined and not: what the two answer is the same.
 fn check_inlined_and_called(source: &str) {
-    for how in can(&[How::Shared, How::Unoptimised, How::Debug, How::Clang]) {
+    for how in can(&[How::Shared, How::Static, How::Unoptimised, How::Debug, How::Clang]) {
         check(&mut Command::new(compiled(source, how)));
     }
 }
