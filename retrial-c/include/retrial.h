@@ -25,9 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
 
 #ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 extern "C" {
 #endif
 
@@ -197,8 +199,8 @@ int retrial_param_get(retrial_instance *instance, const char *type, const char *
  * FULL when all are taken, BUSY when the table is locked by a process that was stopped. */
 int retrial_session_open(retrial_instance *instance, const char *name, retrial_session **session);
 
-/* BUSY while it holds a mutex. Later calls with it are answered NOT_MY_SESSION, unless the thread has opened another
- * session meanwhile, which may be at the same address. */
+/* BUSY while it holds a mutex. Later calls with it are answered NOT_MY_SESSION, unless a session was opened meanwhile,
+ * which may be at the same address: by this thread, or without RETRIAL_DEBUG by any. */
 int retrial_session_close(retrial_session *session);
 
 /* What the session is about, for the views: 32 bytes; NULL is nothing. */
@@ -351,13 +353,14 @@ int retrial_mutex_share(retrial_session *session, retrial_mutex *mutex);
 /* The deadline that many ns from now; RETRIAL_FOREVER where that is beyond the clock. */
 uint64_t retrial_deadline_ns(uint64_t timeout_ns);
 
-/* The deadline that is a time of CLOCK_MONOTONIC. */
-static inline uint64_t retrial_deadline_of(const struct timespec *at) {
-    return (uint64_t)at->tv_sec * 1000000000u + (uint64_t)at->tv_nsec;
-}
+/* The deadline that is a time of CLOCK_MONOTONIC. RETRIAL_NOW for NULL and for times below 0, RETRIAL_FOREVER for one
+ * beyond the range of ns. */
+struct timespec;
+uint64_t retrial_deadline_of(const struct timespec *at);
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 
 #endif

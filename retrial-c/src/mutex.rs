@@ -247,3 +247,11 @@ pub(crate) extern "C" fn retrial_deadline_ns(timeout_ns: u64) -> u64 {
     // A deadline that overflows is none.
     now_ns().saturating_add(timeout_ns)
 }
+
+/// `retrial_deadline_of`: a time of `CLOCK_MONOTONIC`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn retrial_deadline_of(at: Option<&libc::timespec>) -> u64 {
+    let Some(at) = at else { return NOW };
+    let (Ok(seconds), Ok(ns)) = (u64::try_from(at.tv_sec), u64::try_from(at.tv_nsec)) else { return NOW };
+    seconds.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(ns)).unwrap_or(FOREVER)
+}

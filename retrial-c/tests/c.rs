@@ -288,16 +288,25 @@ fn the_abi_is_that_of_the_dump() {
 fn the_headers_compile_without_a_warning_by_each_standard() {
     const C: &str = "#include <retrial.h>\n#include <retrial_cond.h>\n";
     const CPP: &str = "#include <retrial.hpp>\n#include <retrial_cond.hpp>\n";
-    for (cc, standards, name, text) in [
-        ("cc", ["c11", "c17"], "headers.c", C.to_owned()),
-        ("clang", ["c11", "c17"], "headers.c", C.to_owned()),
-        ("c++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
-        ("clang++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
+    const STRICT: [&str; 6] = ["conversion", "sign-conversion", "shadow", "cast-qual", "undef", "strict-aliasing=1"];
+    const STRICT_CPP: [&str; 3] = ["old-style-cast", "zero-as-null-pointer-constant", "non-virtual-dtor"];
+    const USE: &str = "
+int get_and_release(retrial_session *session, retrial_mutex *mutex);
+int get_and_release(retrial_session *session, retrial_mutex *mutex) {
+    return retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE) + retrial_mutex_release(session, mutex);
+}
+";
+    for (cc, standards, name, text, more) in [
+        ("cc", ["c99", "c11", "c17"], "headers.c", format!("{C}{USE}"), [].as_slice()),
+        ("clang", ["c99", "c11", "c17"], "headers.c", format!("{C}{USE}"), &[]),
+        ("c++", ["c++17", "gnu++17", "c++20"], "headers.cpp", format!("{C}{CPP}{USE}"), &STRICT_CPP),
+        ("clang++", ["c++17", "gnu++17", "c++20"], "headers.cpp", format!("{C}{CPP}{USE}"), &STRICT_CPP),
     ] {
         let source = prefix().join(name);
         std::fs::write(&source, text).expect("a file can be written");
+        let strict: Vec<_> = STRICT.iter().chain(more).map(|warning| format!("-W{warning}")).collect();
         for standard in standards.into_iter().filter(|_| is_there(cc)) {
-            check(compiler(cc, standard, &source, "headers").0.arg("-fsyntax-only"));
+            check(compiler(cc, standard, &source, "headers").0.args(&strict).args(["-O2", "-S"]));
         }
     }
 }
