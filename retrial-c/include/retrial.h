@@ -215,12 +215,17 @@ int retrial_session_set_action(retrial_session *session, const char *action);
  * by another mutex; parked sessions.
  *
  * Two mistakes are left to the calls' eyes alone: that another thread uses the session, and that a signal handler
- * does. With -DRETRIAL_DEBUG every get and release is a call. */
+ * does. With -DRETRIAL_DEBUG every get and release is a call, and each get looks whether the mutex is in memory that
+ * its processes share. */
 
 /* The same as retrial_mutex_get_until and retrial_mutex_release, for languages that do not read this header. */
 int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode, uint64_t deadline_ns,
                            retrial_location *at);
 int retrial_mutex_release_call(retrial_session *session, retrial_mutex *mutex);
+
+/* Whether the mutex may be got here: INVALID where it lies in private memory of this process and was first got by
+ * another process, which has a copy of it then. With RETRIAL_DEBUG each get asks. */
+int retrial_mutex_check(retrial_session *session, retrial_mutex *mutex);
 
 /* What is left of an inlined release that has to wake. */
 int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
@@ -320,7 +325,8 @@ RETRIAL_INLINE_ int retrial_mutex_get_until(retrial_session *session, retrial_mu
     if (RETRIAL_IS_INLINED_ && mode == RETRIAL_X && retrial_get_(session, mutex, at)) {
         return RETRIAL_OK;
     }
-    return retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
+    const int answer = RETRIAL_IS_INLINED_ ? RETRIAL_OK : retrial_mutex_check(session, mutex);
+    return answer != RETRIAL_OK ? answer : retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
 }
 
 /* However long it takes. */
