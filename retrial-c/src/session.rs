@@ -208,6 +208,8 @@ impl Handle {
 #[unsafe(link_section = ".init_array.00099")] // a program's own priorities begin with 101
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
+        // The calls' own way to notice a child.
+        retrial::sys::tell_children();
         // SAFETY: it stores to this process's memory only.
         let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         assert_eq!(refused, 0, "the C library has no memory for a handler of forks");
