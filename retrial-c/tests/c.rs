@@ -5,6 +5,7 @@ mod kit;
 
 use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
 use retrial::{Address, Class, Instance, location};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -281,6 +282,44 @@ fn the_abi_is_that_of_the_dump() {
         std::fs::read_to_string(&dump).expect("the dump can be read"),
         found,
         "programs have to be compiled again"
+    );
+}
+
+/// A library with the calls that the headers declare, which do nothing: its debug information has what a C compiler
+/// makes of the headers, and nothing of Rust's types.
+fn library_of_the_headers() -> PathBuf {
+    let mut text = String::from("#include <retrial.h>\n#include <retrial_cond.h>\n");
+    for (_, call) in declared() {
+        let _ = writeln!(text, "{} {{ return 0; }}", call.trim_end_matches(';'));
+    }
+    let source = prefix().join("abi.c");
+    std::fs::write(&source, text).expect("a file can be written");
+    let (mut command, library) = compiler("cc", "c11", &source, "libretrial-abi.so");
+    command.args(["-g", "-shared", "-fPIC", "-Wno-unused-parameter", "-Wl,-soname,libretrial.so.0"]);
+    command.arg(format!("-ffile-prefix-map={}=.", prefix().display()));
+    check(command.arg(format!("-Wl,--version-script={}", here("retrial.map").display())));
+    library
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn abidiff_finds_the_abi_unchanged() {
+    if !is_there("abidiff") {
+        return;
+    }
+    let (library, dump) = (library_of_the_headers(), here("tests/abi.xml"));
+    if std::env::var_os("RETRIAL_BLESS").is_some() {
+        let mut command = Command::new("abidw");
+        command.args(["--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--type-id-style", "hash"]);
+        check(command.arg("--out-file").arg(&dump).arg(&library));
+    }
+    let output = Command::new("abidiff").args([&dump, &library]).output().expect("it starts");
+    let report = String::from_utf8_lossy(&output.stdout);
+    // 4 is a change, 8 one that programs do not survive.
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "RETRIAL_BLESS=1 cargo test -p retrial-c --test c, if it is meant:\n{report}"
     );
 }
 
