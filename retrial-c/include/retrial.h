@@ -218,17 +218,20 @@ int retrial_session_set_action(retrial_session *session, const char *action);
  * does. With -DRETRIAL_DEBUG every get and release is a call, and each get looks whether the mutex is in memory that
  * its processes share. */
 
+/* No call throws: without this a C++ program has code for it around each guard. */
+#define RETRIAL_NOTHROW_ __attribute__((nothrow))
+
 /* The same as retrial_mutex_get_until and retrial_mutex_release, for languages that do not read this header. */
-int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode, uint64_t deadline_ns,
-                           retrial_location *at);
-int retrial_mutex_release_call(retrial_session *session, retrial_mutex *mutex);
+RETRIAL_NOTHROW_ int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode,
+                                            uint64_t deadline_ns, retrial_location *at);
+RETRIAL_NOTHROW_ int retrial_mutex_release_call(retrial_session *session, retrial_mutex *mutex);
 
 /* Whether the mutex may be got here: INVALID where it lies in private memory of this process and was first got by
  * another process, which has a copy of it then. With RETRIAL_DEBUG each get asks. */
-int retrial_mutex_check(retrial_session *session, retrial_mutex *mutex);
+RETRIAL_NOTHROW_ int retrial_mutex_check(retrial_session *session, retrial_mutex *mutex);
 
 /* What is left of an inlined release that has to wake. */
-int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
+RETRIAL_NOTHROW_ int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
 
 #define RETRIAL_INLINE_ static inline __attribute__((always_inline))
 

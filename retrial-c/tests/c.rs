@@ -249,7 +249,7 @@ fn declared() -> Vec<(String, String)> {
         };
         let name = before.rsplit([' ', '*']).next().expect("a name").to_owned();
         if name.starts_with("retrial_") {
-            let mut call = line.to_owned();
+            let mut call = line.trim_start_matches("RETRIAL_NOTHROW_ ").to_owned();
             while !call.ends_with(';') {
                 call += " ";
                 call += lines.next().expect("a declaration ends").trim_start();
