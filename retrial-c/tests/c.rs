@@ -3,7 +3,7 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
+use kit::{check, compiler, here, instance, is_there, not_tested, of_the_page, prefix, printed, shared};
 use retrial::{Address, Class, Instance, location};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -182,6 +182,28 @@ fn the_program_of_the_page_counts() {
     let counts = || printed(Command::new(&binary).arg(&instance));
     assert_eq!([counts(), counts(), counts()], ["1\n", "2\n", "3\n"]);
     std::fs::remove_file(&instance).expect("the instance is there");
+    // Where there is no /proc either, as in a chroot.
+    let without_proc = |program: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /proc && exec \"$@\"",
+            "sh",
+        ]);
+        command.args(program);
+        command
+    };
+    if without_proc(&["true"]).output().is_ok_and(|output| output.status.success()) {
+        let counts = || printed(&mut without_proc(&[binary.to_str().expect("a path"), &instance]));
+        assert_eq!([counts(), counts()], ["1\n", "2\n"]);
+        std::fs::remove_file(&instance).expect("the instance is there");
+    } else {
+        not_tested(format_args!("no user namespace can be made"));
+    }
 }
 
 #[test]
