@@ -1,7 +1,7 @@
 """Builds the wheel by maturin, with the command `retrial` in it.
 
-The command is built as `cargo install` does, from `retrial-cli` beside this package. RETRIAL_COMMAND is a file to take
-instead.
+The command is built as `cargo install` does, from `retrial-cli` beside this package. RETRIAL_COMMAND is the whole path
+of a file to take instead.
 """
 
 import os
