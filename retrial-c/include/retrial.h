@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 /* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */
-#define RETRIAL_ABI 0xba0b540c9a069b4cu
+#define RETRIAL_ABI 0xf5705b4edeb1dee9u
 
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
@@ -100,6 +100,7 @@ typedef struct retrial_location {
 /* What the inlined calls read of a session; the library has more behind it. */
 typedef struct retrial_session {
     uintptr_t thread; /* whose it is; 1 more in a call; 0 when closed */
+    uintptr_t held; /* the mutex that an inlined release can give back */
     uint64_t *log; /* its first log record */
     uint64_t expected; /* what the exchange of a get expects in the word */
     uint64_t sid; /* what it puts there */
@@ -246,15 +247,11 @@ enum { RETRIAL_CALL_, RETRIAL_RELEASED_, RETRIAL_WAKE_ };
 /* The compiler keeps what is before it before it: a kill finds stores in the order of the program. */
 #define RETRIAL_FENCE_() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
-/* Whether there are both, of one instance. A session that is closed, or in a child of fork, is of none. */
-RETRIAL_INLINE_ int retrial_is_usual_(const retrial_session *session, const retrial_mutex *mutex) {
-    return __builtin_expect(session != NULL && mutex != NULL, 1) &&
-           __builtin_expect(RETRIAL_LOAD_(&mutex->instance) == RETRIAL_LOAD_(&session->instance), 1);
-}
-
-/* Gets X. Whether it did; if not, nothing is changed. */
+/* Gets X. Whether it did; if not, nothing is changed. A session that is closed, or in a child of fork, is of no
+ * instance. */
 RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex, retrial_location *at) {
-    if (!retrial_is_usual_(session, mutex)) {
+    if (__builtin_expect(session == NULL || mutex == NULL, 0) ||
+        __builtin_expect(RETRIAL_LOAD_(&mutex->instance) != RETRIAL_LOAD_(&session->instance), 0)) {
         return 0;
     }
     uint64_t *log = session->log, word = session->expected;
@@ -272,18 +269,21 @@ RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex,
         __atomic_store_n(log, 0, __ATOMIC_RELEASE);
         return 0;
     }
+    __atomic_store_n(&session->held, (uintptr_t)mutex, __ATOMIC_RELAXED);
     __atomic_store_n(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
     return 1;
 }
 
-/* Releases X that this session has by its first record, and nobody waits for. RETRIAL_CALL_: nothing is changed.
- * RETRIAL_WAKE_: it is given back, and the record is still there. */
+/* Releases X that this session has by its first record, and nobody waits for. `held` says that it has, and the library
+ * keeps it true: word, record and instance need no look, whose loads the next exchange would have to wait for.
+ * RETRIAL_CALL_: nothing is changed. RETRIAL_WAKE_: it is given back, and the record is still there. */
 RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mutex) {
-    if (!retrial_is_usual_(session, mutex) || __builtin_expect(RETRIAL_LOAD_(&mutex->word) != session->sid, 0) ||
-        __builtin_expect((uint32_t)RETRIAL_LOAD_(session->log) != RETRIAL_LOAD_(&mutex->id), 0) ||
+    if (__builtin_expect(session == NULL || mutex == NULL, 0) ||
+        __builtin_expect(RETRIAL_LOAD_(&session->held) != (uintptr_t)mutex, 0) ||
         __builtin_expect((RETRIAL_LOAD_(&mutex->parking) & RETRIAL_CONCERNS_) != 0, 0)) {
         return RETRIAL_CALL_;
     }
+    __atomic_store_n(&session->held, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
     /* A session that parks has the kernel do a barrier here: it sees the word free, or this load sees it parked. */
     RETRIAL_FENCE_();

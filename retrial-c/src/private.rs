@@ -5,6 +5,7 @@ use crate::call::{code, failure};
 use crate::code::{Answer, Code};
 use crate::mutex::{At, OfSession};
 use crate::session::InUse;
+use retrial::engine::RawMutex;
 use retrial::views::Place;
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -26,7 +27,7 @@ pub(crate) extern "C" fn retrial_mutex_check(session: OfSession, mutex: At) -> c
 fn check(session: OfSession, mutex: At) -> Answer {
     let (session, mutex) = (InUse::new(session)?, mutex.get()?);
     session.not_forked()?;
-    let Some(id) = mutex.bound(session.instance())?.map(|record| record.id()) else { return Ok(()) };
+    let Some(id) = mutex.bound(session.instance())?.map(RawMutex::id) else { return Ok(()) };
     let Some(registered) = session.instance().tables().mutex_info(id) else { return Ok(()) };
     // Private memory does for the threads of the process that registered it.
     if registered.place == Place::Arena || registered.pid == session.pid() || is_shared(mutex) {

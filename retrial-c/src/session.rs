@@ -4,7 +4,7 @@ use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::instance::{self, Open};
 use crate::location::CLocation;
-use retrial::engine::{Field, SHORTCUT, Shortcut};
+use retrial::engine::{EngineMutex, Field, RawMutex, SHORTCUT, Shortcut};
 use retrial::sys::ThreadEnd;
 use retrial::{Class, Session};
 use std::arch::asm;
@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 pub(crate) struct Handle {
     /// The thread pointer of its thread, and [`INSIDE`] while that is in a call; 0 while it is closed.
     thread: AtomicUsize,
+    /// The address of the mutex that the session has in X by its first log record, while nothing is unusual about that:
+    /// its word has the SID alone. An inlined release looks for no more. 0: the calls look.
+    held: AtomicUsize,
     /// Of its thread alone, as all that follows.
     shortcut: UnsafeCell<Shortcut>,
     /// The place of calls without one.
@@ -44,13 +47,15 @@ pub(crate) fn fields() -> Vec<Field> {
     let thread = ("thread", offset_of!(Handle, thread), "uintptr_t ", "whose it is; 1 more in a call; 0 when closed");
     let shortcut = SHORTCUT.map(|(name, offset, of, is)| (name, offset + offset_of!(Handle, shortcut), of, is));
     let nowhere = ("nowhere", offset_of!(Handle, nowhere), "retrial_location ", "where a call without a location is");
-    [[thread].as_slice(), &shortcut, &[nowhere]].concat()
+    let held = ("held", offset_of!(Handle, held), "uintptr_t ", "the mutex that an inlined release can give back");
+    [[thread, held].as_slice(), &shortcut, &[nowhere]].concat()
 }
 
 impl Default for Handle {
     fn default() -> Self {
         Self {
             thread: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             shortcut: UnsafeCell::default(),
             nowhere: CLocation::unknown(),
             session: UnsafeCell::default(),
@@ -132,6 +137,23 @@ impl InUse {
         Err(failure(Code::Forked, format_args!("the session is of process {pid}, the parent; open one in the child")))
     }
 
+    /// Has the release of what was got inlined, where that is an ordinary X.
+    #[inline]
+    pub(crate) fn has_got(&self, mutex: &EngineMutex, record: &RawMutex) {
+        if record.is_plainly_held(self) {
+            self.0.held.store(std::ptr::from_ref(mutex).addr(), Ordering::Relaxed);
+        }
+    }
+
+    /// Has the release of a mutex be a call, before a call changes how the session holds it.
+    #[inline]
+    pub(crate) fn changes(&self, record: &RawMutex) {
+        // By the record: the same mutex may be mapped at another address, and one that is held beside it stays.
+        if record.is_first_of(self) {
+            self.0.held.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The place of a call without one.
     pub(crate) const fn nowhere(&self) -> &'static CLocation {
         &self.0.nowhere
@@ -178,6 +200,7 @@ impl Handle {
 
     /// Sends the header's inlined calls with this session to the calls.
     fn close_shortcut(&self) {
+        self.held.store(0, Ordering::Relaxed);
         // SAFETY: this thread's, or the only thread is this one.
         unsafe { (*self.shortcut.get()).close() };
     }
