@@ -141,7 +141,7 @@ static const struct peer {
 } peers[] = {
     {"exchange and store, log store", times_exchange_and_store},
     {"retrial X, inlined", times_inlined},
-    {"retrial X by calls (RETRIAL_DEBUG)", times_called},
+    {"retrial X by calls", times_called},
     {"retrial X beside another one held", times_nested},
     {"retrial S", times_in_s},
 #if HAS_CK

@@ -25,14 +25,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
 
 #ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
 extern "C" {
 #endif
 
 /* Generated: RETRIAL_BLESS=1 cargo test -p retrial-c */
-#define RETRIAL_ABI 0xba0b540c9a069b4cu
+#define RETRIAL_ABI 0xf5705b4edeb1dee9u
 
 /* What calls answer; retrial_strerror has the same texts. */
 enum {
@@ -98,6 +100,7 @@ typedef struct retrial_location {
 /* What the inlined calls read of a session; the library has more behind it. */
 typedef struct retrial_session {
     uintptr_t thread; /* whose it is; 1 more in a call; 0 when closed */
+    uintptr_t held; /* the mutex that an inlined release can give back */
     uint64_t *log; /* its first log record */
     uint64_t expected; /* what the exchange of a get expects in the word */
     uint64_t sid; /* what it puts there */
@@ -197,8 +200,8 @@ int retrial_param_get(retrial_instance *instance, const char *type, const char *
  * FULL when all are taken, BUSY when the table is locked by a process that was stopped. */
 int retrial_session_open(retrial_instance *instance, const char *name, retrial_session **session);
 
-/* BUSY while it holds a mutex. Later calls with it are answered NOT_MY_SESSION, unless the thread has opened another
- * session meanwhile, which may be at the same address. */
+/* BUSY while it holds a mutex. Later calls with it are answered NOT_MY_SESSION, unless a session was opened meanwhile,
+ * which may be at the same address: by this thread, or without RETRIAL_DEBUG by any. */
 int retrial_session_close(retrial_session *session);
 
 /* What the session is about, for the views: 32 bytes; NULL is nothing. */
@@ -213,15 +216,23 @@ int retrial_session_set_action(retrial_session *session, const char *action);
  * by another mutex; parked sessions.
  *
  * Two mistakes are left to the calls' eyes alone: that another thread uses the session, and that a signal handler
- * does. With -DRETRIAL_DEBUG every get and release is a call. */
+ * does. With -DRETRIAL_DEBUG every get and release is a call, and each get looks whether the mutex is in memory that
+ * its processes share. */
+
+/* No call throws: without this a C++ program has code for it around each guard. */
+#define RETRIAL_NOTHROW_ __attribute__((nothrow))
 
 /* The same as retrial_mutex_get_until and retrial_mutex_release, for languages that do not read this header. */
-int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode, uint64_t deadline_ns,
-                           retrial_location *at);
-int retrial_mutex_release_call(retrial_session *session, retrial_mutex *mutex);
+RETRIAL_NOTHROW_ int retrial_mutex_get_call(retrial_session *session, retrial_mutex *mutex, int mode,
+                                            uint64_t deadline_ns, retrial_location *at);
+RETRIAL_NOTHROW_ int retrial_mutex_release_call(retrial_session *session, retrial_mutex *mutex);
+
+/* Whether the mutex may be got here: INVALID where it lies in private memory of this process and was first got by
+ * another process, which has a copy of it then. With RETRIAL_DEBUG each get asks. */
+RETRIAL_NOTHROW_ int retrial_mutex_check(retrial_session *session, retrial_mutex *mutex);
 
 /* What is left of an inlined release that has to wake. */
-int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
+RETRIAL_NOTHROW_ int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
 
 #define RETRIAL_INLINE_ static inline __attribute__((always_inline))
 
@@ -236,15 +247,11 @@ enum { RETRIAL_CALL_, RETRIAL_RELEASED_, RETRIAL_WAKE_ };
 /* The compiler keeps what is before it before it: a kill finds stores in the order of the program. */
 #define RETRIAL_FENCE_() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
-/* Whether there are both, of one instance. A session that is closed, or in a child of fork, is of none. */
-RETRIAL_INLINE_ int retrial_is_usual_(const retrial_session *session, const retrial_mutex *mutex) {
-    return __builtin_expect(session != NULL && mutex != NULL, 1) &&
-           __builtin_expect(RETRIAL_LOAD_(&mutex->instance) == RETRIAL_LOAD_(&session->instance), 1);
-}
-
-/* Gets X. Whether it did; if not, nothing is changed. */
+/* Gets X. Whether it did; if not, nothing is changed. A session that is closed, or in a child of fork, is of no
+ * instance. */
 RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex, retrial_location *at) {
-    if (!retrial_is_usual_(session, mutex)) {
+    if (__builtin_expect(session == NULL || mutex == NULL, 0) ||
+        __builtin_expect(RETRIAL_LOAD_(&mutex->instance) != RETRIAL_LOAD_(&session->instance), 0)) {
         return 0;
     }
     uint64_t *log = session->log, word = session->expected;
@@ -262,18 +269,21 @@ RETRIAL_INLINE_ int retrial_get_(retrial_session *session, retrial_mutex *mutex,
         __atomic_store_n(log, 0, __ATOMIC_RELEASE);
         return 0;
     }
+    __atomic_store_n(&session->held, (uintptr_t)mutex, __ATOMIC_RELAXED);
     __atomic_store_n(&mutex->gets, RETRIAL_LOAD_(&mutex->gets) + 1, __ATOMIC_RELAXED);
     return 1;
 }
 
-/* Releases X that this session has by its first record, and nobody waits for. RETRIAL_CALL_: nothing is changed.
- * RETRIAL_WAKE_: it is given back, and the record is still there. */
+/* Releases X that this session has by its first record, and nobody waits for. `held` says that it has, and the library
+ * keeps it true: word, record and instance need no look, whose loads the next exchange would have to wait for.
+ * RETRIAL_CALL_: nothing is changed. RETRIAL_WAKE_: it is given back, and the record is still there. */
 RETRIAL_INLINE_ int retrial_release_(retrial_session *session, retrial_mutex *mutex) {
-    if (!retrial_is_usual_(session, mutex) || __builtin_expect(RETRIAL_LOAD_(&mutex->word) != session->sid, 0) ||
-        __builtin_expect((uint32_t)RETRIAL_LOAD_(session->log) != RETRIAL_LOAD_(&mutex->id), 0) ||
+    if (__builtin_expect(session == NULL || mutex == NULL, 0) ||
+        __builtin_expect(RETRIAL_LOAD_(&session->held) != (uintptr_t)mutex, 0) ||
         __builtin_expect((RETRIAL_LOAD_(&mutex->parking) & RETRIAL_CONCERNS_) != 0, 0)) {
         return RETRIAL_CALL_;
     }
+    __atomic_store_n(&session->held, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&mutex->word, 0, __ATOMIC_RELEASE);
     /* A session that parks has the kernel do a barrier here: it sees the word free, or this load sees it parked. */
     RETRIAL_FENCE_();
@@ -318,7 +328,8 @@ RETRIAL_INLINE_ int retrial_mutex_get_until(retrial_session *session, retrial_mu
     if (RETRIAL_IS_INLINED_ && mode == RETRIAL_X && retrial_get_(session, mutex, at)) {
         return RETRIAL_OK;
     }
-    return retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
+    const int answer = RETRIAL_IS_INLINED_ ? RETRIAL_OK : retrial_mutex_check(session, mutex);
+    return answer != RETRIAL_OK ? answer : retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
 }
 
 /* However long it takes. */
@@ -351,13 +362,14 @@ int retrial_mutex_share(retrial_session *session, retrial_mutex *mutex);
 /* The deadline that many ns from now; RETRIAL_FOREVER where that is beyond the clock. */
 uint64_t retrial_deadline_ns(uint64_t timeout_ns);
 
-/* The deadline that is a time of CLOCK_MONOTONIC. */
-static inline uint64_t retrial_deadline_of(const struct timespec *at) {
-    return (uint64_t)at->tv_sec * 1000000000u + (uint64_t)at->tv_nsec;
-}
+/* The deadline that is a time of CLOCK_MONOTONIC. RETRIAL_NOW for NULL and for times below 0, RETRIAL_FOREVER for one
+ * beyond the range of ns. */
+struct timespec;
+uint64_t retrial_deadline_of(const struct timespec *at);
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 
 #endif

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <exception>
 #include <retrial.h>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -26,15 +27,14 @@
 namespace retrial {
 
 /* A code other than RETRIAL_OK, and why. */
-class error : public std::exception {
+class error : public std::runtime_error {
   public:
-    explicit error(int code) : code_(code), text_(std::string(retrial_strerror(code)) + ": " + retrial_message()) {}
+    explicit error(int code)
+        : std::runtime_error(std::string(retrial_strerror(code)) + ": " + retrial_message()), code_(code) {}
     int code() const noexcept { return code_; }
-    const char *what() const noexcept override { return text_.c_str(); }
 
   private:
     int code_;
-    std::string text_;
 };
 
 enum class mode { s = RETRIAL_S, x = RETRIAL_X, lx = RETRIAL_LX, e = RETRIAL_E };
@@ -75,7 +75,8 @@ class deadline {
     }
     template <class Clock, class Duration>
     static deadline at(std::chrono::time_point<Clock, Duration> time) noexcept(noexcept(Clock::now())) {
-        return in(time - Clock::now());
+        const auto now = Clock::now();
+        return time <= now ? deadline::now() : in(time - now); /* the difference from a time long ago overflows */
     }
     constexpr uint64_t ns() const noexcept { return ns_; }
 
@@ -184,6 +185,7 @@ template <class T, mode M> class [[nodiscard]] guard {
     RETRIAL_ALWAYS_ ~guard() { release_quietly(); }
 
     explicit operator bool() const noexcept { return mutex_ != nullptr; }
+    /* What it protects: NULL behind an empty guard. */
     template <class U = data> std::add_lvalue_reference_t<U> operator*() const noexcept { return *data_; }
     data *operator->() const noexcept { return data_; }
 
@@ -191,6 +193,7 @@ template <class T, mode M> class [[nodiscard]] guard {
     RETRIAL_ALWAYS_ void release(int &code) noexcept {
         code = mutex_ == nullptr ? RETRIAL_OK : retrial_mutex_release(session_, mutex_);
         mutex_ = nullptr;
+        data_ = nullptr;
     }
     /* After RETRIAL_OWNER_DIED. */
     void consistent(int &code) noexcept {
@@ -230,11 +233,14 @@ template <class T, mode M> class [[nodiscard]] guard {
 #endif
 
     /* Gets it: what the mutexes below do. Empty unless the code is RETRIAL_OK or RETRIAL_OWNER_DIED. */
-    RETRIAL_ALWAYS_ guard(const session &by, retrial_mutex *mutex, T *data, deadline until, retrial_location *at,
+    RETRIAL_ALWAYS_ guard(const session &by, retrial_mutex *mutex, T *protects, deadline until, retrial_location *at,
                           int &code) noexcept
-        : session_(by.handle()), data_(data) {
+        : session_(by.handle()) {
         code = retrial_mutex_get_until(session_, mutex, static_cast<int>(M), until.ns(), at);
-        mutex_ = code == RETRIAL_OK || code == RETRIAL_OWNER_DIED ? mutex : nullptr;
+        if (code == RETRIAL_OK || code == RETRIAL_OWNER_DIED) {
+            mutex_ = mutex;
+            data_ = protects;
+        }
     }
 
   private:
@@ -243,7 +249,7 @@ template <class T, mode M> class [[nodiscard]] guard {
     template <mode N> void take(guard<T, N> &other) noexcept {
         session_ = other.session_;
         mutex_ = std::exchange(other.mutex_, nullptr);
-        data_ = other.data_;
+        data_ = std::exchange(other.data_, nullptr);
     }
     template <mode N> guard<T, N> converted(int code) noexcept {
         guard<T, N> made;

@@ -64,12 +64,14 @@ pub(crate) extern "C" fn retrial_cond_wait_until(
 
 fn wait(session: OfSession, condition: At<EngineCondition>, mutex: At, deadline_ns: u64) -> Answer {
     let (session, condition) = (InUse::new(session)?, condition.get()?);
-    let hold = held(&session, mutex.get()?)?;
+    let mutex = mutex.get()?;
+    let hold = held(&session, mutex)?;
     expect(hold.mode(), &[Mode::Exclusive, Mode::LongExclusive])?;
     // Last: it binds a new condition, and what is refused changes nothing.
     let condition = condition.bind(session.instance(), "")?;
     match ManuallyDrop::into_inner(hold).wait(&condition, patience(deadline_ns)) {
         Ok((hold, waited)) => {
+            session.has_got(mutex, hold.mutex());
             mem::forget(hold);
             match waited {
                 Waited::Signalled => Ok(()),

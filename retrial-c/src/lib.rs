@@ -15,6 +15,7 @@ mod instance;
 mod location;
 mod mutex;
 mod params;
+mod private;
 mod session;
 
 pub use code::{CODES, Code};

@@ -132,11 +132,13 @@ fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<
         failure(Code::Invalid, format_args!("mode {mode}, expected RETRIAL_S, RETRIAL_X, RETRIAL_LX or RETRIAL_E"))
     })?;
     // Last: it binds a new mutex, and what is refused changes nothing.
-    let record = mutex.get()?.record(session.instance())?;
+    let mutex = mutex.get()?;
+    let record = mutex.record(session.instance())?;
     // SAFETY: the session is of the instance that the record was asked for.
     match unsafe { record.get_at(&session, mode, location, patience(deadline_ns)) } {
         Ok(hold) => {
             mem::forget(hold);
+            session.has_got(mutex, record);
             Ok(())
         }
         Err(error) => Err(Failure::from(error.map(ManuallyDrop::new))),
@@ -147,6 +149,7 @@ fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<
 pub(crate) fn held<'a>(session: &'a InUse, mutex: &'a EngineMutex) -> Result<ManuallyDrop<Hold<'a>>, Failure> {
     session.not_forked()?;
     let hold = mutex.bound(session.instance())?.and_then(|record| {
+        session.changes(record);
         // SAFETY: of its instance, and `get` has forgotten the hold.
         Mode::ALL.into_iter().find_map(|mode| unsafe { record.resume(session, mode) })
     });
@@ -246,4 +249,12 @@ pub(crate) extern "C" fn retrial_mutex_share(session: OfSession, mutex: At) -> c
 pub(crate) extern "C" fn retrial_deadline_ns(timeout_ns: u64) -> u64 {
     // A deadline that overflows is none.
     now_ns().saturating_add(timeout_ns)
+}
+
+/// `retrial_deadline_of`: a time of `CLOCK_MONOTONIC`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn retrial_deadline_of(at: Option<&libc::timespec>) -> u64 {
+    let Some(at) = at else { return NOW };
+    let (Ok(seconds), Ok(ns)) = (u64::try_from(at.tv_sec), u64::try_from(at.tv_nsec)) else { return NOW };
+    seconds.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(ns)).unwrap_or(FOREVER)
 }

@@ -4,17 +4,18 @@ use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::instance::{self, Open};
 use crate::location::CLocation;
-use retrial::engine::{Field, SHORTCUT, Shortcut};
+use retrial::engine::{EngineMutex, Field, RawMutex, SHORTCUT, Shortcut};
 use retrial::sys::ThreadEnd;
 use retrial::{Class, Session};
 use std::arch::asm;
 use std::cell::{RefCell, UnsafeCell};
 use std::ffi::c_int;
+use std::hint::black_box;
 use std::mem::{self, ManuallyDrop, offset_of};
 use std::ops::Deref;
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
-use std::sync::{Mutex, Once};
 
 /// `retrial_session`. Its memory is used again for later sessions and never freed, so that a closed one is
 /// recognised. The header's inlined calls read what is before `session`.
@@ -22,6 +23,9 @@ use std::sync::{Mutex, Once};
 pub(crate) struct Handle {
     /// The thread pointer of its thread, and [`INSIDE`] while that is in a call; 0 while it is closed.
     thread: AtomicUsize,
+    /// The address of the mutex that the session has in X by its first log record, while nothing is unusual about that:
+    /// its word has the SID alone. An inlined release looks for no more. 0: the calls look.
+    held: AtomicUsize,
     /// Of its thread alone, as all that follows.
     shortcut: UnsafeCell<Shortcut>,
     /// The place of calls without one.
@@ -43,13 +47,15 @@ pub(crate) fn fields() -> Vec<Field> {
     let thread = ("thread", offset_of!(Handle, thread), "uintptr_t ", "whose it is; 1 more in a call; 0 when closed");
     let shortcut = SHORTCUT.map(|(name, offset, of, is)| (name, offset + offset_of!(Handle, shortcut), of, is));
     let nowhere = ("nowhere", offset_of!(Handle, nowhere), "retrial_location ", "where a call without a location is");
-    [[thread].as_slice(), &shortcut, &[nowhere]].concat()
+    let held = ("held", offset_of!(Handle, held), "uintptr_t ", "the mutex that an inlined release can give back");
+    [[thread, held].as_slice(), &shortcut, &[nowhere]].concat()
 }
 
 impl Default for Handle {
     fn default() -> Self {
         Self {
             thread: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             shortcut: UnsafeCell::default(),
             nowhere: CLocation::unknown(),
             session: UnsafeCell::default(),
@@ -131,6 +137,23 @@ impl InUse {
         Err(failure(Code::Forked, format_args!("the session is of process {pid}, the parent; open one in the child")))
     }
 
+    /// Has the release of what was got inlined, where that is an ordinary X.
+    #[inline]
+    pub(crate) fn has_got(&self, mutex: &EngineMutex, record: &RawMutex) {
+        if record.is_plainly_held(self) {
+            self.0.held.store(std::ptr::from_ref(mutex).addr(), Ordering::Relaxed);
+        }
+    }
+
+    /// Has the release of a mutex be a call, before a call changes how the session holds it.
+    #[inline]
+    pub(crate) fn changes(&self, record: &RawMutex) {
+        // By the record: the same mutex may be mapped at another address, and one that is held beside it stays.
+        if record.is_first_of(self) {
+            self.0.held.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// The place of a call without one.
     pub(crate) const fn nowhere(&self) -> &'static CLocation {
         &self.0.nowhere
@@ -160,13 +183,8 @@ impl Drop for InUse {
 impl Handle {
     /// A new one, of no session, which a child of fork finds.
     fn make() -> &'static Self {
-        // The header's inlined calls do not look for a fork.
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            // SAFETY: it stores to this process's memory only.
-            let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-            assert_eq!(refused, 0, "the C library has no memory for a handler of forks");
-        });
+        // A program that is linked with the static library has `AT_LOAD` by this reference.
+        black_box(&raw const AT_LOAD);
         let mut last = LAST.load(Ordering::Acquire);
         let handle = Box::leak(Box::<Self>::default());
         loop {
@@ -182,6 +200,7 @@ impl Handle {
 
     /// Sends the header's inlined calls with this session to the calls.
     fn close_shortcut(&self) {
+        self.held.store(0, Ordering::Relaxed);
         // SAFETY: this thread's, or the only thread is this one.
         unsafe { (*self.shortcut.get()).close() };
     }
@@ -204,6 +223,22 @@ impl Handle {
         }
     }
 }
+
+/// Has each child of fork told. The header's inlined calls do not look for a fork, and handlers run in the order in
+/// which they were registered: those of the program may release what their parent holds. So this one is registered
+/// when the library is loaded, before the program's constructors.
+#[used]
+#[unsafe(link_section = ".init_array.00099")] // a program's own priorities begin with 101
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        // The calls' own way to notice a child.
+        retrial::sys::tell_children();
+        // SAFETY: it stores to this process's memory only.
+        let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        assert_eq!(refused, 0, "the C library has no memory for a handler of forks");
+    }
+    at_load
+};
 
 /// A child of fork begins: its parent's sessions are none of its own.
 extern "C" fn in_child() {

@@ -3,8 +3,9 @@
 #[path = "kit/mod.rs"]
 mod kit;
 
-use kit::{check, compiler, here, instance, is_there, of_the_page, prefix, printed, shared};
+use kit::{check, compiler, here, instance, is_there, not_tested, of_the_page, prefix, printed, shared};
 use retrial::{Address, Class, Instance, location};
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -67,7 +68,7 @@ fn the_survivor_of_a_killed_holder_is_told_and_the_total_is_right() {
 
 /// Inlined and not: what the two answer is the same.
 fn check_inlined_and_called(source: &str) {
-    for how in can(&[How::Shared, How::Unoptimised, How::Debug, How::Clang]) {
+    for how in can(&[How::Shared, How::Static, How::Unoptimised, How::Debug, How::Clang]) {
         check(&mut Command::new(compiled(source, how)));
     }
 }
@@ -181,6 +182,28 @@ fn the_program_of_the_page_counts() {
     let counts = || printed(Command::new(&binary).arg(&instance));
     assert_eq!([counts(), counts(), counts()], ["1\n", "2\n", "3\n"]);
     std::fs::remove_file(&instance).expect("the instance is there");
+    // Where there is no /proc either, as in a chroot.
+    let without_proc = |program: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /proc && exec \"$@\"",
+            "sh",
+        ]);
+        command.args(program);
+        command
+    };
+    if without_proc(&["true"]).output().is_ok_and(|output| output.status.success()) {
+        let counts = || printed(&mut without_proc(&[binary.to_str().expect("a path"), &instance]));
+        assert_eq!([counts(), counts()], ["1\n", "2\n"]);
+        std::fs::remove_file(&instance).expect("the instance is there");
+    } else {
+        not_tested(format_args!("no user namespace can be made"));
+    }
 }
 
 #[test]
@@ -248,7 +271,7 @@ fn declared() -> Vec<(String, String)> {
         };
         let name = before.rsplit([' ', '*']).next().expect("a name").to_owned();
         if name.starts_with("retrial_") {
-            let mut call = line.to_owned();
+            let mut call = line.trim_start_matches("RETRIAL_NOTHROW_ ").to_owned();
             while !call.ends_with(';') {
                 call += " ";
                 call += lines.next().expect("a declaration ends").trim_start();
@@ -284,20 +307,67 @@ fn the_abi_is_that_of_the_dump() {
     );
 }
 
+/// A library with the calls that the headers declare, which do nothing: its debug information has what a C compiler
+/// makes of the headers, and nothing of Rust's types.
+fn library_of_the_headers() -> PathBuf {
+    let mut text = String::from("#include <retrial.h>\n#include <retrial_cond.h>\n");
+    for (_, call) in declared() {
+        let _ = writeln!(text, "{} {{ return 0; }}", call.trim_end_matches(';'));
+    }
+    let source = prefix().join("abi.c");
+    std::fs::write(&source, text).expect("a file can be written");
+    let (mut command, library) = compiler("cc", "c11", &source, "libretrial-abi.so");
+    command.args(["-g", "-shared", "-fPIC", "-Wno-unused-parameter", "-Wl,-soname,libretrial.so.0"]);
+    command.arg(format!("-ffile-prefix-map={}=.", prefix().display()));
+    check(command.arg(format!("-Wl,--version-script={}", here("retrial.map").display())));
+    library
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn abidiff_finds_the_abi_unchanged() {
+    if !is_there("abidiff") {
+        return;
+    }
+    let (library, dump) = (library_of_the_headers(), here("tests/abi.xml"));
+    if std::env::var_os("RETRIAL_BLESS").is_some() {
+        let mut command = Command::new("abidw");
+        command.args(["--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--type-id-style", "hash"]);
+        check(command.arg("--out-file").arg(&dump).arg(&library));
+    }
+    let output = Command::new("abidiff").args([&dump, &library]).output().expect("it starts");
+    let report = String::from_utf8_lossy(&output.stdout);
+    // 4 is a change, 8 one that programs do not survive.
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "RETRIAL_BLESS=1 cargo test -p retrial-c --test c, if it is meant:\n{report}"
+    );
+}
+
 #[test]
 fn the_headers_compile_without_a_warning_by_each_standard() {
     const C: &str = "#include <retrial.h>\n#include <retrial_cond.h>\n";
     const CPP: &str = "#include <retrial.hpp>\n#include <retrial_cond.hpp>\n";
-    for (cc, standards, name, text) in [
-        ("cc", ["c11", "c17"], "headers.c", C.to_owned()),
-        ("clang", ["c11", "c17"], "headers.c", C.to_owned()),
-        ("c++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
-        ("clang++", ["c++17", "c++20"], "headers.cpp", format!("{C}{CPP}")),
+    const STRICT: [&str; 6] = ["conversion", "sign-conversion", "shadow", "cast-qual", "undef", "strict-aliasing=1"];
+    const STRICT_CPP: [&str; 3] = ["old-style-cast", "zero-as-null-pointer-constant", "non-virtual-dtor"];
+    const USE: &str = "
+int get_and_release(retrial_session *session, retrial_mutex *mutex);
+int get_and_release(retrial_session *session, retrial_mutex *mutex) {
+    return retrial_mutex_get(session, mutex, RETRIAL_X, RETRIAL_HERE) + retrial_mutex_release(session, mutex);
+}
+";
+    for (cc, standards, name, text, more) in [
+        ("cc", ["c99", "c11", "c17"], "headers.c", format!("{C}{USE}"), [].as_slice()),
+        ("clang", ["c99", "c11", "c17"], "headers.c", format!("{C}{USE}"), &[]),
+        ("c++", ["c++17", "gnu++17", "c++20"], "headers.cpp", format!("{C}{CPP}{USE}"), &STRICT_CPP),
+        ("clang++", ["c++17", "gnu++17", "c++20"], "headers.cpp", format!("{C}{CPP}{USE}"), &STRICT_CPP),
     ] {
         let source = prefix().join(name);
         std::fs::write(&source, text).expect("a file can be written");
+        let strict: Vec<_> = STRICT.iter().chain(more).map(|warning| format!("-W{warning}")).collect();
         for standard in standards.into_iter().filter(|_| is_there(cc)) {
-            check(compiler(cc, standard, &source, "headers").0.arg("-fsyntax-only"));
+            check(compiler(cc, standard, &source, "headers").0.args(&strict).args(["-O2", "-S"]));
         }
     }
 }

@@ -5,6 +5,7 @@ mod kit;
 
 use kit::{check, compiler, here, instance, is_there, not_tested, of_the_page, prefix, printed, shared};
 use retrial::{Address, Capacity, Class, GetError, Instance, location};
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -130,6 +131,39 @@ fn c_and_cpp_and_rust_count_in_one_mutex_and_are_told_of_each_others_death() {
     assert_eq!(printed(Command::new(&in_c).arg(&path)), "10\n");
     assert_eq!(*mutex.shared(&session, location!()).expect("free"), 10);
     std::fs::remove_file(&path).expect("the instance is there");
+}
+
+/// What an object file has: instructions, those with a lock, and the functions that it calls.
+#[cfg(target_arch = "x86_64")]
+fn instructions(object: &Path) -> (usize, usize, BTreeSet<String>) {
+    let text = printed(Command::new("objdump").arg("-dr").arg("--no-show-raw-insn").arg(object));
+    let is_instruction = |line: &&str| line.starts_with(' ') && line.contains(":\t") && !line.contains("R_X86_64");
+    let code: Vec<_> = text.lines().filter(is_instruction).collect();
+    let called = text.lines().filter_map(|line| line.split_once("R_X86_64_PLT32\t"));
+    let called = called.map(|(_, name)| name.trim_end_matches("-0x4").to_owned()).collect();
+    (code.len(), code.iter().filter(|line| line.contains("\tlock ")).count(), called)
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_pair_by_a_guard_is_compiled_to_what_it_is_in_c() {
+    for (cc, cpp) in [("cc", "c++"), ("clang", "clang++")] {
+        if !is_there(cc) || !is_there(cpp) {
+            continue;
+        }
+        let object = |by, standard, source| {
+            let (mut command, object) = compiler(by, standard, &here(source), &format!("pair-{by}.o"));
+            check(command.args(["-O2", "-c"]));
+            instructions(&object)
+        };
+        let (in_c, locked_in_c, called_in_c) = object(cc, "c11", "tests/c/pair.c");
+        let (in_cpp, locked_in_cpp, called_in_cpp) = object(cpp, "c++17", "tests/cpp/pair.cpp");
+        assert_eq!((locked_in_c, locked_in_cpp), (1, 1), "{cc}, {cpp}");
+        assert_eq!(called_in_c.len(), 3, "{called_in_c:?}");
+        assert_eq!(called_in_c, called_in_cpp, "{cc}, {cpp}");
+        // The handles are loaded, and an empty guard is looked for where a call has answered.
+        assert!(in_cpp <= in_c + 5, "{cpp}: {in_cpp} instructions, {cc}: {in_c}");
+    }
 }
 
 #[test]

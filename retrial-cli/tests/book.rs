@@ -183,6 +183,9 @@ fn the_errors_are_those_that_the_code_declares() {
     });
     let mut body = String::from("\n## Of C calls\n");
     body += &table(["answer", "number", "what it means"], rows);
+    body += "\nA get of X that finds the mutex free, and its release, make no call: `RETRIAL_NOT_MY_SESSION` for the session of\n\
+             another thread and `RETRIAL_REENTERED` in a signal handler are answered there only with `-DRETRIAL_DEBUG`, as is\n\
+             `RETRIAL_INVALID` for a mutex in private memory.\n";
     body += "\n## Of the library\n";
     for (name, doc, rows) in ["retrial/src", "retrial-cache/src"].map(errors).into_iter().flat_map(|all| all.declared) {
         let _ = write!(body, "\n### `{name}`\n\n{doc}\n{}", table(["", "message", "what it means"], rows));

@@ -82,18 +82,22 @@ pub(crate) fn check(capacity: Capacity) -> Result<Layout, CreateError> {
     Ok(Layout::of(capacity))
 }
 
-/// A file without a name in `directory`; where the file system has none, with a temporary one.
+/// Where a process finds its open files: a file without a name is linked from there.
+pub(crate) const OPEN_FILES: &str = "/proc/self/fd";
+
+/// A file without a name in `directory`. Where the file system has none, or none can be linked for want of `/proc`, with
+/// a temporary one.
 pub(crate) fn unnamed_file(directory: &Path) -> io::Result<(File, Option<PathBuf>)> {
     let open =
         |path: &Path, flags| OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(path);
     match open(directory, libc::O_TMPFILE) {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
-            let path = directory.join(format!(".{PREFIX}{}.{}", sys::pid(), sys::now_ns()));
-            let file = open(&path, libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW)?;
-            Ok((file, Some(path)))
-        }
-        result => result.map(|file| (file, None)),
+        Ok(file) if Path::new(OPEN_FILES).exists() => return Ok((file, None)),
+        Err(e) if !matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => return Err(e),
+        _ => {}
     }
+    let path = directory.join(format!(".{PREFIX}{}.{}", sys::pid(), sys::now_ns()));
+    let file = open(&path, libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW)?;
+    Ok((file, Some(path)))
 }
 
 /// Gives a file its name; never replaces one.

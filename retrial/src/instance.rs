@@ -5,7 +5,7 @@ use crate::costs::Costs;
 use crate::entries::{ParamRow, TypeId};
 use crate::error::{AttachError, CreateError, SessionError};
 use crate::fail;
-use crate::file::{check, format, link, open, unnamed_file};
+use crate::file::{OPEN_FILES, check, format, link, open, unnamed_file};
 use crate::operation_log::{MutexId, Record};
 use crate::params::{P, Params};
 use crate::probes;
@@ -21,7 +21,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An instance that this process takes part in.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Instance {
         };
         let tables = format(&file, layout, Some(address.clone())).map_err(|e| tidy(e.at(path)))?;
         file.set_permissions(fs::Permissions::from_mode(permissions)).map_err(|e| tidy(failed(e)))?;
-        let source = temporary.clone().unwrap_or_else(|| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let source = temporary.clone().unwrap_or_else(|| Path::new(OPEN_FILES).join(file.as_raw_fd().to_string()));
         fail::point();
         let linked = link(&source, path);
         fail::point();

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -239,6 +240,94 @@ static void forked(void) {
     OK(retrial_mutex_release(session, mutex));
 }
 
+/* After a call has changed how a mutex is held, its release is no inlined one. */
+static void held_another_way(void) {
+    retrial_session *other;
+    OK(retrial_session_open(instance, "other", &other));
+    /* S beside another reader: an inlined release would take that one's reference too. */
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+    OK(retrial_mutex_share(session, mutex));
+    OK(retrial_mutex_get(other, mutex, RETRIAL_S, NULL));
+    OK(retrial_mutex_release(session, mutex));
+    CHECK(mutex->word == 1);
+    OK(retrial_mutex_release(other, mutex));
+    /* Given back by a call, and another session's by then. */
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+    OK(retrial_mutex_release_call(session, mutex));
+    OK(retrial_mutex_get(other, mutex, RETRIAL_X, NULL));
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, mutex));
+    CHECK(mutex->word == other->sid);
+    OK(retrial_mutex_release(other, mutex));
+    /* One mutex at two addresses. */
+    int file = memfd_create("mutex", 0);
+    CHECK(file >= 0 && ftruncate(file, sizeof(retrial_mutex)) == 0);
+    retrial_mutex *at[2];
+    for (int i = 0; i < 2; i++) {
+        at[i] = mmap(NULL, sizeof(retrial_mutex), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        CHECK(at[i] != MAP_FAILED);
+    }
+    for (int round = 0; round < 2; round++) {
+        OK(retrial_mutex_get(session, at[0], RETRIAL_X, NULL));
+        OK(retrial_mutex_release(session, at[1]));
+        OK(retrial_mutex_get(other, at[1], RETRIAL_X, NULL));
+        ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, at[0]));
+        OK(retrial_mutex_release(other, at[0]));
+    }
+    OK(retrial_mutex_destroy(instance, at[0]));
+    CHECK(close(file) == 0 && munmap(at[0], sizeof *at[0]) == 0 && munmap(at[1], sizeof *at[1]) == 0);
+    /* A mutex held beside it, released first. */
+    retrial_mutex own = RETRIAL_MUTEX_INIT;
+    OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL));
+    OK(retrial_mutex_get(session, &own, RETRIAL_X, NULL));
+    OK(retrial_mutex_release(session, &own));
+    CHECK(mutex->word == session->sid);
+    OK(retrial_mutex_release(session, mutex));
+    ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, mutex));
+    OK(retrial_mutex_destroy(instance, &own));
+    OK(retrial_session_close(other));
+}
+
+/* What a child answers when it gets a mutex that its parent has got, and released. */
+static int got_in_child(retrial_mutex *parents) {
+    OK(retrial_mutex_get(session, parents, RETRIAL_X, NULL));
+    OK(retrial_mutex_release(session, parents));
+    pid_t child = fork();
+    if (child == 0) {
+        retrial_session *own;
+        OK(retrial_session_open(instance, "child", &own));
+        for (int round = 0; round < 2; round++) {
+            int answer = retrial_mutex_get(own, parents, RETRIAL_X, RETRIAL_HERE);
+            if (answer != RETRIAL_OK) {
+                CHECK(strstr(retrial_message(), "private memory of this process"));
+                _exit(-answer);
+            }
+            OK(retrial_mutex_release(own, parents));
+        }
+        _exit(0);
+    }
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return -WEXITSTATUS(status);
+}
+
+/* The child has a copy of what is in private memory. */
+static void in_private_memory(void) {
+    static retrial_mutex copied;
+    retrial_mutex *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    OK(got_in_child(shared));
+    OK(got_in_child(mutex));
+#ifdef RETRIAL_DEBUG
+    ANSWERS(RETRIAL_INVALID, got_in_child(&copied));
+#else
+    OK(got_in_child(&copied));
+    ANSWERS(RETRIAL_OK, retrial_mutex_check(session, &copied));
+#endif
+    OK(retrial_mutex_destroy(instance, &copied));
+    OK(retrial_mutex_destroy(instance, shared));
+    CHECK(munmap(shared, sizeof *shared) == 0);
+}
+
 /* A child is told also where it does not hold what it gets, and the parent goes on with inlined calls. */
 static void forked_between(void) {
     for (int round = 0; round < 2; round++) {
@@ -269,6 +358,8 @@ int main(void) {
     signals();
     forked();
     forked_between();
+    held_another_way();
+    in_private_memory();
     OK(retrial_mutex_get(session, mutex, RETRIAL_X, NULL)); /* its place is resolved: inlined from here on */
     OK(retrial_mutex_release(session, mutex));
     OK(retrial_session_close(session));

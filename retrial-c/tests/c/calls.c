@@ -3,6 +3,7 @@
 #include "check.h"
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 static retrial_instance *instance;
 static retrial_mutex *mutex;
@@ -36,6 +37,9 @@ static void deadlines(retrial_session *one, retrial_session *other) {
     uint64_t deadline = retrial_deadline_ns(2000000);
     ANSWERS(RETRIAL_TIMED_OUT, retrial_mutex_get_until(other, mutex, RETRIAL_S, deadline, RETRIAL_HERE));
     CHECK(retrial_deadline_ns(0) >= deadline && retrial_deadline_ns(UINT64_MAX) == RETRIAL_FOREVER);
+    const struct timespec past = {-1, 999999999}, far = {INT64_MAX, 0};
+    CHECK(retrial_deadline_of(&past) == RETRIAL_NOW && retrial_deadline_of(&far) == RETRIAL_FOREVER);
+    CHECK(retrial_deadline_of(NULL) == RETRIAL_NOW);
     OK(retrial_mutex_release(one, mutex));
 }
 

@@ -172,6 +172,48 @@ static void a_child_is_told_of_its_parents_session(void) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+static volatile int is_forking;
+
+static void before_fork(void) {
+    if (is_forking) {
+        OK(retrial_mutex_get(own, mutex, RETRIAL_X, NULL));
+    }
+}
+
+static void after_fork_in_parent(void) {
+    if (is_forking) {
+        usleep(100000); /* meanwhile the child releases, or tries to */
+        CHECK(mutex->word == own->sid);
+        OK(retrial_mutex_release(own, mutex));
+    }
+}
+
+static void after_fork_in_child(void) {
+    if (is_forking) {
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_release(own, mutex));
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_get(own, mutex, RETRIAL_X, NULL));
+    }
+}
+
+__attribute__((constructor(101))) static void register_handlers(void) {
+    CHECK(pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0);
+}
+
+/* The usual handlers of fork, registered before anything else of the program runs: in them the child must not release
+ * its parent's mutex. */
+static void a_handler_of_fork_runs_after_the_librarys(void) {
+    OK(retrial_mutex_get(own, mutex, RETRIAL_X, NULL));
+    OK(retrial_mutex_release(own, mutex)); /* inlined from here on */
+    is_forking = 1;
+    pid_t pid = fork();
+    is_forking = 0;
+    if (pid == 0) {
+        _exit(0);
+    }
+    int status;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 int main(void) {
     void *at;
     OK(retrial_instance_anonymous(NULL, &instance));
@@ -182,6 +224,7 @@ int main(void) {
     a_destructor_of_a_key_releases();
     a_destructor_of_a_key_opens_another_session();
     the_last_user_frees();
+    a_handler_of_fork_runs_after_the_librarys();
     OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
     a_child_is_told_of_its_parents_session();
     OK(retrial_mutex_release(own, mutex));

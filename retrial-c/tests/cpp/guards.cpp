@@ -40,6 +40,37 @@ static void guards(retrial::instance &instance) {
     CHECK(mutex.raw()->word == 0);
 }
 
+/* A guard that has no mutex any more lends no data. */
+static void without_a_mutex(retrial::instance &instance) {
+    retrial::mutex<count> mutex(instance, "count", "test");
+    retrial::session session(instance);
+    auto held = mutex.x(session);
+    auto moved = std::move(held);
+    CHECK(held.operator->() == nullptr && moved.operator->() == mutex.data());
+    moved.release();
+    CHECK(moved.operator->() == nullptr);
+    int code;
+    moved.release(code);
+    CHECK(code == RETRIAL_OK); /* there is none */
+    moved.consistent(code);
+    CHECK(code == RETRIAL_INVALID);
+    auto first = mutex.x(session);
+    CHECK(!mutex.get<mode::x>(session, code) && code == RETRIAL_DEADLOCK);
+    auto none = mutex.get<mode::x>(session, code, retrial::deadline::now());
+    CHECK(!none && none.operator->() == nullptr);
+}
+
+static void deadlines() {
+    using retrial::deadline;
+    using clock = std::chrono::steady_clock;
+    const auto now = deadline::now().ns(), never = deadline().ns();
+    CHECK(deadline::at(clock::time_point::min()).ns() == now && deadline::at(clock::time_point::max()).ns() == never);
+    CHECK(deadline::in(-1ns).ns() == now && deadline::in(std::chrono::hours::max()).ns() == never);
+    CHECK(deadline::in(1ns).ns() > now && deadline::in(1ns).ns() < never);
+}
+
+static_assert(std::is_nothrow_copy_constructible_v<retrial::error>, "a throw must not throw");
+
 static void standard_locks(retrial::instance &instance) {
     retrial::mutex<count> first(instance, "first", "test"), second(instance, "second", "test");
     retrial::session session(instance), other(instance), third(instance);
@@ -131,6 +162,8 @@ int main(int argc, char **argv) {
     CHECK(argc == 2);
     auto instance = retrial::instance::open(argv[1]);
     guards(instance);
+    without_a_mutex(instance);
+    deadlines();
     standard_locks(instance);
     killed(instance);
     own(instance);

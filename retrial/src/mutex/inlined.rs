@@ -93,6 +93,22 @@ impl Session<'_> {
 }
 
 impl RawMutex {
+    /// Whether the session's first log record names it.
+    #[inline]
+    #[must_use]
+    pub fn is_first_of(&self, session: &Session<'_>) -> bool {
+        let record = session.slot.log[0].load(Ordering::Relaxed);
+        record != 0 && record as u32 == self.id().0
+    }
+
+    /// Whether the session has it in X by its first log record, and the word has no flag: inlined code may give it
+    /// back then.
+    #[inline]
+    #[must_use]
+    pub fn is_plainly_held(&self, session: &Session<'_>) -> bool {
+        self.is_first_of(session) && self.load().0 == session.sid().bits()
+    }
+
     /// The rest of an inlined release: its store has given the mutex back, and then `parking` concerned it.
     /// Wakes, and frees the session's first log record. Whether there was such a release: the record names the
     /// mutex, which this session does not hold.

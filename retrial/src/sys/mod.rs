@@ -170,8 +170,14 @@ pub(crate) fn own_generation() -> u64 {
     generation()
 }
 
-/// Has children of this process told from it, from the first call on.
-pub(crate) fn tell_children() {
+/// Has children of this process told from it, from the first call on. The first instance calls it. Where the kernel
+/// cannot empty pages, a handler of fork does that: one that was registered before it still takes a child for its
+/// parent.
+///
+/// # Panics
+///
+/// When the C library has no memory for the handler.
+pub fn tell_children() {
     // For kernels that cannot empty pages.
     extern "C" fn in_child() {
         FORK_PAGE.generation.store(0, Ordering::Relaxed);
