@@ -78,8 +78,9 @@ impl Scale {
 
     /// Pixels beside a y axis for its labels and its name.
     fn width(self, range: &Range<f64>) -> u32 {
-        let longest = [range.start, range.end].map(|place| label(self, place).len());
-        if longest.iter().any(|length| *length > 5) { 66 } else { 52 }
+        // A label low on the axis has more digits behind the point than that at its end.
+        let lengths = [range.start, range.end * 0.3, range.end].map(|place| label(self, place).len());
+        if lengths.iter().any(|length| *length > 5) { 66 } else { 52 }
     }
 
     /// How many labels an axis has: on logarithmic ones none between whole numbers, but when these are few.

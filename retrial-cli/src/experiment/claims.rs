@@ -282,8 +282,9 @@ fn correlation(points: &[(f64, f64)]) -> f64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::items_after_statements)] // each claim is beside its figures
 mod tests {
+    #![allow(clippy::items_after_statements)] // each claim is beside its figures
+
     use super::*;
     use crate::experiment::machine::HERE;
 
