@@ -6,7 +6,7 @@ use crate::key::{Hash, Key};
 use crate::layout::Block;
 use crate::pin::Place;
 use crate::rows::free_place;
-use crate::shard::Shard;
+use crate::shard::{Shard, visit};
 use retrial::{CodeLocation, ConvertError, Hold, Mode, Patience, location};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -56,6 +56,8 @@ impl Client<'_> {
         let at = free_place(self.row)?;
         let Look::Found { object, block, .. } = self.look(key, key.hash().halves(), at) else { return Ok(None) };
         let place = Place { client: self, at, object, block };
+        // The hand leaves it alone as long as its copies are used: the mark is in it.
+        visit(block);
         let copies = place.block.copies.load(Relaxed);
         // SAFETY: takes no memory.
         let processor = unsafe { libc::sched_getcpu() };

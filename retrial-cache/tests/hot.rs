@@ -36,3 +36,23 @@ fn an_object_is_executed_itself_where_its_copies_have_no_room() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[test]
+fn an_object_stays_hot_while_its_copies_are_executed() {
+    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    let session = instance.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    // Between others that go: room comes about of neighbours.
+    for name in ["BEFORE", "HOT", "BEHIND", "BEHIND THAT"] {
+        drop(client.get_or_insert(&key(name), &[7; 400]).unwrap());
+    }
+    client.mark_hot(&key("HOT"), 200).unwrap();
+    for i in 0..2000 {
+        client.execute(&key("HOT"), <[u8]>::len).unwrap().expect("it is in use");
+        drop(client.get_or_insert(&key(&format!("V{i}")), &[1; 500]).unwrap());
+    }
+    let objects = cache.objects(&session).unwrap();
+    let hot = objects.iter().find(|object| object.name == "S.HOT").unwrap();
+    assert_eq!(hot.copies, 200);
+}
