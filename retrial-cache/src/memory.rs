@@ -126,8 +126,11 @@ impl<'i> Memory<'i> {
 
     /// The unit after a block, or the first one after the last.
     pub(crate) fn after_in_a_ring(&self, unit: u32, block: &Block) -> u32 {
-        let next = self.after(unit, block);
-        if self.block(next).is_some() { next } else { self.extent.first }
+        self.in_a_ring(self.after(unit, block))
+    }
+
+    fn in_a_ring(&self, unit: u32) -> u32 {
+        if self.block(unit).is_some() { unit } else { self.extent.first }
     }
 
     /// The unit of the first block, and the one after the last.
@@ -205,11 +208,13 @@ impl<'i> Memory<'i> {
                 break;
             }
             self.unbin(behind);
+            let end = self.after(after, behind);
             if hand.load(Relaxed) == after {
-                hand.store(unit, Relaxed);
+                // On, and not back to where the next object is made: that one would be the first to go.
+                hand.store(self.in_a_ring(end), Relaxed);
             }
             point();
-            block.units.store(self.after(after, behind) - unit, Release);
+            block.units.store(end - unit, Release);
             point();
         }
     }

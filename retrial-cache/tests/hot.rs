@@ -56,3 +56,19 @@ fn an_object_stays_hot_while_its_copies_are_executed() {
     let hot = objects.iter().find(|object| object.name == "S.HOT").unwrap();
     assert_eq!(hot.copies, 200);
 }
+
+/// Objects of two lengths leave a gap, which the hand comes to.
+#[test]
+fn what_was_made_first_goes_first() {
+    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    let session = instance.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    for i in 0..1000 {
+        drop(client.get_or_insert(&key(&i.to_string()), [&[1; 500][..], &[1; 400]][usize::from(i < 4)]).unwrap());
+    }
+    let objects = cache.objects(&session).unwrap();
+    let oldest = objects.iter().map(|object| object.name["S.".len()..].parse::<usize>().unwrap()).min().unwrap();
+    // Once around takes some fifty.
+    assert!(oldest >= 850, "{oldest} of 1000 is still there, of {}", objects.len());
+}
