@@ -234,6 +234,20 @@ RETRIAL_NOTHROW_ int retrial_mutex_check(retrial_session *session, retrial_mutex
 /* What is left of an inlined release that has to wake. */
 RETRIAL_NOTHROW_ int retrial_mutex_release_end(retrial_session *session, retrial_mutex *mutex);
 
+/* The thread sanitizer sees the inlined part, and is told what the calls order. */
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define RETRIAL_TSAN_ 1
+#endif
+#endif
+#if defined RETRIAL_TSAN_ || defined __SANITIZE_THREAD__
+void __tsan_acquire(void *at);
+void __tsan_release(void *at);
+#define RETRIAL_TELLS_(what, at) __tsan_##what(at)
+#else
+#define RETRIAL_TELLS_(what, at) ((void)0)
+#endif
+
 #define RETRIAL_INLINE_ static inline __attribute__((always_inline))
 
 enum { RETRIAL_CALL_, RETRIAL_RELEASED_, RETRIAL_WAKE_ };
@@ -328,8 +342,14 @@ RETRIAL_INLINE_ int retrial_mutex_get_until(retrial_session *session, retrial_mu
     if (RETRIAL_IS_INLINED_ && mode == RETRIAL_X && retrial_get_(session, mutex, at)) {
         return RETRIAL_OK;
     }
-    const int answer = RETRIAL_IS_INLINED_ ? RETRIAL_OK : retrial_mutex_check(session, mutex);
-    return answer != RETRIAL_OK ? answer : retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
+    int answer = RETRIAL_IS_INLINED_ ? RETRIAL_OK : retrial_mutex_check(session, mutex);
+    if (answer == RETRIAL_OK) {
+        answer = retrial_mutex_get_call(session, mutex, mode, deadline_ns, at);
+    }
+    if (answer == RETRIAL_OK || answer == RETRIAL_OWNER_DIED) {
+        RETRIAL_TELLS_(acquire, mutex);
+    }
+    return answer;
 }
 
 /* However long it takes. */
@@ -345,6 +365,9 @@ RETRIAL_INLINE_ int retrial_mutex_try(retrial_session *session, retrial_mutex *m
 /* Releases what this session holds. NOT_HELD: by another session, or by none; nothing is changed. */
 RETRIAL_INLINE_ int retrial_mutex_release(retrial_session *session, retrial_mutex *mutex) {
     const int state = RETRIAL_IS_INLINED_ ? retrial_release_(session, mutex) : RETRIAL_CALL_;
+    if (state == RETRIAL_CALL_) {
+        RETRIAL_TELLS_(release, mutex);
+    }
     return state == RETRIAL_RELEASED_ ? RETRIAL_OK
            : state == RETRIAL_WAKE_   ? retrial_mutex_release_end(session, mutex)
                                       : retrial_mutex_release_call(session, mutex);

@@ -30,6 +30,8 @@ enum How {
     Unoptimised,
     /// With the sanitizers of addresses, undefined behaviour and leaks.
     Sanitized,
+    /// With the sanitizer of threads.
+    Threads,
 }
 
 /// A program, compiled with the installed library.
@@ -44,6 +46,9 @@ fn compiled(source: &str, how: How) -> PathBuf {
     }
     if how == How::Sanitized {
         command.args(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    }
+    if how == How::Threads {
+        command.args(["-g", "-fsanitize=thread"]);
     }
     if how == How::Static {
         command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
@@ -138,6 +143,16 @@ fn processes_that_get_and_release_without_calls_exclude_each_other() {
     for how in can(&[How::Shared, How::Clang]) {
         check(Command::new(compiled("tests/c/stress.c", how)).arg(instance(&format!("stress-{how:?}"))));
     }
+}
+
+#[test]
+fn the_sanitizer_of_threads_knows_what_the_mutex_orders() {
+    // It finds no room for its shadow where addresses are random.
+    if !Command::new("setarch").args(["-R", "true"]).status().is_ok_and(|status| status.success()) {
+        return not_tested(format_args!("setarch -R is refused"));
+    }
+    let binary = compiled("tests/c/stress.c", How::Threads);
+    check(Command::new("setarch").arg("-R").arg(&binary).arg(instance("threads")));
 }
 
 #[test]
