@@ -194,6 +194,21 @@ int retrial_param_set(retrial_instance *instance, const char *type, const char *
 /* The value in force, as text with its 0, into `size` bytes; 64 are enough. */
 int retrial_param_get(retrial_instance *instance, const char *type, const char *name, char *value, size_t size);
 
+/* ---- Figures --------------------------------------------------------------------------------------------- */
+
+/* Names of the figures, by their number: "gets", "misses", "waits", "wait_ns", …, the units last; NULL after the last
+ * one. docs/reference/views.md says what each counts. */
+const char *retrial_figure_name(size_t index);
+
+/* The first `count` figures of a mutex since its instance was created, in the order of their names: 0 where no session
+ * has got it. `max_ns` is the longest wait. Reads the rows of every session. INVALID. */
+int retrial_mutex_figures(retrial_instance *instance, retrial_mutex *mutex, uint64_t *values, size_t count);
+
+/* The first line of the alert log after `*number`, 0 at first, which becomes the line's own: what of its text fits into
+ * `size` bytes with its 0 (256 are enough), and in `*at_ns`, where that is not NULL, the real time in ns since 1970.
+ * The log has the last 256 lines: numbers that are missing were lost. NOT_FOUND: there is none yet. */
+int retrial_alert_next(retrial_instance *instance, uint64_t *number, uint64_t *at_ns, char *text, size_t size);
+
 /* ---- Sessions -------------------------------------------------------------------------------------------- */
 
 /* Makes the calling thread a session; it may have several. `name` is for the views, 32 bytes of it; NULL is none.

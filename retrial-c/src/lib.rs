@@ -10,6 +10,7 @@
 mod call;
 mod code;
 mod condition;
+mod figures;
 mod header;
 mod instance;
 mod location;

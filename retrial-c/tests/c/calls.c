@@ -113,6 +113,43 @@ static void threads(retrial_session *one) {
     OK(retrial_mutex_release(one, mutex));
 }
 
+static uint64_t figure(const char *name) {
+    uint64_t values[64];
+    OK(retrial_mutex_figures(instance, mutex, values, sizeof values / sizeof *values));
+    for (size_t i = 0;; i++) {
+        CHECK(retrial_figure_name(i) != NULL);
+        if (strcmp(retrial_figure_name(i), name) == 0) {
+            return values[i];
+        }
+    }
+}
+
+static void figures(retrial_session *one, retrial_session *other) {
+    const uint64_t gets = figure("gets"), gave_up = figure("gave_up"), wait_ns = figure("wait_ns");
+    uint64_t number = 0, before = 0, at_ns = 0;
+    char text[256], few[8];
+    OK(retrial_mutex_get(one, mutex, RETRIAL_X, RETRIAL_HERE));
+    ANSWERS(RETRIAL_TIMED_OUT,
+            retrial_mutex_get_until(other, mutex, RETRIAL_S, retrial_deadline_ns(20 * 1000 * 1000), RETRIAL_HERE));
+    OK(retrial_mutex_release(one, mutex));
+    CHECK(figure("gets") == gets + 1 && figure("gave_up") == gave_up + 1);
+    CHECK(figure("wait_ns") > wait_ns && figure("max_ns") > 0);
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_figures(instance, mutex, NULL, 1));
+    ANSWERS(RETRIAL_INVALID, retrial_mutex_figures(NULL, mutex, &number, 1));
+    /* A death is told there, among others. */
+    while (retrial_alert_next(instance, &number, &at_ns, text, sizeof text) == RETRIAL_OK) {
+        CHECK(number > before && at_ns > 0 && strlen(text) > 0);
+        before = number;
+    }
+    CHECK(number > 0);
+    ANSWERS(RETRIAL_NOT_FOUND, retrial_alert_next(instance, &number, NULL, text, sizeof text));
+    number = 0;
+    OK(retrial_alert_next(instance, &number, NULL, few, sizeof few));
+    CHECK(strlen(few) == sizeof few - 1);
+    ANSWERS(RETRIAL_INVALID, retrial_alert_next(instance, &number, NULL, NULL, 8));
+    ANSWERS(RETRIAL_INVALID, retrial_alert_next(instance, NULL, NULL, few, sizeof few));
+}
+
 int main(void) {
     const retrial_capacity few = {.sessions = 4};
     retrial_session *one, *other;
@@ -130,6 +167,7 @@ int main(void) {
     conversions(one, other);
     parameters();
     threads(one);
+    figures(one, other);
     OK(retrial_session_close(other));
     OK(retrial_session_close(one));
     OK(retrial_instance_close(instance));
