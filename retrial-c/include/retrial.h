@@ -377,7 +377,8 @@ RETRIAL_INLINE_ int retrial_mutex_try(retrial_session *session, retrial_mutex *m
     return retrial_mutex_get_until(session, mutex, mode, RETRIAL_NOW, at);
 }
 
-/* Releases what this session holds. NOT_HELD: by another session, or by none; nothing is changed. */
+/* Releases what this session holds. NOT_HELD: by another session, or by none; nothing is changed. What was got stays
+ * mapped at that address until it is released. */
 RETRIAL_INLINE_ int retrial_mutex_release(retrial_session *session, retrial_mutex *mutex) {
     const int state = RETRIAL_IS_INLINED_ ? retrial_release_(session, mutex) : RETRIAL_CALL_;
     if (state == RETRIAL_CALL_) {

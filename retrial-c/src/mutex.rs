@@ -134,6 +134,7 @@ fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<
     // Last: it binds a new mutex, and what is refused changes nothing.
     let mutex = mutex.get()?;
     let record = mutex.record(session.instance())?;
+    session.arrives_at(mutex, record);
     // SAFETY: the session is of the instance that the record was asked for.
     match unsafe { record.get_at(&session, mode, location, patience(deadline_ns)) } {
         Ok(hold) => {

@@ -1,7 +1,7 @@
 //! A mutex in memory that its processes do not share: each has a copy, and they exclude nobody. Looked for by
 //! programs that are compiled with `RETRIAL_DEBUG`.
 
-use crate::call::{code, failure};
+use crate::call::{Uncancelled, code, failure};
 use crate::code::{Answer, Code};
 use crate::mutex::{At, OfSession};
 use crate::session::InUse;
@@ -47,6 +47,7 @@ fn check(session: OfSession, mutex: At) -> Answer {
 fn is_shared<T>(at: &T) -> bool {
     let address = std::ptr::from_ref(at).addr();
     let page = address >> 12;
+    let _uncancelled = Uncancelled::new();
     SHARED.with(|shared| {
         let remembered = &shared[page % REMEMBERED];
         if remembered.get() != page && mapping(address).is_none_or(|permissions| !permissions.ends_with('p')) {

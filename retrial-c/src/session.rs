@@ -145,6 +145,15 @@ impl InUse {
         }
     }
 
+    /// Before a get: another mutex may have been mapped at this address when the session got that one.
+    #[inline]
+    pub(crate) fn arrives_at(&self, mutex: &EngineMutex, record: &RawMutex) {
+        let held = &self.0.held;
+        if held.load(Ordering::Relaxed) == std::ptr::from_ref(mutex).addr() && !record.is_first_of(self) {
+            held.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Has the release of a mutex be a call, before a call changes how the session holds it.
     #[inline]
     pub(crate) fn changes(&self, record: &RawMutex) {

@@ -273,6 +273,25 @@ static void held_another_way(void) {
         ANSWERS(RETRIAL_NOT_HELD, retrial_mutex_release(session, at[0]));
         OK(retrial_mutex_release(other, at[0]));
     }
+    /* Another mutex where the first one was got, which is held by its other address. */
+    int next = memfd_create("next", 0);
+    CHECK(next >= 0 && ftruncate(next, sizeof(retrial_mutex)) == 0);
+    for (int mode = RETRIAL_S; mode <= RETRIAL_X; mode++) {
+        OK(retrial_mutex_get(session, at[0], RETRIAL_X, NULL));
+        CHECK(mmap(at[0], sizeof *at[0], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, next, 0) == at[0]);
+        if (mode == RETRIAL_S) {
+            OK(retrial_mutex_get(other, at[0], RETRIAL_S, NULL));
+        }
+        OK(retrial_mutex_get(session, at[0], mode, NULL));
+        OK(retrial_mutex_release(session, at[0]));
+        CHECK(at[0]->word == (mode == RETRIAL_S ? 1 : 0) && at[1]->word == session->sid);
+        if (mode == RETRIAL_S) {
+            OK(retrial_mutex_release(other, at[0]));
+        }
+        OK(retrial_mutex_release(session, at[1]));
+        CHECK(mmap(at[0], sizeof *at[0], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == at[0]);
+    }
+    CHECK(close(next) == 0);
     OK(retrial_mutex_destroy(instance, at[0]));
     CHECK(close(file) == 0 && munmap(at[0], sizeof *at[0]) == 0 && munmap(at[1], sizeof *at[1]) == 0);
     /* A mutex held beside it, released first. */

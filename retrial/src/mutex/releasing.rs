@@ -234,10 +234,13 @@ impl RawMutex {
             {
                 return Some(taken);
             }
-            let holder = session.instance().tables.slot(word.sid());
-            if word.references() == 0 || holder.is_none() && !word.sid().is_none() {
+            let tables = &session.instance().tables;
+            // By its number: the slot of a living session may not be mapped here.
+            let is_no_session = word.sid().number() > tables.capacity().sessions;
+            if word.references() == 0 || is_no_session {
                 return None;
             }
+            let holder = tables.slot(word.sid());
             if word.kind() == Some(Kind::Examine) && holder.is_some_and(|slot| slot.is_of_same_thread(session.slot)) {
                 self.leave_beside_own_examiner(session, record, word);
                 return None;
