@@ -190,12 +190,17 @@ impl<'c> Made<'c> {
             let bytes = unsafe { place.bytes_mut() };
             bytes.fill(0);
             build(bytes).map_err(|error| CacheError::Build(error.into()))?;
+            // In a child that was forked meanwhile it is the parent's, which may still build it.
+            place.client.check_owner()?;
         }
         let hold = self.place.as_ref().map_or(Ok(None), Place::count_builder)?;
         let Some(place) = self.place.take() else { return Err(CacheError::Deadlock) };
         point();
+        // The hold is given back before the place, also where it has not come into its place.
+        let pin = Pin { hold, place };
+        let Pin { hold, place } = &pin;
         if self.is_apart {
-            place.client.put_in_place(&place)?;
+            place.client.put_in_place(place)?;
         } else {
             // A session that sees it live sees its value. What was thrown away meanwhile is this session's
             // alone.
@@ -204,9 +209,9 @@ impl<'c> Made<'c> {
         point();
         // Not before: a session that finds the object being built, and no builder of it, throws it away. One
         // that gets it in X meanwhile waits for its builder as for a reader.
-        Client::now_is(&place, if hold.is_some() { Pinned::Kept } else { Pinned::Read });
+        Client::now_is(place, if hold.is_some() { Pinned::Kept } else { Pinned::Read });
         point();
-        Ok(Pin { hold, place })
+        Ok(pin)
     }
 }
 

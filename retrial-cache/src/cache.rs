@@ -3,15 +3,16 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::{Hash, Namespace};
-use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, OWNER, PINS, Phase, Pinned, Row, Shape};
+use crate::layout::{BUILDERS, Block, FORMAT, Head, OVERHEAD, OWNER, PINS, Phase, Pinned, Row, Shape};
 use crate::memory::{Memory, aligned};
 use crate::point;
 use crate::rows::Rows;
 use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
-use retrial::views::{Sid, Tables, Word};
-use retrial::{Capacity, Class, Instance, Mode, ObjectError, Patience, Session, location, sys};
+use retrial::views::{Sid, Tables};
+use retrial::{Capacity, Class, Instance, Mode, MutexId, ObjectError, Patience, Session, location, sys};
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Longest name of a cache, in bytes.
@@ -213,20 +214,27 @@ impl<'i> Cache<'i> {
     /// a mutex, and a session that died with it in S may keep none waiting: its number would not be free again
     /// before the object is evicted.
     fn pay_debts(&self, session: &Session<'_>) {
-        let mut owing = self.instance.recover_all().1;
+        if self.instance.recover_all().1 == 0 {
+            return;
+        }
+        // By the records of the dead: the mutex of one that died between its release and the end of its record is
+        // free, and of one that waited another session's.
+        let dead = self.instance.tables().sessions().into_iter().filter(|session| session.dead);
+        let owed: HashSet<MutexId> = dead.flat_map(|dead| dead.log).map(|standing| standing.record.mutex).collect();
         for shard in &self.shards {
-            if owing == 0 {
-                return;
-            }
             // The next session that joins tries again.
             let Ok(held) = shard.lock_shared(session) else { return };
-            for (_, block) in shard.memory.blocks() {
+            // What is free is any bytes.
+            let has_mutex = |(_, block): &(u32, &Block)| phase(block).is_some_and(|phase| phase != Phase::Free);
+            for (_, block) in shard.memory.blocks().filter(has_mutex) {
                 if let Ok(Some(raw)) = block.mutex.bound(self.instance)
-                    && raw.load() != Word::FREE
+                    && owed.contains(&raw.id())
                 {
                     // SAFETY: registered with this instance, by the id that it has; under the shard's mutex no
                     // object ends.
-                    owing = unsafe { self.instance.recover_all_for(raw) }.1;
+                    if unsafe { self.instance.recover_all_for(raw) }.1 == 0 {
+                        return;
+                    }
                 }
             }
             drop(held);

@@ -70,7 +70,7 @@ impl<'c> Client<'c> {
     }
 
     #[inline]
-    fn check_owner(&self) -> Result<(), CacheError> {
+    pub(crate) fn check_owner(&self) -> Result<(), CacheError> {
         if self.session.is_forked() { Err(CacheError::Forked { owner: self.session.pid() }) } else { Ok(()) }
     }
 
@@ -119,7 +119,8 @@ impl<'c> Client<'c> {
         let shard = self.shard(hash);
         let before = shard.moment();
         let mut unit = shard.first(hash[0]);
-        // More than any chain has, but for one that another process has bent into a ring.
+        // More than a chain has, but for one that another process has bent into a ring, or one of very many
+        // versions, in which objects are found by the shard's mutex.
         for _ in 0..1000 {
             let Some(block) = shard.memory.block(unit) else {
                 return Some(if unit == 0 && shard.is_as_at(before) { Look::None } else { Look::Unsure });

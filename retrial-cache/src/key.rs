@@ -111,8 +111,12 @@ impl<'k> Key<'k> {
     /// Whether an object of this namespace and version is one of this one's versions: those of a *cursor* are
     /// its *children*, those of another object have its namespace and a version beside 0.
     pub(crate) fn has_version(&self, namespace: u8, version: u16) -> bool {
-        let is_child = self.namespace == Namespace::Cursor && namespace == Namespace::Child as u8;
-        self.version == 0 && (is_child || version != 0 && namespace == self.namespace as u8)
+        match self.namespace {
+            _ if self.version != 0 => false,
+            Namespace::Cursor => namespace == Namespace::Child as u8,
+            Namespace::Child => false,
+            own => version != 0 && namespace == own as u8,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {

@@ -28,8 +28,8 @@ pub const PINS: usize = if cfg!(loom) { 2 } else { 56 };
 /// Mutexes that builders hold, so that sessions can wait for them.
 pub(crate) const BUILDERS: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// Most time for which readers of changed objects go by the mutexes after the last revocation, but for what that
-/// one adds: as long as nobody waits for something to become faster again.
+/// Most time that revocations before the last one, and that one, have readers of changed objects go by the mutexes
+/// for: as long as an operator waits for something to become faster again.
 const COUNTED_MAX_NS: u64 = 1_000_000_000;
 
 /// How large a cache is.
@@ -131,7 +131,8 @@ impl Head {
     /// Has them go by the mutexes for so much longer.
     pub(crate) fn count_longer(&self, ns: u64) {
         let now = sys::now_ns();
-        let longer = |until: u64| Some(until.clamp(now, now + COUNTED_MAX_NS) + ns);
+        // A session may have been stopped while it revoked.
+        let longer = |until: u64| Some(until.clamp(now, now + COUNTED_MAX_NS) + ns.min(COUNTED_MAX_NS));
         let _ = self.counted_until_ns.try_update(Relaxed, Relaxed, longer);
     }
 

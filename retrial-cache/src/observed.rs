@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// Looks at a shard, a millisecond apart, until one finds that no session changed it meanwhile.
 const LOOKS: u32 = 8;
-/// Blocks of a chain that a search goes through: more than any chain has.
-const LONGEST_CHAIN: usize = 1000;
+/// Blocks of a chain that a search goes through: as many as a parent has versions.
+const LONGEST_CHAIN: usize = 1 << 17;
 /// Bytes of a word.
 const WORD: u64 = 8;
 

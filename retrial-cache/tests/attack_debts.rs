@@ -29,7 +29,8 @@ fn what_the_dead_owe_to_objects_is_paid_by_those_who_join() {
         drop(client.get_or_insert(&key("OBJECT"), &[9; 64]).unwrap());
     }
     let mut deaths = 0;
-    for n in 1.. {
+    // More at each point than there are sessions.
+    for n in (1..).flat_map(|n| [n; SESSIONS as usize + 1]) {
         let prepare = || {
             let session = instance.session("mortal", Class::Normal);
             let session = session.unwrap_or_else(|why| panic!("after {deaths} deaths: {why}"));
