@@ -181,7 +181,7 @@ impl<'c> Client<'c> {
         }
     }
 
-    /// By mutexes: the object that was found, or the one that is looked for under the shard's mutex.
+    /// By mutexes: the object that was found, or what the shard's mutex finds.
     #[cold]
     pub(crate) fn get_slow<'s>(
         &'s self,
