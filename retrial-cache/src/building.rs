@@ -224,8 +224,7 @@ impl<'c> Place<'c> {
         if is_biased(block.state.load(Relaxed)) {
             return Ok(None);
         }
-        let (mutex_type, name) = client.shard_of(self.object).label(self.object.unit(), block);
-        block.mutex.bind(client.cache.instance, mutex_type, &name)?;
+        self.bind_mutex()?;
         point();
         let (hold, _) = client.get_mutex(&block.mutex, Mode::Shared, location!("kglpndl1 95"), Patience::Endless)?;
         Ok(Some(hold))

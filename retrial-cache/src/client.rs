@@ -274,8 +274,7 @@ impl<'c> Client<'c> {
     ) -> Result<Option<Hold<'s>>, CacheError> {
         let block = place.block;
         if block.mutex.bound(self.cache.instance).ok().flatten().is_none_or(|raw| raw.id().0 == 0) {
-            let (mutex_type, name) = self.shard_of(place.object).label(place.object.unit(), block);
-            block.mutex.bind(self.cache.instance, mutex_type, &name)?;
+            place.bind_mutex()?;
         }
         let patience = if self.own_pin(place).is_some() { Patience::None } else { Patience::Endless };
         let got = loop {

@@ -34,6 +34,13 @@ impl Drop for Place<'_> {
 }
 
 impl Place<'_> {
+    /// Gives the object's mutex an entry of the instance, by the object's name.
+    pub(crate) fn bind_mutex(&self) -> Result<(), CacheError> {
+        let (mutex_type, name) = self.client.shard_of(self.object).label(self.object.unit(), self.block);
+        self.block.mutex.bind(self.client.cache.instance, mutex_type, &name)?;
+        Ok(())
+    }
+
     /// Where the value is, and its length.
     #[inline]
     fn value(&self) -> (*mut u8, usize) {
