@@ -127,6 +127,7 @@ impl<'a> Wait<'a> {
         let wanted = Wanted {
             shared: want.mode == Mode::Shared,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),
+            doublings: waiter.session.map_or(0, |session| session.experience(|known| known.doublings())),
             first: if want.from_queue { First::Park } else { waiter.session.map_or(First::Spin, first) },
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
         };
@@ -185,6 +186,7 @@ impl<'a> Wait<'a> {
         } else {
             self.now = sys::now_ns();
             self.recorder.add(Counter::SpinNs, self.now.saturating_sub(self.last));
+            self.learn_whether_yields_pay(true);
             self.ended_with(target);
         }
         Some(got)
@@ -312,7 +314,17 @@ impl<'a> Wait<'a> {
         session.experience(|known| known.learn(&self.params, Yielded { mutex, took_ns, now_ns, gets, is_open }));
     }
 
+    /// Its yields have brought the mutex, or it parks.
+    fn learn_whether_yields_pay(&self, got: bool) {
+        if self.course.has_only_yielded()
+            && let Some(session) = self.waiter.session
+        {
+            session.experience(|known| known.yielded(got));
+        }
+    }
+
     fn park<T: Target>(&mut self, target: &T, how: Park) -> Option<T::Got> {
+        self.learn_whether_yields_pay(false);
         if let Some(interval) = how.asks {
             target.ask_for_handover(self.now, interval);
         }

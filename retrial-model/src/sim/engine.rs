@@ -265,7 +265,7 @@ impl<'a> Engine<'a> {
         if self.is_unlimited() {
             self.processors.add();
         }
-        self.sessions.push(Session::new(s % self.processors.count(), self.course(First::Spin)));
+        self.sessions.push(Session::new(s % self.processors.count(), self.course(First::Spin, 0)));
         if s < self.workload.traced {
             self.traces.push(Trace::default());
         }

@@ -28,7 +28,8 @@ impl<'a> Engine<'a> {
         }
         let first = session.experience.first(session.copy, &self.workload.params, || now_ns);
         session.park = Parks::default();
-        self.sessions[s as usize].course = self.course(first);
+        let doublings = session.experience.doublings();
+        self.sessions[s as usize].course = self.course(first, doublings);
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.counted.misses += 1;
@@ -36,9 +37,9 @@ impl<'a> Engine<'a> {
     }
 
     /// A wait that begins.
-    pub(super) fn course(&self, first: First) -> Course {
+    pub(super) fn course(&self, first: First, doublings: u32) -> Course {
         let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
-        let wanted = Wanted { shared: false, high_priority: false, first, poll_ns };
+        let wanted = Wanted { shared: false, high_priority: false, first, doublings, poll_ns };
         Course::begin(wanted, self.mutex.gets)
     }
 
@@ -85,6 +86,9 @@ impl<'a> Engine<'a> {
         let session = &mut self.sessions[s as usize];
         if session.course.failed() == 0 {
             return self.tally.count(Counter::SpinGets);
+        }
+        if session.course.has_only_yielded() {
+            session.experience.yielded(true);
         }
         self.tally.spin += u128::from(self.now - session.last);
         session.park.end(|to| self.mutex.change(to));
@@ -189,6 +193,9 @@ impl<'a> Engine<'a> {
             circumstances.ask(mutex.parking, interval, true, |to| mutex.change(to));
         }
         let session = &mut self.sessions[s as usize];
+        if session.course.has_only_yielded() {
+            session.experience.yielded(false);
+        }
         session.announced = session.park.announce(how.throttle, |to| mutex.change(to));
         let Announced { watches, answers, .. } = session.announced;
         session.seen = mutex.wakes;

@@ -31,6 +31,8 @@ pub struct Wanted {
     pub high_priority: bool,
     /// What it begins with.
     pub first: First,
+    /// How often it doubles `orbit_yields`: see [`Experience::yielded`](super::Experience::yielded).
+    pub doublings: u32,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
 }
@@ -151,6 +153,12 @@ impl Course {
         self.started_ns
     }
 
+    /// Whether it has yielded and not parked: its end, or its first park, says what the yields were worth.
+    #[must_use]
+    pub const fn has_only_yielded(&self) -> bool {
+        self.parks == 0 && self.since_park > 0 && !matches!(self.wanted.first, First::Park)
+    }
+
     const fn has_had_its_turn(&self) -> bool {
         matches!(self.wanted.first, First::Yield) && self.failed == 0
     }
@@ -167,6 +175,7 @@ impl Course {
             parked: seen.parked,
             pthread_in_use: seen.pthread_in_use,
             parks_first: self.wanted.first == First::Park,
+            doublings: self.wanted.doublings,
             poll_ns: self.wanted.poll_ns,
             random: seen.random,
         }
@@ -288,7 +297,8 @@ fn jittered(asked: Duration, scheme: &dyn Scheme, seen: &Seen<'_>) -> Duration {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted { shared: false, high_priority: false, first: First::Spin, poll_ns: 30 };
+    const WANTED: Wanted =
+        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30 };
 
     fn seen(params: &Params) -> Seen<'_> {
         Seen { params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 499 }
@@ -391,6 +401,26 @@ mod tests {
             assert_eq!(course.spin(&params, false), any.spin(&params, false));
             assert_eq!(course.step(&seen(&params)), any.step(&seen(&params)));
         }
+    }
+
+    #[test]
+    fn only_a_wait_that_yields_before_its_first_park_says_what_yields_are_worth() {
+        let params = Params::default();
+        let said = |first| {
+            let mut course = Course::begin(Wanted { first, ..WANTED }, 0);
+            let mut said = vec![course.has_only_yielded()];
+            for _ in 0..3 {
+                if matches!(course.step(&seen(&params)), Step::Park(_)) {
+                    said.push(course.has_only_yielded());
+                    course.park_ended::<()>(&Parked::Woken, 0);
+                }
+                said.push(course.has_only_yielded());
+            }
+            said
+        };
+        assert_eq!(said(First::Spin), [false, true, true, true]);
+        assert_eq!(said(First::Yield), [false, false, true, true], "the first one only ends a turn");
+        assert_eq!(said(First::Park), [false; 5]);
     }
 
     #[test]

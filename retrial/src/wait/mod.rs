@@ -47,6 +47,8 @@ pub struct Attempt<'a> {
     pub pthread_in_use: bool,
     /// Whether the session had better park at once, for schemes that heed it.
     pub parks_first: bool,
+    /// How often the session doubles `orbit_yields`: see [`Experience::yielded`].
+    pub doublings: u32,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
@@ -68,6 +70,7 @@ impl<'a> Attempt<'a> {
             parked: 0,
             pthread_in_use: false,
             parks_first: false,
+            doublings: 0,
             poll_ns: 30,
             random: 0x9e37_79b9_7f4a_7c15,
         }

@@ -1,5 +1,5 @@
-//! `orbit`, the default: spin for about what a wake-up costs; yield and look, up to
-//! `orbit_yields` times; then park.
+//! `orbit`, the default: spin for about what a wake-up costs; yield and look, up to `orbit_yields` times, and
+//! up to eight times as often while that [brings the mutex](super::Experience::yielded); then park.
 //!
 //! A release wakes one parked session, unless [`enough`](crate::parking::Parking::enough) woken ones are on
 //! their way: these spin and yield in their turn. So some sessions are active and take turns at the
@@ -49,7 +49,7 @@ impl Scheme for Orbit {
 
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         let looked = attempt.parks > 0 && !attempt.woken && attempt.since_park == 0;
-        let yielded = u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields)
+        let yielded = u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields) << attempt.doublings
             || attempt.gets_since_park >= YIELDS_FOR;
         if queues(attempt) || looked || yielded {
             return Step::Park(WATCH_EVERY * attempt.parks.saturating_add(1).min(WATCH_TIMES));
@@ -82,6 +82,8 @@ mod tests {
             assert!((0..yields).all(|n| Orbit.step(&attempt(parks, woken, n)) == Step::Yield));
             assert_eq!(Orbit.step(&attempt(parks, woken, yields)), park(parks));
         }
+        let doubled = |n| Orbit.step(&Attempt { doublings: 3, ..attempt(0, false, n) });
+        assert_eq!((doubled(8 * yields - 1), doubled(8 * yields)), (Step::Yield, park(0)), "they bring the mutex");
         let after = |gets_since_park| Orbit.step(&Attempt { gets_since_park, ..attempt(1, true, 1) });
         assert_eq!((after(YIELDS_FOR - 1), after(YIELDS_FOR)), (Step::Yield, park(1)), "others have the mutex");
         assert_eq!(Orbit.spins(&attempt(1, false, 0)), 0);
