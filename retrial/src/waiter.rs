@@ -316,10 +316,8 @@ impl<'a> Wait<'a> {
 
     /// Its yields have brought the mutex, or it parks.
     fn learn_whether_yields_pay(&self, got: bool) {
-        if self.course.has_only_yielded()
-            && let Some(session) = self.waiter.session
-        {
-            session.experience(|known| known.yielded(got));
+        if let Some(session) = self.waiter.session {
+            session.experience(|known| known.yielded(&self.course, got));
         }
     }
 

@@ -87,9 +87,7 @@ impl<'a> Engine<'a> {
         if session.course.failed() == 0 {
             return self.tally.count(Counter::SpinGets);
         }
-        if session.course.has_only_yielded() {
-            session.experience.yielded(true);
-        }
+        session.experience.yielded(&session.course, true);
         self.tally.spin += u128::from(self.now - session.last);
         session.park.end(|to| self.mutex.change(to));
         let took = self.now - self.sessions[s as usize].course.started_ns() * NS;
@@ -193,9 +191,7 @@ impl<'a> Engine<'a> {
             circumstances.ask(mutex.parking, interval, true, |to| mutex.change(to));
         }
         let session = &mut self.sessions[s as usize];
-        if session.course.has_only_yielded() {
-            session.experience.yielded(false);
-        }
+        session.experience.yielded(&session.course, false);
         session.announced = session.park.announce(how.throttle, |to| mutex.change(to));
         let Announced { watches, answers, .. } = session.announced;
         session.seen = mutex.wakes;

@@ -154,8 +154,7 @@ impl Course {
     }
 
     /// Whether it has yielded and not parked: its end, or its first park, says what the yields were worth.
-    #[must_use]
-    pub const fn has_only_yielded(&self) -> bool {
+    pub(super) const fn has_only_yielded(&self) -> bool {
         self.parks == 0 && self.since_park > 0 && !matches!(self.wanted.first, First::Park)
     }
 

@@ -1,7 +1,7 @@
 //! What a session knows from one wait to the next: whether its yields bring it the mutex, how many are worth
 //! their time, and how long its turn has lasted.
 
-use super::First;
+use super::{Course, First};
 use crate::params::{Fairness, P, Params};
 use crate::parking::LOOK_EVERY;
 
@@ -100,16 +100,15 @@ impl Experience {
         self.doublings
     }
 
-    /// A wait has yielded, and ends so or goes on to park. Where yields brought the mutex, the next wait may
-    /// yield twice as often, else half as often.
+    /// A wait has got the mutex, or is about to park. If it has yielded before its first park, that says what
+    /// yields are worth: where they brought the mutex the next wait may yield twice as often, else half as often.
     ///
     /// How long so many yields take depends on who else is ready to run, and how long a wait takes on the
     /// sections: a fixed number is too small for long sections beside idle processors, and too large for
     /// holders that sleep.
-    pub const fn yielded(&mut self, got: bool) {
-        self.doublings = if got { self.doublings + 1 } else { self.doublings.saturating_sub(1) };
-        if self.doublings > DOUBLINGS {
-            self.doublings = DOUBLINGS;
+    pub fn yielded(&mut self, wait: &Course, got: bool) {
+        if wait.has_only_yielded() {
+            self.doublings = if got { DOUBLINGS.min(self.doublings + 1) } else { self.doublings.saturating_sub(1) };
         }
     }
 
@@ -132,8 +131,11 @@ impl Experience {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Seen, Step, Wanted};
     use super::*;
 
+    const WANTED: Wanted =
+        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30 };
     const IN_VAIN: Yielded = Yielded { mutex: 7, took_ns: 8000, now_ns: 0, gets: 1, is_open: false };
 
     /// Waits in a row that park at once.
@@ -197,8 +199,15 @@ mod tests {
     #[test]
     fn yields_that_bring_the_mutex_are_doubled_up_to_eight_times_and_halved_when_a_session_has_to_park() {
         let mut known = Experience::default();
+        let params = Params::default();
+        let mut wait = Course::begin(WANTED, 0);
+        known.yielded(&wait, true);
+        assert_eq!(known.doublings(), 0, "the first spin");
+        let seen =
+            Seen { params: &params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 0 };
+        assert_eq!(wait.step(&seen), Step::Yield);
         let mut after = |got| {
-            known.yielded(got);
+            known.yielded(&wait, got);
             known.doublings()
         };
         assert_eq!([false, true, true, true, true, false, true].map(&mut after), [0, 1, 2, 3, 3, 2, 3]);
