@@ -13,11 +13,12 @@ use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::trace::What;
-use crate::wait::{Course, First, Park, Seen, Spin, Step, Wanted, Yielded};
+use crate::wait::{Course, First, Park, Seen, Spin, Step, Wanted};
 use std::time::Duration;
 
 mod adapting;
 mod asking;
+mod learning;
 mod target;
 
 pub use target::Target;
@@ -303,22 +304,6 @@ impl<'a> Wait<'a> {
             self.give_up(target);
         }
         got
-    }
-
-    /// A yield has ended that took so long and began after so many gets: the session learns from it.
-    fn learn<T: Target>(&self, target: &T, took_ns: u64, before: u64) {
-        let Some(session) = self.waiter.session else { return };
-        // Where they are not counted, a yield teaches nothing but its end.
-        let gets = if target.counts_gets() { target.gets().wrapping_sub(before) } else { 0 };
-        let (mutex, now_ns, is_open) = (self.want.mutex.0, self.last, target.is_open(false));
-        session.experience(|known| known.learn(&self.params, Yielded { mutex, took_ns, now_ns, gets, is_open }));
-    }
-
-    /// Its yields have brought the mutex, or it parks.
-    fn learn_whether_yields_pay(&self, got: bool) {
-        if let Some(session) = self.waiter.session {
-            session.experience(|known| known.yielded(&self.course, got));
-        }
     }
 
     fn park<T: Target>(&mut self, target: &T, how: Park) -> Option<T::Got> {
