@@ -82,6 +82,7 @@ fn the_report_of_a_run_says_what_the_table_says() {
         variable: None,
         profile: profile.clone(),
         places: Vec::new(),
+        sessions: std::collections::HashSet::new(),
     };
     let row = &Used::table(&[used]).json()[0];
     for (name, measure, unit) in [

@@ -12,7 +12,7 @@ mod terminal;
 use may_read::may_read;
 use not_tested::not_tested;
 use preload::library;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -442,6 +442,53 @@ fn a_mutex_of_several_processes_is_measured_as_one_while_they_run() {
     let is_one = ["100ms", "300ms", "1s", "3s", "10s"].into_iter().any(|interval| what_if(interval) == Some(3));
     fs::remove_file(&file).unwrap();
     assert!(child.wait().unwrap().success() && is_one);
+}
+
+/// Four threads that hold a mutex for a millisecond, and do something else as long.
+const SHARED: &str = r"
+#include <pthread.h>
+#include <unistd.h>
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *work(void *unused) {
+    for (int i = 0; i < 400; i++) {
+        pthread_mutex_lock(&m);
+        usleep(1000);
+        pthread_mutex_unlock(&m);
+        usleep(1000);
+    }
+    return unused;
+}
+int main(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], 0, work, 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], 0);
+}
+";
+
+#[test]
+fn what_if_need_not_guess_what_a_run_was() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(SHARED, &[]).unwrap();
+    let options = ["--scheme", "sleep", "--set", "mutex_wait_time=20", "--set", "mutex_spin_count=77"];
+    let path = scratch.path("report.json");
+    let output = run(&[&options[..], &["--report", &path, "--", &program]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let arguments = ["what-if", "--json", "--quick", "--from", &path, "--scheme", "orbit"];
+    let output = Command::new(RETRIAL).args(arguments).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let workload = &found["workload"];
+    let params = ["mutex_wait_scheme", "mutex_wait_time", "mutex_spin_count"].map(|name| &workload["params"][name]);
+    assert_eq!(params, [&json!("sleep"), &json!("20"), &json!("77")], "{found}");
+    assert_eq!(workload["arrivals"]["sessions"], 4, "{found}");
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert!(workload["machine"]["processors"].as_u64().is_some_and(|n| n as usize >= cpus), "{found}");
+    // The present is compared with the gets of the run.
+    let report: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let [check, busiest] = [&found["check"][0]["measured"], &report["busiest"][0]["gets_per_s"]].map(Value::as_f64);
+    let of_busiest = check.unwrap() / busiest.unwrap();
+    assert!((0.999..1.001).contains(&of_busiest), "{found}\n{report}");
 }
 
 /// Two threads ask for a mutex that somebody else has for good, until their time has passed.

@@ -229,34 +229,24 @@ fn sessions_have_the_processors_that_they_may_run_on_and_not_the_observers() {
     }
 }
 
-/// As `retrial run --report` writes it, what is not read left out.
-fn report() -> Value {
-    let row = |name: &str, rate: f64, holding_us: Value| {
-        json!({ "mutex": name, "gets": 1e5, "gets_per_s": rate, "misses": 1000, "waits": 100, "yields": 10, "sleeps": 0, "parks": 100,
-            "gave_up": 0, "spin_gets": 900, "k": 0.1, "utilization": 0.2, "samples": 500, "holding_us": holding_us, "wait_ms": 5.0,
-            "spin_pct": 10.0, "yield_pct": 20.0, "slept_pct": 60.0, "oversleep_pct": 10.0 })
-    };
-    json!({ "command": "db -t 4", "elapsed_s": 10.0, "gets": 200_000, "scheme": "pthread", "machine": { "cpus": 4 },
-        "busiest": [row("#9 unseen", 1.0, Value::Null), row("#7 pool", 1e4, json!(20.0)), row("#8 log", 2e4, json!(10.0))] })
-}
-
 #[test]
-fn a_report_of_a_run_is_a_stream_of_sessions_or_so_many() {
-    let file = File::new("report.json", &report().to_string());
-    let from = |more: &[&str]| what_if(&[&["--from", file.name(), "--quick", "--cpus", "4"], more].concat());
-    let stream = from(&[]);
-    assert!(stream["of"].as_str().unwrap().contains("#7 pool of `db -t 4`"), "{stream}");
-    assert_eq!(stream["workload"]["arrivals"], json!({ "type": "open", "rate": 1e4 }));
-    assert_eq!((&stream["cases"][0]["scheme"], &stream["cases"][0]["cpus"]), (&json!("pthread"), &json!(4)));
-    let four = from(&["sessions=4", "--mutex", "log"]);
-    assert_eq!(four["workload"]["arrivals"]["sessions"], 4);
-    // Little's law: what is not hold and wait of 4 sessions' cycle at 20,000 gets/s is thinking.
-    let think = four["workload"]["arrivals"]["think"]["mean"].as_f64().unwrap();
-    assert!((150e-6..190e-6).contains(&think), "{think}");
-    assert!(
-        fails(&["--from", file.name(), "--mutex", "none"])
-            .contains("no mutex `none`, there are #9 unseen, #7 pool, #8 log")
-    );
+fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
+    let file = File::new("report.json", "");
+    run(&[&["what-if", "--record", file.name(), "--scheme", "ydb"], &described(&["sessions=4"])[..]].concat());
+    let of = |mutex: &str, scheme: &str| {
+        let mut recording: Value = serde_json::from_str(&file.text()).unwrap();
+        (recording["mutex"], recording["workload"]["params"]["mutex_wait_scheme"]) = (json!(mutex), json!(scheme));
+        recording
+    };
+    let workloads = [of("#7 pool", "pthread"), of("#8 log", "sleep")];
+    std::fs::write(file.name(), json!({ "command": "db -t 4", "workloads": workloads }).to_string()).unwrap();
+    let scheme = |more: &[&str]| {
+        what_if(&[&["--from", file.name(), "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone()
+    };
+    assert_eq!([&[][..], &["--mutex", "log"], &["--mutex", "#7"]].map(scheme), ["pthread", "sleep", "pthread"]);
+    assert!(fails(&["--from", file.name(), "--mutex", "none"]).contains("no mutex `none`, there are #7 pool, #8 log"));
+    std::fs::write(file.name(), json!({ "workloads": [] }).to_string()).unwrap();
+    assert!(fails(&["--from", file.name()]).contains("no mutex of which enough was measured"));
 }
 
 #[test]

@@ -33,7 +33,7 @@ use std::time::Duration;
   retrial what-if dist=exponential:mean=5us sessions=8 think=exponential:mean=20us --scheme sleep --set mutex_spin_count=50,255,1000
   retrial what-if -i shop --interval 10s --record now.json
   retrial what-if --from now.json --scheme orbit,ydb --sessions 8,64,512 --plot
-  retrial run --report report.json -- memcached -t 4; retrial what-if --from report.json sessions=4 --cpus 2,8 --copies 1,4")]
+  retrial run --report report.json -- memcached -t 4; retrial what-if --from report.json --cpus 2,8 --copies 1,4")]
 pub struct Args {
     /// NAME=VALUE: dist=, sessions=, think=, scheme=, processors=, … of `retrial model --list simulate`;
     /// beside -i and --from: sessions= and dist= instead of what was found

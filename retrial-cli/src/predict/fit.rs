@@ -6,7 +6,7 @@ use super::recording::{Holds, Recording, spans, think};
 use crate::output::{counted, short, whole};
 use miette::{Report, miette};
 use retrial::P;
-use retrial::views::{Params, Tables};
+use retrial::views::{Counter, Params, Tables};
 use retrial_bench::machine::Machine as Here;
 use retrial_model::sim::{Arrivals, Machine, Workload};
 use retrial_model::{Distribution, Measure, Profile};
@@ -35,20 +35,42 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             counted(measured.sessions.unwrap_or(0).into(), "session", "sessions")
         ));
     }
+    let of = Of {
+        text: format!("mutex {name} ({})", tables.type_name(info.mutex_type)),
+        instance: instance.map(str::to_owned),
+        mutex: format!("#{}", info.id.0),
+        mutex_type: tables.type_name(info.mutex_type),
+    };
     let params = tables.params(Some(info.mutex_type));
-    let fitted = workload(measured, &seen.timed, params, machine_here(tables)).ok_or_else(|| {
+    recording(of, measured, &seen.timed, params, machine_here(tables)).ok_or_else(|| {
         miette!(
             code = "retrial::predict::hold",
             help = "--interval 60s measures for longer",
             "mutex {name}: {} of holders, and nobody missed it: nothing says how long it is held",
             counted(measured.samples.looks, "sample", "samples")
         )
-    })?;
-    Ok(Recording {
-        of: format!("mutex {name} ({})", tables.type_name(info.mutex_type)),
-        instance: instance.map(str::to_owned),
-        mutex: Some(format!("#{}", info.id.0)),
-        mutex_type: Some(tables.type_name(info.mutex_type)),
+    })
+}
+
+/// What a recording is of: for people, and for commands to type.
+pub struct Of {
+    pub text: String,
+    pub instance: Option<String>,
+    pub mutex: String,
+    pub mutex_type: String,
+}
+
+/// What was measured with its workload; `None` where too little was.
+pub fn recording(of: Of, measured: &Profile, timed: &Timed, params: Params, machine: Machine) -> Option<Recording> {
+    if measured.gets.unwrap_or(0) < GETS || measured.sessions.is_none() {
+        return None;
+    }
+    let fitted = workload(measured, timed, params, machine)?;
+    Some(Recording {
+        of: of.text,
+        instance: of.instance,
+        mutex: Some(of.mutex),
+        mutex_type: Some(of.mutex_type),
         holds: fitted.holds,
         workload: fitted.workload,
         measured: Some(measured.clone()),
@@ -142,7 +164,9 @@ fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec
         return (hold_s, think_s, true);
     };
     let running = measured.running();
-    let spins_s = measured.spins_s().unwrap_or(0.0);
+    // Where the waiting sessions were not counted, first spins are those of theory.
+    let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
+    let spins_s = measured.spin_cpu_s.unwrap_or((spun_s * running).min(cpu_s));
     let own_s = (cpu_s - spins_s).max(0.0) / gets;
     if own_s < hold_s * running / 2.0 {
         notes.push("holders are on a processor for less than half of the time that they hold the mutex; simulated ones always are".to_owned());

@@ -2,10 +2,9 @@
 //! the end, samples of holders between, and bursts of looks at the mutex that is held most.
 
 use super::holds::{Burst, Timed};
-use super::room::{Room, Use};
+use super::room::Room;
 use crate::output::whole;
 use crate::punctual::punctual;
-use crate::recording::Spent;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
@@ -58,9 +57,6 @@ struct Gathered {
     timed: Timed,
 }
 
-/// Thread of a session, as the kernel knows it, and its times in ns: on a processor, in a run queue.
-type Times = HashMap<Sid, (u64, u64)>;
-
 /// Measures all mutexes for so long, or until a signal; `tick` is told the time passed.
 pub fn measure(tables: &Tables, interval: Duration, tick: &dyn Fn(Duration)) -> Vec<Seen> {
     let is_private = |mutex: &MutexInfo| mutex.place == Place::Process;
@@ -87,7 +83,7 @@ fn gather(
 ) -> Vec<Seen> {
     punctual();
     let began_ns = now_ns();
-    let (mut figures, times, gets, used) = (sums(tables), times(tables), gets(tables), Use::now());
+    let (mut figures, gets, before) = (sums(tables), gets(tables), Room::now(tables));
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
@@ -119,14 +115,8 @@ fn gather(
             }
         }
     }
-    let ended = End {
-        figures: figures_at_end,
-        times: self::times(tables),
-        interval_s: ns(now_ns() - began_ns),
-        looks,
-        room: Room::now(tables),
-        used,
-    };
+    let ended =
+        End { figures: figures_at_end, interval_s: ns(now_ns() - began_ns), looks, room: Room::now(tables), before };
     for (id, count) in self::gets(tables) {
         gathered.entry(id).or_default().gets = count.saturating_sub(gets.get(&id).copied().unwrap_or(0));
     }
@@ -137,7 +127,7 @@ fn gather(
         mutex.samples += seen.samples;
         mutex.held += seen.held;
     }
-    ended.all(tables, gathered, &figures, &times)
+    ended.all(tables, gathered, &figures)
 }
 
 /// Holds of the mutex that is held most, timed in bursts for so long, or until a signal. Not of one in a
@@ -235,12 +225,11 @@ impl Sampler<'_> {
 /// What is there at the end.
 struct End {
     figures: HashMap<MutexId, HashMap<Sid, Figures>>,
-    times: Times,
     interval_s: f64,
     looks: u64,
     room: Room,
-    /// At the begin.
-    used: Use,
+    /// The room at the begin.
+    before: Room,
 }
 
 impl End {
@@ -249,7 +238,6 @@ impl End {
         tables: &Tables,
         mut gathered: HashMap<MutexId, Gathered>,
         before: &HashMap<MutexId, HashMap<Sid, Figures>>,
-        times: &Times,
     ) -> Vec<Seen> {
         let infos = tables.mutexes();
         let mut by_type: HashMap<_, u64> = HashMap::new();
@@ -266,26 +254,16 @@ impl End {
                 }
                 figures.add(&growth);
             }
-            let grown = |sid: &Sid| {
-                let (now, then) = (self.times.get(sid)?, times.get(sid).copied().unwrap_or_default());
-                Some((now.0.saturating_sub(then.0), now.1.saturating_sub(then.1)))
-            };
-            let used: Vec<(u64, u64)> = mutex.sessions.iter().filter_map(grown).collect();
-            let known = !used.is_empty() && used.len() == mutex.sessions.len();
-            let sum = |of: fn(&(u64, u64)) -> u64| known.then(|| ns(used.iter().map(of).sum()));
             let mut measured = Profile {
                 time_s: self.interval_s,
                 gets: Some(mutex.gets),
                 gets_of_type: Some(by_type[&info.mutex_type]),
-                sessions: u32::try_from(mutex.sessions.len()).ok().filter(|n| *n > 0),
                 figures,
                 samples: Samples::over(mutex.samples, mutex.held, self.interval_s, mutex.gets),
                 waiting_s: (self.looks > 0).then(|| self.interval_s * mutex.waiting as f64 / self.looks as f64),
-                cpu_s: sum(|times| times.0),
-                queued_s: sum(|times| times.1),
                 ..Profile::default()
             };
-            self.room.put(&mut measured, &mutex.sessions, &self.used);
+            self.room.put(&mut measured, &mutex.sessions, &self.before);
             Seen { info, measured, timed: mutex.timed }
         });
         seen.collect()
@@ -309,11 +287,4 @@ fn sums(tables: &Tables) -> HashMap<MutexId, HashMap<Sid, Figures>> {
         sums.entry(key.mutex).or_default().entry(sid).or_default().add(&figures);
     }
     sums
-}
-
-/// Times of the sessions' threads so far, where the kernel says them.
-fn times(tables: &Tables) -> Times {
-    let of = |pid: u32, tid: u32| Spent::of(pid, tid).map(|spent| (spent.cpu_ns, spent.queued_ns));
-    let sessions = tables.sessions().into_iter();
-    sessions.filter_map(|session| Some((session.sid, of(session.pid, session.tid)?))).collect()
 }

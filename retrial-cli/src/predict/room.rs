@@ -1,5 +1,7 @@
-//! The processors that sessions may use, and what others take of them.
+//! The threads of sessions, as the kernel knows them: their times, the processors that they may use, and what
+//! others take of these.
 
+use crate::recording::Spent;
 use retrial::views::{Sid, Tables};
 use retrial_bench::machine::Ticks;
 use retrial_model::Profile;
@@ -8,20 +10,23 @@ use std::fs;
 use std::path::Path;
 
 /// How busy each processor was so far, and the observer's own part of it.
-pub struct Use {
+struct Use {
     each: BTreeMap<usize, Ticks>,
     observer_s: f64,
 }
 
 impl Use {
-    pub fn now() -> Self {
+    fn now() -> Self {
         Self { each: Ticks::of_each(), observer_s: observer_s() }
     }
 }
 
-/// Where each session may run.
+/// The threads that the sessions have, or had at an earlier look.
 pub struct Room {
     used: Use,
+    /// Times in ns on a processor and in a run queue, by session and thread: a SID is used again.
+    times: HashMap<(Sid, u32), (u64, u64)>,
+    /// Where each session may run.
     allowed: HashMap<Sid, (BTreeSet<usize>, u32)>,
     /// Processors that the groups of processes may use at a time, where they are limited.
     quotas: HashMap<u32, Option<f64>>,
@@ -30,19 +35,45 @@ pub struct Room {
 
 impl Room {
     pub fn now(tables: &Tables) -> Self {
-        let sessions = tables.sessions();
-        let pids: HashSet<u32> = sessions.iter().map(|session| session.pid).collect();
-        let allowed = |tid, pid| Some((allowed(tid)?, pid));
-        Self {
+        let mut room = Self {
             used: Use::now(),
-            allowed: sessions.iter().filter_map(|s| Some((s.sid, allowed(s.tid, s.pid)?))).collect(),
-            quotas: pids.into_iter().map(|pid| (pid, quota(pid))).collect(),
-            observer: self::allowed(0).unwrap_or_default(),
-        }
+            times: HashMap::new(),
+            allowed: HashMap::new(),
+            quotas: HashMap::new(),
+            observer: allowed(0).unwrap_or_default(),
+        };
+        room.look(tables);
+        room
     }
 
-    /// A profile with the processors that these sessions may use, and what others took of them since then.
-    pub fn put(&self, measured: &mut Profile, sessions: &HashSet<Sid>, earlier: &Use) {
+    /// Looks again. Of a thread that has ended the latest look counts.
+    pub fn look(&mut self, tables: &Tables) {
+        for session in tables.sessions() {
+            let (sid, pid, tid) = (session.sid, session.pid, session.tid);
+            if let Some(Spent { cpu_ns, queued_ns }) = Spent::of(pid, tid) {
+                self.times.insert((sid, tid), (cpu_ns, queued_ns));
+            }
+            if let Some(allowed) = allowed(tid) {
+                self.allowed.insert(sid, (allowed, pid));
+            }
+            self.quotas.entry(pid).or_insert_with(|| quota(pid));
+        }
+        self.used = Use::now();
+    }
+
+    /// Puts into a profile how many these sessions are, the time of their threads since an earlier look, the
+    /// processors that they may use, and what others took of these.
+    pub fn put(&self, measured: &mut Profile, sessions: &HashSet<Sid>, earlier: &Self) {
+        measured.sessions = u32::try_from(sessions.len()).ok().filter(|n| *n > 0);
+        let times = || self.times.iter().filter(|((sid, _), _)| sessions.contains(sid));
+        let known: HashSet<Sid> = times().map(|((sid, _), _)| *sid).collect();
+        let grown = |of: fn(&(u64, u64)) -> u64| {
+            let then = |thread| earlier.times.get(thread).map_or(0, of);
+            let ns: u64 = times().map(|(thread, now)| of(now).saturating_sub(then(thread))).sum();
+            (!known.is_empty() && known.len() == sessions.len()).then_some(ns as f64 / 1e9)
+        };
+        measured.cpu_s = grown(|times| times.0);
+        measured.queued_s = grown(|times| times.1);
         let of: Vec<&(BTreeSet<usize>, u32)> = sessions.iter().filter_map(|sid| self.allowed.get(sid)).collect();
         let set: BTreeSet<usize> = of.iter().flat_map(|(set, _)| set).copied().collect();
         if set.is_empty() {
@@ -53,11 +84,11 @@ impl Room {
         // Processes of one group have one quota: the largest is no more than they may have together.
         let quota = quotas.reduce(|a, b| Some(a?.max(b?))).flatten();
         measured.processors = Some(quota.map_or(set.len() as f64, |quota| quota.min(set.len() as f64)));
-        let busy_since = |cpu: &usize| self.used.each.get(cpu)?.busy_since(*earlier.each.get(cpu)?);
+        let busy_since = |cpu: &usize| self.used.each.get(cpu)?.busy_since(*earlier.used.each.get(cpu)?);
         let busy: Option<f64> = set.iter().map(busy_since).sum();
         measured.busy = busy.map(|busy| busy / set.len() as f64);
         let ours = self.observer.intersection(&set).count() as f64 / self.observer.len().max(1) as f64;
-        let observer_s = ours * (self.used.observer_s - earlier.observer_s);
+        let observer_s = ours * (self.used.observer_s - earlier.used.observer_s);
         let others = |busy, cpu_s| f64::max(busy * measured.time_s - cpu_s - observer_s, 0.0);
         measured.others_s = busy.zip(measured.cpu_s).map(|(busy, cpu_s)| others(busy, cpu_s));
     }

@@ -44,16 +44,15 @@ pub struct Source {
 impl Source {
     /// Reads or measures. `words`: changes of what was found, `sessions=N` and `dist=D`.
     pub fn recording(&self, words: &[(String, String)]) -> Result<Recording, Report> {
-        let sessions = words.iter().find(|(name, _)| name == "sessions").map(|(_, value)| value.as_str());
-        let sessions = sessions.map(|value| value.parse().map_err(|_| wrong_word("sessions", value, "a whole number")));
-        let sessions: Option<u32> = sessions.transpose()?;
         let mut recording = match &self.from {
-            Some(path) => Recording::read(path, sessions, self.mutex.as_deref())?,
+            Some(path) => Recording::read(path, self.mutex.as_deref())?,
             None => self.live()?,
         };
         for (name, value) in words {
             match (name.as_str(), &mut recording.workload.arrivals) {
-                ("sessions", Arrivals::Closed { sessions: present, .. }) => *present = sessions.unwrap_or(*present),
+                ("sessions", Arrivals::Closed { sessions: present, .. }) => {
+                    *present = value.parse().map_err(|_| wrong_word(name, value, "a whole number"))?;
+                }
                 ("sessions", Arrivals::Open { .. }) => {
                     return Err(wrong_word(name, value, "a recording of sessions that think between two gets"));
                 }

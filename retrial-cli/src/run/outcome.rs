@@ -5,11 +5,12 @@ use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
 use crate::blocking::Deadlock;
+use crate::predict::room::Room;
 use retrial::views::{Counter, Figures, Key, LocationId, Params, Sid, Tables, TypeId, WaitEvent};
 use retrial::{MutexId, P};
 use retrial_bench::machine::Machine;
-use retrial_model::Profile;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use retrial_model::{Profile, sim};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct Outcome {
     pub instance: String,
     pub kept: bool,
     pub params: Params,
+    /// What the steps of a wait cost, as far as it was calibrated.
+    pub costs: sim::Machine,
     /// Combinations of mutex, location and event that each thread counts apart.
     pub rows: u32,
     pub mutexes: Vec<Used>,
@@ -62,6 +65,8 @@ pub struct Used {
     pub profile: Profile,
     /// Where it was asked for when it was busy, most waited for first.
     pub places: Vec<(String, Figures)>,
+    /// Those that missed it.
+    pub sessions: HashSet<Sid>,
 }
 
 /// A row of the wait events.
@@ -138,8 +143,15 @@ pub struct Summary {
     pub firsts: HashMap<MutexId, MutexId>,
 }
 
-/// Figures of one mutex, and of its places.
-type Counted = (Figures, BTreeMap<LocationId, Figures>);
+impl Summary {
+    /// Whether nothing was got and nobody waited.
+    pub fn is_empty(&self) -> bool {
+        self.total.gets == Some(0) && self.mutexes.is_empty()
+    }
+}
+
+/// Figures of one mutex, of its places, and the sessions that have counted them.
+type Counted = (Figures, BTreeMap<LocationId, Figures>, HashSet<Sid>);
 
 /// What the rows of the tables add up to.
 #[derive(Default)]
@@ -164,27 +176,35 @@ impl Sums {
             let name = known.map_or_else(String::new, |known| tables.type_name(known));
             if name.is_empty() { "other".to_owned() } else { name }
         };
-        let count = |of: &mut Counted, key: Key, figures: &Figures| {
+        let count = |of: &mut Counted, sid: Sid, key: Key, figures: &Figures| {
             of.0.add(figures);
             of.1.entry(key.location).or_default().add(figures);
+            of.2.extend(Some(sid).filter(|sid| !sid.is_none()));
         };
         let mut sums = Self::default();
-        for (_, key, figures) in tables.rows_until(end_ns) {
+        for (sid, key, figures) in tables.rows_until(end_ns) {
             if key.event.for_event {
-                count(sums.awaited.entry(key.mutex).or_default(), key, &figures);
+                count(sums.awaited.entry(key.mutex).or_default(), sid, key, &figures);
                 continue;
             }
             sums.total.add(&figures);
             let id = firsts.get(&key.mutex).copied().unwrap_or(key.mutex);
-            count(sums.mutexes.entry(id).or_default(), key, &figures);
+            count(sums.mutexes.entry(id).or_default(), sid, key, &figures);
             sums.events.entry((key.event.name(&type_of(id)), key.event)).or_default().add(&figures);
         }
         sums
     }
 }
 
-/// Puts together what the tables and the observer say.
-pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, ended_ns: u64) -> Summary {
+/// Puts together what the tables, the observer, and the kernel say: of the threads at the begin, and when they were
+/// last looked at.
+pub fn summarize(
+    tables: &Tables,
+    observation: &Observation,
+    [before, room]: &[Room; 2],
+    elapsed_s: f64,
+    ended_ns: u64,
+) -> Summary {
     let (seen, firsts) = by_number(observation);
     let cut_off_ns = &observation.waits.cut_off_ns;
     let end_ns = |sid, since_ns| Some(cut_off_ns.get(&(sid, since_ns)).copied().unwrap_or(ended_ns));
@@ -198,7 +218,11 @@ pub fn summarize(tables: &Tables, observation: &Observation, elapsed_s: f64, end
     for (id, counted) in by_mutex {
         mutexes.push(used(tables, id, &[], counted, elapsed_s));
     }
-    let mutexes = busiest(mutexes, &mut symbols);
+    let mut mutexes = busiest(mutexes, &mut symbols);
+    for used in mutexes.iter_mut().filter(|used| used.profile.samples.held > 0).take(TOP) {
+        used.profile.gets_of_type = Some(tables.session_gets());
+        room.put(&mut used.profile, &used.sessions, before);
+    }
     // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
     let of = |gets, figures| Profile { time_s: elapsed_s, gets, figures, ..Profile::default() };
     let total = of(Some(tables.session_gets()), total);
@@ -276,7 +300,7 @@ fn by_number(observation: &Observation) -> (HashMap<MutexId, Vec<&Seen>>, HashMa
 /// Mutexes that a report shows one by one.
 pub const TOP: usize = 10;
 
-fn used(tables: &Tables, id: MutexId, all: &[&Seen], (figures, locations): Counted, elapsed_s: f64) -> Used {
+fn used(tables: &Tables, id: MutexId, all: &[&Seen], (figures, locations, sessions): Counted, elapsed_s: f64) -> Used {
     let info = all.last().map(|seen| seen.info.clone()).or_else(|| tables.mutex_info(id));
     // A mutex that had several numbers in one process has all its gets in its record at each look.
     let mut gets: BTreeMap<(u32, u64), u64> = BTreeMap::new();
@@ -308,6 +332,7 @@ fn used(tables: &Tables, id: MutexId, all: &[&Seen], (figures, locations): Count
             ..Profile::default()
         },
         places,
+        sessions,
     }
 }
 

@@ -5,6 +5,9 @@ use super::profile::report::Profile as Calling;
 use crate::lengths::shape;
 use crate::output::{Format, Table, column, counted, counter, grouped, measure, plain, quoted, record, short, whole};
 use crate::page::{Bar, Page, Part, Picture, Share};
+use crate::predict::fit::{Of, recording};
+use crate::predict::holds::Timed;
+use crate::predict::recording::Recording;
 use miette::Report as Failure;
 use retrial::views::{Counter, Figures};
 use retrial_model::{Measure, Profile};
@@ -52,6 +55,7 @@ impl Outcome {
             "max_wait_ms": ms(Measure::RegisteredMax, &self.total),
             "time_split_pct": self.split_json(),
             "busiest": self.busiest().json(),
+            "workloads": self.workloads(),
             "events": self.events_table().json(),
             "waits_for_events": Used::awaited(&self.awaited).json(),
             "calls": self.calls_table().json(),
@@ -70,6 +74,17 @@ impl Outcome {
                 "refused": self.cost.refused,
             },
         })
+    }
+
+    /// The workloads of the busiest mutexes, as `what-if` and `advise` take them.
+    fn workloads(&self) -> Vec<Recording> {
+        let of = |used: &Used| {
+            let mutex = used.title();
+            let text = format!("{mutex} of `{}`", self.command);
+            let of = Of { text, instance: None, mutex, mutex_type: used.mutex_type.clone() };
+            recording(of, &used.profile, &Timed::default(), self.params, self.costs.clone())
+        };
+        self.mutexes.iter().filter_map(of).collect()
     }
 
     fn split_json(&self) -> Value {

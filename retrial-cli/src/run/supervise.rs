@@ -11,12 +11,15 @@ use super::sampler::Observation;
 use super::{calls, preload, sampler};
 use crate::instances::{address, create_error, param_error};
 use crate::output::quoted;
+use crate::predict::fit::machine_here;
+use crate::predict::room::Room;
 use miette::{Report, miette};
 use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
 use retrial::wait::DEFAULT;
 use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
 use retrial_bench::machine::{Machine, Ticks};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -88,7 +91,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let (ticks, started) = (Ticks::now(), Instant::now());
     let pid = signals.start(&mut command).map_err(|error| not_executed(&path, &error))?;
     let tables: &Tables = named.instance.tables();
-    let Seen { finished, elapsed_s, ended_ns, observation, recorded } =
+    let Seen { finished, elapsed_s, ended_ns, observation, rooms, recorded } =
         observe(&named.instance, recording.as_ref(), started, || {
             let finished = signals.wait(pid);
             if let Some(recorded) = &recorder {
@@ -98,7 +101,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         });
 
     let machine_busy = ticks.and_then(|before| Ticks::now()?.busy_since(before));
-    let summary = summarize(tables, &observation, elapsed_s, ended_ns);
+    let summary = summarize(tables, &observation, &rooms, elapsed_s, ended_ns);
     let profile =
         recording.as_ref().zip(recorded).and_then(|(recording, taken)| profile(recording, taken, tables, &summary));
     if options.keep || recorder.is_some() {
@@ -109,8 +112,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         eprintln!("{error:?}");
     }
     let calls = calls::of(tables);
-    let is_nothing = summary.total.gets == Some(0) && summary.mutexes.is_empty() && calls.is_empty();
-    let nothing = is_nothing.then(|| why_nothing(&path, excluded.as_deref()));
+    let nothing = (summary.is_empty() && calls.is_empty()).then(|| why_nothing(&path, excluded.as_deref()));
     Ok(Outcome {
         command: shown(&options.program),
         finished,
@@ -120,6 +122,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         instance: named.address.to_string(),
         kept: options.keep,
         params: tables.params(None),
+        costs: machine_here(tables),
         rows: tables.capacity().rows,
         mutexes: summary.mutexes,
         total: summary.total,
@@ -174,6 +177,8 @@ struct Seen {
     /// By the monotonic clock.
     ended_ns: u64,
     observation: Observation,
+    /// What the kernel said of the threads at the begin, and when they were last looked at.
+    rooms: [Room; 2],
     recorded: Option<(Tallies, Cost)>,
 }
 
@@ -185,8 +190,17 @@ fn observe(
     wait: impl FnOnce() -> Finished,
 ) -> Seen {
     let stop = AtomicBool::new(false);
+    let before = Room::now(instance.tables());
     std::thread::scope(|scope| {
-        let observer = scope.spawn(|| sampler::observe(instance.tables(), || departed(instance), &stop));
+        let observer = scope.spawn(|| {
+            let room = RefCell::new(Room::now(instance.tables()));
+            let look = || {
+                room.borrow_mut().look(instance.tables());
+                departed(instance);
+            };
+            let observation = sampler::observe(instance.tables(), look, &stop);
+            (observation, room.into_inner())
+        });
         let profiler = recording.map(|recording| scope.spawn(|| recording.observe(&stop)));
         let finished = wait();
         let (elapsed_s, ended_ns) = (started.elapsed().as_secs_f64(), now_ns());
@@ -196,7 +210,9 @@ fn observe(
             profiler.thread().unpark();
             profiler.join().ok()
         });
-        Seen { finished, elapsed_s, ended_ns, observation: observer.join().unwrap_or_default(), recorded }
+        let unseen = |_| (Observation::default(), Room::now(instance.tables()));
+        let (observation, room) = observer.join().unwrap_or_else(unseen);
+        Seen { finished, elapsed_s, ended_ns, observation, rooms: [before, room], recorded }
     })
 }
 
