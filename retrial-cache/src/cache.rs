@@ -3,16 +3,15 @@
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::{Hash, Namespace};
-use crate::layout::{BUILDERS, Block, FORMAT, Head, OVERHEAD, OWNER, PINS, Phase, Pinned, Row, Shape};
+use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, OWNER, PINS, Phase, Pinned, Row, Shape};
 use crate::memory::{Memory, aligned};
 use crate::point;
 use crate::rows::Rows;
 use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
 use retrial::views::{Sid, Tables};
-use retrial::{Capacity, Class, Instance, Mode, MutexId, ObjectError, Patience, Session, location, sys};
+use retrial::{Capacity, Class, Instance, Mode, ObjectError, Patience, Session, location, sys};
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Longest name of a cache, in bytes.
@@ -205,40 +204,8 @@ impl<'i> Cache<'i> {
         let (joined, _) = get(self.instance, self.mutex, session, Mode::Shared, at, Patience::Endless)?;
         let info = self.instance.tables().session_info(session.sid()).ok_or(CacheError::OtherInstance)?;
         let row = self.rows.join(session.sid(), info.claimed_ns)?;
-        self.pay_debts(session);
         let further = [const { Cell::new(0) }; PINS];
         Ok(Client { cache: self, session, row, further, _joined: joined })
-    }
-
-    /// Pays what dead sessions owe to the mutexes of objects. Other sessions do so only when they wait for such
-    /// a mutex, and a session that died with it in S may keep none waiting: its number would not be free again
-    /// before the object is evicted.
-    fn pay_debts(&self, session: &Session<'_>) {
-        if self.instance.recover_all().1 == 0 {
-            return;
-        }
-        // By the records of the dead: the mutex of one that died between its release and the end of its record is
-        // free, and of one that waited another session's.
-        let dead = self.instance.tables().sessions().into_iter().filter(|session| session.dead);
-        let owed: HashSet<MutexId> = dead.flat_map(|dead| dead.log).map(|standing| standing.record.mutex).collect();
-        for shard in &self.shards {
-            // The next session that joins tries again.
-            let Ok(held) = shard.lock_shared(session) else { return };
-            // What is free is any bytes.
-            let has_mutex = |(_, block): &(u32, &Block)| phase(block).is_some_and(|phase| phase != Phase::Free);
-            for (_, block) in shard.memory.blocks().filter(has_mutex) {
-                if let Ok(Some(raw)) = block.mutex.bound(self.instance)
-                    && owed.contains(&raw.id())
-                {
-                    // SAFETY: registered with this instance, by the id that it has; under the shard's mutex no
-                    // object ends.
-                    if unsafe { self.instance.recover_all_for(raw) }.1 == 0 {
-                        return;
-                    }
-                }
-            }
-            drop(held);
-        }
     }
 
     /// Its name.

@@ -18,7 +18,8 @@ use std::time::Duration;
 /// (Dice and Kogan, 2019, with a tenth and of each lock).
 const REVOKED_TIMES: u64 = 19;
 
-/// Rounds of a wait for readers after which it looks for a cycle of such waits.
+/// Rounds of a wait for readers, about 2 ms, after which it looks for a cycle of such waits, and asks its session whether
+/// it gives up.
 const LOOK_EVERY: u32 = 20;
 /// Interval between two questions to the kernel for the threads of all sessions, on behalf of a wait for
 /// readers: it marks no thread that has replaced its process without being the first one of it.
@@ -76,6 +77,8 @@ impl Client<'_> {
             Self::now_is(&place, Pinned::Wanted);
             point();
             let revoked = self.revoke(place.object);
+            // A child of fork has its parent's wait, and leaves it alone.
+            self.check_owner()?;
             Self::now_is(&place, Pinned::Kept);
             point();
             if let Err(error) = revoked {
@@ -121,6 +124,7 @@ impl Client<'_> {
                     self.cache.instance.look_for_threads();
                     asked_ns = sys::now_ns();
                 }
+                self.ask()?;
             }
         }
         Ok(())

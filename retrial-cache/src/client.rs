@@ -237,22 +237,21 @@ impl<'c> Client<'c> {
         if self.row.pins.iter().any(|pin| pin.load(Relaxed) == place.object.pin(Pinned::Built)) {
             return Err(CacheError::Deadlock);
         }
-        match self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
-            Some(mutex) => {
-                // Not for ever: the builder may be done, and have the mutex again to build another object, which
-                // may need one that this session builds.
-                let (began_ns, patience) = (sys::now_ns(), Patience::within(BUILDER_WAIT));
-                match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), patience) {
-                    // This session builds another object by it: the builder of this one is gone.
-                    Ok(_) | Err(CacheError::Get(GetFailure::Deadlock { .. })) => {}
-                    // Earlier, the session was asked whether it gives up.
-                    Err(CacheError::Get(GetFailure::TimedOut))
-                        if sys::now_ns() - began_ns >= BUILDER_WAIT.as_nanos() as u64 => {}
-                    Err(other) => return Err(other),
-                }
+        if let Some(mutex) = self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
+            // Not for ever: the builder may be done, and have the mutex again to build another object, which may need
+            // one that this session builds.
+            let patience = Patience::within(BUILDER_WAIT);
+            let _ = self.session.gave_up();
+            match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), patience) {
+                // This session builds another object by it: the builder of this one is gone.
+                Ok(_) | Err(CacheError::Get(GetFailure::Deadlock { .. })) => {}
+                Err(CacheError::Get(GetFailure::TimedOut)) if !self.session.gave_up() => {}
+                Err(other) => return Err(other),
             }
+        } else {
             // More build at a time than there are mutexes for.
-            None => sys::sleep(Duration::from_millis(1)),
+            sys::sleep(Duration::from_millis(1));
+            self.ask()?;
         }
         if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
             let held = shard.lock(self.session, location!("kglhdgn2 106"))?;
@@ -262,6 +261,14 @@ impl<'c> Client<'c> {
             drop(held);
         }
         Ok(())
+    }
+
+    /// Asks the session whether it gives up a wait that is not one for a mutex, as each of those does.
+    pub(crate) fn ask(&self) -> Result<(), CacheError> {
+        let gives_up = self.session.asks_to_give_up();
+        // The question may fork.
+        self.check_owner()?;
+        if gives_up { Err(GetFailure::TimedOut.into()) } else { Ok(()) }
     }
 
     /// Gets a pinned object's mutex in a mode. `None` where the object has gone, or a session died or

@@ -192,8 +192,7 @@ impl Shard<'_> {
     fn forget_mutex(&self, block: &Block) -> bool {
         let Ok(Some(raw)) = block.mutex.bound(self.instance) else { return true };
         if raw.load() != Word::FREE {
-            // SAFETY: registered with this instance, by the id that it has.
-            unsafe { self.instance.recover_all_for(raw) };
+            self.instance.recover_all();
         }
         // SAFETY: sessions that get it have the object pinned.
         unsafe { block.mutex.unbind(self.instance) }.unwrap_or(false)

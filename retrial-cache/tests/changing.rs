@@ -3,10 +3,12 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
+use retrial::{Capacity, Class, GetFailure, Instance};
 use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 const SESSIONS: u32 = 16;
@@ -220,5 +222,58 @@ fn a_parent_takes_its_versions_along() {
         // In other namespaces version 0 is the parent.
         assert_eq!(client.versions(&others[0]).unwrap(), [3]);
         assert!(client.invalidate(&others[0]).unwrap() && !is_there(&others[1]));
+    });
+}
+
+#[test]
+fn a_wait_for_readers_ends_when_the_session_gives_up() {
+    with_cache(|instance, cache| {
+        let sessions = ["reads", "changes"].map(|name| instance.session(name, Class::Normal).unwrap());
+        let [reads, changes] = sessions.each_ref().map(|session| cache.join(session).unwrap());
+        let pin = reads.get_or_insert(&key("V"), &[1; 8]).unwrap();
+        sessions[1].ask_while_waiting(|| true);
+        let refused = changes.exclusive(&key("V")).map(|changed| changed.is_some());
+        assert!(matches!(refused, Err(CacheError::Get(GetFailure::TimedOut))), "{refused:?}");
+        // Nothing of the wait is left.
+        assert_eq!(*pin, [1; 8]);
+        assert_eq!(cache.pins(&sessions[1]).unwrap().len(), 1);
+        drop(pin);
+        changes.exclusive(&key("V")).unwrap().unwrap().fill(2);
+        assert_eq!(*reads.get(&key("V")).unwrap().unwrap(), [2; 8]);
+    });
+}
+
+/// True when it is asked first, after longer than one of the waits that a wait for a builder consists of.
+fn gives_up_late() -> bool {
+    thread_local!(static IS_ASKED: Cell<bool> = const { Cell::new(false) });
+    std::thread::sleep(Duration::from_millis(150));
+    !IS_ASKED.replace(true)
+}
+
+#[test]
+fn a_wait_for_a_builder_ends_when_the_session_gives_up() {
+    with_cache(|instance, cache| {
+        let ((has_begun, begins), (may_end, ends)) = (channel(), channel());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let session = instance.session("builds", Class::Normal).unwrap();
+                let client = cache.join(&session).unwrap();
+                let built = client.get_or_create(&key("V"), 8, |bytes| {
+                    has_begun.send(()).unwrap();
+                    bytes.fill(1);
+                    ends.recv()
+                });
+                drop(built.unwrap());
+            });
+            begins.recv().unwrap();
+            let session = instance.session("waits", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            session.ask_while_waiting(gives_up_late);
+            let refused = client.get(&key("V")).map(|pin| pin.is_some());
+            assert!(matches!(refused, Err(CacheError::Get(GetFailure::TimedOut))), "{refused:?}");
+            may_end.send(()).unwrap();
+            session.ask_while_waiting(|| false);
+            assert_eq!(*client.get(&key("V")).unwrap().unwrap(), [1; 8]);
+        });
     });
 }

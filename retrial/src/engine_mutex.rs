@@ -23,6 +23,9 @@ use std::mem::offset_of;
 ///
 /// All bytes 0 is a free mutex of no instance yet. The first call of [`EngineMutex::bind`] or
 /// [`EngineMutex::record`] makes it one of an instance; sessions of others are refused from then on.
+///
+/// In the bytes of an [`Instance::mutex_bytes`] each process that has the instance open pays what the dead owe to it;
+/// elsewhere the processes that have its memory mapped do. [`EngineMutex::unbind`] it before its bytes are used otherwise.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct EngineMutex {
@@ -72,7 +75,7 @@ impl EngineMutex {
         join(&self.instance, instance)?;
         if self.raw.id().0 == 0 {
             let mutex_type = instance.register_type(mutex_type)?;
-            let id = instance.register_mutex(mutex_type, self.raw.address(), name)?;
+            let id = instance.register_record(mutex_type, &self.raw, name)?;
             if !self.raw.adopt_once(id, mutex_type, !instance.tables.has_barrier()) {
                 // SAFETY: registered above, and the mutex has the id of another thread's.
                 unsafe { instance.unregister_mutex(id) };

@@ -83,6 +83,9 @@ pub(crate) struct MutexEntry {
     /// Counts the uses of this entry; its low 8 bits are part of the id.
     pub(crate) generation: AtomicU64,
     pub(crate) address: AtomicU64,
+    /// Of a mutex that lies in the bytes of an object of the arena its offset there, so that each process can recover
+    /// it; 0 for all others.
+    pub(crate) within: AtomicU64,
     pub(crate) len: AtomicU64,
     pub(crate) pid: AtomicU64,
     /// Of a named object the [`Owner`](crate::engine::Owner) of its bytes.
@@ -186,7 +189,7 @@ impl MutexEntry {
         self.address.store(address, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.pid.store(u64::from(sys::pid()), Ordering::Relaxed);
-        for cell in [&self.owner, &self.gets, &self.death, &self.debts_due_ns] {
+        for cell in [&self.within, &self.owner, &self.gets, &self.death, &self.debts_due_ns] {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();

@@ -199,7 +199,20 @@ impl Tables {
         if entry.place.load(Ordering::Relaxed) != Place::Arena as u32 || !is_mutex {
             return None;
         }
-        let address = self.segment.arena(entry.address.load(Ordering::Relaxed), size_of::<RawMutex>())?;
+        self.record_at(entry.address.load(Ordering::Relaxed))
+    }
+
+    /// The record of a mutex in the bytes of an object of the arena. As long as a session's log names the mutex, which
+    /// keeps it bound.
+    pub(crate) fn record_within(&self, id: MutexId) -> Option<&RawMutex> {
+        let within = self.mutex_entry(id)?.within.load(Ordering::Relaxed);
+        // The first object's own mutex is at 0. The bytes may be another thing's where their engine has not unbound
+        // the mutex.
+        if within == 0 { None } else { self.record_at(within).filter(|record| record.id() == id) }
+    }
+
+    fn record_at(&self, offset: u64) -> Option<&RawMutex> {
+        let address = self.segment.arena(offset, size_of::<RawMutex>())?;
         if !address.addr().is_multiple_of(align_of::<RawMutex>()) {
             return None;
         }

@@ -259,7 +259,7 @@ impl Instance {
             Some(Place::Arena) => self.tables.record(id).map_or(Creditor::Nobody, Creditor::Mutex),
             Some(Place::Elsewhere) => match here {
                 Some(here) if here.id() == id => Creditor::Mutex(here),
-                _ => Creditor::Elsewhere,
+                _ => self.tables.record_within(id).map_or(Creditor::Elsewhere, Creditor::Mutex),
             },
             // A lock of one process ends with it; and a thread that ended may have passed on what it
             // protects.
@@ -378,10 +378,12 @@ impl RawMutex {
             if owed.poison {
                 instance.note_death(self.id(), sid, held);
             }
-            cell.store(0, Ordering::Release);
-            fail::point();
             instance.let_readers_in(self);
             self.wake_after_recovery();
+            fail::point();
+            // Last: a mutex that no log names may be unbound, and its memory be another thing's.
+            cell.store(0, Ordering::Release);
+            fail::point();
         }
         paid
     }

@@ -85,6 +85,21 @@ impl Instance {
         Ok(id)
     }
 
+    /// The same for a mutex at its own address, which may be in the bytes of an object of the arena.
+    pub(crate) fn register_record(
+        &self,
+        mutex_type: TypeId,
+        mutex: &RawMutex,
+        name: &str,
+    ) -> Result<MutexId, TableFull> {
+        let id = self.register_mutex(mutex_type, mutex.address(), name)?;
+        if let (Some(entry), Some(offset)) = (self.tables.mutex_entry(id), self.tables.segment.arena_offset(mutex)) {
+            // Nobody owes to it before it has this id.
+            entry.within.store(offset, Ordering::Relaxed);
+        }
+        Ok(id)
+    }
+
     /// A free entry of the mutex table among so many, for the caller alone until it is published. A caller
     /// that is killed leaks it. `None` when there is no memory for one.
     ///

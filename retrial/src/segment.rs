@@ -257,6 +257,13 @@ impl Segment {
         Some(unsafe { self.base.add(self.layout.arena + usize::try_from(offset).ok()?) })
     }
 
+    /// Offset in the arena of what lies there; `None` for what is elsewhere.
+    pub(crate) fn arena_offset<T>(&self, of: &T) -> Option<u64> {
+        let start = self.base.addr() + self.layout.arena;
+        let offset = std::ptr::from_ref(of).addr().checked_sub(start)? as u64;
+        self.arena(offset, size_of::<T>()).map(|_| offset)
+    }
+
     /// Words of the segment, for `peek`; `None` beyond its end or off alignment.
     pub(crate) fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
         let start = usize::try_from(offset).ok()?;

@@ -55,6 +55,8 @@ pub struct Session<'i> {
     experience: Cell<Experience>,
     /// See [`Session::ask_while_waiting`].
     gives_up: Cell<Option<fn() -> bool>>,
+    /// See [`Session::gave_up`].
+    gave_up: Cell<bool>,
     /// Records that have been in use so far: the first ones.
     used: Cell<usize>,
     class: Cell<Class>,
@@ -125,6 +127,7 @@ impl Instance {
             random: Cell::new(now ^ u64::from(sid.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             experience: Cell::default(),
             gives_up: Cell::default(),
+            gave_up: Cell::default(),
             class: Cell::new(class),
             used: Cell::new(1),
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
@@ -203,9 +206,27 @@ impl<'i> Session<'i> {
         self.gives_up.set(Some(gives_up));
     }
 
-    /// Whom its waits ask.
-    pub(crate) const fn gives_up(&self) -> Option<fn() -> bool> {
-        self.gives_up.get()
+    /// Asks that question now: whether to give up; `false` where there is none. For engines that wait for something else
+    /// than a mutex. A child that the question forks comes back from here, too: see [`Session::is_forked`].
+    #[must_use]
+    pub fn asks_to_give_up(&self) -> bool {
+        // A panic that went on from here would leave the log and the word as they are in the middle of a wait.
+        let gives_up = self.gives_up.get().is_some_and(|asked| std::panic::catch_unwind(asked).unwrap_or(true));
+        if gives_up {
+            self.gave_up.set(true);
+        }
+        gives_up
+    }
+
+    /// Whether an answer was `true` since this was called last: a wait that times out may have ended by it and not
+    /// by its deadline.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up.take()
+    }
+
+    /// Whether its waits ask.
+    pub(crate) const fn is_asked(&self) -> bool {
+        self.gives_up.get().is_some()
     }
 
     /// A fresh random number.

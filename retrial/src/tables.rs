@@ -193,12 +193,12 @@ impl Tables {
         self.sids().filter_map(|sid| Some((sid, self.slot(sid)?)))
     }
 
-    /// Whether the log of a session names a mutex.
+    /// Whether a session's log names a mutex, or what it is parked on: a recoverer looks at both.
     pub(crate) fn is_in_a_log(&self, id: MutexId) -> bool {
         // Acquire: where a record has gone, the session has done with the mutex.
         let is_its =
             |cell: &AtomicU64| Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id);
-        self.slots().any(|(_, slot)| slot.log.iter().any(is_its))
+        self.slots().any(|(_, slot)| slot.log.iter().any(is_its) || slot.parked_on.load(Ordering::Acquire) == id.0)
     }
 
     /// Whether a living session waits for an event of this id.

@@ -368,6 +368,28 @@ fn a_debt_to_memory_elsewhere_is_paid_by_who_has_it_mapped() {
     assert_eq!((mutex.load(), other.load()), (Word::FREE, Word(1)));
 }
 
+#[test]
+fn a_debt_to_a_mutex_in_the_bytes_of_an_object_is_paid_by_any_process() {
+    let instance = Instance::anonymous(Capacity { sessions: 1, ..Capacity::default() }).unwrap();
+    let (_, bytes) = instance.mutex_bytes("page", "test", 4096).unwrap();
+    #[allow(clippy::cast_ptr_alignment)] // the bytes are aligned to 16
+    let latch = bytes.wrapping_add(1024).cast::<crate::engine::EngineMutex>();
+    // SAFETY: inside, and all bytes 0 are a free mutex.
+    let latch = unsafe { &*latch };
+    let raw = latch.record(&instance).unwrap();
+    let sid = die(&instance, raw, (Phase::Held, Mode::Shared, None, 1, 0));
+    assert_eq!(instance.recover(sid), Recovery::Done { mutexes: 1 });
+    assert_eq!(raw.load(), Word::FREE);
+    // The only slot.
+    die(&instance, raw, (Phase::Held, Mode::Exclusive, Some(X), 0, 0));
+    drop(instance.session("next", Class::Normal).unwrap());
+    assert_eq!(raw.load(), Word(Word::POISONED));
+    // What its engine has put another mutex's bytes over is not touched.
+    let sid = die(&instance, raw, (Phase::Held, Mode::Shared, None, 1, 0));
+    raw.id.store(raw.id().0 + 1, Ordering::Relaxed);
+    assert_eq!((instance.recover(sid), raw.load()), (Recovery::Owing, Word(1)));
+}
+
 /// A mutex outside of the instance's memory.
 fn register_elsewhere(instance: &Instance, mutex: &RawMutex) {
     // SAFETY: sessions of this instance only.

@@ -1,7 +1,6 @@
 //! Waits that ask their session now and then whether to give up.
 
 use super::Wait;
-use crate::session::Session;
 use std::time::Duration;
 
 /// Minimum time between two questions: a language's answer takes some 100 ns.
@@ -13,12 +12,10 @@ const AT_LEAST_EVERY: Duration = Duration::from_millis(500);
 impl Wait<'_> {
     /// The longest next step of so much time that is left; `None` when the session gives up.
     pub(super) fn ask(&mut self, left: Duration) -> Option<Duration> {
-        let Some(gives_up) = self.waiter.session.and_then(Session::gives_up) else { return Some(left) };
+        let Some(session) = self.waiter.session.filter(|session| session.is_asked()) else { return Some(left) };
         if self.now.saturating_sub(self.asked) >= EVERY.as_nanos() as u64 {
             self.asked = self.now;
-            // A panic that went on from here would leave the log and the word as they are in the middle of a
-            // wait.
-            if std::panic::catch_unwind(gives_up).unwrap_or(true) {
+            if session.asks_to_give_up() {
                 return None;
             }
         }
