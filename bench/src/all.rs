@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Everything that we aim at: closed loops, beside hogs too, sessions that sleep, readers; one CSV file and
 /// one page
 ///
-/// Closed loops of threads and processes, sections from 0 to 20 us, up to 1,024 threads and 16,384 processes;
+/// Closed loops of threads and processes, sections from 0 to 50 us, up to 1,024 threads and 16,384 processes;
 /// closed loops beside twice as many hogs as processors; 1,024 processes that sleep for 20 ms; readers with
 /// 0, 1 and 10 % writers. How long that takes is said first. Figures are written group by group: after an
 /// interruption go on with --resume.
@@ -30,12 +30,13 @@ pub struct Args {
 const FILE: &str = "bench.csv";
 const PAGE: &str = "bench.html";
 
-const SECTIONS: [Duration; 5] = [
+const SECTIONS: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_nanos(100),
     Duration::from_micros(1),
     Duration::from_micros(10),
     Duration::from_micros(20),
+    Duration::from_micros(50),
 ];
 /// Those measured beside other loads than threads alone.
 const USUAL: std::ops::Range<usize> = 1..4;

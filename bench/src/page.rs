@@ -72,7 +72,7 @@ fn legend(peers: &[&str]) -> String {
         let name = markup(peer);
         format!("<span><b style=\"background:rgb({red},{green},{blue})\">{}</b> {name}</span>", number + 1)
     };
-    let entries: Vec<String> = peers.iter().enumerate().map(entry).collect();
+    let entries: Vec<String> = chart::colours(peers.iter().copied()).into_iter().zip(peers).map(entry).collect();
     format!("<div class=\"legend\">{}</div>\n", entries.join("\n"))
 }
 
@@ -110,7 +110,12 @@ fn lines(peers: &[&str], points_of: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Ser
         colour,
         points: points_of(peer).into_iter().map(Point::from).collect(),
     };
-    peers.iter().enumerate().map(line).filter(|line| !line.points.is_empty()).collect()
+    chart::colours(peers.iter().copied())
+        .into_iter()
+        .zip(peers)
+        .map(line)
+        .filter(|line| !line.points.is_empty())
+        .collect()
 }
 
 fn against_sessions(figure: &Figure, rows: &[&Row], peers: &[&str]) -> Result<String, Report> {

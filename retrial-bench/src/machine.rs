@@ -1,8 +1,10 @@
 //! The machine that figures were measured on, and how full it was.
 
+use crate::process::{children_cpu, own_cpu};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Its processors and system.
 #[derive(Clone, Debug)]
@@ -78,5 +80,46 @@ impl Ticks {
     pub fn busy_since(self, earlier: Self) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|ticks| *ticks > 0)?;
         Some(self.busy.saturating_sub(earlier.busy) as f64 / all as f64)
+    }
+}
+
+/// What others take of the processors, from a point in time on.
+pub struct Others {
+    began: Instant,
+    ticks: Ticks,
+    own: Duration,
+}
+
+impl Others {
+    /// From now on; `None` where the kernel does not say how busy it is.
+    pub fn from_now() -> Option<Self> {
+        Some(Self { began: Instant::now(), ticks: Ticks::now()?, own: own_cpu() + children_cpu() })
+    }
+
+    /// Their share of all processors so far, with what a hypervisor gave to other machines. Of this process's
+    /// children those have to have ended that took much.
+    pub fn share(&self) -> Option<f64> {
+        let busy = Ticks::now()?.busy_since(self.ticks)?;
+        let own = (own_cpu() + children_cpu()).saturating_sub(self.own);
+        Some(beside(busy, own, self.began.elapsed() * u32::try_from(Ticks::of_each().len()).ok()?))
+    }
+}
+
+/// What is left of the busy share of so much processor time beside our own.
+fn beside(busy: f64, own: Duration, all: Duration) -> f64 {
+    (busy - own.as_secs_f64() / all.as_secs_f64().max(1e-9)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_take_is_what_is_busy_less_our_own() {
+        let s = Duration::from_secs;
+        assert!((beside(0.75, s(2), s(8)) - 0.5).abs() < 1e-9);
+        // The kernel's ticks are coarse.
+        assert!(beside(0.2, s(2), s(8)).abs() < 1e-9);
+        assert!(Others::from_now().unwrap().share().is_none_or(|share| (0.0..=1.0).contains(&share)));
     }
 }

@@ -157,6 +157,27 @@ fn a_change_stays_when_no_condition_holds_and_its_command_undoes_it() {
     assert_eq!(set_for_type(&scratch), Some(wait::DEFAULT as u64));
 }
 
+#[test]
+fn the_best_of_a_search_that_was_measured_stays() {
+    let settings = ["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"];
+    let (code, document, scratch) = advise(&settings, SLEEPY, &["--search", "--apply", "--canary", "1s"]);
+    let applied = &document["applied"];
+    assert_eq!((code, &applied["kept"]), (0, &json!(true)), "{document}");
+    let measured = applied["measured"].as_array().unwrap();
+    let rate = |row: &Value| row["gets_per_s"].as_f64().unwrap();
+    let best = measured.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap();
+    assert_eq!(best["change"], applied["change"], "{document}");
+    assert!((1..=3).contains(&measured.len()) && rate(best) > applied["present"][0].as_f64().unwrap(), "{document}");
+    // It alone is set.
+    let instance = scratch.instance();
+    let of = instance.tables().type_named("load");
+    let set: Vec<String> = P::ALL
+        .iter()
+        .filter_map(|p| Some(format!("{}={}", p.row().name, p.format(instance.tables().param_set(*p, of)?))))
+        .collect();
+    assert_eq!(set, [applied["change"].as_str().unwrap()]);
+}
+
 /// A file that is removed at the end.
 struct File(PathBuf);
 
@@ -219,6 +240,26 @@ fn numbers_are_predicted_only_where_the_model_fits_the_present() {
         let text = command(&["advise", "--from", path, "--duration", "5ms"]).output().unwrap();
         assert_eq!(text.status.code(), Some(1), "{}", both(&text));
         assert!(both(&text).contains("1. sessions sleep for far longer"), "{}", both(&text));
+    }
+}
+
+#[test]
+fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
+    for (times, is_fit) in [(1.0, true), (1.4, false)] {
+        let file = recording(&format!("search-{times}"), times);
+        let path = file.0.to_str().unwrap();
+        let output = command(&["advise", "--json", "--search", "--from", path]).output().unwrap();
+        let document: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+        let found = document["findings"].as_array().unwrap();
+        assert_eq!((output.status.code(), found.len()), (Some(i32::from(is_fit)), if is_fit { 3 } else { 0 }));
+        let gets = |finding: &Value, figure: &str| finding["prediction"][0][figure].as_f64().unwrap();
+        for finding in found {
+            assert_eq!(finding["rule"], "search");
+            assert!(gets(finding, "predicted") > 1.03 * gets(finding, "present"), "{finding}");
+        }
+        let text = both(&command(&["advise", "--search", "--from", path]).output().unwrap());
+        assert_eq!(text.contains("says of other settings is worth nothing"), !is_fit, "{text}");
     }
 }
 

@@ -67,9 +67,9 @@ pub struct Waiter<'a> {
 /// Time of a poll where no instance has measured it.
 const A_POLL_NS: u64 = 30;
 
-/// Maximum pauses between two looks of a spin that backs off: about the time in which a cache line comes over
-/// and goes back twice.
-const BACKS_OFF_TO: u32 = 32;
+/// Maximum pauses between two looks of a spin that backs off: some half a microsecond, in which a cache line comes
+/// over and goes back. With twice as many, sections of 1 us are over for longer before a spin sees it.
+const BACKS_OFF_TO: u32 = 16;
 
 /// Looks without atomics, and tries the exchange when a look finds the target open. A spin that backs off
 /// pauses twice as long after each look.

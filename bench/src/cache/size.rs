@@ -92,7 +92,7 @@ fn chart(bytes: usize, rows: &[Row]) -> Chart {
         x: Axis::new("objects", Scale::Decimal),
         y: Axis::new("ns", Scale::Decimal),
         series: COSTS.iter().enumerate().map(series).collect(),
-        legend: Legend::Within,
+        legend: Legend::Beside,
     }
 }
 

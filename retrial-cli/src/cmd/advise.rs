@@ -9,6 +9,7 @@ use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
 use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
+use crate::predict::search::{SEARCH, neighbours};
 use crate::predict::source::{Source, bar};
 use miette::{Report, miette};
 use retrial_model::sim::Estimates;
@@ -32,10 +33,16 @@ mod canary;
 #[command(after_help = "Examples:
   retrial advise -i shop --interval 10s
   retrial what-if -i shop --record now.json; retrial advise --from now.json
-  retrial advise -i shop --apply --canary 60s --rollback-if 'throughput < -3%' --verify")]
+  retrial advise -i shop --apply --canary 60s --rollback-if 'throughput < -3%' --verify
+  retrial advise -i shop --search --apply --canary 30s")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
+    /// Simulate the settings one step away from those in force (other schemes, other values of what the scheme
+    /// depends on) in place of rules, and advise the best. With --apply the best three are measured one after the other, for
+    /// an interval or --canary each, and the best of them stays where it has more gets than before
+    #[arg(long)]
+    search: bool,
     /// Apply the first advice that is a parameter
     #[arg(long, conflicts_with = "from")]
     apply: bool,
@@ -54,6 +61,10 @@ pub struct Args {
 /// What is said where there is nothing to advise, by whether the model fits.
 const HEALTHY: &str = "\nhealthy: nothing to advise";
 const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy";
+const NOT_SEARCHED: &str = "\nwhere the model does not fit, what it says of other settings is worth nothing; with --apply the best three are measured";
+
+/// Settings of a search that are advised, and measured.
+const BEST: usize = 3;
 
 /// A finding and what it comes to.
 struct Advice {
@@ -79,8 +90,9 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     };
     let mut seeds = SEEDS;
     args.source.spans(&mut recording.workload, &mut seeds);
-    let found = findings(&measured, &recording.workload);
+    let found = if args.search { neighbours(&recording.workload) } else { findings(&measured, &recording.workload) };
     let (present, advice, useless) = weigh(&recording, &measured, found, &seeds)?;
+    let (advice, useless) = if args.search { (best(&args, &present, advice), Vec::new()) } else { (advice, useless) };
     let (compared, is_fit) = (&present.compared, fits(&present.compared));
     let instance = recording.instance.clone().unwrap_or_default();
     let commands: Vec<(Option<String>, Option<String>)> =
@@ -101,7 +113,11 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
             ));
         }
         if advice.is_empty() && useless.is_empty() {
-            line(if is_fit { HEALTHY } else { NOTHING_FOUND });
+            line(match (is_fit, args.search) {
+                (true, _) => HEALTHY,
+                (false, true) => NOT_SEARCHED,
+                (false, false) => NOTHING_FOUND,
+            });
         }
     }
     let mut document = json!({
@@ -116,22 +132,38 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
         "not_advised": useless.iter().map(|advice| as_json(advice, &present, &(None, None))).collect::<Vec<_>>(),
     });
     let mut code = u8::from(!advice.is_empty());
-    if args.apply {
-        let first = advice.iter().find_map(|advice| match advice.finding.change {
-            Change::Set(p, value) => Some((p, value, advice.prediction.as_ref())),
-            Change::Copies(_) => None,
-        });
-        match first {
-            Some((p, value, prediction)) => {
-                let applied = canary::apply(&args, &recording, &measured, (p, value), prediction, format)?;
-                code = u8::from(applied["kept"] == false);
-                document["applied"] = applied;
-            }
-            None => format.say("\nnothing to apply"),
-        }
+    if let Some(applied) = apply(&args, &recording, &measured, &advice, format)? {
+        code = u8::from(applied["kept"] == false && !advice.is_empty());
+        document["applied"] = applied;
     }
     print(&document, &advice, &commands, &present.simulated, format);
     Ok(ExitCode::from(code))
+}
+
+/// Applies what is to be applied: what came of it.
+fn apply(
+    args: &Args,
+    recording: &Recording,
+    measured: &Profile,
+    advice: &[Advice],
+    format: Format,
+) -> Result<Option<Value>, Report> {
+    if !args.apply {
+        return Ok(None);
+    }
+    if args.search {
+        return canary::best_of(args, recording, measured, advice, format).map(Some);
+    }
+    let first = advice.iter().find_map(|advice| match advice.finding.change {
+        Change::Set(p, value) => Some((p, value, advice.prediction.as_ref())),
+        Change::Copies(_) => None,
+    });
+    if first.is_none() {
+        format.say("\nnothing to apply");
+    }
+    first
+        .map(|(p, value, prediction)| canary::apply(args, recording, measured, (p, value), prediction, format))
+        .transpose()
 }
 
 /// JSON whole, CSV a row for each finding; a person has read it already.
@@ -177,17 +209,41 @@ fn weigh(
     let is_fit = fits(&present.compared);
     let mut all = Vec::new();
     for finding in found {
+        let is_simulated = is_fit || finding.rule == SEARCH;
         bar.inc(1);
         bar.set_message(finding.rule);
         let changed = finding.change.applied(&recording.workload);
-        let prediction = is_fit.then(|| predict(&changed, seeds, &recording.holds)).transpose();
+        let prediction = is_simulated.then(|| predict(&changed, seeds, &recording.holds)).transpose();
         let trial = finding.change.trial(&recording.workload);
         all.push(Advice { finding, trial, prediction: prediction.map_err(|error| impossible(&error))? });
     }
     bar.finish_and_clear();
-    let (advice, useless) =
-        all.into_iter().partition(|advice| advice.prediction.as_ref().is_none_or(|p| gains(p, &present)));
+    let gains = |advice: &Advice| {
+        // What is searched for is measured before it stays: the simulated present is what it is compared with.
+        let counts = |measure| advice.finding.rule == SEARCH || is_reproduced(&present.compared, measure);
+        advice.prediction.as_ref().is_none_or(|prediction| gains(prediction, &present.simulated, counts))
+    };
+    let (advice, useless) = all.into_iter().partition(gains);
     Ok((present, advice, useless))
+}
+
+/// The best settings of a search, the best first: by the gets/s that they have at least, in steps of a fiftieth of the
+/// present ones, then by processor time. None that nothing would measure where the model does not fit.
+fn best(args: &Args, present: &Present, mut found: Vec<Advice>) -> Vec<Advice> {
+    if !args.apply && !fits(&present.compared) {
+        return Vec::new();
+    }
+    let of = |advice: &Advice, measure: Measure| advice.prediction.as_ref().and_then(|all| all.mean(measure));
+    let unsure = |advice: &Advice| advice.prediction.as_ref().and_then(|all| all.interval(Measure::Throughput));
+    let before = present.simulated.mean(Measure::Throughput).unwrap_or(1.0);
+    let steps = |advice: &Advice| {
+        let at_least = of(advice, Measure::Throughput).unwrap_or(0.0) - unsure(advice).unwrap_or(0.0);
+        (50.0 * at_least / before).round()
+    };
+    let cpus = |advice: &Advice| of(advice, Measure::BusyProcessors).unwrap_or(f64::MAX);
+    found.sort_by(|a, b| steps(b).total_cmp(&steps(a)).then_with(|| cpus(a).total_cmp(&cpus(b))));
+    found.truncate(BEST);
+    found
 }
 
 /// The present as simulated, and that beside what was measured.
@@ -196,11 +252,12 @@ struct Present {
     compared: Vec<Compared>,
 }
 
-/// Whether a change is worth it: more throughput, or as much for less processor time or shorter waits.
-fn gains(prediction: &Prediction, present: &Present) -> bool {
+/// Whether a change is worth it: more throughput, or as much for less processor time or shorter waits, of what
+/// counts.
+fn gains(prediction: &Prediction, present: &Prediction, counts: impl Fn(Measure) -> bool) -> bool {
     let change = |measure: Measure| {
-        let change = || percent(prediction.mean(measure), present.simulated.mean(measure));
-        is_reproduced(&present.compared, measure).then(change).flatten().unwrap_or(0.0)
+        let change = || percent(prediction.mean(measure), present.mean(measure));
+        counts(measure).then(change).flatten().unwrap_or(0.0)
     };
     let throughput = change(Measure::Throughput);
     throughput > 3.0

@@ -7,7 +7,7 @@ use crate::output::{Format, Table, column, line};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial_bench::cell::Stopped;
-use retrial_bench::machine::Machine;
+use retrial_bench::machine::{Machine, Others};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,8 +67,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let mut stopped = None;
     for experiment in chosen {
         lab.begin(experiment);
+        let others = (!args.no_measure).then(Others::from_now).flatten();
         match experiment.run(&mut lab) {
-            Ok(findings) => {
+            Ok(mut findings) => {
+                findings.notes.extend(others.and_then(|others| others.share()).and_then(warning));
                 let found = Done::new(experiment, findings, &lab.here);
                 lab.say(|| format.say(&found.text()));
                 pictures.push(picture(&found, out)?);
@@ -104,6 +106,21 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         }
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Share of the processors from which others disturb what is measured.
+const DISTURBS: f64 = 0.05;
+
+/// What is to be known of what was measured while others took such a share of the processors.
+fn warning(others: f64) -> Option<String> {
+    let warns = others >= DISTURBS;
+    warns.then(|| {
+        format!(
+            "others took {:.0} % of the processors meanwhile. What was measured is lower for that, and what the sources say may \
+             seem wrong: run it again on a machine that is idle",
+            100.0 * others
+        )
+    })
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Report> {
@@ -163,4 +180,15 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Report {
         "cannot write {}: {error}; expected a directory that can be written",
         path.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_told_of_from_a_twentieth_of_the_processors_on() {
+        assert_eq!(warning(0.04), None);
+        assert!(warning(0.31).unwrap().starts_with("others took 31 % of the processors meanwhile"));
+    }
 }

@@ -335,7 +335,8 @@ impl Drawing {
     }
 
     fn svg(&self) -> Result<String, Report> {
-        let series = self.lines.iter().enumerate().flat_map(|(colour, (name, points))| {
+        let colours = chart::colours(self.lines.iter().map(|(name, _)| name.as_str()));
+        let series = self.lines.iter().zip(colours).flat_map(|((name, points), colour)| {
             let of = |name: &str, form| chart::Series { name: name.to_owned(), form, colour, points: points.clone() };
             let mut series = vec![of(name, Form::Points)];
             series.extend((points.len() > 1).then(|| of("", Form::Line)));
@@ -347,7 +348,7 @@ impl Drawing {
             x: Axis::new(self.x.unwrap_or("case"), scale),
             y: Axis::new("gets/s", Scale::Linear),
             series: series.collect(),
-            legend: Legend::Within,
+            legend: Legend::Beside,
         };
         chart::svg(&[chart], 1)
     }

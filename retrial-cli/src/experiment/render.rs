@@ -143,8 +143,7 @@ impl Done {
         let own = |row: &&Row| is_in(row) || row.machine == ANY;
         let rows: Vec<&Row> = self.findings.rows.iter().filter(own).filter(|row| row.get(quantity).is_some()).collect();
         rows.iter().any(|row| is_in(row)).then_some(())?;
-        let mut series = if self.experiment.together { ways(&rows, quantity) } else { self.series(&rows, quantity) };
-        series.push(headroom(&series, scale));
+        let series = if self.experiment.together { ways(&rows, quantity) } else { self.series(&rows, quantity) };
         let place = [load.unwrap_or_default(), machine.unwrap_or_default()].into_iter().filter(|part| !part.is_empty());
         let place = place.collect::<Vec<_>>().join(", ");
         let numbers = || distinct(rows.iter().map(|row| format!("{} {}", number(row.x), row.line))).join(", ");
@@ -156,13 +155,14 @@ impl Done {
             ),
             y: Axis::new(quantity.title(), scale),
             series,
-            legend: Legend::Within,
+            legend: Legend::Beside,
         })
     }
 
     /// Each line in its colour.
     fn series(&self, rows: &[&Row], quantity: Quantity) -> Vec<Series> {
         let lines = distinct(self.findings.rows.iter().map(|row| row.line));
+        let colours = chart::colours(lines.iter().copied());
         let mut named: Vec<&str> = Vec::new();
         let of = |(line, how): (&'static str, How)| {
             let own = rows.iter().filter(|row| (row.line, row.how) == (line, how));
@@ -180,7 +180,8 @@ impl Done {
             let is_new = !named.contains(&line);
             named.push(line);
             let name = if is_new { line.to_owned() } else { String::new() };
-            Series { name, form, colour: lines.iter().position(|known| *known == line).unwrap_or(0), points }
+            let colour = lines.iter().position(|known| *known == line).map_or(0, |line| colours[line]);
+            Series { name, form, colour, points }
         };
         keys(rows).into_iter().map(of).collect()
     }
@@ -320,22 +321,6 @@ fn points<'a>(rows: impl Iterator<Item = &'a Row>, quantity: Quantity) -> Vec<Po
     let mut points: Vec<Point> = rows.filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     points
-}
-
-/// A point above the others, which is not drawn: the legend is not to hide what it explains.
-fn headroom(series: &[Series], scale: Scale) -> Series {
-    const ENTRY: f64 = 16.0 / 330.0;
-    let entries = series.iter().filter(|series| !series.name.is_empty()).count() as f64;
-    let share = ((entries + 0.5) * ENTRY).min(0.6);
-    let all = || series.iter().flat_map(|series| &series.points);
-    let x = all().map(|point| point.x).fold(f64::INFINITY, f64::min);
-    let ends = |point: &Point| point.interval.map_or([point.y; 2], |(low, high)| [low, high]);
-    let (low, high) = all()
-        .flat_map(ends)
-        .filter(|y| scale == Scale::Linear || *y > 0.0)
-        .fold((f64::INFINITY, 0.0_f64), |(low, high), y| (low.min(y), high.max(y)));
-    let y = if scale == Scale::Linear { high / (1.0 - share) } else { high * (high / low).powf(share / (1.0 - share)) };
-    Series { name: String::new(), form: Form::Line, colour: 0, points: vec![Point::from((x, y))] }
 }
 
 /// This machine and those of the sources.

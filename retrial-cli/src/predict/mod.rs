@@ -17,4 +17,5 @@ pub mod prediction;
 pub mod recording;
 pub mod room;
 pub mod rules;
+pub mod search;
 pub mod source;

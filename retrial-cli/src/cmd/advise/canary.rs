@@ -1,6 +1,6 @@
 //! An advice tried: applied, measured again, and taken back if a condition holds.
 
-use super::{Args, change_text};
+use super::{Advice, Args, change_text};
 use crate::output::{Format, short};
 use crate::predict::check;
 use crate::predict::check::compare;
@@ -68,8 +68,7 @@ pub(super) fn apply(
         None => trial.keep(),
     }
     applied["kept"] = why.is_none().into();
-    let rate = |profile| short(Measure::Throughput.of(profile).unwrap_or(0.0));
-    format.say(&format!("{} -> {} gets/s measured", rate(before), rate(&after)));
+    format.say(&format!("{} -> {} gets/s measured", short(rate(before)), short(rate(&after))));
     if let Some((before, after)) = others(before).zip(others(&after)) {
         format.say(&format!("{} -> {} processors in others' use", short(before), short(after)));
     }
@@ -77,6 +76,77 @@ pub(super) fn apply(
         applied["verify"] = verify(&after, prediction, format);
     }
     Ok(applied)
+}
+
+/// Less more gets than this are noise.
+const NOISE: f64 = 0.03;
+
+/// Measures the best settings of a search one after the other, then the present once more, and sets the one
+/// with the most gets, where it has more than the present and no condition holds. What came of it.
+pub(super) fn best_of(
+    args: &Args,
+    recording: &Recording,
+    before: &Profile,
+    best: &[Advice],
+    format: Format,
+) -> Result<Value, Report> {
+    let type_name = recording.mutex_type.as_deref().unwrap_or_default();
+    let instance = args.source.which.attach()?;
+    let mut measured: Vec<(P, u64, Profile)> = Vec::new();
+    for advice in best {
+        let Change::Set(p, value) = advice.finding.change else { continue };
+        let trial = Trial::begin(&instance, vec![Tried::new(type_name, p, value)])?;
+        format.say(&format!("\ntried: {} for type {type_name}", change_text(advice.finding.change)));
+        let after = measured_again(args, recording);
+        drop(trial);
+        if signals::received().is_some() {
+            format.say("taken back: interrupted");
+            return Ok(json!({ "kept": false, "measured": [] }));
+        }
+        let after = after?;
+        format.say(&format!("{} gets/s measured", short(rate(&after))));
+        measured.push((p, value, after));
+    }
+    if measured.is_empty() {
+        format.say("\nnothing to apply");
+        return Ok(json!({ "kept": false, "measured": [] }));
+    }
+    let again = measured_again(args, recording)?;
+    let present = [rate(before), rate(&again)];
+    format.say(&format!("as it is: {} gets/s before, {} after", short(present[0]), short(present[1])));
+    let rates: Vec<f64> = measured.iter().map(|(.., after)| rate(after)).collect();
+    let chosen = most(&rates, present).map(|chosen| &measured[chosen]);
+    let rows = measured.iter().map(|(p, value, after)| {
+        json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
+    });
+    let mut tried = json!({ "change": null, "kept": false, "measured": rows.collect::<Vec<_>>(), "present": present, "conditions": [] });
+    let Some((p, value, after)) = chosen else {
+        format.say("none has more gets than before: all is as it was");
+        return Ok(tried);
+    };
+    let change = change_text(Change::Set(*p, *value));
+    let (conditions, why) = held(&args.rollback_if, before, after, format);
+    tried["change"] = change.clone().into();
+    tried["conditions"] = conditions.into();
+    tried["kept"] = why.is_none().into();
+    if let Some(why) = why {
+        format.say(&format!("not applied: {why}"));
+    } else {
+        Trial::begin(&instance, vec![Tried::new(type_name, *p, *value)])?.keep();
+        format.say(&format!("applied: {change} for type {type_name}"));
+    }
+    Ok(tried)
+}
+
+fn rate(measured: &Profile) -> f64 {
+    Measure::Throughput.of(measured).unwrap_or(0.0)
+}
+
+/// The setting with the most gets, where that is more than the present had twice, by more than these differ.
+fn most(rates: &[f64], [before, again]: [f64; 2]) -> Option<usize> {
+    let (present, differ) = (f64::midpoint(before, again), (before - again).abs());
+    let (most, highest) = rates.iter().copied().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (highest - present > differ.max(NOISE * present)).then_some(most)
 }
 
 /// Says how each condition came out: all of them, and the first that holds.
@@ -120,4 +190,19 @@ fn verify(after: &Profile, prediction: Option<&Prediction>, format: Format) -> V
     let table = check::table(&compare(after, prediction), "predicted");
     format.say(&format!("\n{}", table.text()));
     table.json()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most;
+
+    #[test]
+    fn what_stays_has_more_gets_than_before_by_more_than_noise() {
+        assert_eq!(most(&[104.0, 120.0, 90.0], [100.0, 100.0]), Some(1));
+        assert_eq!(most(&[102.9], [100.0, 100.0]), None);
+        // The present differed by a fifth meanwhile.
+        assert_eq!(most(&[120.0], [100.0, 120.0]), None);
+        assert_eq!(most(&[131.0], [100.0, 120.0]), Some(0));
+        assert_eq!(most(&[], [1.0, 1.0]), None);
+    }
 }

@@ -39,7 +39,7 @@ fn chart(name: &str, dist: &str) -> Result<Chart, CallError> {
             series("mean over requests", Form::Line, 1, curve("spin-open")?),
             series("simulated, 95 %", Form::Points, 2, simulated.into_iter().flatten().collect()),
         ],
-        legend: Legend::Within,
+        legend: Legend::Beside,
     })
 }
 
