@@ -145,6 +145,8 @@ impl Instance {
         let Debts { mutexes, owed, busy } = self.pay(sid, slot, here);
         if !owed.contains(&true) {
             let (pid, tid) = (slot.pid.load(Ordering::Relaxed), slot.tid.load(Ordering::Relaxed));
+            // Still there where a signal handler had got what the thread was parked on.
+            slot.parked_on.store(0, Ordering::Release);
             slot.free();
             fail::point();
             slot.alive.give_up();
@@ -291,7 +293,7 @@ impl Instance {
             Creditor::Nobody => {}
         }
         for cell in slot.log.iter().filter(gets) {
-            cell.store(0, Ordering::Relaxed);
+            cell.store(0, Ordering::Release);
         }
         fail::point();
         slot.parked_on.store(0, Ordering::Release);

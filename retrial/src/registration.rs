@@ -85,7 +85,9 @@ impl Instance {
         Ok(id)
     }
 
-    /// The same for a mutex at its own address, which may be in the bytes of an object of the arena.
+    /// The same for a mutex at its own address, which may be in the bytes of an object of the arena. It has to stay
+    /// there as long as a log names it ([`EngineMutex::unbind`](crate::engine::EngineMutex::unbind) looks): any
+    /// recoverer may have it in hand.
     pub(crate) fn register_record(
         &self,
         mutex_type: TypeId,

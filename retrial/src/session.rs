@@ -210,16 +210,22 @@ impl<'i> Session<'i> {
     /// than a mutex. A child that the question forks comes back from here, too: see [`Session::is_forked`].
     #[must_use]
     pub fn asks_to_give_up(&self) -> bool {
-        // A panic that went on from here would leave the log and the word as they are in the middle of a wait.
-        let gives_up = self.gives_up.get().is_some_and(|asked| std::panic::catch_unwind(asked).unwrap_or(true));
-        if gives_up {
-            self.gave_up.set(true);
-        }
+        let answer = |asked: fn() -> bool| {
+            // A panic that went on from here would leave the log and the word as they are in the middle of a wait;
+            // so would one of what it was thrown with.
+            std::panic::catch_unwind(asked).unwrap_or_else(|thrown| {
+                std::mem::forget(thrown);
+                true
+            })
+        };
+        let gives_up = self.gives_up.get().is_some_and(answer);
+        // Not what an answer's own waits have been told.
+        self.gave_up.set(gives_up);
         gives_up
     }
 
-    /// Whether an answer was `true` since this was called last: a wait that times out may have ended by it and not
-    /// by its deadline.
+    /// Whether the last answer since this was called was `true`: a wait that times out may have ended by it and not by
+    /// its deadline.
     pub fn gave_up(&self) -> bool {
         self.gave_up.take()
     }

@@ -96,7 +96,7 @@ macro_rules! sysbench {
     };
 }
 
-pub const PROGRAMS: [Program; 12] = [
+pub const PROGRAMS: [Program; 14] = [
     Program {
         name: "memcached",
         load: "4 threads; 8 connections, 9 gets to a set, 32 commands at a time",
@@ -215,6 +215,34 @@ pub const PROGRAMS: [Program; 12] = [
         prepare: cc!("bdb", "db"),
         before: "rm -rf data; mkdir data",
         run: r#"exec "$@" ./bdb data 4 4 $DURATION"#,
+        loader: Loader::Itself,
+        operations: Operations::Printed("ops/s"),
+    },
+    Program {
+        name: "leveldb",
+        load: "16 threads on one database, jemalloc, 9 reads to a write",
+        package: "libleveldb1d",
+        needs: &[
+            CC,
+            need("/usr/include/leveldb/c.h", "libleveldb-dev"),
+            need("/usr/include/jemalloc/jemalloc.h", "libjemalloc-dev"),
+        ],
+        files: &[source!("leveldb.c")],
+        prepare: concat!(cc!("leveldb", "leveldb"), " -ljemalloc"),
+        before: "rm -rf data",
+        run: r#"exec "$@" ./leveldb data 16 $DURATION"#,
+        loader: Loader::Itself,
+        operations: Operations::Printed("ops/s"),
+    },
+    Program {
+        name: "barrier",
+        load: "8 threads in steps with a barrier of a mutex and a condition between, as in streamcluster",
+        package: "libc6",
+        needs: &[CC],
+        files: &[source!("barrier.c")],
+        prepare: "cc -O2 -pthread -o barrier barrier.c",
+        before: "",
+        run: r#"exec "$@" ./barrier 8 $DURATION"#,
         loader: Loader::Itself,
         operations: Operations::Printed("ops/s"),
     },

@@ -75,7 +75,7 @@ fn time(seconds: f64) -> String {
 type Rule = fn(&Profile, &Workload) -> Option<Finding>;
 
 /// All rules.
-const RULES: &[Rule] = &[sleeps_too_many, spins_too_long, sleeps_too_long, spins_too_short, hot_mutex];
+const RULES: &[Rule] = &[sleeps_too_many, spins_too_long, sleeps_too_long, parks_too_soon, spins_too_short, hot_mutex];
 
 /// What they find, in their order.
 pub fn findings(measured: &Profile, workload: &Workload) -> Vec<Finding> {
@@ -220,6 +220,29 @@ fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> F
     }
 }
 
+/// Sessions park for a mutex that is free again long before a wake-up reaches them.
+fn parks_too_soon(measured: &Profile, workload: &Workload) -> Option<Finding> {
+    const SHARE: f64 = 0.1;
+    let (parks, gets) = (measured.count(Counter::Parks), measured.gets? as f64);
+    let hold_s = workload.hold.mean();
+    let wake_s = (workload.machine.wake_call_ns + workload.machine.wake_far_ns) as f64 / 1e9;
+    if workload.params.get(P::Scheme) == wait::DEFAULT as u64
+        || !wait_matters(measured)
+        || parks < SHARE * gets
+        || hold_s >= wake_s
+        || measured.count(Counter::Busy) < TRIES
+    {
+        return None;
+    }
+    let evidence = vec![
+        format!("{} parks in 100 gets", short(100.0 * parks / gets)),
+        format!("the mutex is held for {}, to wake a parked session takes {}", time(hold_s), time(wake_s)),
+    ];
+    let title = "sessions park for a mutex that is free again before a wake-up reaches them";
+    let price = "processor time: sessions spin and yield before they park";
+    Some(Finding { price, ..to_orbit("parks_too_soon", title, evidence) })
+}
+
 /// So many sessions look so often that the processors are busy with waking them up in vain.
 fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const SHARE: f64 = 0.2;
@@ -299,4 +322,39 @@ fn hot_mutex(measured: &Profile, _: &Workload) -> Option<Finding> {
         price: "memory for the copies; what needs all of them takes them all",
         risk: "more processors than now must be free for the sessions that no longer wait",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrial::views::Figures;
+    use retrial_model::Distribution;
+
+    /// What is found of four sessions that wait half a second in one, by the scheme, the time of a hold, and the parks
+    /// in 100,000 gets.
+    fn found(scheme: &str, hold_s: f64, parks: u64) -> Vec<&'static str> {
+        let mut workload = Workload::new(Arrivals::Open { rate: 1e5 }, Distribution::exponential(hold_s).unwrap(), 1.0);
+        workload.params = workload.params.with(P::Scheme, wait::named(scheme).unwrap() as u64);
+        let mut figures = Figures::default();
+        for (counter, count) in [(Counter::Busy, 40_000), (Counter::Misses, 30_000), (Counter::Parks, parks)] {
+            figures.counters[counter as usize] = count;
+        }
+        let measured = Profile {
+            time_s: 1.0,
+            gets: Some(100_000),
+            sessions: Some(4),
+            waiting_s: Some(0.5),
+            figures,
+            ..Profile::default()
+        };
+        findings(&measured, &workload).into_iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn who_parks_for_short_holds_is_to_spin_first_and_their_neighbours_are_healthy() {
+        assert_eq!(found("pthread", 1e-6, 20_000), ["parks_too_soon"]);
+        for (scheme, hold_s, parks) in [("pthread", 1e-6, 5_000), ("pthread", 1e-3, 20_000), ("orbit", 1e-6, 20_000)] {
+            assert_eq!(found(scheme, hold_s, parks), [""; 0], "{scheme} {hold_s} {parks}");
+        }
+    }
 }

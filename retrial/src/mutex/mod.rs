@@ -98,7 +98,7 @@ impl RawMutex {
     /// its instance gives back what its log names, by the mutex's number in that instance: the log of a
     /// session of another one would name another mutex.
     pub unsafe fn register(&self, instance: &Instance, mutex_type: TypeId, name: &str) -> Result<MutexId, TableFull> {
-        let id = instance.register_record(mutex_type, self, name)?;
+        let id = instance.register_mutex(mutex_type, self.address(), name)?;
         self.adopt(id, mutex_type, !instance.tables.has_barrier());
         Ok(id)
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::engine::EngineMutex;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 
@@ -369,11 +370,25 @@ fn a_debt_to_memory_elsewhere_is_paid_by_who_has_it_mapped() {
 }
 
 #[test]
+fn a_slot_that_is_free_again_names_nothing_that_its_session_was_parked_on() {
+    let instance = Instance::anonymous(Capacity { sessions: 2, ..Capacity::default() }).unwrap();
+    let mutex = EngineMutex::default();
+    let raw = mutex.record(&instance).unwrap();
+    // A signal handler of the parked thread has got it.
+    let sid = die(&instance, raw, (Phase::Held, Mode::Exclusive, Some(X), 0, 0));
+    instance.tables.slot(sid).unwrap().parked_on.store(raw.id().0, Ordering::Relaxed);
+    // SAFETY: registered above.
+    assert_eq!(unsafe { instance.recover_all_for(raw) }, (1, 0));
+    // SAFETY: nobody gets it.
+    assert!(unsafe { mutex.unbind(&instance) }.unwrap(), "a slot still names it");
+}
+
+#[test]
 fn a_debt_to_a_mutex_in_the_bytes_of_an_object_is_paid_by_any_process() {
     let instance = Instance::anonymous(Capacity { sessions: 1, ..Capacity::default() }).unwrap();
     let (_, bytes) = instance.mutex_bytes("page", "test", 4096).unwrap();
     #[allow(clippy::cast_ptr_alignment)] // the bytes are aligned to 16
-    let latch = bytes.wrapping_add(1024).cast::<crate::engine::EngineMutex>();
+    let latch = bytes.wrapping_add(1024).cast::<EngineMutex>();
     // SAFETY: inside, and all bytes 0 are a free mutex.
     let latch = unsafe { &*latch };
     let raw = latch.record(&instance).unwrap();
