@@ -341,7 +341,8 @@ mod tests {
                 mutex.fake(Word(Word::HANDOVER | references), Sid::NONE);
                 [Mode::Shared, Mode::Exclusive].map(|mode| getting(mode).is_open(false))
             };
-            assert_eq!(handed(Duration::from_micros(10), 0), [false, false]);
+            // A thread that is off its processor meanwhile looks late.
+            assert!((0..100).any(|_| handed(Duration::from_micros(10), 0) == [false, false]));
             assert_eq!(handed(Duration::from_millis(5), 0), [true, true]);
             // It keeps readers out for a writer, until the references have left.
             assert_eq!(handed(Duration::from_millis(100), 1), [false, false]);
