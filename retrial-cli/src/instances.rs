@@ -240,6 +240,9 @@ pub fn cache_error(error: CacheError) -> Report {
         CacheError::Format { .. } => ("format", "retrial rm NAME; retrial cache create -i NAME".to_owned()),
         CacheError::Shape { .. } => ("shape", "retrial cache show".to_owned()),
         CacheError::BadShape(_) => ("shape", "retrial cache create --bytes 16M --shards 16".to_owned()),
+        CacheError::Object(ObjectError::NoSpace(_)) => {
+            ("no_space", format!("free -m; df -h {}; retrial cache create --bytes 16M", retrial::layout::DIRECTORY))
+        }
         CacheError::Object(ObjectError::Owned { .. }) => ("name", "retrial cache create OTHER".to_owned()),
         _ => ("failed", "retrial cache check".to_owned()),
     };

@@ -39,6 +39,15 @@ fn a_cache_is_made_worked_on_and_checked() {
 }
 
 #[test]
+fn a_cache_that_the_memory_has_no_room_for_is_refused_before_it_is_taken() {
+    let scratch = Scratch::unborn();
+    let refused = scratch.fail(&["cache", "create", "--bytes", "1000G"]);
+    assert!(refused.contains("no space for object") && refused.contains("free -m"), "{refused}");
+    // No instance is left.
+    assert!(scratch.fail(&["cache", "ls"]).contains("no instance"));
+}
+
+#[test]
 fn sessions_read_change_and_think_as_they_are_told() {
     let scratch = Scratch::unborn();
     scratch.run(&["cache", "create", "--bytes", "64K", "--sessions", "16"]);

@@ -204,12 +204,19 @@ fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {
     // Before there is an instance, with room for this cache and no other.
     let shape = shape.check().map_err(cache_error)?;
     let address = args.which.address()?;
-    // Memory is used as it is needed; what is left of the arena is for the user's own mutexes.
+    // The cache has its memory from the start; what is left of the arena is for the user's own mutexes.
     let arena = shape.arena(args.sessions) + (1 << 20);
     // Each object has a mutex of its own, and sessions count each by itself.
     let capacity = Capacity { sessions: args.sessions, arena, rows: 256, ..Capacity::default() };
+    let is_new = !address.path().exists();
     let instance = Instance::create_or_attach(&address, capacity, 0o600).map_err(create_error)?;
-    let cache = Cache::create(&instance, &args.name, shape).map_err(cache_error)?;
+    let cache = Cache::create(&instance, &args.name, shape).map_err(|error| {
+        if is_new {
+            // Nothing is in it, and nobody has had the time to come.
+            let _ = std::fs::remove_file(address.path());
+        }
+        cache_error(error)
+    })?;
     let flag = args.which.flag();
     if format.is_text() {
         format.say(&format!("Cache {} has {}.", cache.name(), cache.shape()));

@@ -14,6 +14,7 @@ mod file;
 pub(crate) mod interposed;
 #[cfg(not(any(loom, shuttle)))]
 mod kernel;
+mod memory;
 #[cfg(any(loom, shuttle))]
 mod model;
 mod thread_end;
@@ -22,6 +23,7 @@ pub use file::File;
 pub(crate) use interposed::{calls_are_limited, libc_tid};
 #[cfg(not(any(loom, shuttle)))]
 pub use kernel::*;
+pub(crate) use memory::has_room;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
 pub use thread_end::ThreadEnd;
