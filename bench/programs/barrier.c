@@ -1,5 +1,6 @@
-// Threads in steps, as in PARSEC's streamcluster: some work on a share of the points, then a barrier that is a mutex and a
-// condition. barrier THREADS SECONDS
+// Threads in steps, as in PARSEC's streamcluster: some work on a share of the points, then a barrier that is a
+// mutex and a condition.
+// barrier THREADS SECONDS
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

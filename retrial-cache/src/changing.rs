@@ -18,8 +18,8 @@ use std::time::Duration;
 /// (Dice and Kogan, 2019, with a tenth and of each lock).
 const REVOKED_TIMES: u64 = 19;
 
-/// Rounds of a wait for readers, about 2 ms, after which it looks for a cycle of such waits, and asks its session whether
-/// it gives up.
+/// Rounds of a wait for readers, about 2 ms, after which it looks for a cycle of such waits, and asks its session
+/// whether it gives up.
 const LOOK_EVERY: u32 = 20;
 /// Interval between two questions to the kernel for the threads of all sessions, on behalf of a wait for
 /// readers: it marks no thread that has replaced its process without being the first one of it.

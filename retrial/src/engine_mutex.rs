@@ -25,7 +25,8 @@ use std::mem::offset_of;
 /// [`EngineMutex::record`] makes it one of an instance; sessions of others are refused from then on.
 ///
 /// In the bytes of an [`Instance::mutex_bytes`] each process that has the instance open pays what the dead owe to it;
-/// elsewhere the processes that have its memory mapped do. [`EngineMutex::unbind`] it before its bytes are used otherwise.
+/// elsewhere the processes that have its memory mapped do. [`EngineMutex::unbind`] it before its bytes are used
+/// otherwise.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct EngineMutex {

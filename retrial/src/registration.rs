@@ -8,7 +8,7 @@ use crate::instance::Instance;
 use crate::operation_log::{LocationId, MutexId};
 use crate::raw_mutex::RawMutex;
 use crate::segment::TYPES;
-use crate::sys::{self, Ordering};
+use crate::sys::Ordering;
 use crate::text::hash;
 
 impl Instance {
@@ -205,7 +205,7 @@ impl Instance {
         if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
             return Err(full());
         }
-        if !sys::has_room(len) || !self.tables.segment.populate_arena(offset, len) {
+        if !self.tables.segment.populate_arena(offset, len) {
             return Err(ObjectError::NoSpace(name.into()));
         }
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;

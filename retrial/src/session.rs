@@ -206,8 +206,8 @@ impl<'i> Session<'i> {
         self.gives_up.set(Some(gives_up));
     }
 
-    /// Asks that question now: whether to give up; `false` where there is none. For engines that wait for something else
-    /// than a mutex. A child that the question forks comes back from here, too: see [`Session::is_forked`].
+    /// Asks that question now: whether to give up; `false` where there is none. For engines that wait for
+    /// something else than a mutex. A child that the question forks comes back from here, too: see [`Session::is_forked`].
     #[must_use]
     pub fn asks_to_give_up(&self) -> bool {
         let answer = |asked: fn() -> bool| {
@@ -224,8 +224,8 @@ impl<'i> Session<'i> {
         gives_up
     }
 
-    /// Whether the last answer since this was called was `true`: a wait that times out may have ended by it and not by
-    /// its deadline.
+    /// Whether the last answer since this was called was `true`: a wait that times out may have ended by it and
+    /// not by its deadline.
     pub fn gave_up(&self) -> bool {
         self.gave_up.take()
     }

@@ -240,7 +240,7 @@ pub const PROGRAMS: [Program; 14] = [
         package: "libc6",
         needs: &[CC],
         files: &[source!("barrier.c")],
-        prepare: "cc -O2 -pthread -o barrier barrier.c",
+        prepare: cc!("barrier", "c"),
         before: "",
         run: r#"exec "$@" ./barrier 8 $DURATION"#,
         loader: Loader::Itself,

@@ -2,8 +2,8 @@
 
 use plotters::prelude::*;
 
-/// Colours that people tell apart who do not see all of them: *muted* by P. Tol (Colour schemes, SRON/EPS/TN/09-002,
-/// 2021), with black for the last.
+/// Colour-blind people can tell these colours apart: *muted* by P. Tol (Colour schemes, SRON/EPS/TN/09-002, 2021),
+/// with black for the last.
 const PALETTE: [RGBColor; 10] = [
     RGBColor(51, 34, 136),
     RGBColor(204, 102, 119),

@@ -5,7 +5,7 @@ use crate::output::{Format, Table, column, counted, quoted};
 use crate::{duration, signals};
 use clap::Subcommand;
 use miette::{Report, miette};
-use retrial::{Capacity, Class, Instance, Session};
+use retrial::{Capacity, Class, CreateError, Instance, Session};
 use retrial_cache::{Cache, Hash, Key, Namespace, ObjectInfo, PinInfo, Shape};
 use std::process::ExitCode;
 
@@ -208,11 +208,14 @@ fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {
     let arena = shape.arena(args.sessions) + (1 << 20);
     // Each object has a mutex of its own, and sessions count each by itself.
     let capacity = Capacity { sessions: args.sessions, arena, rows: 256, ..Capacity::default() };
-    let is_new = !address.path().exists();
-    let instance = Instance::create_or_attach(&address, capacity, 0o600).map_err(create_error)?;
+    let (instance, is_new) = match Instance::create(&address, capacity, 0o600) {
+        Err(CreateError::Exists(_)) => (Instance::create_or_attach(&address, capacity, 0o600), false),
+        made => (made, true),
+    };
+    let instance = instance.map_err(create_error)?;
     let cache = Cache::create(&instance, &args.name, shape).map_err(|error| {
         if is_new {
-            // Nothing is in it, and nobody has had the time to come.
+            // This command has made it, and nothing is in it.
             let _ = std::fs::remove_file(address.path());
         }
         cache_error(error)

@@ -4,12 +4,14 @@
 use crate::recording::Spent;
 use retrial::views::{Sid, Tables};
 use retrial_bench::machine::Ticks;
+use retrial_bench::process::own_cpu;
 use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
 /// How busy each processor was so far, and the observer's own part of it.
+#[derive(Clone)]
 struct Use {
     each: BTreeMap<usize, Ticks>,
     observer_s: f64,
@@ -17,11 +19,12 @@ struct Use {
 
 impl Use {
     fn now() -> Self {
-        Self { each: Ticks::of_each(), observer_s: observer_s() }
+        Self { each: Ticks::of_each(), observer_s: own_cpu().as_secs_f64() }
     }
 }
 
 /// The threads that the sessions have, or had at an earlier look.
+#[derive(Clone)]
 pub struct Room {
     used: Use,
     /// Times in ns on a processor and in a run queue, by session and thread: a SID is used again.
@@ -92,14 +95,6 @@ impl Room {
         let others = |busy, cpu_s| f64::max(busy * measured.time_s - cpu_s - observer_s, 0.0);
         measured.others_s = busy.zip(measured.cpu_s).map(|(busy, cpu_s)| others(busy, cpu_s));
     }
-}
-
-/// Processor time of this process so far.
-fn observer_s() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Processors that a thread may run on; 0: the caller.

@@ -103,13 +103,18 @@ fn best_limit(measured: &Profile, workload: &Workload) -> Option<(P, f64)> {
             let sleep_s = if measured.count(Counter::Sleeps) > 0.0 { Measure::SleepTime.of(measured)? } else { 1e-3 };
             (sleep_s + PROCESSOR_PRICE * switches_s) / (1.0 + PROCESSOR_PRICE)
         }
-        Spared::WakeUp => switches_s + ns(machine.wake_call_ns + machine.wake_far_ns) / PROCESSOR_PRICE,
+        Spared::WakeUp => switches_s + wake_s(workload) / PROCESSOR_PRICE,
         Spared::Yield => switches_s,
     };
     let attempts = (measured.gets? as f64 + measured.failed()) / measured.time_s;
     let longest = LONGEST * workload.hold.mean();
     let optimum = tuning::limit(&workload.hold, cost_s, attempts).ok()?;
     Some((p, optimum.limit.map_or(longest, |limit| limit.min(longest))))
+}
+
+/// Time from a release to the session that it wakes.
+fn wake_s(workload: &Workload) -> f64 {
+    (workload.machine.wake_call_ns + workload.machine.wake_far_ns) as f64 / 1e9
 }
 
 /// So many polls, within the parameter's domain.
@@ -225,7 +230,7 @@ fn parks_too_soon(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const SHARE: f64 = 0.1;
     let (parks, gets) = (measured.count(Counter::Parks), measured.gets? as f64);
     let hold_s = workload.hold.mean();
-    let wake_s = (workload.machine.wake_call_ns + workload.machine.wake_far_ns) as f64 / 1e9;
+    let wake_s = wake_s(workload);
     if workload.params.get(P::Scheme) == wait::DEFAULT as u64
         || !wait_matters(measured)
         || parks < SHARE * gets

@@ -219,13 +219,14 @@ pub fn summarize(
         mutexes.push(used(tables, id, &[], counted, elapsed_s));
     }
     let mut mutexes = busiest(mutexes, &mut symbols);
+    // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
+    let gets = Some(tables.session_gets());
     for used in mutexes.iter_mut().filter(|used| used.profile.samples.held > 0).take(TOP) {
-        used.profile.gets_of_type = Some(tables.session_gets());
+        used.profile.gets_of_type = gets;
         room.put(&mut used.profile, &used.sessions, before);
     }
-    // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
     let of = |gets, figures| Profile { time_s: elapsed_s, gets, figures, ..Profile::default() };
-    let total = of(Some(tables.session_gets()), total);
+    let total = of(gets, total);
     let mut events: Vec<Event> =
         events.into_iter().map(|((name, _), figures)| Event { name, profile: of(None, figures) }).collect();
     events.sort_by_key(|Event { profile, .. }| {

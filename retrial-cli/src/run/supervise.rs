@@ -191,9 +191,10 @@ fn observe(
 ) -> Seen {
     let stop = AtomicBool::new(false);
     let before = Room::now(instance.tables());
+    let at_begin = before.clone();
     std::thread::scope(|scope| {
         let observer = scope.spawn(|| {
-            let room = RefCell::new(Room::now(instance.tables()));
+            let room = RefCell::new(at_begin);
             let look = || {
                 room.borrow_mut().look(instance.tables());
                 departed(instance);
@@ -210,7 +211,7 @@ fn observe(
             profiler.thread().unpark();
             profiler.join().ok()
         });
-        let unseen = |_| (Observation::default(), Room::now(instance.tables()));
+        let unseen = |_| (Observation::default(), before.clone());
         let (observation, room) = observer.join().unwrap_or_else(unseen);
         Seen { finished, elapsed_s, ended_ns, observation, rooms: [before, room], recorded }
     })

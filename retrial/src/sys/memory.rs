@@ -5,9 +5,10 @@ use std::fs;
 /// Less is not asked for.
 const MUCH: usize = 16 << 20;
 
-/// Whether so many bytes can be had without taking them from programs that run: a file system in memory may be as large
-/// as the machine's memory, and who fills it is killed. Yes where the kernel does not say.
-pub(crate) fn has_room(len: usize) -> bool {
+/// Whether so many bytes can be had without taking them from programs that run. A file system in memory may be as
+/// large as the machine's memory, and the kernel kills the process that fills it. Yes where the kernel does not
+/// say.
+pub(super) fn has_room(len: usize) -> bool {
     len < MUCH || fs::read_to_string("/proc/meminfo").map_or(true, |said| fits(len as u64, &said))
 }
 

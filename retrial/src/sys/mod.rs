@@ -23,7 +23,6 @@ pub use file::File;
 pub(crate) use interposed::{calls_are_limited, libc_tid};
 #[cfg(not(any(loom, shuttle)))]
 pub use kernel::*;
-pub(crate) use memory::has_room;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
 pub use thread_end::ThreadEnd;
@@ -322,6 +321,9 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     const PAGE: usize = 4096;
     let _errno = Errno::keep();
     if !calls_are_limited() {
+        if !memory::has_room(len) {
+            return false;
+        }
         // SAFETY: the caller's.
         let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
         // Refused: the kernel is older than the call, or a filter forbids it.
