@@ -415,13 +415,17 @@ int main(int count, char **arguments) {
 fn processes_that_end_too_soon_to_be_looked_at_are_known_by_the_address() {
     let scratch = Scratch::new();
     let program = scratch.compile(SHORT_LIVED, &[]).unwrap();
-    // Their parent has to be looked at.
-    let reports = ["30", "300", "3000"].into_iter().map(|children| report(&scratch, &[], &[&program, children]));
-    let is_one = |report: &Value| {
+    let mut seen = Vec::new();
+    // Their parent has to be looked at, and their rows to have room: neither is sure on a busy machine.
+    for children in ["30", "100", "200", "300"].into_iter().cycle().take(12) {
+        let report = report(&scratch, &[], &[&program, children]);
         let (row, contended) = (&report["busiest"][0], &report["mutexes_contended"]);
-        *contended == 1 && row["processes"].as_u64() > Some(10) && row["misses"] == report["misses"]
-    };
-    assert!(reports.into_iter().any(|report| is_one(&report)));
+        if *contended == 1 && row["processes"].as_u64() > Some(10) && row["misses"] == report["misses"] {
+            return;
+        }
+        seen.push(format!("{contended} contended, {} misses, the first {row:#}", report["misses"]));
+    }
+    panic!("{}", seen.join("\n"));
 }
 
 #[test]
