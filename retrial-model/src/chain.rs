@@ -150,6 +150,9 @@ pub fn closed(holding: &Distribution, limit: f64, sessions: f64, think: f64, sle
     let levels = chain.probabilities();
     let mean = |values: &[f64]| levels.iter().zip(values).map(|(p, value)| p * value).sum::<f64>();
     let misses = mean(&misses);
+    if !misses.is_finite() {
+        return Err(ModelError::Overflow { name: "misses", value: misses });
+    }
     let sleeps = (misses - 1.0 + mean(&unattended)).max(0.0);
     let spinning = mean(&spins).clamp(0.0, limit * misses);
     let ratio = |value: f64| if misses > 0.0 { value / misses } else { 0.0 };

@@ -274,7 +274,11 @@ impl Cycle {
         let (thinks, asleep) = (thinks / (thinks + asleep), asleep / (thinks + asleep));
         let (ln_thinks, ln_asleep) = (thinks.ln(), asleep.ln());
         let (mut first, mut wait) = (0.0, 0.0);
-        for (j, (ways, thinker, time)) in self.idle.iter().enumerate() {
+        // All that is not nothing of a binomial distribution, for a rare event's tail too.
+        let (mean, spread) = (self.others * thinks, 9.0 * (self.others * thinks * asleep).sqrt() + 25.0);
+        let from = (mean - spread).max(0.0) as usize;
+        let likely = self.idle.iter().enumerate().take((mean + spread) as usize + 1).skip(from);
+        for (j, (ways, thinker, time)) in likely {
             let chance = (ways + times(j, ln_thinks) + times(self.idle.len() - 1 - j, ln_asleep)).exp();
             first += chance * thinker;
             wait += chance * time;

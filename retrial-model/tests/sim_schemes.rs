@@ -25,8 +25,8 @@ fn busy(params: Params, sessions: u32, duration: f64) -> Workload {
     let arrivals = Arrivals::Closed { sessions, think: exponential(20e-6), on_processor: true };
     let mut workload = Workload::new(arrivals, exponential(20e-6), duration);
     workload.params = params;
-    workload.machine =
-        Machine { quantum_ns: 300_000, preempt_after_ns: Some(100_000), ..Machine::default().with_processors(4) };
+    let (quantum_ns, tick_ns, preempt_after_ns) = (300_000, 400_000, Some(100_000));
+    workload.machine = Machine { quantum_ns, tick_ns, preempt_after_ns, ..Machine::default().with_processors(4) };
     workload
 }
 
@@ -54,8 +54,9 @@ fn no_session_stays_behind_whatever_the_scheme() {
     for name in NAMES {
         for (sessions, duration) in [(1, 0.01), (2, 0.1), (64, 0.5), (1000, 4.0)] {
             let case = format!("{name}, {sessions} sessions");
-            // The spin of latch, 600 us, would have a thousand sessions wait for seconds on four processors.
-            let params = scheme(name).with(P::LatchSpinCount, 500);
+            // The spin of latch, 600 us, would have a thousand sessions wait for seconds on four processors, and
+            // the timers of sleeps of 1 ms are more than these can do.
+            let params = scheme(name).with(P::LatchSpinCount, 500).with(P::WaitTime, 20);
             let outcome = run(&busy(params, sessions, duration), 7).unwrap();
             nothing_is_lost(&case, &outcome);
             let least = outcome.profile.gets_by_session.iter().min().unwrap();
@@ -101,7 +102,8 @@ fn a_preempted_holder_keeps_the_mutex() {
     let arrivals = Arrivals::Closed { sessions: 4, think: deterministic(1e-3), on_processor: true };
     let mut workload = Workload::new(arrivals, deterministic(1e-3), 1.0);
     workload.params = scheme("10g").with(P::SpinCount, 100_000);
-    workload.machine = Machine { quantum_ns: 100_000, preempt_after_ns: None, ..Machine::default().with_processors(1) };
+    let (quantum_ns, tick_ns, preempt_after_ns) = (100_000, 0, None);
+    workload.machine = Machine { quantum_ns, tick_ns, preempt_after_ns, ..Machine::default().with_processors(1) };
     let outcome = run(&workload, 1).unwrap();
     let running = outcome.processor_time.hold / outcome.profile.time_s;
     let held = outcome.get(Measure::Utilization).unwrap();
@@ -109,15 +111,30 @@ fn a_preempted_holder_keeps_the_mutex() {
 }
 
 #[test]
-fn wake_ups_that_preempt_cost_a_full_machine_its_throughput() {
-    // 400 sleepers of 1 ms wake up more often than two processors can have them spin.
-    let arrivals = Arrivals::Closed { sessions: 400, think: deterministic(300e-9), on_processor: true };
-    let mut workload = Workload::new(arrivals, deterministic(1e-6), 0.3);
+fn wake_ups_that_preempt_cost_throughput() {
+    // Measured: 0.73 of what sessions that do not sleep have; 0.94 where a wake-up waits for the tick.
+    let arrivals = Arrivals::Closed { sessions: 26, think: deterministic(20e-9), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(8.6e-6), 1.0);
     workload.params = scheme("sleep");
+    workload.machine = Machine::default().with_processors(1);
     let with = run(&workload, 1).unwrap().get(Measure::Throughput).unwrap();
     workload.machine.preempt_after_ns = None;
     let without = run(&workload, 1).unwrap().get(Measure::Throughput).unwrap();
-    assert!(without > 3.0 * with, "{without} gets/s without preemption, {with} with it");
+    assert!(without > 1.15 * with, "{without} gets/s without preemption, {with} with it");
+}
+
+#[test]
+fn who_yields_while_the_holder_is_preempted_does_so_for_as_many_slices_as_that_one_ran() {
+    // On one processor a holder runs for a tick, that is three slices; all others then yield three times before
+    // it goes on. Measured beside a thread that never yields: 1 yields 2.8 times, 7 do 17.6, 300 do 601 to 900.
+    let arrivals = Arrivals::Closed { sessions: 8, think: deterministic(1e-9), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(1.0), 10.0);
+    workload.params = scheme("10g").with(P::SpinCount, 1);
+    workload.machine = Machine::default().with_processors(1);
+    let outcome = run(&workload, 1).unwrap();
+    let turns = outcome.processor_time.hold / 4e-3;
+    let each = outcome.profile.figures.get(Counter::Yields) as f64 / turns / 7.0;
+    assert!((2.5..3.5).contains(&each), "{each} yields of each of the others in each turn");
 }
 
 #[test]
@@ -287,18 +304,13 @@ fn who_is_woken_on_its_way_into_the_kernel_does_not_sleep() {
 }
 
 #[test]
-fn nobody_is_passed_over_for_more_than_a_quantum() {
-    // A thousand sessions wake up all the time: a holder that lost its processor has it back nevertheless.
+fn a_preempted_holder_has_its_turn_among_a_thousand_that_wake_up() {
+    // Measured: 3,086 gets/s, where no more than one of the sessions that are awake can get it.
     let arrivals = Arrivals::Closed { sessions: 1000, think: exponential(1e-6), on_processor: true };
-    let mut workload = Workload::new(arrivals, exponential(1e-6), 0.5);
+    let mut workload = Workload::new(arrivals, exponential(1e-6), 2.0);
     workload.params = scheme("sleep");
-    workload.machine = Machine { sleep_call_ns: 0, ..Machine::default() };
-    let outcome = run(&workload, 1).unwrap();
-    assert!(
-        outcome.get(Measure::Throughput).unwrap() > 100_000.0,
-        "{} gets/s",
-        outcome.get(Measure::Throughput).unwrap()
-    );
+    let gets = run(&workload, 1).unwrap().get(Measure::Throughput).unwrap();
+    assert!((1_000.0..10_000.0).contains(&gets), "{gets} gets/s");
 }
 
 #[test]

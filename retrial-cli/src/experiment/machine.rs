@@ -5,6 +5,7 @@
 //! further spinning processor adds to it is supposed to be a sixteenth of it.
 
 use crate::calibration;
+use crate::predict::scheduler::scheduled_here;
 use retrial_model::sim;
 
 /// The machine that everything measured is of.
@@ -28,7 +29,7 @@ pub fn here(may_measure: bool) -> Machine {
         None => (sim::Machine::default(), "round numbers: `retrial calibrate` has kept nothing for this machine"),
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Machine { name: HERE, processors: u32::try_from(processors).unwrap_or(1), costs, from }
+    Machine { name: HERE, processors: u32::try_from(processors).unwrap_or(1), costs: scheduled_here(costs), from }
 }
 
 /// Costs of a server of which nothing is known, beside those that a source gives.

@@ -3,6 +3,7 @@
 use super::holds::Timed;
 use super::live::Seen;
 use super::recording::{Holds, Recording, spans, think};
+use super::scheduler::scheduled_here;
 use crate::output::{counted, short, whole};
 use miette::{Report, miette};
 use retrial::P;
@@ -78,9 +79,10 @@ pub fn recording(of: Of, measured: &Profile, timed: &Timed, params: Params, mach
     })
 }
 
-/// This machine with all its processors, and the costs that the instance knows.
+/// This machine with all its processors and its scheduler, and the costs that the instance knows.
 pub fn machine_here(tables: &Tables) -> Machine {
-    Machine { processors: u32::try_from(Here::here().cpus).ok(), ..Machine::from(&tables.costs()) }
+    let machine = scheduled_here(Machine::from(&tables.costs()));
+    Machine { processors: u32::try_from(Here::here().cpus).ok(), ..machine }
 }
 
 /// A workload, what is known of its holding times, and what was supposed on the way.
@@ -113,12 +115,12 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
             "others use {others} of the {processors} processors; the simulated sessions have all of them"
         ));
     }
-    let (hold_s, think_s, on_processor) = times(measured, &params, &machine, &mut notes);
+    let (hold_s, think_s, on_processor) = times(measured, timed, &params, &machine, &mut notes);
     let (hold, holds) = holding(timed, hold_s, measured.running() < FULL)?;
     let sessions = measured.sessions.unwrap_or(1);
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
-    (workload.warm_up, workload.duration) = spans(Measure::Throughput.of(measured)?);
+    (workload.warm_up, workload.duration) = spans(Measure::Throughput.of(measured)?, sessions, &machine);
     workload.params = params;
     workload.machine = machine;
     Some(Fitted { workload, holds, notes })
@@ -145,8 +147,14 @@ fn hold_s(measured: &Profile) -> (f64, bool) {
 
 /// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its
 /// processor.
-fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec<String>) -> (f64, f64, bool) {
-    let (gets, (hold_s, is_bound)) = (measured.gets.unwrap_or(0) as f64, hold_s(measured));
+fn times(
+    measured: &Profile,
+    timed: &Timed,
+    params: &Params,
+    machine: &Machine,
+    notes: &mut Vec<String>,
+) -> (f64, f64, bool) {
+    let (gets, (seen_s, is_bound)) = (measured.gets.unwrap_or(0) as f64, hold_s(measured));
     if is_bound {
         notes.push(format!(
             "none of {} found it held: the holding time is an upper bound",
@@ -156,36 +164,52 @@ fn times(measured: &Profile, params: &Params, machine: &Machine, notes: &mut Vec
     // Little's law for the whole cycle of a session.
     let cycle_s = f64::from(measured.sessions.unwrap_or(1)) * measured.time_s / gets;
     let first_spins_s =
-        measured.first_spins_s().unwrap_or_else(|| gets * first_spin_s(measured, params, machine, hold_s));
+        measured.first_spins_s().unwrap_or_else(|| gets * first_spin_s(measured, params, machine, seen_s));
     let wait_s = (measured.registered_s() + first_spins_s) / gets;
-    let think_s = (cycle_s - hold_s - wait_s).max(0.0);
+    let think_s = (cycle_s - seen_s - wait_s).max(0.0);
     let Some(cpu_s) = measured.cpu_s else {
         notes.push("the processor time of the sessions is not known: thinking is taken to need a processor".to_owned());
-        return (hold_s, think_s, true);
+        return (seen_s, think_s, true);
     };
     let running = measured.running();
     // Where the waiting sessions were not counted, first spins are those of theory.
     let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
     let spins_s = measured.spin_cpu_s.unwrap_or((spun_s * running).min(cpu_s));
-    let own_s = (cpu_s - spins_s).max(0.0) / gets;
-    if own_s < hold_s * running / 2.0 {
+    let own_s = (cpu_s - spins_s - steps_s(measured, machine, running < FULL)).max(0.0) / gets;
+    // On a full machine others have their turns while a preempted session holds it. A burst sees few of these
+    // holds, none to its end.
+    let hold_s = if running < FULL { timed.mean_s().unwrap_or(seen_s * running) } else { seen_s };
+    if own_s < hold_s / 2.0 {
         notes.push("holders are on a processor for less than half of the time that they hold the mutex; simulated ones always are".to_owned());
         return (hold_s, think_s, false);
     }
-    let thinking_s = own_s - hold_s * running;
-    let on_processor = thinking_s > think_s * running / 2.0 || think_s < hold_s / 10.0;
+    let thinking_s = own_s - hold_s;
+    let on_processor = thinking_s > think_s * running / 2.0 || think_s < seen_s / 10.0;
     if !on_processor {
         // It is in run queues when it comes back, not while it holds.
         return (hold_s, think_s, false);
     }
-    // Others on its processors slow holding and thinking down alike.
     if running < FULL {
-        let slow = short(1.0 / running);
+        let (slow, from) =
+            (short(1.0 / running), if timed.mean_s().is_some() { "timed holds" } else { "their share of it" });
         notes.push(format!(
-            "on a processor holding and thinking take {slow} times less than seen: the rest is run queue"
+            "a session that could run was in a run queue for all but 1/{slow} of the time; holding and thinking are without it, from {from} and processor time"
         ));
+        return (hold_s, thinking_s, true);
     }
-    (hold_s * running, think_s * running, true)
+    (hold_s, think_s * running, true)
+}
+
+/// Processor time in s of the steps of all waits beside their spins.
+fn steps_s(measured: &Profile, machine: &Machine, is_full: bool) -> f64 {
+    let yield_ns = if is_full { machine.yield_switch_ns } else { machine.yield_alone_ns };
+    let each = [
+        (Counter::Yields, yield_ns),
+        (Counter::Parks, machine.yield_switch_ns),
+        (Counter::Wakes, if is_full { machine.wake_near_ns } else { machine.wake_call_ns }),
+        (Counter::Sleeps, machine.sleep_call_ns + machine.yield_switch_ns),
+    ];
+    each.map(|(counter, ns)| measured.count(counter) * (machine.step_ns + ns) as f64).iter().sum::<f64>() / 1e9
 }
 
 /// Time per get of first spins, where the waiting sessions were not counted: Γ of misses, by theory.

@@ -11,6 +11,9 @@ use retrial_model::{Distribution, Family};
 /// Fewer say little of a distribution.
 const ENOUGH: usize = 200;
 
+/// Fewer say little of a mean.
+const FEW: u64 = 20;
+
 /// Values that stand for a distribution.
 const VALUES: usize = 200;
 
@@ -87,6 +90,12 @@ impl Timed {
     /// Those that were lost sight of.
     pub fn lost(&self) -> u64 {
         self.0.len() as u64 - self.count()
+    }
+
+    /// The mean in s, of as many as make it one.
+    pub fn mean_s(&self) -> Option<f64> {
+        let values = self.quantiles();
+        (self.count() >= FEW).then(|| values.iter().sum::<f64>() / values.len() as f64 / 1e9)
     }
 
     /// Estimated lengths in ns that these shares of the holds do not exceed, and how many of a round number

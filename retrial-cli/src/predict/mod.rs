@@ -17,5 +17,6 @@ pub mod prediction;
 pub mod recording;
 pub mod room;
 pub mod rules;
+pub mod scheduler;
 pub mod search;
 pub mod source;

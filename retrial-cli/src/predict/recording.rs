@@ -2,7 +2,7 @@
 
 use miette::{Report, miette};
 use retrial_bench::errors::directory;
-use retrial_model::sim::Workload;
+use retrial_model::sim::{Machine, Workload};
 use retrial_model::{Distribution, Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -106,11 +106,14 @@ fn report(workloads: &Value, mutex: Option<&str>) -> Result<Recording, String> {
 }
 
 /// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a
-/// narrow interval, and many of the longest sleeps.
-pub fn spans(gets_per_s: f64) -> (f64, f64) {
+/// narrow interval, and many of the longest sleeps and of the rounds in which sessions that are more than the
+/// processors have their turns.
+pub fn spans(gets_per_s: f64, sessions: u32, machine: &Machine) -> (f64, f64) {
     const GETS: f64 = 200_000.0;
-    let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0);
-    (counted / 10.0, counted)
+    let each = f64::from(sessions) / f64::from(machine.processors.unwrap_or(sessions).max(1));
+    let round = if each > 1.0 { each * machine.quantum_ns.max(machine.tick_ns) as f64 / 1e9 } else { 0.0 };
+    let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0).max((10.0 * round).min(10.0));
+    ((counted / 10.0).max((2.0 * round).min(2.0)), counted)
 }
 
 /// Think times: exponential. What is not above 0 by the figures is taken for a hundredth of the holding time.

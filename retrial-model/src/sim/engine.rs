@@ -95,16 +95,16 @@ pub fn run(workload: &Workload, seed: u64) -> Result<Outcome, SimulationError> {
 
 impl<'a> Engine<'a> {
     fn new(workload: &'a Workload, seed: u64) -> Self {
-        let processors = workload.machine.processors.unwrap_or(0);
+        let (processors, costs) = (workload.machine.processors.unwrap_or(0), Costs::of(&workload.machine));
         Self {
             workload,
-            costs: Costs::of(&workload.machine),
+            costs,
             losers_step: workload.params.get(P::OnLostRace) != 0,
             now: 0,
             timers: Timers::default(),
             sessions: Vec::new(),
             absent: Vec::new(),
-            processors: Processors::new(processors),
+            processors: Processors::new(processors, costs.quantum, costs.tick),
             first: FIRST_PROCESSOR + processors + workload.copies - 1,
             copies: (0..workload.copies).map(|_| Own::new()).collect(),
             copy: 0,
@@ -160,7 +160,7 @@ impl<'a> Engine<'a> {
                     self.turn_to(copy);
                     self.offer();
                 }
-                _ => self.quantum_over(slot - FIRST_PROCESSOR),
+                _ => self.look(slot - FIRST_PROCESSOR),
             },
             slot => self.session_due(slot - self.first),
         }

@@ -14,10 +14,12 @@ pub(super) const PROCESSORS_MAX: u32 = 4096;
 pub struct Machine {
     /// Processors; without a number every session has one of its own.
     pub processors: Option<u32>,
-    /// How long a session runs while others of its processor are ready.
+    /// How long a session runs while others of its processor are ready: the slice of the scheduler.
     pub quantum_ns: u64,
-    /// How long it runs at least before a session that wakes up preempts it, at most a quantum; without a
-    /// number no wake-up preempts.
+    /// From one tick of a processor's clock to the next, at which it sees that a slice is over; 0: at once.
+    pub tick_ns: u64,
+    /// How long it runs at least before a session that wakes up preempts it without waiting for a tick, at most
+    /// a slice; without a number no wake-up preempts.
     pub preempt_after_ns: Option<u64>,
     /// One poll of the word with the processor's pause; from 1.
     pub poll_ns: u64,
@@ -52,7 +54,8 @@ pub struct Machine {
 }
 
 /// What no `retrial calibrate` measures: a machine made of its costs has these as in [`Machine::default`].
-pub const GUESSED: [&str; 5] = ["quantum_ns", "preempt_after_ns", "line_crowd_ns", "step_ns", "sleep_call_ns"];
+pub const GUESSED: [&str; 6] =
+    ["quantum_ns", "tick_ns", "preempt_after_ns", "line_crowd_ns", "step_ns", "sleep_call_ns"];
 
 /// What was asked for in [`Machine::sleep_ns`].
 const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
@@ -64,8 +67,9 @@ impl Default for Machine {
     fn default() -> Self {
         Self {
             processors: Some(2),
-            quantum_ns: 3_000_000,
-            preempt_after_ns: Some(1_000_000),
+            quantum_ns: 1_400_000, // as Linux 6.18 has it with two processors
+            tick_ns: 4_000_000,    // CONFIG_HZ=250
+            preempt_after_ns: Some(1_400_000),
             poll_ns: 30,            // measured 17
             exchange_ns: 6,         // 10
             line_ns: 420,           // 130
@@ -120,6 +124,7 @@ impl Machine {
         Self {
             processors: None,
             quantum_ns: 3_000_000,
+            tick_ns: 0,
             preempt_after_ns: None,
             poll_ns: 1,
             exchange_ns: 0,
@@ -166,6 +171,7 @@ impl Machine {
         check("yield_alone_ns", self.yield_alone_ns as f64, 1.0..=1e9, "1 to 1e9 ns")?;
         check("yield_switch_ns", self.yield_switch_ns as f64, 1.0..=1e9, "1 to 1e9 ns")?;
         check("quantum_ns", self.quantum_ns as f64, 1.0..=1e12, "1 to 1e12 ns")?;
+        check("tick_ns", self.tick_ns as f64, 0.0..=1e12, "0 to 1e12 ns")?;
         for (name, ns) in [
             ("exchange_ns", self.exchange_ns),
             ("line_ns", self.line_ns),
@@ -195,6 +201,7 @@ impl Machine {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     pub(super) quantum: Time,
+    pub(super) tick: Time,
     pub(super) preempt_after: Option<Time>,
     pub(super) poll: Time,
     pub(super) exchange: Time,
@@ -214,6 +221,7 @@ impl Costs {
     pub(super) fn of(machine: &Machine) -> Self {
         Self {
             quantum: machine.quantum_ns * NS,
+            tick: machine.tick_ns * NS,
             preempt_after: machine.preempt_after_ns.map(|ns| ns * NS),
             poll: machine.poll_ns * NS,
             exchange: machine.exchange_ns * NS,

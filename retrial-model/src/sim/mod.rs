@@ -33,12 +33,13 @@
 //!   before the kernel's last look does not sleep. A timed sleep takes processor time
 //!   ([`Machine::sleep_call_ns`]).
 //! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
-//! * **Processors** have a run queue each. A session that spins occupies its processor. A session that runs
-//!   while others of its processor are ready goes to the end of the queue after a quantum, also while it
-//!   holds the mutex. A yield goes to the end of the queue; sleeps and parks leave it. A session that wakes
-//!   up goes to an idle processor if there is one, its last one first. Else it comes in the queue before the
-//!   sessions that have run, and preempts a session that has run for a while ([`Machine::preempt_after_ns`]);
-//!   none is passed over for more than a quantum. A processor without work takes from the longest queue.
+//! * **Processors** have a run queue each, from which Linux's rule takes the next session: EEVDF, with slices
+//!   ([`Machine::quantum_ns`]) whose end is seen at a tick ([`Machine::tick_ns`]), also while the session holds
+//!   the mutex. A yield gives up the rest of the slice; sleeps and parks leave the queue, with what the session
+//!   had too little or too much of. A session that spins occupies its processor. A session that wakes up goes to an
+//!   idle processor if there is one, its last one first. Else it preempts at once a session that has had its
+//!   slice ([`Machine::preempt_after_ns`]) or more than its share. A processor without work takes from the
+//!   longest queue.
 //! * **Not modelled**: priorities, processors of unequal speed, interrupts,
 //!   modes other than X, deadlines, deaths, changes of parameters during a run.
 

@@ -5,10 +5,14 @@
 //! is idle, else to any idle one, else to a queue; a processor whose queue is empty takes from the longest
 //! one. So no processor idles while a session is ready.
 //!
-//! A queue has two parts: those who woke up to preempt, and the others, each of whom is passed over for a
-//! quantum at most.
+//! Who is next is Linux's own rule, EEVDF (I. Stoica, H. Abdel-Wahab, *Earliest eligible virtual deadline
+//! first*, 1995; in Linux since 6.6) for sessions of equal weight. Each has the virtual time that it has run. It
+//! may run while that is not above the mean of its queue; of those who may, the one is next whose slice is
+//! due first. What a session did not get, or had too much, is its lag, which it keeps while it sleeps.
 
 use super::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// No session, or no processor.
 pub(super) const NONE: u32 = u32::MAX;
@@ -16,24 +20,54 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Bits of a word of the set of idle processors.
 const WORD: u32 = u64::BITS;
 
-/// Parts of a run queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
-    /// Sessions that woke up to preempt.
-    First,
-    /// Sessions that have run, and sessions that woke up to wait for their turn.
-    Last,
+/// Virtual time in ps.
+type Virtual = i64;
+
+/// A session in a queue: its virtual time or deadline, the order of such entries, and which session.
+type Entry = Reverse<(Virtual, u64, u32)>;
+
+/// A session to the scheduler.
+#[derive(Clone, Copy, Default, Debug)]
+struct Entity {
+    virtual_time: Virtual,
+    deadline: Virtual,
+    /// While it sleeps: by how much it had less than its share, and where it was.
+    lag: Virtual,
+    slept_on: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Processor {
     pub(super) running: u32,
-    /// First and last session of each part.
-    parts: [(u32, u32); 2],
-    /// Sessions in both parts.
-    pub(super) ready: u32,
-    /// When the quantum of the running session began.
-    pub(super) since: Time,
+    /// When the running session got the processor, until when its slice lasts, and up to when the virtual
+    /// time has been counted.
+    since: Time,
+    until: Time,
+    counted: Time,
+    /// Sum of the virtual times of all its sessions, the running one's too, and their number.
+    sum: i128,
+    count: i128,
+    /// Those who may run, by deadline.
+    eligible: BinaryHeap<Entry>,
+    /// Those who have run too much, by virtual time.
+    others: BinaryHeap<Entry>,
+    /// Mean virtual time when there was a session last.
+    mean: Virtual,
+}
+
+impl Processor {
+    /// Sessions that are ready.
+    pub(super) fn ready(&self) -> u32 {
+        (self.eligible.len() + self.others.len()) as u32
+    }
+
+    fn mean(&self) -> Virtual {
+        if self.count == 0 { self.mean } else { (self.sum / self.count) as Virtual }
+    }
+
+    fn is_eligible(&self, virtual_time: Virtual) -> bool {
+        i128::from(virtual_time) * self.count <= self.sum
+    }
 }
 
 #[derive(Debug)]
@@ -42,13 +76,18 @@ pub(super) struct Processors {
     idle: Vec<u64>,
     /// Ready sessions of all queues.
     ready: u32,
-    /// The next ready session after each one, and since when each is ready.
-    next: Vec<(u32, Time)>,
+    entities: Vec<Entity>,
+    /// Entries so far.
+    entries: u64,
+    slice: Time,
+    /// From one tick to the next; 0: whoever runs is looked at when its slice is over.
+    tick: Time,
 }
 
 impl Processors {
-    pub(super) fn new(count: u32) -> Self {
-        let mut processors = Self { all: Vec::new(), idle: Vec::new(), ready: 0, next: Vec::new() };
+    pub(super) fn new(count: u32, slice: Time, tick: Time) -> Self {
+        let (all, idle, entities) = (Vec::new(), Vec::new(), Vec::new());
+        let mut processors = Self { all, idle, ready: 0, entities, entries: 0, slice, tick };
         (0..count).for_each(|_| processors.add());
         processors
     }
@@ -59,7 +98,17 @@ impl Processors {
         if number.is_multiple_of(WORD) {
             self.idle.push(0);
         }
-        self.all.push(Processor { running: NONE, parts: [(NONE, NONE); 2], ready: 0, since: 0 });
+        self.all.push(Processor {
+            running: NONE,
+            since: 0,
+            until: 0,
+            counted: 0,
+            sum: 0,
+            count: 0,
+            eligible: BinaryHeap::new(),
+            others: BinaryHeap::new(),
+            mean: 0,
+        });
         self.set_idle(number, true);
     }
 
@@ -90,12 +139,112 @@ impl Processors {
         Some(word as u32 * WORD + self.idle[word].trailing_zeros())
     }
 
-    /// A session begins to run.
+    /// A session that was in no queue comes to a processor. It keeps its lag; one that had too much, and comes back to
+    /// where it was, waits until the mean has come after it.
+    pub(super) fn join(&mut self, processor: u32, session: u32) {
+        let slice = self.slice as Virtual;
+        let is_new = self.entities.len() <= session as usize;
+        if is_new {
+            let new = Entity { slept_on: NONE, ..Entity::default() };
+            self.entities.resize(session as usize + 1, new);
+        }
+        let (queue, entity) = (&mut self.all[processor as usize], &mut self.entities[session as usize]);
+        let mean = queue.mean();
+        entity.virtual_time = if entity.lag >= 0 || entity.slept_on != processor {
+            // Its own weight draws the mean to it.
+            let lag = i128::from(entity.lag.max(0)) * (queue.count + 1) / queue.count.max(1);
+            mean - lag as Virtual
+        } else {
+            entity.virtual_time.max(mean)
+        };
+        entity.deadline = entity.virtual_time + slice;
+        queue.sum += i128::from(entity.virtual_time);
+        queue.count += 1;
+    }
+
+    /// Puts a session of the processor into its queue.
+    pub(super) fn push(&mut self, processor: u32, session: u32) {
+        let (queue, entity) = (&mut self.all[processor as usize], self.entities[session as usize]);
+        self.entries += 1;
+        self.ready += 1;
+        if queue.is_eligible(entity.virtual_time) {
+            queue.eligible.push(Reverse((entity.deadline, self.entries, session)));
+        } else {
+            queue.others.push(Reverse((entity.virtual_time, self.entries, session)));
+        }
+    }
+
+    /// A session of the processor begins to run.
     pub(super) fn start(&mut self, processor: u32, session: u32, since: Time) {
         self.set_idle(processor, false);
+        let entity = self.entities[session as usize];
+        let rest = (entity.deadline - entity.virtual_time).max(0) as Time;
         let processor = &mut self.all[processor as usize];
         processor.running = session;
         processor.since = since;
+        processor.counted = since;
+        processor.until = since + rest.min(self.slice);
+    }
+
+    /// When the running session is looked at: at a tick once its slice is over.
+    pub(super) fn due(&self, processor: u32, now: Time) -> Time {
+        let &Processor { until, running, .. } = self.get(processor);
+        match self.tick {
+            0 if until > now => until,
+            // It goes on with another slice.
+            0 => {
+                let entity = self.entities[running as usize];
+                now + (entity.deadline - entity.virtual_time) as Time
+            }
+            // A tick that is now has been.
+            tick => until.max(now + 1).div_ceil(tick) * tick,
+        }
+    }
+
+    /// Whether the running session, counted, is not preempted by one that wakes up: it has not run for so long,
+    /// nor its slice, nor more than its share.
+    pub(super) fn is_protected(&self, processor: u32, after: Time, now: Time) -> bool {
+        let queue = self.get(processor);
+        let until = queue.until.min(queue.since + after);
+        now < until && queue.is_eligible(self.entities[queue.running as usize].virtual_time)
+    }
+
+    /// Counts what the running session has run. A slice that is over is followed by the next one.
+    pub(super) fn count_run(&mut self, processor: u32, now: Time) {
+        let queue = &mut self.all[processor as usize];
+        let ran = now.saturating_sub(queue.counted) as Virtual;
+        queue.counted = queue.counted.max(now);
+        queue.sum += i128::from(ran);
+        let entity = &mut self.entities[queue.running as usize];
+        entity.virtual_time += ran;
+        if entity.virtual_time >= entity.deadline {
+            entity.deadline = entity.virtual_time + self.slice as Virtual;
+        }
+    }
+
+    /// The running session, counted, gives up the rest of its slice, and has it counted as run: so a yield does
+    /// since Linux 6.18.
+    pub(super) fn forfeit(&mut self, processor: u32) {
+        let queue = &mut self.all[processor as usize];
+        let entity = &mut self.entities[queue.running as usize];
+        if queue.is_eligible(entity.virtual_time) {
+            queue.sum += i128::from(entity.deadline - entity.virtual_time);
+            entity.virtual_time = entity.deadline;
+            entity.deadline += self.slice as Virtual;
+        }
+    }
+
+    /// The running session, counted, leaves the processor's sessions. Its lag is limited to two slices, or a tick.
+    pub(super) fn part(&mut self, processor: u32) {
+        let most = (2 * self.slice).max(self.tick) as Virtual;
+        let mean = self.all[processor as usize].mean();
+        let queue = &mut self.all[processor as usize];
+        let entity = &mut self.entities[queue.running as usize];
+        entity.lag = (mean - entity.virtual_time).clamp(-most, most);
+        entity.slept_on = processor;
+        queue.mean = mean;
+        queue.sum -= i128::from(entity.virtual_time);
+        queue.count -= 1;
     }
 
     /// A processor has no session to run.
@@ -104,53 +253,52 @@ impl Processors {
         self.all[processor as usize].running = NONE;
     }
 
-    /// Puts a session at the end of a part of a queue.
-    pub(super) fn push(&mut self, processor: u32, session: u32, part: Part, now: Time) {
-        if self.next.len() <= session as usize {
-            self.next.resize(session as usize + 1, (NONE, 0));
-        }
-        self.next[session as usize] = (NONE, now);
-        self.ready += 1;
-        let processor = &mut self.all[processor as usize];
-        processor.ready += 1;
-        let (first, last) = &mut processor.parts[part as usize];
-        match std::mem::replace(last, session) {
-            NONE => *first = session,
-            last => self.next[last as usize].0 = session,
-        }
-    }
-
-    /// Takes the session that a processor runs next, from its own queue or else from the longest one: of the
-    /// last part whoever came before the first of the other part by so long.
-    pub(super) fn pop(&mut self, processor: u32, patience: Time) -> Option<u32> {
+    /// Takes the session that a processor runs next, from its own queue or else from the longest one.
+    pub(super) fn pop(&mut self, processor: u32) -> Option<u32> {
         if self.ready == 0 {
             return None;
         }
-        let own = self.all[processor as usize].ready != 0;
-        let from = if own { processor as usize } else { self.longest() };
-        let queue = &mut self.all[from];
-        let since = |part: Part| {
-            let (first, _) = queue.parts[part as usize];
-            self.next.get(first as usize).map(|(_, since)| *since)
-        };
-        let part = match (since(Part::First), since(Part::Last)) {
-            (Some(first), Some(last)) if first < last.saturating_add(patience) => Part::First,
-            (Some(_), None) => Part::First,
-            _ => Part::Last,
-        };
-        let (head, tail) = &mut queue.parts[part as usize];
-        let session = *head;
-        *head = self.next[session as usize].0;
-        if *head == NONE {
-            *tail = NONE;
-        }
-        queue.ready -= 1;
         self.ready -= 1;
+        if self.all[processor as usize].ready() != 0 {
+            return Some(self.pick(processor));
+        }
+        let from = self.longest();
+        let session = self.pick(from as u32);
+        let mean = self.all[from].mean();
+        let entity = &mut self.entities[session as usize];
+        self.all[from].sum -= i128::from(entity.virtual_time);
+        self.all[from].count -= 1;
+        // It is as far from the mean of its new queue as it was from that of the old one.
+        let moved = self.all[processor as usize].mean() - mean;
+        entity.virtual_time += moved;
+        entity.deadline += moved;
+        self.all[processor as usize].sum += i128::from(entity.virtual_time);
+        self.all[processor as usize].count += 1;
         Some(session)
     }
 
+    /// Of a queue that is not empty: the session that may run and is due first.
+    fn pick(&mut self, processor: u32) -> u32 {
+        let queue = &mut self.all[processor as usize];
+        while let Some(Reverse((virtual_time, order, session))) = queue.others.peek().copied()
+            && queue.is_eligible(virtual_time)
+        {
+            queue.others.pop();
+            queue.eligible.push(Reverse((self.entities[session as usize].deadline, order, session)));
+        }
+        // One who came with a lag may have moved the mean back.
+        while let Some(Reverse((_, order, session))) = queue.eligible.pop() {
+            let virtual_time = self.entities[session as usize].virtual_time;
+            if queue.is_eligible(virtual_time) {
+                return session;
+            }
+            queue.others.push(Reverse((virtual_time, order, session)));
+        }
+        queue.others.pop().expect("a session is ready").0.2
+    }
+
     fn longest(&self) -> usize {
-        (0..self.all.len()).max_by_key(|i| (self.all[*i].ready, std::cmp::Reverse(*i))).unwrap_or(0)
+        (0..self.all.len()).max_by_key(|i| (self.all[*i].ready(), Reverse(*i))).unwrap_or(0)
     }
 }
 
@@ -158,44 +306,102 @@ impl Processors {
 mod tests {
     use super::*;
 
-    fn push(processors: &mut Processors, sessions: &[(u32, u32)]) {
-        for (to, session) in sessions {
-            processors.push(*to, *session, Part::Last, 0);
+    const SLICE: Time = 10;
+
+    fn processors(count: u32, ready: &[(u32, u32)]) -> Processors {
+        let mut processors = Processors::new(count, SLICE, 0);
+        for (to, session) in ready {
+            processors.join(*to, *session);
+            processors.push(*to, *session);
         }
+        processors
+    }
+
+    /// Has the next one run for so long, and then what it does.
+    fn turn(processors: &mut Processors, now: &mut Time, ran: Time, then: fn(&mut Processors)) -> u32 {
+        let session = processors.pop(0).unwrap();
+        processors.start(0, session, *now);
+        *now += ran;
+        processors.count_run(0, *now);
+        then(processors);
+        session
+    }
+
+    fn back(processors: &mut Processors) {
+        let running = processors.get(0).running;
+        processors.push(0, running);
+    }
+
+    fn yields(processors: &mut Processors) {
+        processors.forfeit(0);
+        back(processors);
     }
 
     #[test]
     fn an_idle_processor_takes_from_the_longest_queue() {
-        let mut processors = Processors::new(3);
-        push(&mut processors, &[(0, 10), (1, 11), (1, 12)]);
-        let taken: Vec<u32> = std::iter::from_fn(|| processors.pop(2, 0)).collect();
+        let mut processors = processors(3, &[(0, 10), (1, 11), (1, 12)]);
+        let taken: Vec<u32> = std::iter::from_fn(|| processors.pop(2)).collect();
         assert_eq!(taken, [11, 10, 12]);
     }
 
     #[test]
     fn the_own_queue_comes_first_and_in_order() {
-        let mut processors = Processors::new(2);
-        push(&mut processors, &[(0, 1), (1, 2), (1, 3), (0, 4)]);
-        assert_eq!((processors.pop(0, 0), processors.pop(0, 0)), (Some(1), Some(4)));
-        assert_eq!(processors.get(1).ready, 2);
+        let mut processors = processors(2, &[(0, 1), (1, 2), (1, 3), (0, 4)]);
+        assert_eq!((processors.pop(0), processors.pop(0)), (Some(1), Some(4)));
+        assert_eq!(processors.get(1).ready(), 2);
     }
 
     #[test]
-    fn who_woke_up_goes_first_but_not_for_ever() {
-        let mut processors = Processors::new(1);
-        for (session, now) in [(1, 0), (2, 10)] {
-            processors.push(0, session, Part::Last, now);
-        }
-        (10..16).for_each(|session| processors.push(0, session, Part::First, u64::from(session - 10) * 10));
-        // Each of the others when those come who woke up 30 later.
-        let order: Vec<u32> = std::iter::from_fn(|| processors.pop(0, 30)).collect();
-        assert_eq!(order, [10, 11, 12, 1, 13, 2, 14, 15]);
+    fn whole_slices_are_turns() {
+        let (mut processors, mut now) = (processors(1, &[(0, 1), (0, 2), (0, 3)]), 0);
+        let order: Vec<u32> = (0..7).map(|_| turn(&mut processors, &mut now, SLICE, back)).collect();
+        assert_eq!(order, [1, 2, 3, 1, 2, 3, 1]);
+    }
+
+    #[test]
+    fn a_yield_counts_as_a_slice() {
+        // 1 runs for four slices; 2 and 3 yield at once, as often.
+        let (mut processors, mut now) = (processors(1, &[(0, 1), (0, 2), (0, 3)]), 0);
+        assert_eq!(turn(&mut processors, &mut now, 4 * SLICE, back), 1);
+        let order: Vec<u32> = (0..9).map(|_| turn(&mut processors, &mut now, 1, yields)).collect();
+        assert_eq!(order, [2, 3, 2, 3, 2, 3, 2, 3, 1]);
+    }
+
+    #[test]
+    fn who_sleeps_keeps_its_lag() {
+        let mut processors = processors(1, &[(0, 1), (0, 2)]);
+        let mut now = 0;
+        // 1 has its slice and sleeps, which is more than its share; when it comes back 2 is first.
+        assert_eq!(turn(&mut processors, &mut now, SLICE, |processors| processors.part(0)), 1);
+        processors.join(0, 1);
+        processors.push(0, 1);
+        assert_eq!(turn(&mut processors, &mut now, 2 * SLICE, back), 2);
+        // It has had less than its share, sleeps for a while, and preempts whoever runs.
+        assert_eq!(turn(&mut processors, &mut now, 1, |processors| processors.part(0)), 1);
+        let lag = processors.entities[1].lag;
+        assert!(lag > 0, "{lag}");
+        assert_eq!(turn(&mut processors, &mut now, 5 * SLICE, back), 2);
+        processors.join(0, 1);
+        processors.push(0, 1);
+        assert_eq!(processors.pop(0), Some(1));
+    }
+
+    #[test]
+    fn a_tick_ends_a_slice() {
+        let mut processors = Processors::new(1, SLICE, 25);
+        processors.join(0, 1);
+        processors.start(0, 1, 3);
+        assert_eq!(processors.get(0).until, 13);
+        assert_eq!([3, 13, 24, 25, 26].map(|now| processors.due(0, now)), [25, 25, 25, 50, 50]);
     }
 
     #[test]
     fn idle_processors_are_found_past_the_first_word() {
-        let mut processors = Processors::new(130);
-        (0..129).for_each(|processor| processors.start(processor, processor, 0));
+        let mut processors = Processors::new(130, SLICE, 0);
+        for processor in 0..129 {
+            processors.join(processor, processor);
+            processors.start(processor, processor, 0);
+        }
         assert_eq!((processors.idle(5), processors.idle(129)), (Some(129), Some(129)));
         processors.stop(64);
         assert_eq!(processors.idle(5), Some(64));

@@ -2,7 +2,6 @@
 
 use super::Time;
 use super::engine::Engine;
-use super::processors::Part;
 use super::session::{At, Doing};
 use super::tally::Use;
 use super::timers::FIRST_PROCESSOR;
@@ -33,17 +32,19 @@ impl Engine<'_> {
         self.tally.used(used, session.since, self.now);
     }
 
-    /// Gives its processor to the next session.
+    /// Leaves its processor to the next session.
     pub(super) fn leave(&mut self, s: u32) {
         self.owed = 0;
         let session = &mut self.sessions[s as usize];
         session.at = At::Nowhere;
         let processor = session.processor;
+        self.processors.count_run(processor, self.now);
+        self.processors.part(processor);
         self.next(processor);
     }
 
     fn next(&mut self, processor: u32) {
-        if let Some(next) = self.processors.pop(processor, self.costs.quantum) {
+        if let Some(next) = self.processors.pop(processor) {
             self.start(processor, next, self.costs.switch);
         } else {
             self.processors.stop(processor);
@@ -63,22 +64,28 @@ impl Engine<'_> {
         self.timers.set(slot, begin);
         self.tally.switches += 1;
         self.processors.start(processor, s, begin);
+        self.look_later(processor);
+    }
+
+    /// Sees to it that whoever runs is looked at when others are ready.
+    fn look_later(&mut self, processor: u32) {
         if self.is_unlimited() {
             return;
         }
-        let quantum = FIRST_PROCESSOR + processor;
-        if self.processors.get(processor).ready > 0 {
-            self.timers.set(quantum, begin + self.costs.quantum);
+        let slot = FIRST_PROCESSOR + processor;
+        if self.processors.get(processor).ready() > 0 {
+            self.timers.set(slot, self.processors.due(processor, self.now));
         } else {
-            self.timers.clear(quantum);
+            self.timers.clear(slot);
         }
     }
 
-    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether a
-    /// processor was idle.
+    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether it is on
+    /// another processor than that one.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
         if let Some(idle) = self.processors.idle(last) {
+            self.processors.join(idle, s);
             if waker.is_some() {
                 self.start(idle, s, self.costs.wake_far);
             } else {
@@ -93,35 +100,40 @@ impl Engine<'_> {
             return true;
         }
         let wakers = waker.map_or(last, |waker| self.sessions[waker as usize].processor);
-        let shorter = self.processors.get(wakers).ready < self.processors.get(last).ready;
-        self.queue(s, if shorter { wakers } else { last });
-        false
+        let shorter = self.processors.get(wakers).ready() < self.processors.get(last).ready();
+        let processor = if shorter { wakers } else { last };
+        let session = &mut self.sessions[s as usize];
+        session.at = At::Ready;
+        session.processor = processor;
+        self.processors.join(processor, s);
+        self.processors.push(processor, s);
+        self.preempt_soon(processor);
+        processor != wakers
     }
 
-    /// Puts a session that woke up into the queue of a processor that is busy, and sees to it that it runs in
-    /// time.
-    fn queue(&mut self, s: u32, processor: u32) {
-        self.sessions[s as usize].at = At::Ready;
-        self.sessions[s as usize].processor = processor;
-        let part = if self.costs.preempt_after.is_some() { Part::First } else { Part::Last };
-        self.processors.push(processor, s, part, self.now);
+    /// A session woke up on a busy processor: whoever runs is looked at after this event, or at a tick.
+    fn preempt_soon(&mut self, processor: u32) {
         let slot = FIRST_PROCESSOR + processor;
-        let (since, quantum) = (self.processors.get(processor).since, self.costs.quantum);
-        if let Some(after) = self.costs.preempt_after {
-            self.timers.set(slot, self.now.max(since + after));
+        self.processors.count_run(processor, self.now);
+        if self.costs.preempt_after.is_some_and(|after| !self.processors.is_protected(processor, after, self.now)) {
+            self.timers.set(slot, self.now);
         } else if !self.timers.is_set(slot) {
-            // A session that ran alone has had whole quanta before this one.
-            let quanta = self.now.saturating_sub(since) / quantum + 1;
-            self.timers.set(slot, since + quanta * quantum);
+            self.timers.set(slot, self.processors.due(processor, self.now));
         }
     }
 
-    /// The quantum of the running session is over, or another one preempts it.
-    pub(super) fn quantum_over(&mut self, processor: u32) {
-        if self.processors.get(processor).ready == 0 {
+    /// Whoever runs on a processor is looked at: another one may be next.
+    pub(super) fn look(&mut self, processor: u32) {
+        if self.processors.get(processor).ready() == 0 {
             return;
         }
         let s = self.processors.get(processor).running;
+        self.processors.count_run(processor, self.now);
+        self.processors.push(processor, s);
+        let next = self.processors.pop(processor);
+        if next == Some(s) {
+            return self.look_later(processor);
+        }
         self.turn_to(self.sessions[s as usize].copy);
         self.charge(s);
         self.timers.clear(self.slot(s));
@@ -133,21 +145,28 @@ impl Engine<'_> {
             }
         }
         self.sessions[s as usize].at = At::Ready;
-        self.processors.push(processor, s, Part::Last, self.now);
-        self.next(processor);
+        if let Some(next) = next {
+            self.start(processor, next, self.costs.switch);
+        }
     }
 
-    /// Lets the others of its processor run, if there are any.
+    /// Lets the others of its processor run, if their turn has come.
     pub(super) fn give_way(&mut self, s: u32) {
         let processor = self.sessions[s as usize].processor;
-        if self.processors.get(processor).ready == 0 {
+        if self.processors.get(processor).ready() == 0 {
             return self.run_as(s, Doing::Yielding, self.costs.yield_alone);
         }
+        self.processors.count_run(processor, self.now);
+        self.processors.forfeit(processor);
+        self.processors.push(processor, s);
+        let next = self.processors.pop(processor).filter(|next| *next != s);
+        let Some(next) = next else {
+            return self.run_as(s, Doing::Yielding, self.costs.yield_alone);
+        };
         let session = &mut self.sessions[s as usize];
         session.doing = Doing::Yielded;
         session.at = At::Ready;
         self.owed = 0;
-        self.processors.push(processor, s, Part::Last, self.now);
-        self.next(processor);
+        self.start(processor, next, self.costs.switch);
     }
 }
