@@ -199,8 +199,9 @@ fn results_of_the_engines_are_verified() {
         let rows = scratch.rows(&[&work[..], &["--for", "500ms", "--kill", "15"]].concat());
         assert!(figure(&rows[0], "executed") > 10 && rows[0]["wrong"] == "", "{rows:?}");
         // A value that no session has written, while they work.
+        let before = instance.tables().session_gets();
         let run = scratch.start(&[&work[..], &["--for", "1s"]].concat());
-        kit::until("sessions work", || instance.tables().sessions().iter().any(|session| session.wait.is_some()));
+        kit::until("sessions work", || instance.tables().session_gets() > before + 200);
         let tables = instance.tables();
         let cells = tables.object_of(tables.mutex_named(&format!("{load} cells")).unwrap()).unwrap();
         // SAFETY: nobody follows what is written there.

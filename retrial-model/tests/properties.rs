@@ -65,6 +65,13 @@ fn slopes_of_one_miss_are_those_of_the_integrals() {
 }
 
 #[test]
+fn a_think_time_of_nothing_is_an_error_where_numbers_end() {
+    let holding: Distribution = "deterministic:mean=79.7us".parse().unwrap();
+    let found = chain::closed(&holding, 24e-6, 60.0, 1e-9, 1e-2);
+    assert!(matches!(found, Err(ModelError::Overflow { name: "misses", .. })), "{found:?}");
+}
+
+#[test]
 fn k_falls_from_one_to_its_floor_and_without_competition_to_k0() {
     for dist in families() {
         let (mean, place) = (dist.mean(), format!("{:?}", dist.family()));

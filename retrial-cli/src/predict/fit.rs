@@ -18,6 +18,9 @@ const GETS: u64 = 20;
 /// A smaller share of their time on a processor makes sessions slower than their work is.
 const FULL: f64 = 0.9;
 
+/// A smaller share of the sessions' time on a full machine is not known to be spent away from its processors.
+const AWAY: f64 = 0.01;
+
 /// A larger share of the processors in others' use is worth a note.
 const OTHERS: f64 = 0.1;
 
@@ -116,7 +119,7 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
         ));
     }
     let (hold_s, think_s, on_processor) = times(measured, timed, &params, &machine, &mut notes);
-    let (hold, holds) = holding(timed, hold_s, measured.running() < FULL)?;
+    let (hold, holds) = holding(timed, hold_s, is_full(measured, &machine))?;
     let sessions = measured.sessions.unwrap_or(1);
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
@@ -145,6 +148,14 @@ fn hold_s(measured: &Profile) -> (f64, bool) {
     }
 }
 
+/// Whether sessions are preempted: those that could run were in run queues, or there are more of them than processors, all
+/// of which they use.
+fn is_full(measured: &Profile, machine: &Machine) -> bool {
+    let (sessions, processors) = (measured.sessions.unwrap_or(1), machine.processors.unwrap_or(u32::MAX));
+    let used = measured.cpu_s.map_or(0.0, |cpu_s| cpu_s / measured.time_s / f64::from(processors));
+    measured.running() < FULL || (sessions > processors && used > FULL)
+}
+
 /// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its
 /// processor.
 fn times(
@@ -171,33 +182,49 @@ fn times(
         notes.push("the processor time of the sessions is not known: thinking is taken to need a processor".to_owned());
         return (seen_s, think_s, true);
     };
-    let running = measured.running();
-    // Where the waiting sessions were not counted, first spins are those of theory.
-    let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
-    let spins_s = measured.spin_cpu_s.unwrap_or((spun_s * running).min(cpu_s));
-    let own_s = (cpu_s - spins_s - steps_s(measured, machine, running < FULL)).max(0.0) / gets;
+    let (running, is_full) = (measured.running(), is_full(measured, machine));
     // On a full machine others have their turns while a preempted session holds it. A burst sees few of these
     // holds, none to its end.
-    let hold_s = if running < FULL { timed.mean_s().unwrap_or(seen_s * running) } else { seen_s };
+    let hold_s = if is_full { timed.mean_s().unwrap_or(seen_s * running) } else { seen_s };
+    // Where the waiting sessions were not counted, first spins are those of theory.
+    let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
+    let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {
+        let seen_s = if is_full { spun_s.min(polled_s(measured, params, machine, hold_s)) } else { spun_s * running };
+        seen_s.min(cpu_s)
+    });
+    let own_s = (cpu_s - spins_s - steps_s(measured, machine, is_full)).max(0.0) / gets;
     if own_s < hold_s / 2.0 {
         notes.push("holders are on a processor for less than half of the time that they hold the mutex; simulated ones always are".to_owned());
         return (hold_s, think_s, false);
     }
     let thinking_s = own_s - hold_s;
-    let on_processor = thinking_s > think_s * running / 2.0 || think_s < seen_s / 10.0;
-    if !on_processor {
-        // It is in run queues when it comes back, not while it holds.
-        return (hold_s, think_s, false);
+    if !is_full {
+        let on_processor = thinking_s > think_s * running / 2.0 || think_s < seen_s / 10.0;
+        return (hold_s, if on_processor { think_s * running } else { think_s }, on_processor);
     }
-    if running < FULL {
-        let (slow, from) =
-            (short(1.0 / running), if timed.mean_s().is_some() { "timed holds" } else { "their share of it" });
-        notes.push(format!(
-            "a session that could run was in a run queue for all but 1/{slow} of the time; holding and thinking are without it, from {from} and processor time"
-        ));
-        return (hold_s, thinking_s, true);
+    let from = if timed.mean_s().is_some() { "timed holds" } else { "its share of U" };
+    notes.push(format!(
+        "sessions that could run were on a processor for 1/{} of the time: holding is from {from}, thinking from processor time",
+        short(1.0 / running)
+    ));
+    // Neither on a processor, nor in a run queue, nor in a wait. Of a thread in a run queue the kernel does not
+    // know yet how long it will have been there: a round of all turns is unsure.
+    let (sessions, processors) =
+        (f64::from(measured.sessions.unwrap_or(1)), f64::from(machine.processors.unwrap_or(1)));
+    let (all_s, round_s) = (sessions * measured.time_s, sessions / processors * machine.tick_ns as f64 / 1e9);
+    let away_s = all_s - cpu_s - measured.queued_s.unwrap_or(0.0) - measured.count(Counter::SleptNs) / 1e9;
+    if away_s > sessions * round_s.max(AWAY * measured.time_s) && away_s > thinking_s * gets {
+        return (hold_s, away_s / gets, false);
     }
-    (hold_s, think_s * running, true)
+    (hold_s, thinking_s.min(think_s), true)
+}
+
+/// Processor time in s of all spins, by their number: those that failed took their limit, the others half of it or of
+/// a hold.
+fn polled_s(measured: &Profile, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
+    let limit_s = first_limit_s(params, machine);
+    let got = measured.busy_tries() - measured.failed();
+    measured.failed() * limit_s + got * (limit_s / 2.0).min(hold_s)
 }
 
 /// Processor time in s of the steps of all waits beside their spins.
@@ -214,8 +241,7 @@ fn steps_s(measured: &Profile, machine: &Machine, is_full: bool) -> f64 {
 
 /// Time per get of first spins, where the waiting sessions were not counted: Γ of misses, by theory.
 fn first_spin_s(measured: &Profile, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
-    let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine));
-    let limit_s = f64::from(polls) * machine.poll_ns as f64 / 1e9;
+    let limit_s = first_limit_s(params, machine);
     let spin_s = Distribution::exponential(hold_s).map_or(0.0, |hold| hold.spin_time(limit_s));
     Measure::MissRatio.of(measured).unwrap_or(0.0) * spin_s
 }
@@ -228,7 +254,66 @@ fn first<'a>(params: &'a Params, machine: &Machine) -> retrial::wait::Attempt<'a
 
 /// ∆ of a miss in s, whatever the scheme.
 pub fn limit_s(workload: &Workload) -> f64 {
-    let scheme = retrial::wait::scheme(workload.params.get(P::Scheme));
-    let polls = scheme.spins(&first(&workload.params, &workload.machine));
-    f64::from(polls) * workload.machine.poll_ns as f64 / 1e9
+    first_limit_s(&workload.params, &workload.machine)
+}
+
+fn first_limit_s(params: &Params, machine: &Machine) -> f64 {
+    let polls = retrial::wait::scheme(params.get(P::Scheme)).spins(&first(params, machine));
+    f64::from(polls) * machine.poll_ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrial_model::profile::Samples;
+
+    /// 64 sessions on two processors for 10 s: 100,000 gets of 200 us of processor time, the mutex held for 90 us.
+    fn full() -> Profile {
+        let mut measured = Profile { time_s: 10.0, gets: Some(100_000), sessions: Some(64), ..Profile::default() };
+        measured.samples = Samples::over(10_000, 9_000, 10.0, 100_000);
+        (measured.waiting_s, measured.cpu_s, measured.queued_s) = (Some(576.0), Some(20.0), Some(620.0));
+        measured
+    }
+
+    fn fitted(measured: &Profile, timed: &Timed) -> (u64, u64, bool) {
+        let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..Machine::default().with_processors(2) };
+        let (hold_s, think_s, on_processor) = times(measured, timed, &Params::default(), &machine, &mut Vec::new());
+        (whole(hold_s * 1e9), whole(think_s * 1e9), on_processor)
+    }
+
+    #[test]
+    fn on_a_full_machine_a_hold_is_as_long_as_bursts_saw() {
+        let mut measured = full();
+        let timed = Timed::of([50_000; 10]);
+        assert_eq!(fitted(&measured, &timed), (50_000, 150_000, true));
+        // What waits take is not thinking: half a million failed spins of 8 us and yields of 1 us are 45 us a get.
+        measured.figures.counters[Counter::Yields as usize] = 500_000;
+        let (hold_ns, think_ns, on_processor) = fitted(&measured, &timed);
+        assert!(hold_ns == 50_000 && think_ns.abs_diff(105_000) < 500 && on_processor, "{hold_ns} {think_ns} ns");
+        // Of fewer holds no mean is made.
+        let (hold_ns, ..) = fitted(&measured, &Timed::of([50_000; 4]));
+        assert!(hold_ns < 10_000, "{hold_ns} ns");
+        // All processors are in use by more sessions than there are, of which none was seen in a run queue.
+        measured.queued_s = Some(0.0);
+        assert_eq!(fitted(&measured, &timed).0, 50_000);
+    }
+
+    #[test]
+    fn sessions_that_are_nowhere_think_away() {
+        let mut measured = full();
+        (measured.cpu_s, measured.queued_s) = (Some(10.0), Some(30.0));
+        measured.waiting_s = Some(0.0);
+        // 600 s of 640 are neither on a processor nor in a run queue: 6 ms a get.
+        assert_eq!(fitted(&measured, &Timed::of([50_000; 10])), (50_000, 6_000_000, false));
+        // Asleep in waits: a hundredth of all is not known to be elsewhere.
+        measured.figures.counters[Counter::SleptNs as usize] = 595_000_000_000;
+        assert!(fitted(&measured, &Timed::of([50_000; 10])).2);
+    }
+
+    #[test]
+    fn where_nobody_is_preempted_samples_say_how_long_a_hold_is() {
+        let mut measured = full();
+        (measured.sessions, measured.queued_s, measured.waiting_s) = (Some(2), Some(0.0), Some(1.0));
+        assert_eq!(fitted(&measured, &Timed::of([50_000; 10])).0, 90_000);
+    }
 }

@@ -12,7 +12,7 @@ use retrial_model::{Distribution, Family};
 const ENOUGH: usize = 200;
 
 /// Fewer say little of a mean.
-const FEW: u64 = 20;
+const FEW: u64 = 5;
 
 /// Values that stand for a distribution.
 const VALUES: usize = 200;
@@ -83,6 +83,12 @@ impl Drop for Burst<'_> {
 }
 
 impl Timed {
+    /// Holds in ns, all of them seen to their end.
+    #[cfg(test)]
+    pub fn of(holds: impl IntoIterator<Item = u64>) -> Self {
+        Self(holds.into_iter().map(|ns| (ns, true)).collect())
+    }
+
     pub fn count(&self) -> u64 {
         self.0.iter().filter(|(_, ended)| *ended).count() as u64
     }

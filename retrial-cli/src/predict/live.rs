@@ -31,10 +31,10 @@ const LOOK_NS: u64 = 10_000_000;
 const LOOKS: u64 = 100;
 
 /// The time from one burst to the next is this many bursts.
-const BURSTS: u64 = 100;
+const BURSTS: u64 = 50;
 
 /// Length of a burst in ns, in holds at least so many.
-const BURST_NS: std::ops::RangeInclusive<u64> = 20_000..=1_000_000;
+const BURST_NS: std::ops::RangeInclusive<u64> = 20_000..=2_000_000;
 const BURST_HOLDS: f64 = 30.0;
 
 /// A mutex and what was measured of it.
