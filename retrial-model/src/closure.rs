@@ -274,7 +274,7 @@ impl Cycle {
         let (thinks, asleep) = (thinks / (thinks + asleep), asleep / (thinks + asleep));
         let (ln_thinks, ln_asleep) = (thinks.ln(), asleep.ln());
         let (mut first, mut wait) = (0.0, 0.0);
-        // All that is not nothing of a binomial distribution, for a rare event's tail too.
+        // The terms of the binomial sum that are not nothing; 25 more for the tail of a rare event.
         let (mean, spread) = (self.others * thinks, 9.0 * (self.others * thinks * asleep).sqrt() + 25.0);
         let from = (mean - spread).max(0.0) as usize;
         let likely = self.idle.iter().enumerate().take((mean + spread) as usize + 1).skip(from);

@@ -112,7 +112,7 @@ fn a_preempted_holder_keeps_the_mutex() {
 
 #[test]
 fn wake_ups_that_preempt_cost_throughput() {
-    // Measured: 0.73 of what sessions that do not sleep have; 0.94 where a wake-up waits for the tick.
+    // Measured: 0.73 of the gets of sessions that do not sleep.
     let arrivals = Arrivals::Closed { sessions: 26, think: deterministic(20e-9), on_processor: true };
     let mut workload = Workload::new(arrivals, deterministic(8.6e-6), 1.0);
     workload.params = scheme("sleep");
@@ -124,7 +124,7 @@ fn wake_ups_that_preempt_cost_throughput() {
 }
 
 #[test]
-fn who_yields_while_the_holder_is_preempted_does_so_for_as_many_slices_as_that_one_ran() {
+fn each_session_yields_once_for_each_slice_that_a_preempted_holder_ran() {
     // On one processor a holder runs for a tick, that is three slices; all others then yield three times before
     // it goes on. Measured beside a thread that never yields: 1 yields 2.8 times, 7 do 17.6, 300 do 601 to 900.
     let arrivals = Arrivals::Closed { sessions: 8, think: deterministic(1e-9), on_processor: true };

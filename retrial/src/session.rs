@@ -207,7 +207,8 @@ impl<'i> Session<'i> {
     }
 
     /// Asks that question now: whether to give up; `false` where there is none. For engines that wait for
-    /// something else than a mutex. A child that the question forks comes back from here, too: see [`Session::is_forked`].
+    /// something else than a mutex. A child that the question forks comes back from here, too: see
+    /// [`Session::is_forked`].
     #[must_use]
     pub fn asks_to_give_up(&self) -> bool {
         let answer = |asked: fn() -> bool| {

@@ -8,8 +8,8 @@ use retrial_model::{Measure, Profile};
 /// Most that the simulated figures may differ from the measured ones, as a share.
 pub const TOLERANCE: f64 = 0.25;
 
-/// Most that the gets of a change were off by, as a share, in nine of ten loads drawn at random whose present the model
-/// had (PREDICTION.md, Loads drawn at random).
+/// Most that the predicted gets of a change were off by, as a share, in nine of ten loads drawn at random whose
+/// present the model fits (PREDICTION.md, Loads drawn at random).
 const CHANGES: f64 = 0.25;
 
 /// Differences of shares below this are noise.
@@ -68,8 +68,8 @@ pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
     compared.into()
 }
 
-/// Whether all that is judged fits, but for what says nothing of the rest: waits, and sleeps per miss, of which a
-/// few long waits make most.
+/// Whether all that is judged fits. Waits and sleeps per miss are judged for themselves: a few long waits make
+/// most of them.
 pub fn fits(compared: &[Compared]) -> bool {
     compared.iter().all(|row| row.fits != Some(false) || matches!(row.measure, Measure::Wait | Measure::SleepRatio))
 }
@@ -94,7 +94,8 @@ pub fn verdict(compared: &[Compared], holds: &Holds, where_off: &str) -> String 
         format!("the model fits the present within {tolerance} %; {sure}; holding times {holds}")
     } else if fits(compared) {
         format!(
-            "the model fits the present within {tolerance} %, but for {off}, of which nothing is predicted; {sure}; holding times {holds}"
+            "the model fits the present within {tolerance} %, but for {off}, of which nothing is predicted; {sure}; \
+             holding times {holds}"
         )
     } else {
         format!(

@@ -2,7 +2,7 @@
 
 use super::holds::Timed;
 use super::live::Seen;
-use super::recording::{Holds, Recording, spans, think};
+use super::recording::{Holds, Recording, round_s, spans, think};
 use super::scheduler::scheduled_here;
 use crate::output::{counted, short, whole};
 use miette::{Report, miette};
@@ -118,8 +118,10 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
             "others use {others} of the {processors} processors; the simulated sessions have all of them"
         ));
     }
-    let (hold_s, think_s, on_processor) = times(measured, timed, &params, &machine, &mut notes);
-    let (hold, holds) = holding(timed, hold_s, is_full(measured, &machine))?;
+    let is_full = is_full(measured, &machine);
+    let timed_s = timed.mean_s().filter(|_| is_full);
+    let (hold_s, think_s, on_processor) = times(measured, is_full, timed_s, &params, &machine, &mut notes);
+    let (hold, holds) = holding(timed, hold_s, is_full)?;
     let sessions = measured.sessions.unwrap_or(1);
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
@@ -148,8 +150,8 @@ fn hold_s(measured: &Profile) -> (f64, bool) {
     }
 }
 
-/// Whether sessions are preempted: those that could run were in run queues, or there are more of them than processors, all
-/// of which they use.
+/// Whether sessions are preempted: sessions that could run were in run queues, or more sessions than processors
+/// use all processors.
 fn is_full(measured: &Profile, machine: &Machine) -> bool {
     let (sessions, processors) = (measured.sessions.unwrap_or(1), machine.processors.unwrap_or(u32::MAX));
     let used = measured.cpu_s.map_or(0.0, |cpu_s| cpu_s / measured.time_s / f64::from(processors));
@@ -157,10 +159,11 @@ fn is_full(measured: &Profile, machine: &Machine) -> bool {
 }
 
 /// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its
-/// processor.
+/// processor. `timed_s`: on a full machine the mean of timed holds, where enough were timed.
 fn times(
     measured: &Profile,
-    timed: &Timed,
+    is_full: bool,
+    timed_s: Option<f64>,
     params: &Params,
     machine: &Machine,
     notes: &mut Vec<String>,
@@ -182,15 +185,14 @@ fn times(
         notes.push("the processor time of the sessions is not known: thinking is taken to need a processor".to_owned());
         return (seen_s, think_s, true);
     };
-    let (running, is_full) = (measured.running(), is_full(measured, machine));
-    // On a full machine others have their turns while a preempted session holds it. A burst sees few of these
-    // holds, none to its end.
-    let hold_s = if is_full { timed.mean_s().unwrap_or(seen_s * running) } else { seen_s };
+    let running = measured.running();
+    // While a preempted session holds the mutex, other sessions have turns. A burst sees no such hold to its end.
+    let hold_s = if is_full { timed_s.unwrap_or(seen_s * running) } else { seen_s };
     // Where the waiting sessions were not counted, first spins are those of theory.
     let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
     let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {
-        let seen_s = if is_full { spun_s.min(polled_s(measured, params, machine, hold_s)) } else { spun_s * running };
-        seen_s.min(cpu_s)
+        let own_s = if is_full { spun_s.min(polled_s(measured, params, machine, hold_s)) } else { spun_s * running };
+        own_s.min(cpu_s)
     });
     let own_s = (cpu_s - spins_s - steps_s(measured, machine, is_full)).max(0.0) / gets;
     if own_s < hold_s / 2.0 {
@@ -202,25 +204,26 @@ fn times(
         let on_processor = thinking_s > think_s * running / 2.0 || think_s < seen_s / 10.0;
         return (hold_s, if on_processor { think_s * running } else { think_s }, on_processor);
     }
-    let from = if timed.mean_s().is_some() { "timed holds" } else { "its share of U" };
+    let from = if timed_s.is_some() { "timed holds" } else { "its share of U" };
     notes.push(format!(
-        "sessions that could run were on a processor for 1/{} of the time: holding is from {from}, thinking from processor time",
+        "sessions that could run were on a processor for 1/{} of the time: \
+         holding is from {from}, thinking from processor time",
         short(1.0 / running)
     ));
-    // Neither on a processor, nor in a run queue, nor in a wait. Of a thread in a run queue the kernel does not
-    // know yet how long it will have been there: a round of all turns is unsure.
-    let (sessions, processors) =
-        (f64::from(measured.sessions.unwrap_or(1)), f64::from(machine.processors.unwrap_or(1)));
-    let (all_s, round_s) = (sessions * measured.time_s, sessions / processors * machine.tick_ns as f64 / 1e9);
+    // The time in which sessions were neither on a processor, nor in a run queue, nor asleep in a wait. The kernel
+    // counts time in a run queue when it ends, so that a round of turns is unsure.
+    let sessions = measured.sessions.unwrap_or(1);
+    let all_s = f64::from(sessions) * measured.time_s;
     let away_s = all_s - cpu_s - measured.queued_s.unwrap_or(0.0) - measured.count(Counter::SleptNs) / 1e9;
-    if away_s > sessions * round_s.max(AWAY * measured.time_s) && away_s > thinking_s * gets {
+    let unsure_s = round_s(sessions, machine).max(AWAY * measured.time_s);
+    if away_s > f64::from(sessions) * unsure_s && away_s > thinking_s * gets {
         return (hold_s, away_s / gets, false);
     }
     (hold_s, thinking_s.min(think_s), true)
 }
 
-/// Processor time in s of all spins, by their number: those that failed took their limit, the others half of it or of
-/// a hold.
+/// Processor time in s of all spins, by their number. A failed spin takes its limit, another one half of its limit
+/// or a hold, whichever is less.
 fn polled_s(measured: &Profile, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
     let limit_s = first_limit_s(params, machine);
     let got = measured.busy_tries() - measured.failed();
@@ -277,7 +280,10 @@ mod tests {
 
     fn fitted(measured: &Profile, timed: &Timed) -> (u64, u64, bool) {
         let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..Machine::default().with_processors(2) };
-        let (hold_s, think_s, on_processor) = times(measured, timed, &Params::default(), &machine, &mut Vec::new());
+        let is_full = is_full(measured, &machine);
+        let timed_s = timed.mean_s().filter(|_| is_full);
+        let (hold_s, think_s, on_processor) =
+            times(measured, is_full, timed_s, &Params::default(), &machine, &mut Vec::new());
         (whole(hold_s * 1e9), whole(think_s * 1e9), on_processor)
     }
 
@@ -293,7 +299,7 @@ mod tests {
         // Of fewer holds no mean is made.
         let (hold_ns, ..) = fitted(&measured, &Timed::of([50_000; 4]));
         assert!(hold_ns < 10_000, "{hold_ns} ns");
-        // All processors are in use by more sessions than there are, of which none was seen in a run queue.
+        // More sessions than processors use all of these, and no session was seen in a run queue.
         measured.queued_s = Some(0.0);
         assert_eq!(fitted(&measured, &timed).0, 50_000);
     }

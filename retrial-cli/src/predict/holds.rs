@@ -98,10 +98,9 @@ impl Timed {
         self.0.len() as u64 - self.count()
     }
 
-    /// The mean in s, of as many as make it one.
+    /// The mean in s. `None`: too few were seen to their end.
     pub fn mean_s(&self) -> Option<f64> {
-        let values = self.quantiles();
-        (self.count() >= FEW).then(|| values.iter().sum::<f64>() / values.len() as f64 / 1e9)
+        (self.count() >= FEW).then(|| mean_s(&self.quantiles()))
     }
 
     /// Estimated lengths in ns that these shares of the holds do not exceed, and how many of a round number
@@ -124,8 +123,7 @@ impl Timed {
             return None;
         }
         let values = self.quantiles();
-        let seen_s = values.iter().sum::<f64>() / values.len() as f64 / 1e9;
-        let scale = mean_s / seen_s;
+        let scale = mean_s / self::mean_s(&values);
         if !(0.5..=if is_full { 10.0 } else { 2.0 }).contains(&scale) {
             return None;
         }
@@ -155,6 +153,11 @@ impl Timed {
         quantiles.resize(VALUES, longest as f64);
         quantiles
     }
+}
+
+/// The mean in s of lengths in ns.
+fn mean_s(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64 / 1e9
 }
 
 #[cfg(test)]

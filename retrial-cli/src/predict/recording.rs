@@ -105,13 +105,17 @@ fn report(workloads: &Value, mutex: Option<&str>) -> Result<Recording, String> {
     all.iter().find(is_meant).cloned().ok_or_else(missing)
 }
 
+/// Time in s in which every session has a turn on a processor; 0 where each has a processor of its own.
+pub fn round_s(sessions: u32, machine: &Machine) -> f64 {
+    let each = f64::from(sessions) / f64::from(machine.processors.unwrap_or(sessions).max(1));
+    if each > 1.0 { each * machine.quantum_ns.max(machine.tick_ns) as f64 / 1e9 } else { 0.0 }
+}
+
 /// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a
-/// narrow interval, and many of the longest sleeps and of the rounds in which sessions that are more than the
-/// processors have their turns.
+/// narrow interval, and many of the longest sleeps and of the rounds of turns.
 pub fn spans(gets_per_s: f64, sessions: u32, machine: &Machine) -> (f64, f64) {
     const GETS: f64 = 200_000.0;
-    let each = f64::from(sessions) / f64::from(machine.processors.unwrap_or(sessions).max(1));
-    let round = if each > 1.0 { each * machine.quantum_ns.max(machine.tick_ns) as f64 / 1e9 } else { 0.0 };
+    let round = round_s(sessions, machine);
     let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0).max((10.0 * round).min(10.0));
     ((counted / 10.0).max((2.0 * round).min(2.0)), counted)
 }

@@ -1,10 +1,9 @@
 //! The scheduler of this machine, as the simulator has it: Linux's, with the slice and the tick of its kernel.
 
-use retrial_bench::machine::Machine as Here;
 use retrial_model::sim::Machine;
 
-/// Linux's slice for one processor in ns, `normalized_sysctl_sched_base_slice` of `kernel/sched/fair.c`. With
-/// 2, 4 and 8 processors it is 2, 3 and 4 times as long (`update_sysctl`).
+/// Linux's slice for one processor in ns, `normalized_sysctl_sched_base_slice` of `kernel/sched/fair.c`. From 2,
+/// 4 and 8 processors on, those that are online, it is 2, 3 and 4 times as long (`update_sysctl`).
 const SLICE_NS: u64 = 700_000;
 
 /// The same machine with the slice and the tick that this one's kernel has: the slice as debugfs says, where it
@@ -12,8 +11,9 @@ const SLICE_NS: u64 = 700_000;
 pub fn scheduled_here(machine: Machine) -> Machine {
     let told = std::fs::read_to_string("/sys/kernel/debug/sched/base_slice_ns");
     let told = told.ok().and_then(|slice| slice.trim().parse().ok());
-    let processors = u32::try_from(Here::here().cpus.clamp(1, 8)).unwrap_or(8);
-    let quantum_ns = told.unwrap_or(SLICE_NS * u64::from(1 + processors.ilog2()));
+    // SAFETY: no memory is involved.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let quantum_ns = told.unwrap_or(SLICE_NS * u64::from(1 + online.clamp(1, 8).ilog2()));
     let tick_ns = tick_ns().unwrap_or(machine.tick_ns);
     Machine { quantum_ns, tick_ns, preempt_after_ns: Some(quantum_ns), ..machine }
 }

@@ -5,10 +5,11 @@
 //! is idle, else to any idle one, else to a queue; a processor whose queue is empty takes from the longest
 //! one. So no processor idles while a session is ready.
 //!
-//! Who is next is Linux's own rule, EEVDF (I. Stoica, H. Abdel-Wahab, *Earliest eligible virtual deadline
-//! first*, 1995; in Linux since 6.6) for sessions of equal weight. Each has the virtual time that it has run. It
-//! may run while that is not above the mean of its queue; of those who may, the one is next whose slice is
-//! due first. What a session did not get, or had too much, is its lag, which it keeps while it sleeps.
+//! Which session is next is Linux's own rule, EEVDF (I. Stoica, H. Abdel-Wahab, *Earliest eligible virtual
+//! deadline first*, 1995; in Linux since 6.6), for sessions of equal weight. A session's virtual time is the time
+//! that it has run. It is eligible while that is not above the mean of its processor. The eligible session whose
+//! slice is due first is next. The lag of a session is how much less it ran than the mean. It keeps that while
+//! it sleeps.
 
 use super::Time;
 use std::cmp::Reverse;
@@ -31,7 +32,7 @@ type Entry = Reverse<(Virtual, u64, u32)>;
 struct Entity {
     virtual_time: Virtual,
     deadline: Virtual,
-    /// While it sleeps: by how much it had less than its share, and where it was.
+    /// While it sleeps: by how much it ran less than the mean, and on which processor.
     lag: Virtual,
     slept_on: u32,
 }
@@ -47,9 +48,9 @@ pub(super) struct Processor {
     /// Sum of the virtual times of all its sessions, the running one's too, and their number.
     sum: i128,
     count: i128,
-    /// Those who may run, by deadline.
+    /// Eligible sessions, by deadline.
     eligible: BinaryHeap<Entry>,
-    /// Those who have run too much, by virtual time.
+    /// The other ready sessions, by virtual time.
     others: BinaryHeap<Entry>,
     /// Mean virtual time when there was a session last.
     mean: Virtual,
@@ -68,6 +69,19 @@ impl Processor {
     fn is_eligible(&self, virtual_time: Virtual) -> bool {
         i128::from(virtual_time) * self.count <= self.sum
     }
+
+    /// A session with this virtual time comes to the processor.
+    fn add(&mut self, virtual_time: Virtual) {
+        self.sum += i128::from(virtual_time);
+        self.count += 1;
+    }
+
+    /// It goes.
+    fn remove(&mut self, virtual_time: Virtual) {
+        self.mean = self.mean();
+        self.sum -= i128::from(virtual_time);
+        self.count -= 1;
+    }
 }
 
 #[derive(Debug)]
@@ -80,7 +94,7 @@ pub(super) struct Processors {
     /// Entries so far.
     entries: u64,
     slice: Time,
-    /// From one tick to the next; 0: whoever runs is looked at when its slice is over.
+    /// From one tick to the next; 0: the running session is looked at when its slice is over.
     tick: Time,
 }
 
@@ -139,12 +153,10 @@ impl Processors {
         Some(word as u32 * WORD + self.idle[word].trailing_zeros())
     }
 
-    /// A session that was in no queue comes to a processor. It keeps its lag; one that had too much, and comes back to
-    /// where it was, waits until the mean has come after it.
+    /// A session that was in no queue comes to a processor. It keeps its lag. If it ran too much, and comes back
+    /// to its processor, it keeps its virtual time until the mean has reached that.
     pub(super) fn join(&mut self, processor: u32, session: u32) {
-        let slice = self.slice as Virtual;
-        let is_new = self.entities.len() <= session as usize;
-        if is_new {
+        if self.entities.len() <= session as usize {
             let new = Entity { slept_on: NONE, ..Entity::default() };
             self.entities.resize(session as usize + 1, new);
         }
@@ -157,9 +169,8 @@ impl Processors {
         } else {
             entity.virtual_time.max(mean)
         };
-        entity.deadline = entity.virtual_time + slice;
-        queue.sum += i128::from(entity.virtual_time);
-        queue.count += 1;
+        entity.deadline = entity.virtual_time + self.slice as Virtual;
+        queue.add(entity.virtual_time);
     }
 
     /// Puts a session of the processor into its queue.
@@ -201,16 +212,17 @@ impl Processors {
         }
     }
 
-    /// Whether the running session, counted, is not preempted by one that wakes up: it has not run for so long,
-    /// nor its slice, nor more than its share.
-    pub(super) fn is_protected(&self, processor: u32, after: Time, now: Time) -> bool {
+    /// Whether no session that wakes up preempts the running one: it is eligible, and has run neither for `after`
+    /// nor to the end of its slice.
+    pub(super) fn is_protected(&mut self, processor: u32, after: Time, now: Time) -> bool {
+        self.count_run(processor, now);
         let queue = self.get(processor);
         let until = queue.until.min(queue.since + after);
         now < until && queue.is_eligible(self.entities[queue.running as usize].virtual_time)
     }
 
     /// Counts what the running session has run. A slice that is over is followed by the next one.
-    pub(super) fn count_run(&mut self, processor: u32, now: Time) {
+    fn count_run(&mut self, processor: u32, now: Time) {
         let queue = &mut self.all[processor as usize];
         let ran = now.saturating_sub(queue.counted) as Virtual;
         queue.counted = queue.counted.max(now);
@@ -222,9 +234,9 @@ impl Processors {
         }
     }
 
-    /// The running session, counted, gives up the rest of its slice, and has it counted as run: so a yield does
-    /// since Linux 6.18.
-    pub(super) fn forfeit(&mut self, processor: u32) {
+    /// The running session gives up the rest of its slice, which counts as run: a yield does so in Linux 6.18.
+    pub(super) fn forfeit(&mut self, processor: u32, now: Time) {
+        self.count_run(processor, now);
         let queue = &mut self.all[processor as usize];
         let entity = &mut self.entities[queue.running as usize];
         if queue.is_eligible(entity.virtual_time) {
@@ -234,17 +246,24 @@ impl Processors {
         }
     }
 
-    /// The running session, counted, leaves the processor's sessions. Its lag is limited to two slices, or a tick.
-    pub(super) fn part(&mut self, processor: u32) {
+    /// The running session goes to sleep. Its lag is at most two slices, or a tick.
+    pub(super) fn part(&mut self, processor: u32, now: Time) {
+        self.count_run(processor, now);
         let most = (2 * self.slice).max(self.tick) as Virtual;
-        let mean = self.all[processor as usize].mean();
         let queue = &mut self.all[processor as usize];
         let entity = &mut self.entities[queue.running as usize];
-        entity.lag = (mean - entity.virtual_time).clamp(-most, most);
+        entity.lag = (queue.mean() - entity.virtual_time).clamp(-most, most);
         entity.slept_on = processor;
-        queue.mean = mean;
-        queue.sum -= i128::from(entity.virtual_time);
-        queue.count -= 1;
+        queue.remove(entity.virtual_time);
+    }
+
+    /// Puts the running session back into its queue, and takes the next one: the same one if its turn is not
+    /// over.
+    pub(super) fn rotate(&mut self, processor: u32, now: Time) -> u32 {
+        self.count_run(processor, now);
+        self.push(processor, self.get(processor).running);
+        self.ready -= 1;
+        self.pick(processor)
     }
 
     /// A processor has no session to run.
@@ -266,14 +285,12 @@ impl Processors {
         let session = self.pick(from as u32);
         let mean = self.all[from].mean();
         let entity = &mut self.entities[session as usize];
-        self.all[from].sum -= i128::from(entity.virtual_time);
-        self.all[from].count -= 1;
+        self.all[from].remove(entity.virtual_time);
         // It is as far from the mean of its new queue as it was from that of the old one.
         let moved = self.all[processor as usize].mean() - mean;
         entity.virtual_time += moved;
         entity.deadline += moved;
-        self.all[processor as usize].sum += i128::from(entity.virtual_time);
-        self.all[processor as usize].count += 1;
+        self.all[processor as usize].add(entity.virtual_time);
         Some(session)
     }
 
@@ -286,7 +303,7 @@ impl Processors {
             queue.others.pop();
             queue.eligible.push(Reverse((self.entities[session as usize].deadline, order, session)));
         }
-        // One who came with a lag may have moved the mean back.
+        // A session that came with a lag may have moved the mean back.
         while let Some(Reverse((_, order, session))) = queue.eligible.pop() {
             let virtual_time = self.entities[session as usize].virtual_time;
             if queue.is_eligible(virtual_time) {
@@ -318,23 +335,27 @@ mod tests {
     }
 
     /// Has the next one run for so long, and then what it does.
-    fn turn(processors: &mut Processors, now: &mut Time, ran: Time, then: fn(&mut Processors)) -> u32 {
+    fn turn(processors: &mut Processors, now: &mut Time, ran: Time, then: fn(&mut Processors, Time)) -> u32 {
         let session = processors.pop(0).unwrap();
         processors.start(0, session, *now);
         *now += ran;
-        processors.count_run(0, *now);
-        then(processors);
+        then(processors, *now);
         session
     }
 
-    fn back(processors: &mut Processors) {
+    fn back(processors: &mut Processors, now: Time) {
+        processors.count_run(0, now);
         let running = processors.get(0).running;
         processors.push(0, running);
     }
 
-    fn yields(processors: &mut Processors) {
-        processors.forfeit(0);
-        back(processors);
+    fn yields(processors: &mut Processors, now: Time) {
+        processors.forfeit(0, now);
+        back(processors, now);
+    }
+
+    fn sleeps(processors: &mut Processors, now: Time) {
+        processors.part(0, now);
     }
 
     #[test]
@@ -372,12 +393,12 @@ mod tests {
         let mut processors = processors(1, &[(0, 1), (0, 2)]);
         let mut now = 0;
         // 1 has its slice and sleeps, which is more than its share; when it comes back 2 is first.
-        assert_eq!(turn(&mut processors, &mut now, SLICE, |processors| processors.part(0)), 1);
+        assert_eq!(turn(&mut processors, &mut now, SLICE, sleeps), 1);
         processors.join(0, 1);
         processors.push(0, 1);
         assert_eq!(turn(&mut processors, &mut now, 2 * SLICE, back), 2);
-        // It has had less than its share, sleeps for a while, and preempts whoever runs.
-        assert_eq!(turn(&mut processors, &mut now, 1, |processors| processors.part(0)), 1);
+        // 1 has run less than 2 when it goes to sleep: it is next when it comes back.
+        assert_eq!(turn(&mut processors, &mut now, 1, sleeps), 1);
         let lag = processors.entities[1].lag;
         assert!(lag > 0, "{lag}");
         assert_eq!(turn(&mut processors, &mut now, 5 * SLICE, back), 2);

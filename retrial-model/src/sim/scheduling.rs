@@ -38,8 +38,7 @@ impl Engine<'_> {
         let session = &mut self.sessions[s as usize];
         session.at = At::Nowhere;
         let processor = session.processor;
-        self.processors.count_run(processor, self.now);
-        self.processors.part(processor);
+        self.processors.part(processor, self.now);
         self.next(processor);
     }
 
@@ -67,7 +66,7 @@ impl Engine<'_> {
         self.look_later(processor);
     }
 
-    /// Sees to it that whoever runs is looked at when others are ready.
+    /// Has the running session looked at when its slice is over, if others are ready.
     fn look_later(&mut self, processor: u32) {
         if self.is_unlimited() {
             return;
@@ -80,8 +79,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether it is on
-    /// another processor than that one.
+    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether the
+    /// two are on different processors.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
         if let Some(idle) = self.processors.idle(last) {
@@ -111,10 +110,9 @@ impl Engine<'_> {
         processor != wakers
     }
 
-    /// A session woke up on a busy processor: whoever runs is looked at after this event, or at a tick.
+    /// A session woke up on a busy processor: the running one is looked at after this event, or at a tick.
     fn preempt_soon(&mut self, processor: u32) {
         let slot = FIRST_PROCESSOR + processor;
-        self.processors.count_run(processor, self.now);
         if self.costs.preempt_after.is_some_and(|after| !self.processors.is_protected(processor, after, self.now)) {
             self.timers.set(slot, self.now);
         } else if !self.timers.is_set(slot) {
@@ -122,16 +120,14 @@ impl Engine<'_> {
         }
     }
 
-    /// Whoever runs on a processor is looked at: another one may be next.
+    /// Looks at the running session of a processor: another one may be next.
     pub(super) fn look(&mut self, processor: u32) {
         if self.processors.get(processor).ready() == 0 {
             return;
         }
         let s = self.processors.get(processor).running;
-        self.processors.count_run(processor, self.now);
-        self.processors.push(processor, s);
-        let next = self.processors.pop(processor);
-        if next == Some(s) {
+        let next = self.processors.rotate(processor, self.now);
+        if next == s {
             return self.look_later(processor);
         }
         self.turn_to(self.sessions[s as usize].copy);
@@ -145,24 +141,21 @@ impl Engine<'_> {
             }
         }
         self.sessions[s as usize].at = At::Ready;
-        if let Some(next) = next {
-            self.start(processor, next, self.costs.switch);
-        }
+        self.start(processor, next, self.costs.switch);
     }
 
     /// Lets the others of its processor run, if their turn has come.
     pub(super) fn give_way(&mut self, s: u32) {
         let processor = self.sessions[s as usize].processor;
-        if self.processors.get(processor).ready() == 0 {
+        let next = if self.processors.get(processor).ready() == 0 {
+            s
+        } else {
+            self.processors.forfeit(processor, self.now);
+            self.processors.rotate(processor, self.now)
+        };
+        if next == s {
             return self.run_as(s, Doing::Yielding, self.costs.yield_alone);
         }
-        self.processors.count_run(processor, self.now);
-        self.processors.forfeit(processor);
-        self.processors.push(processor, s);
-        let next = self.processors.pop(processor).filter(|next| *next != s);
-        let Some(next) = next else {
-            return self.run_as(s, Doing::Yielding, self.costs.yield_alone);
-        };
         let session = &mut self.sessions[s as usize];
         session.doing = Doing::Yielded;
         session.at = At::Ready;
