@@ -67,7 +67,7 @@ fn the_parts_of_the_time_of_the_sessions_add_up() {
 #[test]
 fn sessions_hold_as_long_as_the_utilization_says() {
     let scratch = Scratch::new();
-    let text = LOAD.during(&scratch, || scratch.run(&["report", "--for", "1s", "--json"]));
+    let text = LOAD.during(&scratch, || scratch.run(&["report", "--for", "3s", "--json"]));
     let report: Value = serde_json::from_str(&text).unwrap();
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{report}"));
     let holding = &report["session_time"][0];
