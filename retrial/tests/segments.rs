@@ -22,8 +22,12 @@ const DEED: &str = "RETRIAL_TEST_DEED";
 /// Repeats a random round.
 const SEED: &str = "RETRIAL_TEST_SEED";
 
-/// A child that hangs is killed after this time, in s.
-const WATCHDOG_S: u32 = 300;
+/// Has a child that hangs in its next case killed.
+fn watch() {
+    const WATCHDOG_S: u32 = 300;
+    // SAFETY: has no preconditions; the default of SIGALRM ends the process.
+    unsafe { libc::alarm(WATCHDOG_S) };
+}
 
 /// `SplitMix64` (Steele, Lea and Flood, 2014).
 struct Random(u64);
@@ -84,8 +88,7 @@ fn run(deed: &str) -> usize {
 #[test]
 fn the_child() {
     let Ok(deed) = std::env::var(DEED) else { return };
-    // SAFETY: has no preconditions; the default of SIGALRM ends the process.
-    unsafe { libc::alarm(WATCHDOG_S) };
+    watch();
     // Ends the line that the name of the test is in.
     println!();
     let mut words = deed.split(' ');
@@ -210,6 +213,7 @@ fn each_word_may_have_any_value() {
 
 /// Says which case comes, and does it.
 fn outcome(scratch: &Scratch, case: &Case) -> Outcome {
+    watch();
     println!("case {case}");
     exercise(case, scratch)
 }

@@ -148,8 +148,8 @@ fn cells(lab: &Lab, machine: &Machine) -> Result<Vec<Cell>, Report> {
             for line in LINES {
                 let setup = Setup::new(load, line, Vary::Sessions, x, machine)?;
                 let mut workload = setup.workload(machine, lab.time(SPAN_S))?;
-                // The bench counts from the start, too.
-                workload.warm_up = 0.0;
+                // The bench counts from the start. The turns of its sessions have spread before, while they came there.
+                (workload.warm_up, _) = workload.spans(workload.gets_per_s_most());
                 let place = Place { load: load.name, line: line.name, x, setup };
                 let (measured, simulated) = (Vec::new(), Vec::new());
                 cells.push(Cell { place, workload, measured, paces: Vec::new(), others: 0.0, simulated, theory: None });

@@ -37,7 +37,7 @@ const SERVER: sim::Machine = sim::Machine {
     preempt_after_ns: Some(1_000_000),
     exchange_ns: 10,
     line_ns: 130,
-    line_crowd_ns: 8,
+    line_crowd_ns: 5,
     yield_switch_ns: 1_500,
     wake_call_ns: 2_000,
     wake_far_ns: 6_000,
@@ -51,7 +51,7 @@ const SPARC: sim::Machine = sim::Machine {
     poll_ns: 34,
     exchange_ns: 50,
     line_ns: 200,
-    line_crowd_ns: 12,
+    line_crowd_ns: 8,
     yield_alone_ns: 9_500,
     yield_switch_ns: 9_500,
     wake_call_ns: 10_000,
@@ -81,7 +81,7 @@ pub const T2000: Machine = Machine {
 pub const T5240: Machine = Machine {
     name: "Sun T5240",
     processors: 128,
-    costs: sim::Machine { line_ns: 400, line_crowd_ns: 25, ..SPARC },
+    costs: sim::Machine { line_ns: 400, line_crowd_ns: 17, ..SPARC },
     from: "2 sockets with 16 cores, 128 threads; spins and yields as of the T2 (000, table 5); the rest supposed",
 };
 
@@ -93,11 +93,11 @@ pub const SOCKETS: Machine = Machine {
         poll_ns: 7,
         yield_alone_ns: 700,
         line_ns: 400,
-        line_crowd_ns: 25,
+        line_crowd_ns: 17,
         wake_far_ns: 10_000,
         ..SERVER
     },
-    from: "192 processors; as Exadata X2-2, but a cache line's way to another socket and back in 400 ns, and 25 ns more for each further processor that polls it, which is supposed",
+    from: "192 processors; as Exadata X2-2, but a cache line's way to another socket and back in 400 ns, and for each further processor that polls it 17 ns more a transaction, of which the way has four: supposed",
 };
 
 /// 004 says nothing of its servers.

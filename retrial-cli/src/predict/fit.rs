@@ -2,7 +2,7 @@
 
 use super::holds::Timed;
 use super::live::Seen;
-use super::recording::{Holds, Recording, round_s, spans, think};
+use super::recording::{Holds, Recording, think};
 use super::scheduler::scheduled_here;
 use crate::output::{counted, short, whole};
 use miette::{Report, miette};
@@ -125,9 +125,9 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     let sessions = measured.sessions.unwrap_or(1);
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
-    (workload.warm_up, workload.duration) = spans(Measure::Throughput.of(measured)?, sessions, &machine);
     workload.params = params;
     workload.machine = machine;
+    (workload.warm_up, workload.duration) = workload.spans(Measure::Throughput.of(measured)?);
     Some(Fitted { workload, holds, notes })
 }
 
@@ -187,7 +187,9 @@ fn times(
     };
     let running = measured.running();
     // While a preempted session holds the mutex, other sessions have turns. A burst sees no such hold to its end.
-    let hold_s = if is_full { timed_s.unwrap_or(seen_s * running) } else { seen_s };
+    // Holders that have less processor time than half of their share sleep: that is no time in a run queue.
+    let share_s = if 2.0 * cpu_s < seen_s * running * gets { seen_s } else { seen_s * running };
+    let hold_s = if is_full { timed_s.unwrap_or(share_s) } else { seen_s };
     // Where the waiting sessions were not counted, first spins are those of theory.
     let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
     let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {
@@ -215,7 +217,7 @@ fn times(
     let sessions = measured.sessions.unwrap_or(1);
     let all_s = f64::from(sessions) * measured.time_s;
     let away_s = all_s - cpu_s - measured.queued_s.unwrap_or(0.0) - measured.count(Counter::SleptNs) / 1e9;
-    let unsure_s = round_s(sessions, machine).max(AWAY * measured.time_s);
+    let unsure_s = machine.round_s(sessions).max(AWAY * measured.time_s);
     if away_s > f64::from(sessions) * unsure_s && away_s > thinking_s * gets {
         return (hold_s, away_s / gets, false);
     }
@@ -314,6 +316,16 @@ mod tests {
         // Asleep in waits: a hundredth of all is not known to be elsewhere.
         measured.figures.counters[Counter::SleptNs as usize] = 595_000_000_000;
         assert!(fitted(&measured, &Timed::of([50_000; 10])).2);
+    }
+
+    #[test]
+    fn holders_that_sleep_are_not_preempted() {
+        let mut measured = full();
+        // 20 us of processor time a get; the mutex was held for 90 us.
+        (measured.sessions, measured.cpu_s, measured.queued_s) = (Some(2), Some(2.0), Some(1.5));
+        assert_eq!(fitted(&measured, &Timed::of([])).0, 90_000);
+        measured.cpu_s = Some(5.0);
+        assert!(fitted(&measured, &Timed::of([])).0.abs_diff(69_000) < 500, "5 of 6.5 s");
     }
 
     #[test]

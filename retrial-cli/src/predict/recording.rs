@@ -2,7 +2,7 @@
 
 use miette::{Report, miette};
 use retrial_bench::errors::directory;
-use retrial_model::sim::{Machine, Workload};
+use retrial_model::sim::Workload;
 use retrial_model::{Distribution, Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,21 +103,6 @@ fn report(workloads: &Value, mutex: Option<&str>) -> Result<Recording, String> {
         Some(name) => format!("no mutex `{name}`, there are {}", all.iter().map(title).collect::<Vec<_>>().join(", ")),
     };
     all.iter().find(is_meant).cloned().ok_or_else(missing)
-}
-
-/// Time in s in which every session has a turn on a processor; 0 where each has a processor of its own.
-pub fn round_s(sessions: u32, machine: &Machine) -> f64 {
-    let each = f64::from(sessions) / f64::from(machine.processors.unwrap_or(sessions).max(1));
-    if each > 1.0 { each * machine.quantum_ns.max(machine.tick_ns) as f64 / 1e9 } else { 0.0 }
-}
-
-/// Seconds of the virtual clock before anything is counted, and those that are counted: enough gets for a
-/// narrow interval, and many of the longest sleeps and of the rounds of turns.
-pub fn spans(gets_per_s: f64, sessions: u32, machine: &Machine) -> (f64, f64) {
-    const GETS: f64 = 200_000.0;
-    let round = round_s(sessions, machine);
-    let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0).max((10.0 * round).min(10.0));
-    ((counted / 10.0).max((2.0 * round).min(2.0)), counted)
 }
 
 /// Think times: exponential. What is not above 0 by the figures is taken for a hundredth of the holding time.

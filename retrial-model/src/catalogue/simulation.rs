@@ -63,8 +63,8 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
         ),
         optional("processors", Unit::Number, "2", "0: one for each session"),
         optional("sleeps", Unit::Text, "timed", "timed, or exponential with the time asked for as the mean"),
-        optional("warm_up", Unit::Seconds, "20ms", "virtual time before anything is counted"),
-        optional("duration", Unit::Seconds, "200ms", "virtual time that is counted, in each replication"),
+        optional("warm_up", Unit::Seconds, "", "virtual time before anything is counted; enough for a steady state"),
+        optional("duration", Unit::Seconds, "", "virtual time that is counted, in each replication; enough for the load"),
         optional("replications", Unit::Number, "4", "independent runs, from 2"),
         optional("seed", Unit::Number, "1", "of the first; the same seed gives the same numbers"),
     ],
@@ -132,10 +132,13 @@ fn workload(i: &Inputs) -> Result<Workload, ModelError> {
         "params": params(i)?,
         "machine": machine,
         "sleeps": i.text("sleeps"),
-        "warm_up": i.number("warm_up"),
-        "duration": i.number("duration"),
+        "duration": 1,
     });
-    serde_json::from_value(workload).map_err(|error| refused(error.to_string()))
+    let mut workload: Workload = serde_json::from_value(workload).map_err(|error| refused(error.to_string()))?;
+    let (warm_up, duration) = workload.spans(workload.gets_per_s_most());
+    workload.warm_up = i.optional("warm_up").unwrap_or(warm_up);
+    workload.duration = i.optional("duration").unwrap_or(duration);
+    Ok(workload)
 }
 
 fn params(i: &Inputs) -> Result<Map<String, Value>, ModelError> {

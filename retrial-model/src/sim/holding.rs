@@ -45,15 +45,16 @@ impl Engine<'_> {
         self.held_since = self.now;
         let processor = session.processor;
         let is_near = std::mem::replace(&mut self.mutex.line, processor) == processor;
-        let transfer = if is_near { self.costs.exchange } else { self.line() };
+        let transfer = if is_near { self.costs.exchange } else { self.transaction() };
         let hold = self.streams.hold(&self.workload.hold);
         self.run_as(s, Doing::Holding, hold.saturating_add(transfer));
     }
 
-    /// The line's way to another processor and back, past all that ask for it too.
-    pub(super) fn line(&self) -> Time {
+    /// What it takes to have the line from another processor, or from all others, past all that ask for it too. On
+    /// its way there and back there are four: each of the two takes it, and reads what the other one has written.
+    pub(super) fn transaction(&self) -> Time {
         let others = self.spinning.len().saturating_sub(1) as Time;
-        self.costs.line + others * self.costs.line_crowd
+        self.costs.line / 4 + others * self.costs.line_crowd
     }
 
     /// Spinning sessions share the cache line: the store that releases waits for it to come back.
@@ -61,7 +62,7 @@ impl Engine<'_> {
         if self.spinning.is_empty() || self.costs.line == 0 {
             return self.release(s);
         }
-        self.run_as(s, Doing::Releasing, self.line() / 2);
+        self.run_as(s, Doing::Releasing, self.transaction());
     }
 
     pub(super) fn release(&mut self, s: u32) {
@@ -77,7 +78,7 @@ impl Engine<'_> {
         } else if self.costs.line == 0 {
             self.offer();
         } else if !self.timers.is_set(seen) {
-            self.timers.set(seen, self.now + self.line() / 2);
+            self.timers.set(seen, self.now + self.transaction());
         }
         self.owed = 0;
         if handed {

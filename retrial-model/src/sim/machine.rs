@@ -25,10 +25,11 @@ pub struct Machine {
     pub poll_ns: u64,
     /// A get by the processor that had the mutex last.
     pub exchange_ns: u64,
-    /// The mutex's way from one processor to another and back: what a get by another processor costs. A
-    /// spinning session sees a release after half of it.
+    /// The mutex's way from one processor to another and back, four transactions of the caches: each processor
+    /// takes the line from the other, and reads what the other has written. A get by another processor is one of
+    /// them, a release beside a spinning session too, and that session sees the release after one more.
     pub line_ns: u64,
-    /// What each further processor that polls the mutex adds to `line_ns`: the line's home serves the
+    /// What each further processor that polls the mutex adds to each of them: the line's home serves the
     /// processors that ask for it one after the other (Boyd-Wickizer et al., *Non-scalable locks are
     /// dangerous*, 2012, §3).
     pub line_crowd_ns: u64,
@@ -73,7 +74,7 @@ impl Default for Machine {
             poll_ns: 30,            // measured 17
             exchange_ns: 6,         // 10
             line_ns: 420,           // 130
-            line_crowd_ns: 25,      // takes more processors
+            line_crowd_ns: 17,      // takes more processors
             yield_alone_ns: 600,    // 223
             yield_switch_ns: 1_500, // 1,632
             step_ns: 200,           // 215 to 240, beside a busy neighbour
@@ -117,6 +118,13 @@ impl From<&retrial::views::Costs> for Machine {
 }
 
 impl Machine {
+    /// Time in s in which every session has a turn on a processor; 0 where each has a processor of its own.
+    #[must_use]
+    pub fn round_s(&self, sessions: u32) -> f64 {
+        let each = f64::from(sessions) / f64::from(self.processors.unwrap_or(sessions).max(1));
+        if each > 1.0 { each * self.quantum_ns.max(self.tick_ns) as f64 / 1e9 } else { 0.0 }
+    }
+
     /// A machine on which nothing costs anything and every session has a processor: the one of queueing
     /// theory. A poll, a yield and a switch take 1 ns, since what takes no time can be repeated for ever.
     #[must_use]

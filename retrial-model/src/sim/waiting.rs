@@ -201,7 +201,7 @@ impl<'a> Engine<'a> {
         let barrier = if answers { self.costs.barrier } else { 0 };
         // The count of the waiting sessions lies in the cache line that the others poll and change. So the
         // announcement waits for that line, and once more when the park is over.
-        let announcing = barrier + self.line();
+        let announcing = barrier + self.transaction();
         if announcing > 0 { self.run_as(s, Doing::Announcing, announcing) } else { self.last_look(s) }
     }
 
@@ -244,7 +244,7 @@ impl<'a> Engine<'a> {
         };
         session.park.come_back(session.announced, &how, found, |to| self.mutex.change(to));
         session.course.park_ended(&how, self.mutex.gets);
-        self.owed += self.line();
+        self.owed += self.transaction();
         self.controller.counted.queue_sleeps += 1;
         self.tally.count(Counter::Parks);
         if how == Parked::Woken {

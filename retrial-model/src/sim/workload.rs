@@ -136,6 +136,32 @@ impl Workload {
         }
     }
 
+    /// Gets per second that it cannot exceed: those that arrive, or those of sessions that never wait for a mutex
+    /// that is held all the time.
+    #[must_use]
+    pub fn gets_per_s_most(&self) -> f64 {
+        match &self.arrivals {
+            Arrivals::Open { rate } => *rate,
+            Arrivals::Closed { sessions, think, .. } => {
+                let alone = f64::from(*sessions) / (self.hold.mean() + think.mean());
+                alone.min(f64::from(self.copies) / self.hold.mean())
+            }
+        }
+    }
+
+    /// Seconds of the virtual clock before anything is counted, and those that are counted, with so many gets per
+    /// second: enough gets for a narrow interval, and many of the longest sleeps and of the rounds of turns.
+    #[must_use]
+    pub fn spans(&self, gets_per_s: f64) -> (f64, f64) {
+        const GETS: f64 = 200_000.0;
+        let round = match self.arrivals {
+            Arrivals::Open { .. } => 0.0,
+            Arrivals::Closed { sessions, .. } => self.machine.round_s(sessions),
+        };
+        let counted = (GETS / gets_per_s.max(1.0)).clamp(0.3, 5.0).max((10.0 * round).min(10.0));
+        ((counted / 10.0).max((2.0 * round).min(2.0)), counted)
+    }
+
     /// Whether it can be simulated.
     pub(super) fn check(&self) -> Result<(), SimulationError> {
         check("warm_up", self.warm_up, 0.0..=LONGEST, "0 to 5e6 s")?;

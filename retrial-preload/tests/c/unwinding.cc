@@ -152,7 +152,7 @@ static void backtraces() {
 }
 
 int main() {
-    alarm(60);
+    alarm(300);
     CHECK(run(is_cancelled, true) == PTHREAD_CANCELED);
     CHECK(run(exits, false) == &m);
     CHECK(run(ordinary, false) == nullptr);
