@@ -44,7 +44,7 @@ formula. Errors are against what was measured; aimed at is 15 % of the throughpu
     together: false,
     run: Run::Own(run),
     claims: &[],
-    takes_s: [240, 30],
+    takes_s: [400, 30],
 };
 
 const QUANTITIES: &[Quantity] = &[Quantity::Throughput, Quantity::K, Quantity::Kappa, Quantity::Sleeps, Quantity::Cpus];
@@ -64,8 +64,13 @@ const LOADS: [Load; 3] = [load("1 us", 1), load("10 us", 10), load("100 us", 100
 
 const SESSIONS: [f64; 4] = [2.0, 8.0, 64.0, 1024.0];
 
-/// Time of a measurement, and of a simulation, in s.
+/// Least time of a measurement, and of a simulation, in s.
 const SPAN_S: f64 = 0.5;
+
+/// The same of so many sessions: a crowd has to have had its turns, some schemes have another throughput before.
+fn span_s(lab: &Lab, sessions: u32) -> f64 {
+    lab.time(SPAN_S.max(lab.here.costs.clone().with_processors(lab.here.processors).round_s(sessions)))
+}
 
 const fn load(name: &'static str, hold_us: u64) -> Load {
     Load { name, ..Load::new(Duration::from_micros(hold_us), Think::PerProcessor(0.5)) }
@@ -147,8 +152,8 @@ fn cells(lab: &Lab, machine: &Machine) -> Result<Vec<Cell>, Report> {
         for &x in sessions {
             for line in LINES {
                 let setup = Setup::new(load, line, Vary::Sessions, x, machine)?;
-                let mut workload = setup.workload(machine, lab.time(SPAN_S))?;
-                // The bench counts from the start. The turns of its sessions have spread before, while they came there.
+                let mut workload = setup.workload(machine, span_s(lab, setup.sessions))?;
+                // Sessions of the bench come to the start one after the other, and have had their turns there.
                 (workload.warm_up, _) = workload.spans(workload.gets_per_s_most());
                 let place = Place { load: load.name, line: line.name, x, setup };
                 let (measured, simulated) = (Vec::new(), Vec::new());
@@ -190,7 +195,7 @@ fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Profile, f64, f64
     for _ in 0..TRIES {
         let before = pace(lab);
         let (ticks, cpu, start) = (Ticks::now(), children_cpu(), Instant::now());
-        let Some(sample) = lab.measure(setup, lab.time(SPAN_S))? else { continue };
+        let Some(sample) = lab.measure(setup, span_s(lab, setup.sessions))? else { continue };
         let own_s = children_cpu().saturating_sub(cpu).as_secs_f64();
         let busy = ticks.and_then(|then| Ticks::now()?.busy_since(then)).unwrap_or_default();
         let others = (busy * f64::from(lab.here.processors) - own_s / start.elapsed().as_secs_f64()).max(0.0);

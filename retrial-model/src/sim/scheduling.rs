@@ -2,6 +2,7 @@
 
 use super::Time;
 use super::engine::Engine;
+use super::processors::NONE;
 use super::session::{At, Doing};
 use super::tally::Use;
 use super::timers::FIRST_PROCESSOR;
@@ -23,6 +24,25 @@ impl Engine<'_> {
         session.doing = doing;
         session.rest = rest;
         self.run(s);
+    }
+
+    /// A barrier of a session, and what it takes the session: it interrupts all other processors that run sessions,
+    /// for half of that time.
+    pub(super) fn interrupt_others(&mut self, s: u32) -> Time {
+        let barrier = self.costs.barrier;
+        for processor in 0..self.processors.count() {
+            let other = self.processors.get(processor).running;
+            if other == s || other == NONE {
+                continue;
+            }
+            let slot = self.slot(other);
+            let session = &mut self.sessions[other as usize];
+            if session.at == At::Running {
+                session.rest = session.rest.saturating_add(barrier / 2);
+                self.timers.set(slot, session.since.saturating_add(session.rest));
+            }
+        }
+        barrier
     }
 
     /// Counts the processor time since the session runs.
