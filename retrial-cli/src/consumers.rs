@@ -184,7 +184,7 @@ fn predictions_say_what_the_table_says() {
     // 170 failed spins and 40 that gave up, of 500.
     assert!((condition.change(&nobody_gave_up, &profile).unwrap() - 100.0 * 40.0 / 170.0).abs() < 1e-9);
     let case = what_if::Predicted { workload: workload(), prediction: Ok(prediction) };
-    let row = &what_if::table(&[case], true).json()[0];
+    let row = &what_if::table(&[case], None).json()[0];
     for (name, measure, unit) in [
         ("gets_per_s", Measure::Throughput, ""),
         ("miss_ratio", Measure::MissRatio, ""),

@@ -283,6 +283,16 @@ fn a_release_waits_for_the_line_that_a_spinner_has() {
 }
 
 #[test]
+fn a_barrier_interrupts_the_other_processor_for_half_of_its_time() {
+    // The waiting session parks once in each hold, which lasts as much longer.
+    let (params, times) = (scheme("pthread"), (1e-3, 1e-9));
+    let [with, without] = with_and_without(params, times, |machine| machine.barrier_ns = 200_000);
+    let each_us = |outcome: &Outcome| 1e6 / outcome.get(Measure::Throughput).unwrap();
+    let longer_us = each_us(&with) - each_us(&without);
+    assert!((longer_us - 100.0).abs() < 5.0, "{longer_us} us");
+}
+
+#[test]
 fn a_timed_sleep_takes_processor_time_but_no_longer() {
     let params = scheme("patch6904068").with(P::SpinCount, 0);
     let [with, without] = with_and_without(params, (1.0, 1e-9), |machine| machine.sleep_call_ns = 100_000);

@@ -4,7 +4,7 @@ use super::what_if::{SEEDS, impossible};
 use crate::duration;
 use crate::instances::mutex_type;
 use crate::output::{Format, Table, column, line, measure};
-use crate::predict::check::{self, Compared, compare, fits, is_reproduced, verdict};
+use crate::predict::check::{self, Compared, compare, fits, is_reproduced, range, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
 use crate::predict::recording::Recording;
@@ -136,7 +136,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
         code = u8::from(applied["kept"] == false && !advice.is_empty());
         document["applied"] = applied;
     }
-    print(&document, &advice, &commands, &present.simulated, format);
+    print(&document, &advice, &commands, &present, format);
     Ok(ExitCode::from(code))
 }
 
@@ -171,7 +171,7 @@ fn print(
     document: &Value,
     advice: &[Advice],
     commands: &[(Option<String>, Option<String>)],
-    present: &Prediction,
+    present: &Present,
     format: Format,
 ) {
     if format.json {
@@ -180,13 +180,16 @@ fn print(
         type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
         let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);
         let half = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.interval(measure);
+        let sure = |row: &Row<'_>| range(&present.compared, &present.simulated, row.0.prediction.as_ref()?);
         let columns = [
             column("rule", |row: &Row<'_>| row.0.finding.rule),
             column("change", |row: &Row<'_>| change_text(row.0.finding.change)),
             measure(Measure::Throughput, "", of).named("gets_per_s"),
             measure(Measure::Throughput, "", half).named("gets_per_s_interval"),
+            column("gets_per_s_from", |row: &Row<'_>| Some(sure(row)?[0])),
+            column("gets_per_s_to", |row: &Row<'_>| Some(sure(row)?[1])),
             column("change_pct", |row: &Row<'_>| {
-                percent(of(row, Measure::Throughput), present.mean(Measure::Throughput))
+                percent(of(row, Measure::Throughput), present.simulated.mean(Measure::Throughput))
             }),
             column("apply", |row: &Row<'_>| row.1.0.clone()),
             column("undo", |row: &Row<'_>| row.1.1.clone()),
@@ -316,18 +319,21 @@ fn outlook(prediction: &Prediction, present: &Present) -> Table {
             present: scaled(present.simulated.mean(measure), unit),
             predicted: scaled(prediction.mean(measure), unit),
             interval: scaled(prediction.interval(measure), unit),
+            range: range(&present.compared, &present.simulated, prediction).filter(|_| measure == Measure::Throughput),
         })
         .collect();
     if let (Some(before), Some(after)) = (&present.simulated.fixed, &prediction.fixed) {
         let of = |of: &Estimates| of.get(Measure::Throughput).map(|estimate| estimate.mean);
         let figure = "gets_per_s_fixed";
-        rows.push(Outlook { figure, present: of(before), predicted: of(after), interval: None });
+        rows.push(Outlook { figure, present: of(before), predicted: of(after), interval: None, range: None });
     }
     let columns = [
         column("figure", |row: &Outlook| row.figure),
         column("present", |row: &Outlook| row.present),
         column("predicted", |row: &Outlook| row.predicted),
         column("interval", |row: &Outlook| row.interval),
+        column("from", |row: &Outlook| Some(row.range?[0])),
+        column("to", |row: &Outlook| Some(row.range?[1])),
         column("change_pct", |row: &Outlook| percent(row.predicted, row.present)),
     ];
     Table::of(&columns, rows)
@@ -339,6 +345,8 @@ struct Outlook {
     present: Option<f64>,
     predicted: Option<f64>,
     interval: Option<f64>,
+    /// Between what it will be in nine of ten cases.
+    range: Option<[f64; 2]>,
 }
 
 fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Option<String>, Option<String>)) {

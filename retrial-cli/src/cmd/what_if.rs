@@ -5,7 +5,7 @@ use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration;
 use crate::output::{Format, Table, column, counted, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
-use crate::predict::check::{self, Compared, compare, fits, verdict};
+use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, words};
@@ -93,7 +93,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let measured = recording.measured.as_ref().zip(ok(present));
     let compared = measured.map(|(measured, prediction)| compare(measured, prediction));
     let is_fit = compared.as_deref().is_none_or(fits);
-    let table = table(&predicted, is_fit);
+    let table = table(&predicted, compared.as_deref());
     if format.json {
         let whole = json!({ "of": recording.of, "holds": recording.holds, "notes": recording.notes, "workload": recording.workload,
             "check": compared.as_ref().map(|compared| check::table(compared, "simulated").json()), "fits": is_fit, "cases": table.json() });
@@ -173,8 +173,14 @@ fn time(seconds: f64) -> String {
 
 /// Everything for JSON and CSV; a person reads the columns of what is varied, and the main figures. Changes only
 /// where the present is as measured.
-pub fn table(predicted: &[Predicted], is_fit: bool) -> Table {
+pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
     let present = &predicted[0];
+    let is_fit = compared.is_none_or(fits);
+    let sure = |case: &Predicted, end: usize| {
+        let changed = ok(case).filter(|_| case.workload != present.workload)?;
+        Some(range(compared?, ok(present)?, changed)?[end])
+    };
+    let has_range = predicted.iter().any(|case| sure(case, 0).is_some());
     let named = move |case: &Predicted| settings(&case.workload, &present.workload);
     let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
     let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
@@ -198,6 +204,8 @@ pub fn table(predicted: &[Predicted], is_fit: bool) -> Table {
         column("copies", |case: &Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
         measure(Measure::Throughput, "", of).named("gets_per_s"),
         measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
+        column("gets_per_s_from", |case: &Predicted| sure(case, 0)).titled("from").told(has_range),
+        column("gets_per_s_to", |case: &Predicted| sure(case, 1)).titled("to").told(has_range),
         measure(Measure::Throughput, "", by_theory(|theory| theory.gets_per_s))
             .named("gets_per_s_theory")
             .titled("theory"),

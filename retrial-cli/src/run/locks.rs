@@ -36,7 +36,9 @@ impl Used {
             column("samples", |used: &Used| used.profile.samples.looks).for_programs(),
             measure(Measure::HoldingTime, "us", |used: &Used, measure| {
                 // The report says what was sampled: what arrivals saw is in the other columns.
-                Some(&used.profile).filter(|profile| profile.samples.time_s > 0.0).and_then(|profile| measure.of(profile))
+                Some(&used.profile)
+                    .filter(|profile| profile.samples.time_s > 0.0)
+                    .and_then(|profile| measure.of(profile))
             })
             .named("holding_us")
             .titled("S_us"),

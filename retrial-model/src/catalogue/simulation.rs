@@ -64,7 +64,12 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
         optional("processors", Unit::Number, "2", "0: one for each session"),
         optional("sleeps", Unit::Text, "timed", "timed, or exponential with the time asked for as the mean"),
         optional("warm_up", Unit::Seconds, "", "virtual time before anything is counted; enough for a steady state"),
-        optional("duration", Unit::Seconds, "", "virtual time that is counted, in each replication; enough for the load"),
+        optional(
+            "duration",
+            Unit::Seconds,
+            "",
+            "virtual time that is counted, in each replication; enough for the load",
+        ),
         optional("replications", Unit::Number, "4", "independent runs, from 2"),
         optional("seed", Unit::Number, "1", "of the first; the same seed gives the same numbers"),
     ],

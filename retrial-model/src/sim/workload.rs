@@ -228,6 +228,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_crowd_is_simulated_for_rounds_of_its_turns() {
+        let spans = |sessions: u32| {
+            let think = Distribution::exponential(10e-6).unwrap();
+            let arrivals = Arrivals::Closed { sessions, think: think.clone(), on_processor: true };
+            let workload = Workload::new(arrivals, think, 1.0);
+            workload.spans(workload.gets_per_s_most())
+        };
+        // 200,000 gets of 10 us; 32 and 512 turns of a tick of 4 ms.
+        assert_eq!(spans(2), (0.2, 2.0));
+        assert_eq!(spans(64), (2.0 * 0.128, 2.0));
+        assert_eq!(spans(1024), (2.0, 10.0));
+    }
+
+    #[test]
     fn a_workload_survives_json() {
         let text = r#"{"arrivals": {"type": "closed", "sessions": 3, "think": {"type": "exponential", "mean": "5us"}},
             "hold": {"type": "deterministic", "mean": 1e-6}, "duration": "1ms",
