@@ -139,7 +139,7 @@ pub fn table(compared: &[Compared], second: &'static str) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::predict::predict;
+    use crate::predict::prediction::predict;
     use retrial_model::Distribution;
     use retrial_model::sim::{Arrivals, Workload, run};
 
