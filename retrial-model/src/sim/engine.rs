@@ -63,6 +63,8 @@ pub(super) struct Engine<'a> {
     pub(super) losers: Vec<u32>,
     /// Processor time of calls made during this event, which the session pays with what it does next.
     pub(super) owed: Time,
+    /// When the last barrier is over.
+    pub(super) barrier_over: Time,
     pub(super) streams: Streams,
     pub(super) controller: Controller,
     pub(super) held_since: Time,
@@ -112,6 +114,7 @@ impl<'a> Engine<'a> {
             spinning: Vec::new(),
             losers: Vec::new(),
             owed: 0,
+            barrier_over: 0,
             streams: Streams::new(seed),
             controller: Controller::default(),
             held_since: 0,

@@ -27,9 +27,10 @@ impl Engine<'_> {
     }
 
     /// A barrier of a session, and what it takes the session: it interrupts all other processors that run sessions,
-    /// for half of that time.
+    /// for half of that time. The kernel makes one barrier after the other (since 6.8).
     pub(super) fn interrupt_others(&mut self, s: u32) -> Time {
         let barrier = self.costs.barrier;
+        self.barrier_over = self.barrier_over.max(self.now).saturating_add(barrier);
         for processor in 0..self.processors.count() {
             let other = self.processors.get(processor).running;
             if other == s || other == NONE {
@@ -42,7 +43,7 @@ impl Engine<'_> {
                 self.timers.set(slot, session.since.saturating_add(session.rest));
             }
         }
-        barrier
+        self.barrier_over - self.now
     }
 
     /// Counts the processor time since the session runs.
