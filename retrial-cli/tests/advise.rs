@@ -30,7 +30,7 @@ fn advise(settings: &[&str], load: Load, more: &[&str]) -> (i32, Value, Scratch)
     }
     let _alone = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let output = load.during(&scratch, || {
-        scratch.output(&[&["advise", "--json", "--duration", "50ms", "--quick", "--interval", "2s"], more].concat())
+        scratch.output(&[&["advise", "--json", "--duration", "4s", "--quick", "--interval", "2s"], more].concat())
     });
     let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(&output)));
     (output.status.code().unwrap(), document, scratch)
