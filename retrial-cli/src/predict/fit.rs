@@ -189,7 +189,9 @@ fn times(
     // While a preempted session holds the mutex, other sessions have turns. A burst sees no such hold to its end.
     // Holders that have less processor time than half of their share sleep: that is no time in a run queue.
     let share_s = if 2.0 * cpu_s < seen_s * running * gets { seen_s } else { seen_s * running };
-    let hold_s = if is_full { timed_s.unwrap_or(share_s) } else { seen_s };
+    // A burst misses long holds as well; but a holder has its fair share of a processor at least, as it does not yield.
+    let least_s = if running < FULL { share_s } else { 0.0 };
+    let hold_s = if is_full { timed_s.map_or(share_s, |timed_s| timed_s.max(least_s)) } else { seen_s };
     // Where the waiting sessions were not counted, first spins are those of theory.
     let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
     let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {
@@ -301,6 +303,8 @@ mod tests {
         // Of fewer holds no mean is made.
         let (hold_ns, ..) = fitted(&measured, &Timed::of([50_000; 4]));
         assert!(hold_ns < 10_000, "{hold_ns} ns");
+        // A hold that bursts are too short for has its share of the time that it was seen for.
+        assert!(fitted(&measured, &Timed::of([1_000; 10])).0.abs_diff(2_812) < 5);
         // More sessions than processors use all of these, and no session was seen in a run queue.
         measured.queued_s = Some(0.0);
         assert_eq!(fitted(&measured, &timed).0, 50_000);

@@ -233,12 +233,13 @@ mod tests {
             let think = Distribution::exponential(10e-6).unwrap();
             let arrivals = Arrivals::Closed { sessions, think: think.clone(), on_processor: true };
             let workload = Workload::new(arrivals, think, 1.0);
-            workload.spans(workload.gets_per_s_most())
+            let (warm_up, counted) = workload.spans(workload.gets_per_s_most());
+            [warm_up, counted].map(|s| (s * 1e3).round())
         };
-        // 200,000 gets of 10 us; 32 and 512 turns of a tick of 4 ms.
-        assert_eq!(spans(2), (0.2, 2.0));
-        assert_eq!(spans(64), (2.0 * 0.128, 2.0));
-        assert_eq!(spans(1024), (2.0, 10.0));
+        // In ms: 200,000 gets of 10 us; 32 and 512 turns of a tick of 4 ms.
+        assert_eq!(spans(2), [200.0, 2000.0]);
+        assert_eq!(spans(64), [256.0, 2000.0]);
+        assert_eq!(spans(1024), [2000.0, 10_000.0]);
     }
 
     #[test]
