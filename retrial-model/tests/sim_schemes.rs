@@ -273,8 +273,8 @@ fn a_step_takes_what_it_takes_beside_its_yield() {
 
 #[test]
 fn a_release_waits_for_the_line_that_a_spinner_has() {
-    // A session spins at each release. Each of these is a fourth of the line's way there and back: the releaser takes
-    // the line, the spinner reads it, and takes it for its get.
+    // A session spins at each release. Each of these is a fourth of the line's way there and back: the
+    // releaser takes the line, the spinner reads it, and takes it for its get.
     let params = scheme("10g").with(P::SpinCount, 100_000);
     let [with, without] = with_and_without(params, (1e-6, 0.9e-6), |machine| machine.line_ns = 400);
     let each_ns = |outcome: &Outcome| 1e9 / outcome.get(Measure::Throughput).unwrap();

@@ -180,7 +180,7 @@ fn print(
         type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
         let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);
         let half = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.interval(measure);
-        let sure = |row: &Row<'_>| range(&present.compared, &present.simulated, row.0.prediction.as_ref()?);
+        let sure = |row: &Row<'_>| range(&present.compared, row.0.prediction.as_ref()?);
         let columns = [
             column("rule", |row: &Row<'_>| row.0.finding.rule),
             column("change", |row: &Row<'_>| change_text(row.0.finding.change)),
@@ -319,7 +319,7 @@ fn outlook(prediction: &Prediction, present: &Present) -> Table {
             present: scaled(present.simulated.mean(measure), unit),
             predicted: scaled(prediction.mean(measure), unit),
             interval: scaled(prediction.interval(measure), unit),
-            range: range(&present.compared, &present.simulated, prediction).filter(|_| measure == Measure::Throughput),
+            range: range(&present.compared, prediction).filter(|_| measure == Measure::Throughput),
         })
         .collect();
     if let (Some(before), Some(after)) = (&present.simulated.fixed, &prediction.fixed) {

@@ -178,7 +178,7 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
     let is_fit = compared.is_none_or(fits);
     let sure = |case: &Predicted, end: usize| {
         let changed = ok(case).filter(|_| case.workload != present.workload)?;
-        Some(range(compared?, ok(present)?, changed)?[end])
+        Some(range(compared?, changed)?[end])
     };
     let has_range = predicted.iter().any(|case| sure(case, 0).is_some());
     let named = move |case: &Predicted| settings(&case.workload, &present.workload);

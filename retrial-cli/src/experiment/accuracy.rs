@@ -67,11 +67,6 @@ const SESSIONS: [f64; 4] = [2.0, 8.0, 64.0, 1024.0];
 /// Least time of a measurement, and of a simulation, in s.
 const SPAN_S: f64 = 0.5;
 
-/// The same of so many sessions: a crowd has to have had its turns, some schemes have another throughput before.
-fn span_s(lab: &Lab, sessions: u32) -> f64 {
-    lab.time(SPAN_S.max(lab.here.costs.clone().with_processors(lab.here.processors).round_s(sessions)))
-}
-
 const fn load(name: &'static str, hold_us: u64) -> Load {
     Load { name, ..Load::new(Duration::from_micros(hold_us), Think::PerProcessor(0.5)) }
 }
@@ -103,7 +98,9 @@ fn run(lab: &mut Lab) -> Result<Findings, Stopped> {
         for cell in &mut cells {
             let Place { load, line, x, .. } = cell.place;
             lab.show(share, format!("measured, round {round}/{}: {load} {line} at {x}", lab.rounds()));
-            let Some((sample, pace, others)) = undisturbed(lab, &cell.place.setup)? else { continue };
+            let Some((sample, pace, others)) = undisturbed(lab, &cell.place.setup, cell.workload.duration)? else {
+                continue;
+            };
             cell.others = cell.others.max(others);
             cell.paces.push(pace);
             cell.measured.push(sample);
@@ -152,8 +149,11 @@ fn cells(lab: &Lab, machine: &Machine) -> Result<Vec<Cell>, Report> {
         for &x in sessions {
             for line in LINES {
                 let setup = Setup::new(load, line, Vary::Sessions, x, machine)?;
-                let mut workload = setup.workload(machine, span_s(lab, setup.sessions))?;
-                // Sessions of the bench come to the start one after the other, and have had their turns there.
+                let mut workload = setup.workload(machine, lab.time(SPAN_S))?;
+                // A crowd has to have had its turns: some schemes have another throughput before.
+                workload.duration = workload.duration.max(lab.time(workload.machine.round_s(setup.sessions)));
+                // Sessions of the bench come to the start one after the other, and have had their turns
+                // there.
                 (workload.warm_up, _) = workload.spans(workload.gets_per_s_most());
                 let place = Place { load: load.name, line: line.name, x, setup };
                 let (measured, simulated) = (Vec::new(), Vec::new());
@@ -190,12 +190,12 @@ fn pace(lab: &Lab) -> f64 {
 
 /// Measures, again while others disturb. With the pace before and after, and the processors that others used,
 /// of the best of the tries.
-fn undisturbed(lab: &mut Lab, setup: &Setup) -> Result<Option<(Profile, f64, f64)>, Stopped> {
+fn undisturbed(lab: &mut Lab, setup: &Setup, seconds: f64) -> Result<Option<(Profile, f64, f64)>, Stopped> {
     let mut best: Option<(Profile, f64, f64)> = None;
     for _ in 0..TRIES {
         let before = pace(lab);
         let (ticks, cpu, start) = (Ticks::now(), children_cpu(), Instant::now());
-        let Some(sample) = lab.measure(setup, span_s(lab, setup.sessions))? else { continue };
+        let Some(sample) = lab.measure(setup, seconds)? else { continue };
         let own_s = children_cpu().saturating_sub(cpu).as_secs_f64();
         let busy = ticks.and_then(|then| Ticks::now()?.busy_since(then)).unwrap_or_default();
         let others = (busy * f64::from(lab.here.processors) - own_s / start.elapsed().as_secs_f64()).max(0.0);

@@ -189,9 +189,14 @@ fn times(
     // While a preempted session holds the mutex, other sessions have turns. A burst sees no such hold to its end.
     // Holders that have less processor time than half of their share sleep: that is no time in a run queue.
     let share_s = if 2.0 * cpu_s < seen_s * running * gets { seen_s } else { seen_s * running };
-    // A burst misses long holds as well; but a holder has its fair share of a processor at least, as it does not yield.
-    let least_s = if running < FULL { share_s } else { 0.0 };
-    let hold_s = if is_full { timed_s.map_or(share_s, |timed_s| timed_s.max(least_s)) } else { seen_s };
+    let hold_s = match timed_s {
+        _ if !is_full => seen_s,
+        None => share_s,
+        // It misses long holds as well. But a holder does not yield, and so has its fair share of a processor
+        // at least.
+        Some(timed_s) if running < FULL => timed_s.max(share_s),
+        Some(timed_s) => timed_s,
+    };
     // Where the waiting sessions were not counted, first spins are those of theory.
     let spun_s = first_spins_s + measured.count(Counter::SpinNs) / 1e9;
     let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {

@@ -50,8 +50,9 @@ impl Engine<'_> {
         self.run_as(s, Doing::Holding, hold.saturating_add(transfer));
     }
 
-    /// What it takes to have the line from another processor, or from all others, past all that ask for it too. On
-    /// its way there and back there are four: each of the two takes it, and reads what the other one has written.
+    /// What it takes to have the line from another processor, or from all others, past all that ask for it
+    /// too. On its way there and back there are four: each of the two takes it, and reads what the other one
+    /// has written.
     pub(super) fn transaction(&self) -> Time {
         let others = self.spinning.len().saturating_sub(1) as Time;
         self.costs.line / 4 + others * self.costs.line_crowd

@@ -25,9 +25,10 @@ pub struct Machine {
     pub poll_ns: u64,
     /// A get by the processor that had the mutex last.
     pub exchange_ns: u64,
-    /// The mutex's way from one processor to another and back, four transactions of the caches: each processor
-    /// takes the line from the other, and reads what the other has written. A get by another processor is one of
-    /// them, a release beside a spinning session too, and that session sees the release after one more.
+    /// The mutex's way from one processor to another and back, four transactions of the caches: each
+    /// processor takes the line from the other, and reads what the other has written. A get by another
+    /// processor is one of them, a release beside a spinning session too, and that session sees the release
+    /// after one more.
     pub line_ns: u64,
     /// What each further processor that polls the mutex adds to each of them: the line's home serves the
     /// processors that ask for it one after the other (Boyd-Wickizer et al., *Non-scalable locks are

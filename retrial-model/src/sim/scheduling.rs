@@ -26,11 +26,11 @@ impl Engine<'_> {
         self.run(s);
     }
 
-    /// A barrier of a session, and what it takes the session: it interrupts all other processors that run sessions,
-    /// for half of that time. The kernel makes one barrier after the other (since 6.8).
-    pub(super) fn interrupt_others(&mut self, s: u32) -> Time {
-        let barrier = self.costs.barrier;
-        self.barrier_over = self.barrier_over.max(self.now).saturating_add(barrier);
+    /// A barrier of a session, and what it takes the session: it interrupts all other processors that run
+    /// sessions, for half of that time. The kernel makes one barrier after the other (since 6.8).
+    pub(super) fn barrier(&mut self, s: u32) -> Time {
+        let takes = self.costs.barrier;
+        self.barrier_over = self.barrier_over.max(self.now).saturating_add(takes);
         for processor in 0..self.processors.count() {
             let other = self.processors.get(processor).running;
             if other == s || other == NONE {
@@ -39,7 +39,7 @@ impl Engine<'_> {
             let slot = self.slot(other);
             let session = &mut self.sessions[other as usize];
             if session.at == At::Running {
-                session.rest = session.rest.saturating_add(barrier / 2);
+                session.rest = session.rest.saturating_add(takes / 2);
                 self.timers.set(slot, session.since.saturating_add(session.rest));
             }
         }

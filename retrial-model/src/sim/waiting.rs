@@ -198,7 +198,7 @@ impl<'a> Engine<'a> {
         session.handed = how.handed;
         session.asked = picoseconds(how.lasts(false));
         session.timeout = picoseconds(how.lasts(watches));
-        let barrier = if answers { self.interrupt_others(s) } else { 0 };
+        let barrier = if answers { self.barrier(s) } else { 0 };
         // The count of the waiting sessions lies in the cache line that the others poll and change. So the
         // announcement waits for that line, and once more when the park is over.
         let announcing = barrier + self.transaction();

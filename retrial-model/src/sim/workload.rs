@@ -136,8 +136,8 @@ impl Workload {
         }
     }
 
-    /// Gets per second that it cannot exceed: those that arrive, or those of sessions that never wait for a mutex
-    /// that is held all the time.
+    /// Gets per second that it cannot exceed: those that arrive, or those of sessions that never wait for a
+    /// mutex that is held all the time.
     #[must_use]
     pub fn gets_per_s_most(&self) -> f64 {
         match &self.arrivals {
@@ -149,8 +149,9 @@ impl Workload {
         }
     }
 
-    /// Seconds of the virtual clock before anything is counted, and those that are counted, with so many gets per
-    /// second: enough gets for a narrow interval, and many of the longest sleeps and of the rounds of turns.
+    /// Seconds of the virtual clock before anything is counted, and those that are counted, with so many gets
+    /// per second: enough gets for a narrow interval, and many of the longest sleeps and of the rounds of
+    /// turns.
     #[must_use]
     pub fn spans(&self, gets_per_s: f64) -> (f64, f64) {
         const GETS: f64 = 200_000.0;

@@ -53,12 +53,14 @@ fn median(mut times: Vec<u64>) -> u64 {
 
 /// Median over rounds of so many calls, per call.
 fn each(calls: u64, call: impl Fn()) -> u64 {
-    let round = |_| {
-        let start = sys::now_ns();
-        (0..calls).for_each(|_| call());
-        (sys::now_ns() - start) / calls
-    };
-    median((0..ROUNDS).map(round).collect())
+    median((0..ROUNDS).map(|_| round(calls, &call)).collect())
+}
+
+/// A round of so many calls, per call.
+fn round(calls: u64, call: impl Fn()) -> u64 {
+    let start = sys::now_ns();
+    (0..calls).for_each(|_| call());
+    (sys::now_ns() - start) / calls
 }
 
 fn slept(asked: Duration) -> u64 {
@@ -200,18 +202,16 @@ fn barrier(pair: (usize, usize)) -> u64 {
         }
     };
     // A processor that runs something else is not interrupted.
-    let round = |_| {
+    let beside_it = |_| {
         let before = turns.load(Ordering::Relaxed);
         while turns.load(Ordering::Relaxed) == before {
             sys::yield_now();
         }
-        let start = sys::now_ns();
-        for _ in 0..10 {
+        round(10, || {
             black_box(sys::barrier_everywhere());
-        }
-        (sys::now_ns() - start) / 10
+        })
     };
-    beside(pair, || median((0..ROUNDS).map(round).collect()), spin)
+    beside(pair, || median((0..ROUNDS).map(beside_it).collect()), spin)
 }
 
 /// The processors that the calling thread may use, the first 1,024 of them.
