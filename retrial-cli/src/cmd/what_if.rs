@@ -180,7 +180,6 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
         let changed = ok(case).filter(|_| case.workload != present.workload)?;
         Some(range(compared?, changed)?[end])
     };
-    let has_range = predicted.iter().any(|case| sure(case, 0).is_some());
     let named = move |case: &Predicted| settings(&case.workload, &present.workload);
     let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
     let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
@@ -204,8 +203,8 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
         column("copies", |case: &Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
         measure(Measure::Throughput, "", of).named("gets_per_s"),
         measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
-        column("gets_per_s_from", |case: &Predicted| sure(case, 0)).titled("from").told(has_range),
-        column("gets_per_s_to", |case: &Predicted| sure(case, 1)).titled("to").told(has_range),
+        column("gets_per_s_from", |case: &Predicted| sure(case, 0)).titled("from").told(compared.is_some()),
+        column("gets_per_s_to", |case: &Predicted| sure(case, 1)).titled("to").told(compared.is_some()),
         measure(Measure::Throughput, "", by_theory(|theory| theory.gets_per_s))
             .named("gets_per_s_theory")
             .titled("theory"),
