@@ -338,7 +338,7 @@ fn adaptive_goes_to_pthread_under_load_and_back() {
     let params = params.with(P::PthreadThreshold, 10);
     let outcome = run(&busy(params, 200, 2.0), 5).unwrap();
     assert!(outcome.pthread_in_use && outcome.type_switches == 1, "{} switches", outcome.type_switches);
-    let idle = params.with(P::YdbThreshold, 0).with(P::PthreadThreshold, 64).with(P::Streak, 1);
+    let idle = params.with(P::YdbThreshold, 7).with(P::PthreadThreshold, 64).with(P::Streak, 1);
     let outcome = run(&busy(idle, 8, 2.0), 5).unwrap();
     assert!(outcome.type_switches > 1, "{} switches", outcome.type_switches);
 }

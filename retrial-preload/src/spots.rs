@@ -201,7 +201,7 @@ impl Spot {
             self.futex.store(SEVERAL, Ordering::Relaxed);
         }
         // SeqCst: before the look below, where releases have a fence of their own.
-        let announced = parks.announce(how.throttle, |to| self.change(Ordering::SeqCst, to));
+        let announced = parks.announce(how.wakes, |to| self.change(Ordering::SeqCst, to));
         let Announced { watches, answers, .. } = announced;
         if answers && !self.parking().is_fenced() && !sys::barrier_everywhere() {
             fence_all();

@@ -104,7 +104,8 @@ pub(crate) struct MutexEntry {
     pub(crate) name: Text<8>,
 }
 
-/// State of `adaptive` for one mutex. Changed by its holder, but for the two counts of the waiters.
+/// State of `adaptive` for one mutex. Changed by its holder, but for the three counts of the waiters; the last
+/// one is of `ydb` too.
 #[repr(C)]
 pub(crate) struct AdaptionCells {
     pub(crate) state: AtomicU64,
@@ -115,6 +116,7 @@ pub(crate) struct AdaptionCells {
     pub(crate) last_queue_sleeps: AtomicU64,
     pub(crate) last_ns: AtomicU64,
     pub(crate) switches: AtomicU64,
+    pub(crate) soft_spins: AtomicU64,
 }
 
 /// The last sleep of one session for one mutex behind one blocker: a row of the sleep history.
@@ -208,6 +210,7 @@ impl AdaptionCells {
             &self.last_queue_sleeps,
             &self.last_ns,
             &self.switches,
+            &self.soft_spins,
         ];
         for cell in all {
             cell.store(0, Ordering::Relaxed);

@@ -115,11 +115,11 @@ params! {
     HardSpinCount "hard_spin_count" = 128, Number(0, 100_000_000), "polls",
         "Scheme ydb: polls with a pause in each round.";
     SoftSpinCount "sleep_spin_count" = 128, Number(0, 100_000_000), "rounds",
-        "Scheme ydb: rounds of hard spin and yield before a session queues.";
+        "Scheme ydb: rounds of hard spin and yield, those of all waiting sessions together, before a session queues.";
     SpinSleepMask "spin_sleep_mask" = 0, Number(0, 0x3fff_ffff), "ns",
         "Scheme ydb: a soft spin sleeps a random time up to this mask instead of yielding; 0 yields.";
     MutexSlots "mutex_slots" = 1024, Number(1, 1 << 24), "sessions",
-        "Schemes ydb and latch: length of the queue; a session that finds it full is counted and looks again after a millisecond.";
+        "Schemes ydb and latch: length of the queue; a session that finds it full is counted and looks again after 1, 2, 4, up to 128 ms.";
     QueueTimeout "queue_timeout" = 100, Number(1, 3_600_000), "ms",
         "Schemes latch, ydb and pthread: time to the look of the queued session that watches, which heals a lost wake-up.";
     CheckEvery "adaptive_check_every" = 1024, Number(1, 1 << 32), "gets",

@@ -1,22 +1,23 @@
 //! What is known of the sessions that are parked on a mutex, as arithmetic on a `u64`: no atomics, no I/O.
 //!
 //! ```text
-//!  63      50 49     40 39     36 35      29 28   27 26     22 21              0
-//! +----------+---------+---------+----------+-------+---------+----------------+
-//! |  stamp   |  epoch  |  woken  | sequence | crowd |  flags  |     parked     |
-//! +----------+---------+---------+----------+-------+---------+----------------+
+//!  63      50 49     41  40  39     36 35      29 28   27 26     22 21              0
+//! +----------+---------+-----+---------+----------+-------+---------+----------------+
+//! |  stamp   |  epoch  | one |  woken  | sequence | crowd |  flags  |     parked     |
+//! +----------+---------+-----+---------+----------+-------+---------+----------------+
 //! ```
 //!
 //! | part | meaning |
 //! |---|---|
 //! | parked | sessions that have announced a park and have neither been woken nor come back |
 //! | fenced | releases have a fence of their own |
-//! | throttled | the session that announced last waits by a scheme with which releases wake nobody while enough woken sessions are on their way |
+//! | throttled | the session that announced last waits by a scheme with which releases wake nobody while enough woken sessions are on their way: see [`Wakes`] |
 //! | starving, starving for X | the next release hands over; the session that asked for it wants X or LX |
 //! | watched | one of the parked sessions is the watcher: it looks at the word sooner than the others |
 //! | crowd | woken sessions that found the mutex busy, less those that found it open, from 0 to 3: see [`Parking::enough`] |
 //! | sequence | counts announcements |
 //! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
+//! | one | of throttled: one woken session is enough |
 //! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
 //! | stamp | time of the last handover, or of the first request since, in units of 2^17 ns |
 //!
@@ -26,11 +27,12 @@
 //! keeps a session that announced before that from taking another one off the count when it comes back.
 //! `woken` may be too high by killed sessions too: each park that times out takes one off.
 
-use crate::params::{Fairness, Params};
 use std::time::Duration;
 
+mod handing;
 mod parks;
 
+pub use handing::{Circumstances, hands_over};
 pub use parks::{Announced, Parks};
 
 /// Number of gets after which a release beside parked sessions looks at the clock, and of misses after which
@@ -51,6 +53,18 @@ pub enum Parked<G> {
     Looked,
     /// The session slept until its time-out.
     TimedOut,
+}
+
+/// Which releases wake a parked session. The rule of the session that announced last holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wakes {
+    /// Each.
+    Each,
+    /// Those beside which no woken session is on its way. So does glibc's mutex: a session that takes it while
+    /// a woken one is on its way releases it without a wake-up.
+    One,
+    /// Those beside which fewer than [`Parking::enough`] woken sessions are on their way; some hand over.
+    Enough,
 }
 
 /// What a session out of a park finds.
@@ -86,7 +100,8 @@ impl Parking {
     const SEQUENCE: u64 = 0x7f << 29;
     const WOKEN_SHIFT: u32 = 36;
     const WOKEN: u64 = 0xf << Self::WOKEN_SHIFT;
-    const EPOCH: u64 = 0x3ff << 40;
+    const ONE: u64 = 1 << 40;
+    const EPOCH: u64 = 0x1ff << 41;
     const STAMP_SHIFT: u32 = 50;
     /// Unit of the stamp, as a power of 2 of ns: 131 us. The stamp comes round after 2.1 s.
     const STAMP_UNIT: u32 = 17;
@@ -143,9 +158,12 @@ impl Parking {
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
     /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it
     /// takes a processor and the cache lines from the sessions that keep the mutex busy. One that finds it
-    /// open came late, and doubles the number.
+    /// open came late, and doubles the number. With [`Wakes::One`] it is one.
     #[must_use]
     pub const fn enough(self) -> u64 {
+        if self.0 & Self::ONE != 0 {
+            return 1;
+        }
         let enough = Self::WOKEN_MAX >> ((self.0 & Self::CROWD) >> Self::CROWD_SHIFT);
         if enough == 0 { 1 } else { enough }
     }
@@ -190,10 +208,12 @@ impl Parking {
     /// A session is about to park. `woken`: a wake-up ended its last park, and it is on its way no longer.
     /// `may_watch`: it becomes the watcher if there is none.
     #[must_use]
-    pub const fn announce(self, throttles: bool, woken: bool, may_watch: bool) -> Self {
+    pub const fn announce(self, wakes: Wakes, woken: bool, may_watch: bool) -> Self {
         let all = if woken { self.arrived() } else { self };
         let all = Self(all.0 + (all.parked() as u64 != Self::COUNT) as u64).next(Self::SEQUENCE);
-        all.with(Self::THROTTLED, throttles).with(Self::WATCHED, may_watch || all.is_watched())
+        all.with(Self::THROTTLED, !matches!(wakes, Wakes::Each))
+            .with(Self::ONE, matches!(wakes, Wakes::One))
+            .with(Self::WATCHED, may_watch || all.is_watched())
     }
 
     /// A session that announced in the epoch of `announced` comes back without having been woken. `watches`:
@@ -275,7 +295,7 @@ impl Parking {
     /// Whether a release after so many gets looks whether a handover is due that no session has asked for.
     #[must_use]
     pub const fn may_be_due(self, gets: u64) -> bool {
-        self.throttles() && !self.starving().0 && gets.is_multiple_of(LOOK_EVERY)
+        self.throttles() && self.0 & Self::ONE == 0 && !self.starving().0 && gets.is_multiple_of(LOOK_EVERY)
     }
 
     /// A session asks for a handover; `for_x`: it wants X or LX, so that further readers are kept out.
@@ -337,48 +357,6 @@ impl std::fmt::Display for Parking {
         }
         Ok(())
     }
-}
-
-/// What decides about handovers beside parameters and [`Parking`].
-#[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
-    /// By the monotonic clock.
-    pub now_ns: u64,
-    /// Whether the calling thread is scheduled by a real-time policy: a system call, and only asked where it
-    /// matters. Such a thread keeps its processor until it waits: the mutex would wait for a thread that
-    /// waits for a processor.
-    pub is_real_time: fn() -> bool,
-}
-
-impl Circumstances {
-    /// Whether the calling thread may ask for a handover: none was asked for within `interval`, and with
-    /// `balanced` it is not scheduled by a real-time policy.
-    fn allow(self, parking: Parking, interval: Duration) -> bool {
-        parking.handover_is_due(self.now_ns, interval) && (interval.is_zero() || !(self.is_real_time)())
-    }
-
-    /// Asks for a handover unless that was done within `interval`. Whether it was done now.
-    pub fn ask(
-        self,
-        parking: Parking,
-        interval: Duration,
-        for_x: bool,
-        change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
-    ) -> bool {
-        self.allow(parking, interval)
-            && change(&|all| all.starve_if_due(self.now_ns, interval, for_x)).handover_is_due(self.now_ns, interval)
-    }
-}
-
-/// Whether a release after so many `gets` hands over: a session has asked for it, or sessions are parked and
-/// the last handover is long ago. Sessions that were woken may have no processor to ask on, as long as those
-/// that keep coming back use all.
-pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, Circumstances)) -> bool {
-    if !parking.may_be_due(gets) {
-        return parking.starving().0;
-    }
-    let (params, circumstances) = found();
-    params.fairness() == Fairness::Balanced && circumstances.allow(parking, params.handover_interval())
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

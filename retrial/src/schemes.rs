@@ -46,6 +46,8 @@ pub(crate) use with_schemes;
 pub const SLEEP: usize = 1;
 /// Position of the scheme `backoff`.
 pub const BACKOFF: usize = 2;
+/// Position of the scheme `ydb`.
+pub(crate) const YDB: usize = 6;
 /// Position of the scheme `adaptive`.
 pub const ADAPTIVE: usize = 8;
 /// Position of the scheme that a new instance uses.
@@ -75,8 +77,8 @@ mod tests {
     #[test]
     fn the_positions_that_have_a_name_of_their_own_are_those_of_the_table() {
         assert_eq!(
-            [NAMES[SLEEP], NAMES[BACKOFF], NAMES[ADAPTIVE], NAMES[DEFAULT]],
-            ["sleep", "backoff", "adaptive", "orbit"]
+            [NAMES[SLEEP], NAMES[BACKOFF], NAMES[YDB], NAMES[ADAPTIVE], NAMES[DEFAULT]],
+            ["sleep", "backoff", "ydb", "adaptive", "orbit"]
         );
         assert_eq!((named("1"), named("backoff"), named("3")), (Some(SLEEP), Some(BACKOFF), None));
         assert_eq!([SLEEP, BACKOFF, DEFAULT].map(wait_time_unit), [Some("ms"), Some("cs"), None]);

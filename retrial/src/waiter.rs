@@ -1,7 +1,7 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::costs::Cost;
-use crate::entries::{AdaptionCells, MutexEntry, TypeId};
+use crate::entries::{MutexEntry, TypeId};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
@@ -131,6 +131,7 @@ impl<'a> Wait<'a> {
             doublings: waiter.session.map_or(0, |session| session.experience(|known| known.doublings())),
             first: if want.from_queue { First::Park } else { waiter.session.map_or(First::Spin, first) },
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
+            soft_spins: adapting::soft_spins(entry, &params).map_or(0, |count| count.load(Ordering::Relaxed)),
         };
         let wait = Self {
             waiter,
@@ -153,21 +154,13 @@ impl<'a> Wait<'a> {
         wait
     }
 
-    /// State of the controller, while `adaptive` is in force.
-    fn adaptive(&self) -> Option<&'a AdaptionCells> {
-        self.entry.map(|entry| &entry.adaption).filter(|_| self.params.is_adaptive())
-    }
-
-    fn pthread_in_use(&self) -> bool {
-        self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1)
-    }
-
     fn seen<T: Target>(&self, target: &T, on_x: bool) -> Seen<'_> {
         Seen {
             params: &self.params,
             now_ns: self.now,
             parked: target.parked(),
             gets: target.gets(),
+            soft_spins: self.soft_spins().map_or(0, |count| count.load(Ordering::Relaxed)),
             on_x,
             pthread_in_use: self.pthread_in_use(),
             random: self.waiter.session.map_or(self.now, Session::random),
@@ -267,6 +260,9 @@ impl<'a> Wait<'a> {
         {
             self.recorder.remember(instance, self.now, before, course.failed());
         }
+        if let (Step::Yield | Step::Sleep(_), Some(count)) = (step, self.soft_spins()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         match step {
             Step::Yield => {
                 self.recorder.is_at(At::Yield);
@@ -282,6 +278,7 @@ impl<'a> Wait<'a> {
             Step::Sleep(asked) | Step::Overflow(asked) => {
                 if matches!(step, Step::Overflow(_)) {
                     self.recorder.add(Counter::QueueFull, 1);
+                    self.count_queue_sleep();
                 }
                 let asked = asked.min(left);
                 self.recorder.is_at(At::Sleep);
@@ -317,9 +314,7 @@ impl<'a> Wait<'a> {
         self.last = sys::now_ns();
         self.course.park_ended(&parked, target.gets());
         self.recorder.add(Counter::Parks, 1);
-        if let Some(cells) = self.adaptive() {
-            cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count_queue_sleep();
         let what = if matches!(parked, Parked::TimedOut) {
             What::TimedOut
         } else {

@@ -6,7 +6,7 @@
 #![cfg(feature = "fail_points")]
 
 use retrial::interposer::{self, CALLS};
-use retrial::parking::Parking;
+use retrial::parking::{Parking, Wakes};
 use retrial::views::{Figures, Key, Kind, Sid, Word};
 use retrial::{Capacity, Class, GetError, Guard, Instance, Mode, Mutex, P, Patience, Session};
 use retrial::{fail, location};
@@ -37,7 +37,7 @@ enum Holder {
 
 /// One session is parked, or was when it died.
 fn one() -> Parking {
-    Parking::default().announce(true, false, true)
+    Parking::default().announce(Wakes::Enough, false, true)
 }
 
 /// A session that wants X asks for a handover.
@@ -63,7 +63,7 @@ fn scenes() -> Vec<Scene> {
             }
             scenes.extend(sets.iter().map(|&flags| Scene { references, holder, flags, parking: Parking::default() }));
             let nobody = Parking::default();
-            let two = one().announce(true, false, false);
+            let two = one().announce(Wakes::Enough, false, false);
             let parkings = [one(), starving(one()), nobody.fenced(), starving(two).fenced(), starving(nobody)];
             scenes.extend(parkings.map(|parking| Scene { references, holder, flags: 0, parking }));
         }

@@ -3,7 +3,7 @@
 use retrial::views::{Counter, Figures, Histogram, Sid, What};
 use retrial::{Capacity, Class, GetError, Instance, Mode, P, Patience, location, wait};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Waits 20 ms in vain for a mutex that is held, under a scheme, and gives what was counted of it.
 fn wait_in_vain(instance: &Instance, scheme: &str) -> (Figures, Vec<(What, u64, Duration)>) {
@@ -175,6 +175,34 @@ fn the_last_sleep_behind_each_blocker_is_remembered() {
     let history = instance.tables().history();
     assert_eq!(history.len(), 2);
     assert!(history.iter().all(|past| past.mode == Mode::Shared && past.sleeps > 0));
+}
+
+#[test]
+fn waiting_sessions_of_ydb_queue_when_all_together_have_yielded_so_often() {
+    const SESSIONS: u64 = 8;
+    const SOFT_SPINS: u64 = 500;
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    instance.set(P::Scheme, None, wait::named("ydb").unwrap() as u64);
+    instance.set(P::SoftSpinCount, None, SOFT_SPINS);
+    let mutex = instance.mutex("region", "test", || 0u64).unwrap();
+    let holder = instance.session("holder", Class::Normal).unwrap();
+    let guard = mutex.exclusive(&holder, location!("held")).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..SESSIONS {
+            scope.spawn(|| {
+                let session = instance.session("waits", Class::Normal).unwrap();
+                drop(mutex.exclusive(&session, location!("wanted")).unwrap());
+            });
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while u64::from(mutex.parked()) < SESSIONS && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        drop(guard);
+    });
+    let yields = instance.tables().figures().iter().map(|(_, _, figures)| figures.get(Counter::Yields)).sum::<u64>();
+    // Those that began last count from then on, until the first is parked.
+    assert!((SOFT_SPINS..=2 * SOFT_SPINS + SESSIONS).contains(&yields), "{yields}");
 }
 
 #[test]

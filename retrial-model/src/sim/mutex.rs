@@ -13,6 +13,8 @@ pub(super) struct Mutex {
     /// Wake-ups so far.
     pub(super) wakes: u32,
     pub(super) gets: u64,
+    /// Yields and sleeps of all sessions so far.
+    pub(super) soft_spins: u64,
     /// Processor of the latest holder: its cache has the line.
     pub(super) line: u32,
     queue: Queue,
@@ -21,7 +23,7 @@ pub(super) struct Mutex {
 impl Mutex {
     pub(super) fn new() -> Self {
         let (holder, line, parking) = (NONE, NONE, Parking::default());
-        Self { holder, handover: false, parking, wakes: 0, gets: 0, line, queue: Queue::default() }
+        Self { holder, handover: false, parking, wakes: 0, gets: 0, soft_spins: 0, line, queue: Queue::default() }
     }
 
     /// Whether a get can have it. `handed`: also when it was handed over.

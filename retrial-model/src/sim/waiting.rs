@@ -39,7 +39,14 @@ impl<'a> Engine<'a> {
     /// A wait that begins.
     pub(super) fn course(&self, first: First, doublings: u32) -> Course {
         let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
-        let wanted = Wanted { shared: false, high_priority: false, first, doublings, poll_ns };
+        let wanted = Wanted {
+            shared: false,
+            high_priority: false,
+            first,
+            doublings,
+            poll_ns,
+            soft_spins: self.mutex.soft_spins,
+        };
         Course::begin(wanted, self.mutex.gets)
     }
 
@@ -58,6 +65,7 @@ impl<'a> Engine<'a> {
             now_ns: at / NS,
             parked: self.mutex.parking.parked(),
             gets: self.mutex.gets,
+            soft_spins: self.mutex.soft_spins,
             on_x: self.mutex.holder != NONE,
             pthread_in_use: self.controller.state.pthread_in_use,
             random: self.streams.wait(),
@@ -115,11 +123,13 @@ impl<'a> Engine<'a> {
         let session = &mut self.sessions[s as usize];
         session.gets_before = seen.gets;
         let step = session.course.step(&seen);
+        self.mutex.soft_spins += u64::from(matches!(step, Step::Yield | Step::Sleep(_)));
         match step {
             Step::Yield => self.give_way(s),
             Step::Sleep(asked) => self.sleep(s, asked),
             Step::Overflow(asked) => {
                 self.tally.count(Counter::QueueFull);
+                self.controller.counted.queue_sleeps += 1;
                 self.sleep(s, asked);
             }
             Step::Park(how) => self.park(s, &how),
@@ -192,7 +202,7 @@ impl<'a> Engine<'a> {
         }
         let session = &mut self.sessions[s as usize];
         session.experience.yielded(&session.course, false);
-        session.announced = session.park.announce(how.throttle, |to| mutex.change(to));
+        session.announced = session.park.announce(how.wakes, |to| mutex.change(to));
         let Announced { watches, answers, .. } = session.announced;
         session.seen = mutex.wakes;
         session.handed = how.handed;

@@ -170,7 +170,7 @@ impl Target for Getting<'_> {
         // counts this session changes `wakes` after this, and the kernel does not let it sleep.
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, where releases have a fence.
-        let announced = self.parks.announce(how.throttle, |to| mutex.change(Ordering::SeqCst, to));
+        let announced = self.parks.announce(how.wakes, |to| mutex.change(Ordering::SeqCst, to));
         let Announced { watches, answers, .. } = announced;
         // While this is set, its get has not got the mutex, whatever the word says.
         self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);

@@ -1,6 +1,6 @@
 //! What a session remembers from one park to the next of one wait.
 
-use super::{Found, Parked, Parking};
+use super::{Found, Parked, Parking, Wakes};
 use std::cell::Cell;
 
 /// See the module.
@@ -30,12 +30,12 @@ pub struct Announced {
 
 impl Parks {
     /// Announces a park, by one `change` that gives what was known before.
-    pub fn announce(&self, throttles: bool, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {
+    pub fn announce(&self, wakes: Wakes, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {
         let was_woken = self.on_its_way.take();
         // Not the same session twice in a row if others are parked: a look costs it its place in the queue.
         let may_watch = !self.watched.take();
         let may = |all: Parking| may_watch || all.parked() == 0;
-        let before = change(&|all| all.announce(throttles, was_woken, may(all)));
+        let before = change(&|all| all.announce(wakes, was_woken, may(all)));
         let answers = before.parked() == 0 || was_woken || self.answers.take();
         Announced { before, watches: may(before) && !before.is_watched(), answers }
     }

@@ -2,7 +2,7 @@
 //! does, and two releases whose steps come in any order. All schedules up to a length, with and without
 //! deaths.
 
-use super::{Announced, Found, Parked, Parking, Parks};
+use super::{Announced, Found, Parked, Parking, Parks, Wakes};
 use std::cell::Cell;
 use std::collections::HashSet;
 
@@ -35,6 +35,8 @@ enum Waking {
 
 #[derive(Clone, Debug)]
 struct World {
+    /// By which releases wake them.
+    rule: Wakes,
     parking: Parking,
     wakes: u8,
     sessions: [(Doing, Parks); SESSIONS],
@@ -46,8 +48,9 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(rule: Wakes) -> Self {
         Self {
+            rule,
             parking: Parking::default(),
             wakes: 0,
             sessions: std::array::from_fn(|_| (Doing::Up, Parks::default())),
@@ -85,7 +88,7 @@ impl World {
         match &self.sessions[session].0 {
             Doing::Up => {
                 to.push(then(&|world| {
-                    let announced = world.with(session, |parks, change| parks.announce(true, change));
+                    let announced = world.with(session, |parks, change| parks.announce(self.rule, change));
                     world.sessions[session].0 = Doing::Announced(announced, world.wakes);
                 }));
                 to.push(then(&|world| {
@@ -188,7 +191,7 @@ impl World {
 /// Checks every world that so many steps lead to. How many there are.
 fn explore(steps: u32, deaths: u32) -> usize {
     let mut known = HashSet::new();
-    let mut worlds = vec![(World::new(), deaths)];
+    let mut worlds = [Wakes::Enough, Wakes::One].map(|rule| (World::new(rule), deaths)).to_vec();
     for _ in 0..steps {
         let mut next = Vec::new();
         for (world, deaths) in worlds {

@@ -17,13 +17,23 @@ fn states() -> impl Iterator<Item = Parking> {
 #[test]
 fn each_operation_changes_what_it_says_and_nothing_else() {
     for state in states() {
-        for (throttles, woken, watch) in (0..8).map(|n| (n & 1 != 0, n & 2 != 0, n & 4 != 0)) {
-            let after = state.announce(throttles, woken, watch);
+        let each = [Wakes::Each, Wakes::One, Wakes::Enough]
+            .into_iter()
+            .flat_map(|wakes| (0..4).map(move |n| (wakes, n & 1 != 0, n & 2 != 0)));
+        for (wakes, woken, watch) in each {
+            let after = state.announce(wakes, woken, watch);
             assert_eq!(after.parked(), state.parked() + 1);
             assert_eq!(after.woken(), state.woken().saturating_sub(u64::from(woken)));
             assert_eq!(after.is_watched(), state.is_watched() || watch);
             assert_eq!((after.is_fenced(), after.starving()), (state.is_fenced(), state.starving()));
-            assert_eq!(after.wakes(), !throttles || !after.is_full());
+            let fewer_than = match wakes {
+                Wakes::Each => u64::MAX,
+                Wakes::One => 1,
+                Wakes::Enough => Parking::WOKEN_MAX >> ((after.0 & Parking::CROWD) >> Parking::CROWD_SHIFT),
+            };
+            assert_eq!(after.wakes(), after.woken() < fewer_than.max(1));
+            let hands_over = wakes == Wakes::Enough && !after.starving().0;
+            assert_eq!(after.may_be_due(LOOK_EVERY), hands_over, "{wakes:?}");
             let back = after.come_back(state, watch);
             assert_eq!((back.parked(), back.woken()), (state.parked(), after.woken()));
             assert_eq!(back.is_watched(), state.is_watched() && !watch);
@@ -66,10 +76,10 @@ fn a_woken_session_halves_what_is_enough_where_it_finds_the_mutex_busy_and_doubl
 
 #[test]
 fn a_session_from_before_the_count_was_set_to_0_takes_nobody_off_it() {
-    let announced = Parking::default().announce(true, false, true);
+    let announced = Parking::default().announce(Wakes::Enough, false, true);
     let waking = announced.wake();
     let nobody = waking.has_woken_nobody(announced);
-    let next = nobody.announce(true, false, true);
+    let next = nobody.announce(Wakes::Enough, false, true);
     assert_eq!(next.come_back(announced, false).parked(), 1);
     assert_eq!(next.come_back(nobody, false).parked(), 0);
 }
@@ -83,17 +93,17 @@ fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
         before
     };
     let (dead, alive) = (Parks::default(), Parks::default());
-    assert!(dead.announce(true, change).watches);
-    let parked = alive.announce(true, change);
+    assert!(dead.announce(Wakes::Enough, change).watches);
+    let parked = alive.announce(Wakes::Enough, change);
     assert!(!parked.watches);
     alive.come_back(parked, &Parked::<()>::TimedOut, Found::Busy, change);
-    assert!(alive.announce(true, change).watches);
+    assert!(alive.announce(Wakes::Enough, change).watches);
 }
 
 #[test]
 fn a_session_that_announces_while_a_wake_up_finds_nobody_stays_counted() {
-    let announced = Parking::default().announce(true, false, true);
-    let waking = announced.wake().announce(true, false, false);
+    let announced = Parking::default().announce(Wakes::Enough, false, true);
+    let waking = announced.wake().announce(Wakes::Enough, false, false);
     assert_eq!(waking.has_woken_nobody(announced).parked(), 2);
     // Also where another one came back meanwhile, so that there are as many as before.
     let exchanged = waking.come_back(announced, false);
@@ -102,7 +112,7 @@ fn a_session_that_announces_while_a_wake_up_finds_nobody_stays_counted() {
 
 #[test]
 fn a_release_has_nothing_to_do_where_nobody_is_parked() {
-    let state = Parking::default().announce(true, false, true);
+    let state = Parking::default().announce(Wakes::Enough, false, true);
     let state = state.starve(77 << 30, false).fed().wake().has_woken(state, 1);
     assert_eq!((state.parked(), state.woken()), (0, 1));
     assert!(!state.concerns_releases() && !state.wakes());

@@ -1,11 +1,13 @@
 //! `adaptive`: `ydb` below a load threshold, `pthread` above it, with hysteresis.
 //!
-//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Three repairs: the way back looks at
-//! misses per check *and* lets quiet time count as checks, so that it is taken at zero load too; the way there
-//! is not the longer the fewer gets an overload leaves; and the live type decides.
+//! The rule is `YottaDB` r2.04's, with its thresholds as parameters. Four repairs: the way back looks at
+//! misses per check *and* lets quiet time count as checks, so that it is taken at zero load too; it is not
+//! taken while more sessions are parked than the way there allows; the way there is not the longer the fewer
+//! gets an overload leaves; and the live type decides.
 
 use super::{Attempt, Scheme, Step, pthread::Pthread, ydb::Ydb};
 use crate::params::{P, Params};
+use crate::parking::Wakes;
 use crate::schemes;
 
 pub(super) struct Adaptive;
@@ -25,12 +27,22 @@ impl Scheme for Adaptive {
         Self::in_use(attempt).step(attempt)
     }
 
+    fn wakes(&self, attempt: &Attempt<'_>) -> Wakes {
+        Self::in_use(attempt).wakes(attempt)
+    }
+
     fn type_in_use(&self, pthread: bool) -> Option<&'static str> {
         Some(if pthread { "PTHREAD" } else { "YDB" })
     }
 }
 
 impl Params {
+    /// Whether the scheme has the soft spins of `ydb`, which end after so many of all sessions together.
+    #[must_use]
+    pub const fn counts_soft_spins(&self) -> bool {
+        self.is_adaptive() || self.get(P::Scheme) == schemes::YDB as u64
+    }
+
     /// Whether `adaptive` is the scheme.
     #[must_use]
     pub const fn is_adaptive(&self) -> bool {
@@ -61,29 +73,28 @@ pub struct Adaption {
 }
 
 impl Adaption {
-    /// Quiet time that counts as one check while `pthread` is in use, in ns.
-    const QUIET_NS: u64 = 1_000_000_000;
+    /// Time that counts as one check, in ns, while `ydb` is in use and while `pthread` is.
+    const YDB_NS: u64 = 10_000_000;
+    const PTHREAD_NS: u64 = 1_000_000_000;
 
     /// The state after what was counted since the `last` check, with so many sessions `parked`; `None` while
     /// no check is due.
     ///
-    /// A check is due every `adaptive_check_every` gets; while `pthread` is in use also every second, while
-    /// `ydb` is as soon as its queue sleeps are enough: more gets would not change what it says.
+    /// A check is due every `adaptive_check_every` gets, and every second while `pthread` is in use, or every
+    /// 10 ms while `ydb` is: an overload of it leaves so few gets that between two of them the load may have
+    /// come and gone.
     #[must_use]
     pub fn check(self, last: &Counts, now: &Counts, parked: u32, params: &Params) -> Option<Self> {
         let growth = |of: fn(&Counts) -> u64| of(now).saturating_sub(of(last));
         let by_gets = growth(|counts| counts.gets) / params.get(P::CheckEvery);
-        let before_its_time = if self.pthread_in_use {
-            growth(|counts| counts.now_ns) / Self::QUIET_NS
-        } else {
-            u64::from(growth(|counts| counts.queue_sleeps) > params.get(P::YdbThreshold))
-        };
-        let checks = by_gets.max(before_its_time);
+        let check_ns = if self.pthread_in_use { Self::PTHREAD_NS } else { Self::YDB_NS };
+        let checks = by_gets.max(growth(|counts| counts.now_ns) / check_ns);
         if checks == 0 {
             return None;
         }
         let speaks_for_switch = if self.pthread_in_use {
             growth(|counts| counts.misses) / checks < params.get(P::PthreadThreshold)
+                && u64::from(parked) <= params.get(P::YdbThreshold)
         } else {
             (growth(|counts| counts.queue_sleeps) / checks).saturating_add(u64::from(parked)) > params.get(P::YdbThreshold)
         };
@@ -126,16 +137,29 @@ mod tests {
     #[test]
     fn quiet_time_alone_goes_back() {
         let state = Adaption { pthread_in_use: true, streak: 0 };
-        let silence = Counts { gets: 1, now_ns: 16 * Adaption::QUIET_NS, ..Counts::default() };
+        let silence = Counts { gets: 1, now_ns: 16 * Adaption::PTHREAD_NS, ..Counts::default() };
         assert!(!check(state, silence).unwrap().pthread_in_use);
     }
 
     #[test]
-    fn no_check_is_due_between_two_unless_it_is_known_what_it_will_say() {
-        let between = |gets, queue_sleeps| check(Adaption::default(), Counts { gets, queue_sleeps, ..LOADED });
-        assert_eq!(between(1023, 1024), None);
-        assert_eq!(between(7, 1025).unwrap().streak, 1);
-        let pthread = Adaption { pthread_in_use: true, streak: 0 };
-        assert_eq!(check(pthread, Counts { gets: 1023, ..LOADED }), None);
+    fn time_stands_in_for_gets_that_an_overload_does_not_leave() {
+        let after = |pthread_in_use, now_ns| {
+            let counted = Counts { gets: 1, misses: 0, queue_sleeps: 40_000, now_ns };
+            let state = Adaption { pthread_in_use, streak: 0 };
+            state.check(&Counts::default(), &counted, 1024, &Params::default())
+        };
+        assert_eq!(after(false, Adaption::YDB_NS - 1), None);
+        assert_eq!(after(false, 15 * Adaption::YDB_NS).unwrap().streak, 15);
+        assert!(after(false, 16 * Adaption::YDB_NS).unwrap().pthread_in_use);
+        assert_eq!(after(true, Adaption::PTHREAD_NS - 1), None);
+    }
+
+    #[test]
+    fn the_way_back_is_not_taken_while_more_sessions_are_parked_than_the_way_there_allows() {
+        let state = Adaption { pthread_in_use: true, streak: 15 };
+        let few_misses = Counts { gets: 1024, ..Counts::default() };
+        let back = |parked| state.check(&Counts::default(), &few_misses, parked, &Params::default()).unwrap();
+        assert_eq!(back(1025), Adaption { streak: 0, ..state });
+        assert!(!back(1024).pthread_in_use);
     }
 }

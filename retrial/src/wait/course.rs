@@ -7,7 +7,7 @@
 
 use super::{Attempt, Scheme, Step, clamp};
 use crate::params::{Fairness, P, Params};
-use crate::parking::Parked;
+use crate::parking::{Parked, Wakes};
 use std::time::Duration;
 
 /// What a wait begins with.
@@ -35,6 +35,8 @@ pub struct Wanted {
     pub doublings: u32,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
+    /// [`Seen::soft_spins`] when it begins.
+    pub soft_spins: u64,
 }
 
 /// What the waiter sees before a step.
@@ -48,6 +50,9 @@ pub struct Seen<'a> {
     pub parked: u32,
     /// Gets of the mutex so far.
     pub gets: u64,
+    /// Steps of all sessions there so far, if their scheme is [`Params::counts_soft_spins`]; else anything that
+    /// stays the same.
+    pub soft_spins: u64,
     /// Whether a session holds it in X or LX.
     pub on_x: bool,
     /// Whether `adaptive` has `pthread` in use.
@@ -81,7 +86,7 @@ pub struct Park {
     /// Time-out where parked sessions do not know of each other: in locks of libc's formats.
     pub alone: Duration,
     /// Whether releases need wake nobody while enough woken sessions are on their way.
-    pub throttle: bool,
+    pub wakes: Wakes,
     /// Whether it may take what was handed over.
     pub handed: bool,
     /// Asks the next release to hand over, unless a session did so within this time.
@@ -92,7 +97,7 @@ impl Park {
     /// With this time-out, beside a watcher or not.
     #[must_use]
     pub const fn lasting(time: Duration) -> Self {
-        Self { watch: time, timeout: time, left: time, alone: time, throttle: false, handed: true, asks: None }
+        Self { watch: time, timeout: time, left: time, alone: time, wakes: Wakes::Each, handed: true, asks: None }
     }
 
     /// Longest sleep where parked sessions do not know of each other.
@@ -169,6 +174,7 @@ impl Course {
             parks: self.parks,
             since_park: self.since_park,
             gets_since_park: seen.gets.wrapping_sub(self.gets),
+            soft_spins: seen.soft_spins.wrapping_sub(self.wanted.soft_spins).max(u64::from(self.failed)),
             woken: self.woken,
             high_priority: self.wanted.high_priority,
             parked: seen.parked,
@@ -187,13 +193,13 @@ impl Course {
         if self.has_had_its_turn() {
             return None;
         }
-        let gets = self.gets;
-        let seen = Seen { params, now_ns: 0, parked: 0, gets, on_x: false, pthread_in_use, random: 0 };
+        let (gets, soft_spins) = (self.gets, self.wanted.soft_spins);
+        let seen = Seen { params, now_ns: 0, parked: 0, gets, soft_spins, on_x: false, pthread_in_use, random: 0 };
         let scheme = scheme(&seen);
         Some(Spin {
             polls: scheme.spins(&self.attempt(&seen)),
             handed: self.takes_handover(),
-            backs_off: scheme.throttles_wakes(),
+            backs_off: scheme.is_orbit(),
             stops_at_lost_race: params.get(P::OnLostRace) != 0,
         })
     }
@@ -223,16 +229,17 @@ impl Course {
     /// A park that the watcher ends after `limit`; the waiter sets `left`.
     #[must_use]
     pub fn park(&self, seen: &Seen<'_>, limit: Duration) -> Park {
-        let throttle = scheme(seen).throttles_wakes();
+        let scheme = scheme(seen);
+        let is_orbit = scheme.is_orbit();
         let waited = Duration::from_nanos(seen.now_ns.saturating_sub(self.started_ns));
         Park {
             watch: limit,
             timeout: limit.max(self.look_beside_a_watcher(seen)),
             left: Duration::MAX,
-            alone: if throttle { FIRST_ALONE * (1 << self.parks.min(12)) } else { limit },
-            throttle,
+            alone: if is_orbit { FIRST_ALONE * (1 << self.parks.min(12)) } else { limit },
+            wakes: scheme.wakes(&self.attempt(seen)),
             handed: self.takes_handover(),
-            asks: self.asks_for_handover(seen, waited).filter(|_| throttle),
+            asks: self.asks_for_handover(seen, waited).filter(|_| is_orbit),
         }
     }
 
@@ -297,10 +304,10 @@ mod tests {
     use super::*;
 
     const WANTED: Wanted =
-        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30 };
+        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30, soft_spins: 0 };
 
     fn seen(params: &Params) -> Seen<'_> {
-        Seen { params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 499 }
+        Seen { params, now_ns: 0, parked: 0, gets: 0, soft_spins: 0, on_x: true, pthread_in_use: false, random: 499 }
     }
 
     /// A wait that parks at each step, to its first park.

@@ -89,7 +89,7 @@ impl Experience {
         self.misses += 1;
         self.misses.is_multiple_of(LOOK_EVERY)
             && params.fairness() != Fairness::Throughput
-            && super::scheme(params.get(P::Scheme)).throttles_wakes()
+            && super::scheme(params.get(P::Scheme)).is_orbit()
             && u128::from(now_ns().saturating_sub(self.turn_began_ns))
                 >= (params.handover_interval() / TURNS).as_nanos()
     }
@@ -121,7 +121,7 @@ impl Experience {
         let is_long = took_ns >= params.get(P::OrbitSpinTime) * 1000;
         if gets > FEW || is_open && !is_long {
             self.in_vain = self.in_vain.saturating_sub(u32::from(is_known));
-        } else if gets > 0 && is_long && !is_open && super::scheme(params.get(P::Scheme)).throttles_wakes() {
+        } else if gets > 0 && is_long && !is_open && super::scheme(params.get(P::Scheme)).is_orbit() {
             let in_vain = if is_known { (self.in_vain + 1).min(MOST) } else { 1 };
             let rests = if in_vain < ENOUGH { 0 } else { (1 << in_vain) - 1 };
             *self = Self { mutex, in_vain, rests, ..*self };
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     const WANTED: Wanted =
-        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30 };
+        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30, soft_spins: 0 };
     const IN_VAIN: Yielded = Yielded { mutex: 7, took_ns: 8000, now_ns: 0, gets: 1, is_open: false };
 
     /// Waits in a row that park at once.
@@ -203,8 +203,16 @@ mod tests {
         let mut wait = Course::begin(WANTED, 0);
         known.yielded(&wait, true);
         assert_eq!(known.doublings(), 0, "the first spin");
-        let seen =
-            Seen { params: &params, now_ns: 0, parked: 0, gets: 0, on_x: true, pthread_in_use: false, random: 0 };
+        let seen = Seen {
+            params: &params,
+            now_ns: 0,
+            parked: 0,
+            gets: 0,
+            soft_spins: 0,
+            on_x: true,
+            pthread_in_use: false,
+            random: 0,
+        };
         assert_eq!(wait.step(&seen), Step::Yield);
         let mut after = |got| {
             known.yielded(&wait, got);

@@ -6,6 +6,7 @@
 //! parameters of its own are in `params.rs`. The tests of the workspace find what is missing.
 
 use crate::params::{P, Params};
+use crate::parking::Wakes;
 use crate::schemes::with_schemes;
 use std::cell::Cell;
 use std::time::Duration;
@@ -37,6 +38,9 @@ pub struct Attempt<'a> {
     pub since_park: u32,
     /// Gets of the mutex since then.
     pub gets_since_park: u64,
+    /// Yields and sleeps of all sessions at the mutex since this wait began, its own included; only its own
+    /// where they are not counted.
+    pub soft_spins: u64,
     /// Whether a release ended the last park.
     pub woken: bool,
     /// Whether the session is of the high priority class.
@@ -65,6 +69,7 @@ impl<'a> Attempt<'a> {
             parks: 0,
             since_park: 0,
             gets_since_park: 0,
+            soft_spins: 0,
             woken: false,
             high_priority: false,
             parked: 0,
@@ -88,9 +93,15 @@ pub trait Scheme: Sync {
     /// What to do after the spin of this attempt failed.
     fn step(&self, attempt: &Attempt<'_>) -> Step;
 
-    /// Whether it has the rules of `orbit`: throttled releases, spins that back off, handovers.
-    fn throttles_wakes(&self) -> bool {
+    /// Whether it has the rules of `orbit`: turns, spins that back off, handovers.
+    fn is_orbit(&self) -> bool {
         false
+    }
+
+    /// Which releases wake a session that has parked by it.
+    fn wakes(&self, attempt: &Attempt<'_>) -> Wakes {
+        let _ = attempt;
+        Wakes::Each
     }
 
     /// Whether its sleeps take `sleep_jitter`.
@@ -176,7 +187,9 @@ mod tests {
         let mut parks = 0;
         (0..n)
             .map(|failed| {
-                let attempt = Attempt { failed, parks, since_park: failed, high_priority, ..Attempt::first(&params) };
+                let soft_spins = u64::from(failed);
+                let attempt =
+                    Attempt { failed, parks, since_park: failed, soft_spins, high_priority, ..Attempt::first(&params) };
                 let step = scheme.step(&attempt);
                 parks += u32::from(matches!(step, Park(_)));
                 step
@@ -228,6 +241,16 @@ mod tests {
         assert_eq!(runs(&trace("ydb", p, 130, false)), [(128, Yield), (2, Park(Duration::from_millis(100)))]);
         let yields = p.get(P::OrbitYields) as u32;
         assert!(matches!(trace("orbit", p, yields + 1, false)[yields as usize], Park(_)));
+    }
+
+    #[test]
+    fn a_soft_spin_of_ydb_ends_after_so_many_of_all_sessions_together_and_a_full_queue_is_looked_at_ever_more_rarely() {
+        let p = Params::default();
+        let ydb = super::scheme(named("ydb").unwrap() as u64);
+        let step = |soft_spins| ydb.step(&Attempt { soft_spins, failed: 1, since_park: 1, ..Attempt::first(&p) });
+        assert_eq!((step(127), step(128)), (Yield, Park(Duration::from_millis(100))));
+        let full = |since_park| ydb.step(&Attempt { parked: 1024, since_park, ..Attempt::first(&p) });
+        assert_eq!([0, 1, 6, 7, 8].map(full), [1, 2, 64, 128, 128].map(|n| Step::Overflow(Duration::from_millis(n))));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use super::{Attempt, Scheme, Step};
 use crate::params::P;
+use crate::parking::Wakes;
 use std::time::Duration;
 
 pub(super) struct Orbit;
@@ -57,8 +58,12 @@ impl Scheme for Orbit {
         Step::Yield
     }
 
-    fn throttles_wakes(&self) -> bool {
+    fn is_orbit(&self) -> bool {
         true
+    }
+
+    fn wakes(&self, _: &Attempt<'_>) -> Wakes {
+        Wakes::Enough
     }
 
     fn takes_jitter(&self) -> bool {

@@ -20,7 +20,7 @@ impl Scheme for Ydb {
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         let soft = attempt.parks == 0
             && attempt.parked == 0
-            && u64::from(attempt.failed) < attempt.params.get(P::SoftSpinCount);
+            && attempt.soft_spins < attempt.params.get(P::SoftSpinCount);
         if !soft {
             return queue(attempt);
         }
@@ -28,10 +28,11 @@ impl Scheme for Ydb {
     }
 }
 
-/// A place in the queue, or a look a millisecond later when all `mutex_slots` are taken.
+/// A place in the queue, or a look a millisecond later when all `mutex_slots` are taken; then after two, four,
+/// up to 128 ms: a thousand sessions that each look every millisecond use two processors.
 pub(super) fn queue(attempt: &Attempt<'_>) -> Step {
     if u64::from(attempt.parked) >= attempt.params.get(P::MutexSlots) {
-        return Step::Overflow(Duration::from_millis(1));
+        return Step::Overflow(Duration::from_millis(1 << attempt.since_park.min(7)));
     }
     Step::Park(Duration::from_millis(attempt.params.get(P::QueueTimeout)))
 }

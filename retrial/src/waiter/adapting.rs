@@ -1,11 +1,41 @@
-//! The controller of `adaptive` on a mutex's entry; the rule is in [`crate::wait`].
+//! The controller of `adaptive` on a mutex's entry, and what waits count there for it and for `ydb`; the rules
+//! are in [`crate::wait`].
 
-use super::{Target, Waiter};
-use crate::entries::TypeId;
+use super::{Target, Wait, Waiter};
+use crate::entries::{AdaptionCells, MutexEntry, TypeId};
 use crate::fail;
 use crate::operation_log::MutexId;
-use crate::sys::{self, Ordering};
+use crate::params::Params;
+use crate::sys::{self, AtomicU64, Ordering};
 use crate::wait::{Adaption, Counts};
+
+/// Count of the soft spins at a mutex, where it is needed.
+pub(super) fn soft_spins<'a>(entry: Option<&'a MutexEntry>, params: &Params) -> Option<&'a AtomicU64> {
+    entry.map(|entry| &entry.adaption.soft_spins).filter(|_| params.counts_soft_spins())
+}
+
+impl<'a> Wait<'a> {
+    /// State of the controller, while `adaptive` is in force.
+    pub(super) fn adaptive(&self) -> Option<&'a AdaptionCells> {
+        self.entry.map(|entry| &entry.adaption).filter(|_| self.params.is_adaptive())
+    }
+
+    /// Count of the soft spins at the mutex, where it is needed.
+    pub(super) fn soft_spins(&self) -> Option<&'a AtomicU64> {
+        soft_spins(self.entry, &self.params)
+    }
+
+    pub(super) fn pthread_in_use(&self) -> bool {
+        self.adaptive().is_some_and(|cells| cells.state.load(Ordering::Relaxed) & 1 == 1)
+    }
+
+    /// For the controller of `adaptive`: a session has slept in the queue, or for want of room there.
+    pub(super) fn count_queue_sleep(&self) {
+        if let Some(cells) = self.adaptive() {
+            cells.queue_sleeps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Waiter<'_> {
     /// Runs the controller of `adaptive`; the caller has just got the target.
