@@ -124,7 +124,9 @@ impl<'a> Wait<'a> {
         let entry = waiter.instance.and_then(|instance| instance.tables.mutex_entry(want.mutex));
         let poll_ns = waiter.instance.map_or(A_POLL_NS, |instance| instance.tables.cost(Cost::Poll));
         let params = waiter.params(want.mutex_type);
-        let first = |session: &Session<'_>| session.experience(|known| known.first(want.mutex.0, &params, sys::now_ns));
+        let first = |session: &Session<'_>| {
+            session.experience(|known| known.first(want.mutex.0, target.parked(), &params, sys::now_ns))
+        };
         let wanted = Wanted {
             shared: want.mode == Mode::Shared,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),

@@ -26,7 +26,8 @@ impl<'a> Engine<'a> {
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        let first = session.experience.first(session.copy, &self.workload.params, || now_ns);
+        let first =
+            session.experience.first(session.copy, self.mutex.parking.parked(), &self.workload.params, || now_ns);
         session.park = Parks::default();
         let doublings = session.experience.doublings();
         self.sessions[s as usize].course = self.course(first, doublings);

@@ -1,6 +1,7 @@
 //! What a session knows from one wait to the next: whether its yields bring it the mutex, how many are worth
 //! their time, and how long its turn has lasted.
 
+use super::orbit::YIELDS_FOR;
 use super::{Course, First};
 use crate::params::{Fairness, P, Params};
 use crate::parking::LOOK_EVERY;
@@ -57,13 +58,20 @@ pub struct Experience {
     turn_began_ns: u64,
     /// How often `orbit_yields` is doubled in its next wait.
     doublings: u32,
+    /// Whether a get of it has missed.
+    has_waited: bool,
 }
 
 impl Experience {
-    /// A get of this mutex has missed: what its wait begins with. `now_ns` is asked for now and then.
+    /// A get of this mutex, on which so many sessions are parked, has missed: what its wait begins with. `now_ns`
+    /// is asked for now and then.
+    ///
+    /// The first wait of a session parks at once beside a crowd. Thousands that begin together would each go
+    /// through all of their yields while the holder waits for its processor.
     #[must_use]
-    pub fn first(&mut self, mutex: u32, params: &Params, now_ns: impl FnOnce() -> u64) -> First {
-        if self.begins(mutex) {
+    pub fn first(&mut self, mutex: u32, parked: u32, params: &Params, now_ns: impl FnOnce() -> u64) -> First {
+        let has_waited = std::mem::replace(&mut self.has_waited, true);
+        if self.begins(mutex) || !has_waited && u64::from(parked) >= YIELDS_FOR {
             First::Park
         } else if self.ends_turn(params, now_ns) {
             First::Yield
@@ -220,6 +228,14 @@ mod tests {
         };
         assert_eq!([false, true, true, true, true, false, true].map(&mut after), [0, 1, 2, 3, 3, 2, 3]);
         assert_eq!([false; 5].map(after), [2, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_first_wait_of_a_session_parks_at_once_beside_a_crowd() {
+        let first = |known: &mut Experience, parked| known.first(7, parked, &Params::default(), || 0);
+        let mut known = Experience::default();
+        assert_eq!([64, 64, 9999].map(|parked| first(&mut known, parked)), [First::Park, First::Spin, First::Spin]);
+        assert_eq!(first(&mut Experience::default(), 63), First::Spin);
     }
 
     #[test]

@@ -24,14 +24,16 @@ const WATCH_TIMES: u32 = 16;
 
 /// Number of gets by other sessions after which a session parks instead of yielding, however long a section
 /// or a yield takes.
-const YIELDS_FOR: u64 = 64;
+pub(super) const YIELDS_FOR: u64 = 64;
 
-/// A session parks at once, without a spin, in two cases.
+/// A session parks at once, without a spin, in three cases.
 ///
 /// It was woken out of a condition's queue: other sessions of the same broadcast are before it, and each that
 /// spins takes the processor from them (32 threads, again and again: 0.84 of the rounds, measured).
 ///
 /// Its yields have been in vain: see [`Experience`](super::Experience). A spin is shorter than such a yield.
+///
+/// It is the session's first wait, and a crowd is parked: see [`Experience`](super::Experience::first).
 const fn queues(attempt: &Attempt<'_>) -> bool {
     attempt.parks_first && attempt.parks == 0
 }
