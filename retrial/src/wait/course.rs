@@ -50,8 +50,8 @@ pub struct Seen<'a> {
     pub parked: u32,
     /// Gets of the mutex so far.
     pub gets: u64,
-    /// Steps of all sessions there so far, if their scheme is [`Params::counts_soft_spins`]; else anything that
-    /// stays the same.
+    /// Yields and sleeps of all sessions there so far. Only a scheme with [`Params::counts_soft_spins`] asks, so
+    /// they need not be counted under another one.
     pub soft_spins: u64,
     /// Whether a session holds it in X or LX.
     pub on_x: bool,

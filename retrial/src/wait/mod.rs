@@ -93,7 +93,7 @@ pub trait Scheme: Sync {
     /// What to do after the spin of this attempt failed.
     fn step(&self, attempt: &Attempt<'_>) -> Step;
 
-    /// Whether it has the rules of `orbit`: turns, spins that back off, handovers.
+    /// Whether it has the rules of `orbit`: turns, spins that back off, throttled releases, handovers.
     fn is_orbit(&self) -> bool {
         false
     }
@@ -101,7 +101,7 @@ pub trait Scheme: Sync {
     /// Which releases wake a session that has parked by it.
     fn wakes(&self, attempt: &Attempt<'_>) -> Wakes {
         let _ = attempt;
-        Wakes::Each
+        if self.is_orbit() { Wakes::Enough } else { Wakes::Each }
     }
 
     /// Whether its sleeps take `sleep_jitter`.

@@ -10,7 +10,6 @@
 
 use super::{Attempt, Scheme, Step};
 use crate::params::P;
-use crate::parking::Wakes;
 use std::time::Duration;
 
 pub(super) struct Orbit;
@@ -62,10 +61,6 @@ impl Scheme for Orbit {
 
     fn is_orbit(&self) -> bool {
         true
-    }
-
-    fn wakes(&self, _: &Attempt<'_>) -> Wakes {
-        Wakes::Enough
     }
 
     fn takes_jitter(&self) -> bool {
