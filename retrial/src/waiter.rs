@@ -163,6 +163,7 @@ impl<'a> Wait<'a> {
             parked: target.parked(),
             gets: target.gets(),
             soft_spins: self.soft_spins().map_or(0, |count| count.load(Ordering::Relaxed)),
+            holder: self.recorder.blocker.number(),
             on_x,
             pthread_in_use: self.pthread_in_use(),
             random: self.waiter.session.map_or(self.now, Session::random),
@@ -314,7 +315,7 @@ impl<'a> Wait<'a> {
         probes::park(&self.recorder, how.lasts(false));
         let parked = target.park(how);
         self.last = sys::now_ns();
-        self.course.park_ended(&parked, target.gets());
+        self.course.park_ended(&parked, target.gets(), self.last);
         self.recorder.add(Counter::Parks, 1);
         self.count_queue_sleep();
         let what = if matches!(parked, Parked::TimedOut) {

@@ -67,6 +67,8 @@ impl<'a> Engine<'a> {
             parked: self.mutex.parking.parked(),
             gets: self.mutex.gets,
             soft_spins: self.mutex.soft_spins,
+            // From 1 on, and 0 for `NONE`.
+            holder: self.mutex.holder.wrapping_add(1),
             on_x: self.mutex.holder != NONE,
             pthread_in_use: self.controller.state.pthread_in_use,
             random: self.streams.wait(),
@@ -254,7 +256,7 @@ impl<'a> Engine<'a> {
             _ => Found::Busy,
         };
         session.park.come_back(session.announced, &how, found, |to| self.mutex.change(to));
-        session.course.park_ended(&how, self.mutex.gets);
+        session.course.park_ended(&how, self.mutex.gets, self.now);
         self.owed += self.transaction();
         self.controller.counted.queue_sleeps += 1;
         self.tally.count(Counter::Parks);

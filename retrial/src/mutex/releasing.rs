@@ -208,7 +208,9 @@ impl RawMutex {
         if handed == word {
             return self.wake(word);
         }
-        if !self.wake_one() {
+        // A session that asked for X and is not asleep yet comes out of its park at once, for `wakes` has changed. A
+        // reader would not take it.
+        if !self.wake_one() && !asked.starving().1 {
             // No session was asleep: any may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);

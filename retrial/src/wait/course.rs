@@ -53,6 +53,8 @@ pub struct Seen<'a> {
     /// Yields and sleeps of all sessions there so far. Only a scheme with [`Params::counts_soft_spins`] asks, so
     /// they need not be counted under another one.
     pub soft_spins: u64,
+    /// Number of the session that has its holder field, 0 for none.
+    pub holder: u32,
     /// Whether a session holds it in X or LX.
     pub on_x: bool,
     /// Whether `adaptive` has `pthread` in use.
@@ -121,6 +123,10 @@ const FIRST_ALONE: Duration = Duration::from_millis(10);
 /// Maximum mean time-out of a first park beside a watcher, in thousandths: 32 s. Doubles with each park.
 const FIRST_LOOK: Duration = Duration::from_millis(32);
 
+/// Number of sleeps of a session that stands by: a sixteenth of `orbit_handover_interval`, an eighth, a quarter
+/// and a half.
+const STANDS_BY: u32 = 4;
+
 /// A wait under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
@@ -131,10 +137,16 @@ pub struct Course {
     parks: u32,
     /// Steps since the last park ended, or since the wait began.
     since_park: u32,
-    /// Gets of the mutex then.
+    /// Gets of the mutex then, and the time.
     gets: u64,
-    /// Whether a release ended the last park.
+    parked_until_ns: u64,
+    /// Whether a release ended the last park, and whether one came before the session slept.
     woken: bool,
+    called: bool,
+    /// Number of the session that held it at the last step, 0 for none.
+    holder: u32,
+    /// Sleeps of a session that [stands by](Self::stands_by), since then.
+    stood_by: u32,
     /// End of the first failed spin.
     started_ns: u64,
 }
@@ -143,7 +155,19 @@ impl Course {
     /// A wait that begins after so many gets of the mutex.
     #[must_use]
     pub const fn begin(wanted: Wanted, gets: u64) -> Self {
-        Self { wanted, failed: 0, parks: 0, since_park: 0, gets, woken: false, started_ns: 0 }
+        Self {
+            wanted,
+            failed: 0,
+            parks: 0,
+            since_park: 0,
+            gets,
+            parked_until_ns: 0,
+            woken: false,
+            called: false,
+            holder: 0,
+            stood_by: 0,
+            started_ns: 0,
+        }
     }
 
     /// Steps so far: a failed spin precedes each, but for a yield that ends a turn.
@@ -167,6 +191,11 @@ impl Course {
         matches!(self.wanted.first, First::Yield) && self.failed == 0
     }
 
+    /// Whether a release ended the last park, or came before the session slept.
+    const fn was_called(&self) -> bool {
+        self.woken || self.called
+    }
+
     fn attempt<'a>(&self, seen: &Seen<'a>) -> Attempt<'a> {
         Attempt {
             params: seen.params,
@@ -175,7 +204,7 @@ impl Course {
             since_park: self.since_park,
             gets_since_park: seen.gets.wrapping_sub(self.gets),
             soft_spins: seen.soft_spins.wrapping_sub(self.wanted.soft_spins).max(u64::from(self.failed)),
-            woken: self.woken,
+            woken: self.was_called(),
             high_priority: self.wanted.high_priority,
             parked: seen.parked,
             pthread_in_use: seen.pthread_in_use,
@@ -194,7 +223,8 @@ impl Course {
             return None;
         }
         let (gets, soft_spins) = (self.gets, self.wanted.soft_spins);
-        let seen = Seen { params, now_ns: 0, parked: 0, gets, soft_spins, on_x: false, pthread_in_use, random: 0 };
+        let seen =
+            Seen { params, now_ns: 0, parked: 0, gets, soft_spins, holder: 0, on_x: false, pthread_in_use, random: 0 };
         let scheme = scheme(&seen);
         Some(Spin {
             polls: scheme.spins(&self.attempt(&seen)),
@@ -219,10 +249,14 @@ impl Course {
             Step::Yield => Step::Yield,
             Step::Sleep(asked) => Step::Sleep(jittered(asked, scheme, seen)),
             Step::Overflow(asked) => Step::Overflow(jittered(asked, scheme, seen)),
-            Step::Park(limit) => Step::Park(self.park(seen, limit)),
+            Step::Park(limit) => match if scheme.is_orbit() { self.stands_by(seen) } else { None } {
+                Some(time) => Step::Sleep(time),
+                None => Step::Park(self.park(seen, limit)),
+            },
         };
         self.failed = self.failed.saturating_add(1);
         self.since_park = self.since_park.saturating_add(1);
+        self.holder = seen.holder;
         step
     }
 
@@ -243,9 +277,31 @@ impl Course {
         }
     }
 
-    /// The park has ended, after so many gets of the mutex.
-    pub const fn park_ended<G>(&mut self, how: &Parked<G>, gets: u64) {
+    /// Whether a session that was woken in vain sleeps once more before it parks, and how long.
+    ///
+    /// It stays on its way meanwhile, so that releases wake no other one, and a session that gets the mutex
+    /// again and again has it to itself. If it parked, the next release would wake it, or another one, at once.
+    /// All of its sleeps together are shorter than the time after which it asks for its turn. Only where the
+    /// same session holds the mutex as at the last step, and sections pass faster than a session parks and is
+    /// woken: elsewhere it is needed.
+    fn stands_by(&mut self, seen: &Seen<'_>) -> Option<Duration> {
+        let passed = seen.gets.wrapping_sub(self.gets);
+        let took_ns = seen.now_ns.saturating_sub(self.parked_until_ns);
+        let is_fast = passed > 0 && took_ns / passed <= 1000 * seen.params.get(P::OrbitSpinTime);
+        let is_the_same = seen.holder != 0 && seen.holder == self.holder;
+        let in_vain = self.was_called() && is_fast && is_the_same;
+        let time = seen.params.handover_interval() / (1 << (STANDS_BY - self.stood_by.min(STANDS_BY)));
+        let stands_by = in_vain && self.stood_by < STANDS_BY;
+        self.stood_by += u32::from(stands_by);
+        stands_by.then_some(time)
+    }
+
+    /// The park has ended at this time, after so many gets of the mutex.
+    pub const fn park_ended<G>(&mut self, how: &Parked<G>, gets: u64, now_ns: u64) {
         self.woken = matches!(how, Parked::Woken);
+        self.called = matches!(how, Parked::Looked);
+        self.stood_by = 0;
+        self.parked_until_ns = now_ns;
         self.parks = self.parks.saturating_add(1);
         self.since_park = 0;
         self.gets = gets;
@@ -278,7 +334,7 @@ impl Course {
         match seen.params.fairness() {
             Fairness::Throughput => None,
             Fairness::Balanced => {
-                ((self.woken || self.parks > 0 && !seen.on_x) && waited >= interval).then_some(interval)
+                ((self.was_called() || self.parks > 0 && !seen.on_x) && waited >= interval).then_some(interval)
             }
             Fairness::Fifo => Some(Duration::ZERO),
         }
@@ -307,7 +363,17 @@ mod tests {
         Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30, soft_spins: 0 };
 
     fn seen(params: &Params) -> Seen<'_> {
-        Seen { params, now_ns: 0, parked: 0, gets: 0, soft_spins: 0, on_x: true, pthread_in_use: false, random: 499 }
+        Seen {
+            params,
+            now_ns: 0,
+            parked: 0,
+            gets: 0,
+            soft_spins: 0,
+            holder: 3,
+            on_x: true,
+            pthread_in_use: false,
+            random: 499,
+        }
     }
 
     /// A wait that parks at each step, to its first park.
@@ -332,7 +398,7 @@ mod tests {
                 let mut course = begun;
                 assert!(!course.spin(&params, false).unwrap().handed);
                 park(&mut course, &seen(&params));
-                course.park_ended::<()>(&how, 0);
+                course.park_ended::<()>(&how, 0, 0);
                 assert_eq!(course.spin(&params, false).unwrap().handed, expected, "{how:?}, shared: {shared}");
                 course.step(&seen(&params));
                 assert!(!course.spin(&params, false).unwrap().handed);
@@ -348,11 +414,11 @@ mod tests {
         let at = |now: Duration, on_x| Seen { now_ns: now.as_nanos() as u64, on_x, ..seen(&params) };
         assert_eq!(park(&mut course, &at(Duration::ZERO, true)).asks, None);
         let mut looked = course;
-        course.park_ended::<()>(&Parked::Woken, 0);
+        course.park_ended::<()>(&Parked::Woken, 0, 0);
         assert_eq!(park(&mut course.clone(), &at(interval / 2, true)).asks, None);
         assert_eq!(park(&mut course, &at(interval, true)).asks, Some(interval));
         // A session that no release woke asks where no release of X will come.
-        looked.park_ended::<()>(&Parked::TimedOut, 0);
+        looked.park_ended::<()>(&Parked::TimedOut, 0, 0);
         assert_eq!(park(&mut looked.clone(), &at(interval, true)).asks, None);
         assert_eq!(park(&mut looked, &at(interval, false)).asks, Some(interval));
         let never = params.with(P::Fairness, 0);
@@ -363,13 +429,58 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_a_release_called_before_it_slept_goes_on_as_if_it_had_been_woken() {
+        let params = Params::default();
+        let after = |how| {
+            let mut course = Course::begin(Wanted { first: First::Park, ..WANTED }, 0);
+            park(&mut course, &seen(&params));
+            course.park_ended::<()>(&how, 0, 0);
+            (course.spin(&params, false).unwrap().polls, course.step(&seen(&params)))
+        };
+        let (polls, step) = after(Parked::Woken);
+        assert_eq!((after(Parked::Looked), step), ((polls, Step::Yield), Step::Yield));
+        assert!(polls > 0 && matches!(after(Parked::TimedOut), (0, Step::Park(_))));
+        let interval = params.handover_interval();
+        let at = Seen { now_ns: 1 + interval.as_nanos() as u64, ..seen(&params) };
+        let mut course = Course { started_ns: 1, called: true, ..parks_at_once(&mut params.clone()) };
+        course.failed = 1;
+        assert_eq!(course.park(&at, interval).asks, Some(interval));
+    }
+
+    #[test]
+    fn a_session_that_was_woken_in_vain_stands_by_where_sections_are_short_for_less_than_the_interval() {
+        let params = Params::default().with(P::OrbitYields, 0).with(P::HandoverInterval, 1600);
+        let spin_ns = 1000 * params.get(P::OrbitSpinTime);
+        let steps = |how, gets: u64, took_ns| {
+            let mut course = Course::begin(WANTED, 0);
+            park(&mut course, &seen(&params));
+            course.park_ended::<()>(&how, 5, 7);
+            let seen = Seen { gets: 5 + gets, now_ns: 7 + took_ns, ..seen(&params) };
+            let mut slept = Vec::new();
+            course.holder = 3;
+            while let Step::Sleep(time) = course.step(&seen) {
+                slept.push(time.as_micros());
+            }
+            slept
+        };
+        let all = [100, 200, 400, 800];
+        assert_eq!((steps(Parked::Woken, 1, spin_ns), steps(Parked::Looked, 3, 3 * spin_ns)), (all.into(), all.into()));
+        assert_eq!(steps(Parked::Woken, 1, spin_ns + 1), [0; 0], "longer sections need it");
+        assert_eq!((steps(Parked::Woken, 0, 0), steps(Parked::TimedOut, 9, 9)), (vec![], vec![]));
+        let mut course = Course { woken: true, holder: 4, ..Course::begin(WANTED, 0) };
+        park(&mut course, &Seen { gets: 9, ..seen(&params) });
+        let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
+        park(&mut Course { holder: 3, ..course }, &Seen { gets: 9, ..seen(&published) });
+    }
+
+    #[test]
     fn sessions_that_do_not_know_of_each_other_look_half_as_often_each_time() {
         let params = Params::default().with(P::OrbitYields, 0);
         let mut course = Course::begin(WANTED, 0);
         let looks: Vec<Duration> = (0..14)
             .map(|_| {
                 let how = park(&mut course, &seen(&params));
-                course.park_ended::<()>(&Parked::TimedOut, 0);
+                course.park_ended::<()>(&Parked::TimedOut, 0, 0);
                 how.lasts_alone()
             })
             .collect();
@@ -391,7 +502,7 @@ mod tests {
         assert_eq!(park(&mut course.clone(), &beside(0)).timeout, ms(40));
         assert_eq!(park(&mut course.clone(), &beside(99)).timeout, ms(4000));
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 1000 * FIRST_LOOK);
-        course.park_ended::<()>(&Parked::TimedOut, 0);
+        course.park_ended::<()>(&Parked::TimedOut, 0, 0);
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 2000 * FIRST_LOOK);
     }
 
@@ -418,7 +529,7 @@ mod tests {
             for _ in 0..3 {
                 if matches!(course.step(&seen(&params)), Step::Park(_)) {
                     said.push(course.has_only_yielded());
-                    course.park_ended::<()>(&Parked::Woken, 0);
+                    course.park_ended::<()>(&Parked::Woken, 0, 0);
                 }
                 said.push(course.has_only_yielded());
             }

@@ -217,6 +217,7 @@ mod tests {
             parked: 0,
             gets: 0,
             soft_spins: 0,
+            holder: 0,
             on_x: true,
             pthread_in_use: false,
             random: 0,

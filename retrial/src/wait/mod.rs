@@ -41,7 +41,7 @@ pub struct Attempt<'a> {
     /// Yields and sleeps of all sessions at the mutex since this wait began, its own included; only its own
     /// where they are not counted.
     pub soft_spins: u64,
-    /// Whether a release ended the last park.
+    /// Whether a release ended the last park, or came before the session slept.
     pub woken: bool,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
