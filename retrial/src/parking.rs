@@ -298,6 +298,14 @@ impl Parking {
         self.throttles() && self.0 & Self::ONE == 0 && !self.starving().0 && gets.is_multiple_of(LOOK_EVERY)
     }
 
+    /// Whether a release after so many gets wakes one more, which becomes the watcher when it parks again. The
+    /// watcher is often the first to be woken, and where nobody else comes, nobody parks: of a thousand sessions
+    /// that waited for one get each, the last ones would look after half a minute.
+    #[must_use]
+    pub const fn lacks_watcher(self, gets: u64) -> bool {
+        self.parked() > 1 && !self.is_watched() && gets.is_multiple_of(LOOK_EVERY)
+    }
+
     /// A session asks for a handover; `for_x`: it wants X or LX, so that further readers are kept out.
     #[must_use]
     pub const fn starve(self, now_ns: u64, for_x: bool) -> Self {

@@ -239,6 +239,7 @@ impl Instance {
         }
         fail::point();
         self.let_readers_in(here);
+        here.pass_on_for_dead();
         self.recover_all_with(Some(here));
     }
 
@@ -286,6 +287,8 @@ impl Instance {
                 self.let_readers_in(mutex);
                 if mutex.load().has(Word::HANDOVER) {
                     mutex.wake_after_recovery();
+                } else {
+                    mutex.pass_on_for_dead();
                 }
             }
             // A waiter that has it mapped lets the readers in.

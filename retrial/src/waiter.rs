@@ -5,7 +5,7 @@ use crate::entries::{MutexEntry, TypeId};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
-use crate::params::Params;
+use crate::params::{P, Params};
 use crate::parking::Parked;
 use crate::probes;
 use crate::recorder::{At, Recorder};
@@ -283,6 +283,10 @@ impl<'a> Wait<'a> {
                     self.recorder.add(Counter::QueueFull, 1);
                     self.count_queue_sleep();
                 }
+                // Under `orbit` it stands by.
+                if !crate::wait::scheme(self.params.get(P::Scheme)).is_orbit() {
+                    target.steps_aside();
+                }
                 let asked = asked.min(left);
                 self.recorder.is_at(At::Sleep);
                 sys::sleep(asked);
@@ -371,7 +375,7 @@ impl<'a> Waiter<'a> {
                 }
                 return Ok(got);
             }
-            let left = wait.failed(deadline).and_then(|left| wait.ask(left));
+            let left = wait.failed(deadline).and_then(|left| wait.ask(target, left));
             let left = match left {
                 // What the session has written is the parent's, and so is what it would write.
                 _ if self.session.is_some_and(Session::is_forked) => return Err(Ended::Forked),

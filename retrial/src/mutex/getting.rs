@@ -146,6 +146,17 @@ impl<'a> Getting<'a> {
         }
         None
     }
+
+    /// Is on its way no longer. Wakes another session, if releases may have left that to it and `passes`.
+    fn pass_on(&self, passes: bool) {
+        let mutex = self.mutex;
+        if self.parks.end(|to| mutex.change(Ordering::Relaxed, to)) && passes {
+            fence_without_barrier();
+            if mutex.parked() != 0 {
+                mutex.wake_for(mutex.load().give_back());
+            }
+        }
+    }
 }
 
 impl Target for Getting<'_> {
@@ -237,16 +248,14 @@ impl Target for Getting<'_> {
         self.mode != Mode::Shared || word.references() == 0
     }
 
+    fn steps_aside(&self) {
+        self.pass_on(true);
+    }
+
     fn ended(&self, got: bool) {
         let mutex = self.mutex;
-        let owes = self.parks.end(|to| mutex.change(Ordering::Relaxed, to));
         // A woken reader lets the next one in as well. A session that gives up passes on what was left to it.
-        if owes && (self.mode == Mode::Shared || !got) {
-            fence_without_barrier();
-            if mutex.parked() != 0 {
-                mutex.wake_for(mutex.load().give_back());
-            }
-        }
+        self.pass_on(self.mode == Mode::Shared || !got);
         // What another session has asked for is left to it.
         if self.asked_for_x.get() {
             self.session.instance().let_readers_in(mutex);
@@ -318,8 +327,11 @@ mod tests {
     use super::*;
     use crate::entries::TypeId;
     use crate::instance::Instance;
+    use crate::params::P;
+    use crate::parking::Wakes;
     use crate::segment::Capacity;
     use crate::session::Class;
+    use crate::waiter::Waiter;
 
     /// A mutex and a session that wants it in a mode.
     fn staged(test: impl Fn(&RawMutex, &dyn Fn(Mode) -> Getting<'static>)) {
@@ -365,6 +377,68 @@ mod tests {
             polls.ask_for_handover(sys::now_ns(), Duration::ZERO);
             polls.ended(false);
             assert_eq!((mutex.load(), mutex.parking().starving()), (Word(1), (true, false)));
+        });
+    }
+
+    /// On its way, beside so many parked ones that nobody will find asleep.
+    fn is_woken(mutex: &RawMutex, getting: &Getting<'_>, others: u32) {
+        mutex.fake(Word::FREE, Sid::NONE);
+        mutex.change(Ordering::Relaxed, |_| Parking::default().wake());
+        let announced = getting.parks.announce(Wakes::One, |to| mutex.change(Ordering::Relaxed, to));
+        let parked = Parked::<Word>::Woken;
+        getting.parks.come_back(announced, &parked, Found::Busy, |to| mutex.change(Ordering::Relaxed, to));
+        mutex.change(Ordering::Relaxed, |all| Parking(all.0 - 1));
+        for _ in 0..others {
+            mutex.change(Ordering::Relaxed, |all| all.announce(Wakes::One, false, false));
+        }
+        assert_eq!((mutex.parking().woken(), mutex.parked()), (1, others));
+    }
+
+    #[test]
+    fn a_session_that_steps_aside_is_on_its_way_no_longer_and_wakes_one_in_its_place() {
+        staged(|mutex, getting| {
+            for others in [0, 1] {
+                let getting = getting(Mode::Exclusive);
+                is_woken(mutex, &getting, others);
+                let before = mutex.wakes.load(Ordering::Relaxed);
+                getting.steps_aside();
+                assert_eq!(mutex.parking().woken(), 0);
+                getting.steps_aside();
+                assert_eq!(mutex.wakes.load(Ordering::Relaxed) - before, others, "once");
+            }
+        });
+    }
+
+    #[test]
+    fn a_release_beside_parked_sessions_without_a_watcher_wakes_one_more_at_every_sixteenth_get() {
+        staged(|mutex, getting| {
+            let session = getting(Mode::Exclusive).session;
+            let wakes_of_release = |gets: u64, watched| {
+                mutex.gets.store(gets, Ordering::Relaxed);
+                let two = Parking::default().announce(Wakes::Each, false, watched).announce(Wakes::Each, false, false);
+                mutex.change(Ordering::Relaxed, |_| two);
+                let before = mutex.wakes.load(Ordering::Relaxed);
+                mutex.give_back(session, Word::FREE);
+                mutex.wakes.load(Ordering::Relaxed) - before
+            };
+            assert_eq!([(32, false), (32, true), (33, false)].map(|(gets, on)| wakes_of_release(gets, on)), [2, 1, 1]);
+        });
+    }
+
+    #[test]
+    fn each_check_of_adaptive_sets_the_flag_that_a_dead_session_may_have_left() {
+        staged(|mutex, getting| {
+            let session = getting(Mode::Exclusive).session;
+            for (p, value) in [(P::Scheme, crate::wait::ADAPTIVE as u64), (P::CheckEvery, 1)] {
+                session.instance().set(p, None, value);
+            }
+            for _ in 0..3 {
+                mutex.fake(Word(Word::ATTENTION), session.sid());
+                mutex.count_get();
+                let waiter = Waiter::of(session);
+                waiter.adapt(&getting(Mode::Exclusive), mutex.id(), mutex.mutex_type());
+            }
+            assert!(!mutex.load().has(Word::ATTENTION), "ydb is in use");
         });
     }
 }

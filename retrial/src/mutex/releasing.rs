@@ -122,6 +122,10 @@ impl RawMutex {
         if parking.wakes() || parking.parked() != 0 && left.has(Word::DRAINING) {
             self.wake_for(left);
         }
+        // By what was known before: the last two may be on their way to sleep.
+        if parking.lacks_watcher(self.gets()) {
+            self.wake_of(ANYBODY);
+        }
     }
 
     /// Gives releases a fence of their own from now on: barriers do not reach this process. Only while the
@@ -327,7 +331,18 @@ impl RawMutex {
         self.word.compare_exchange(word.0, free.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// A session has died that may have been on its way: takes it off the number of those, and wakes one for it.
+    pub(crate) fn pass_on_for_dead(&self) {
+        self.change(Ordering::Relaxed, Parking::arrived);
+        fence(Ordering::SeqCst);
+        if self.parked() != 0 {
+            self.wake_for(self.load().give_back());
+        }
+    }
+
     pub(crate) fn wake_after_recovery(&self) {
+        // The dead session may have been on its way. If it was not, one more is woken.
+        self.change(Ordering::Relaxed, Parking::arrived);
         fence(Ordering::SeqCst);
         if self.parked() != 0 {
             // The dead session may have blocked sessions of any kind. Rare enough to let them all look.

@@ -56,8 +56,12 @@ impl Parks {
         match how {
             // The release that woke it has taken it off the count.
             Parked::Woken => change(&|all| all.unwatched(watches).found(found, true)),
-            // A session on its way may have died, and so may the watcher.
-            Parked::TimedOut => change(&|all| all.come_back(before, true).arrived().found(found, false)),
+            // A session on its way may have died, and so may the watcher. It answers for the dead one.
+            Parked::TimedOut => {
+                let known = change(&|all| all.come_back(before, true).arrived().found(found, false));
+                self.answers.set(known.woken() != 0 || found == Found::Open);
+                known
+            }
             _ => change(&|all| all.come_back(before, watches)),
         };
     }

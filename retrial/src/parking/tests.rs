@@ -101,6 +101,26 @@ fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
 }
 
 #[test]
+fn a_time_out_that_may_stand_for_a_dead_session_answers_for_it_in_the_next_park() {
+    let answers = |before: Parking, found| {
+        let state = Cell::new(before.announce(Wakes::One, false, true));
+        let change = |to: &dyn Fn(Parking) -> Parking| {
+            let before = state.get();
+            state.set(to(before));
+            before
+        };
+        let parks = Parks::default();
+        let announced = parks.announce(Wakes::One, change);
+        assert!(!announced.answers);
+        parks.come_back(announced, &Parked::<()>::TimedOut, found, change);
+        parks.announce(Wakes::One, change).answers
+    };
+    let woken = Parking::default().wake();
+    assert_eq!([woken, Parking::default()].map(|all| answers(all, Found::Busy)), [true, false]);
+    assert!(answers(Parking::default(), Found::Open));
+}
+
+#[test]
 fn a_session_that_announces_while_a_wake_up_finds_nobody_stays_counted() {
     let announced = Parking::default().announce(Wakes::Enough, false, true);
     let waking = announced.wake().announce(Wakes::Enough, false, false);

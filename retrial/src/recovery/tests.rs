@@ -1,5 +1,6 @@
 use super::*;
 use crate::engine::EngineMutex;
+use crate::parking::{Parking, Wakes};
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 
@@ -457,6 +458,24 @@ fn a_parked_session_that_died_elsewhere_frees_its_slot_at_once() {
     mutex.fake(Word(Word::HANDOVER | 1), Sid::NONE);
     instance.collect_debts(&mutex);
     assert_eq!((mutex.load(), mutex.parking().starving().1), (Word(1), false));
+}
+
+#[test]
+fn a_woken_session_that_died_is_on_its_way_no_longer_and_another_one_is_woken_for_it() {
+    let instance = Instance::anonymous(Capacity { sessions: 4, ..Capacity::default() }).unwrap();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let raw = mutex.raw();
+    for is_parked in [false, true] {
+        let sid = die(&instance, raw, GETTING_X);
+        raw.fake(Word::FREE, Sid::NONE);
+        raw.change(Ordering::Relaxed, |_| Parking::default().announce(Wakes::One, false, true).wake());
+        if is_parked {
+            instance.tables.slot(sid).unwrap().parked_on.store(raw.id().0, Ordering::Relaxed);
+        }
+        let before = raw.wakes.load(Ordering::Relaxed);
+        assert!(matches!(instance.recover(sid), Recovery::Done { .. }));
+        assert_eq!((raw.parking().woken(), raw.wakes.load(Ordering::Relaxed) - before), (0, 1), "parked: {is_parked}");
+    }
 }
 
 #[test]

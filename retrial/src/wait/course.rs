@@ -266,12 +266,14 @@ impl Course {
         let scheme = scheme(seen);
         let is_orbit = scheme.is_orbit();
         let waited = Duration::from_nanos(seen.now_ns.saturating_sub(self.started_ns));
+        let wakes = scheme.wakes(&self.attempt(seen));
         Park {
-            watch: limit,
+            // One woken session that has died would keep all others waiting.
+            watch: if wakes == Wakes::One { limit.min(super::orbit::watch_after(self.parks)) } else { limit },
             timeout: limit.max(self.look_beside_a_watcher(seen)),
             left: Duration::MAX,
             alone: if is_orbit { FIRST_ALONE * (1 << self.parks.min(12)) } else { limit },
-            wakes: scheme.wakes(&self.attempt(seen)),
+            wakes,
             handed: self.takes_handover(),
             asks: self.asks_for_handover(seen, waited).filter(|_| is_orbit),
         }
@@ -490,7 +492,8 @@ mod tests {
         let left = Park { left: ms(7), ..park(&mut course, &seen(&params)) };
         assert_eq!(left.lasts_alone(), ms(7));
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
-        assert_eq!(course.park(&seen(&published), ms(30)).alone, ms(30), "as its parameter says");
+        let how = Course::begin(WANTED, 0).park(&seen(&published), ms(99));
+        assert_eq!((how.alone, how.watch), (ms(99), ms(10)), "as its parameter says, but for the watcher");
     }
 
     #[test]

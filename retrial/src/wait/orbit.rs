@@ -21,6 +21,11 @@ const WATCH_EVERY: Duration = Duration::from_millis(10);
 /// their own would fill a processor with looks otherwise (2,000: one of two, measured).
 const WATCH_TIMES: u32 = 16;
 
+/// Time to the first look of the watcher, in a wait of so many parks.
+pub(super) fn watch_after(parks: u32) -> Duration {
+    WATCH_EVERY * parks.saturating_add(1).min(WATCH_TIMES)
+}
+
 /// Number of gets by other sessions after which a session parks instead of yielding, however long a section
 /// or a yield takes.
 pub(super) const YIELDS_FOR: u64 = 64;
@@ -54,7 +59,7 @@ impl Scheme for Orbit {
         let yielded = u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields) << attempt.doublings
             || attempt.gets_since_park >= YIELDS_FOR;
         if queues(attempt) || looked || yielded {
-            return Step::Park(WATCH_EVERY * attempt.parks.saturating_add(1).min(WATCH_TIMES));
+            return Step::Park(watch_after(attempt.parks));
         }
         Step::Yield
     }

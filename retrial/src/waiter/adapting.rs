@@ -74,8 +74,9 @@ impl Waiter<'_> {
         let switched = after.pthread_in_use != before.pthread_in_use;
         if switched {
             cells.switches.store(cells.switches.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-            target.set_attention(after.pthread_in_use);
         }
+        // Each time: a session may have died after this in a switch.
+        target.set_attention(after.pthread_in_use);
         fail::point();
         // The type in use is stored last; then the queued sessions start over.
         cells.state.store(after.streak << 1 | u64::from(after.pthread_in_use), Ordering::Release);

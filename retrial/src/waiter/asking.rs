@@ -1,6 +1,6 @@
 //! Waits that ask their session now and then whether to give up.
 
-use super::Wait;
+use super::{Target, Wait};
 use std::time::Duration;
 
 /// Minimum time between two questions: a language's answer takes some 100 ns.
@@ -11,10 +11,12 @@ const AT_LEAST_EVERY: Duration = Duration::from_millis(500);
 
 impl Wait<'_> {
     /// The longest next step of so much time that is left; `None` when the session gives up.
-    pub(super) fn ask(&mut self, left: Duration) -> Option<Duration> {
+    pub(super) fn ask<T: Target>(&mut self, target: &T, left: Duration) -> Option<Duration> {
         let Some(session) = self.waiter.session.filter(|session| session.is_asked()) else { return Some(left) };
         if self.now.saturating_sub(self.asked) >= EVERY.as_nanos() as u64 {
             self.asked = self.now;
+            // The answer may wait for a language's lock.
+            target.steps_aside();
             if session.asks_to_give_up() {
                 return None;
             }

@@ -25,6 +25,9 @@ pub trait Target {
         let _ = got;
     }
 
+    /// Called before something that may take long: releases count on it no longer.
+    fn steps_aside(&self) {}
+
     /// Whether a session whose time has passed may take what was handed over.
     fn may_take_handover_at_deadline(&self) -> bool {
         true
