@@ -273,6 +273,8 @@ fn the_type_in_use_under_adaptive_is_shown() {
         "adaptive_ydb_threshold=0",
         "adaptive_streak=1",
         "adaptive_pthread_threshold=0",
+        // Several sleeps in each 10 ms, which count as a check too.
+        "queue_timeout=1",
     ]);
     let mut waiter = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
     waiter.until("Session 2 waits");

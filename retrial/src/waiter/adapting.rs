@@ -57,7 +57,12 @@ impl Waiter<'_> {
             return;
         }
         let counts = [&cells.last_gets, &cells.last_misses, &cells.last_queue_sleeps, &cells.last_ns];
-        let [gets, misses, queue_sleeps, now_ns] = counts.map(|cell| cell.load(Ordering::Relaxed));
+        let [gets, misses, queue_sleeps, mut now_ns] = counts.map(|cell| cell.load(Ordering::Relaxed));
+        if now_ns == 0 {
+            // The first time: what has been since the machine started is no time of this mutex.
+            now_ns = sys::now_ns();
+            cells.last_ns.store(now_ns, Ordering::Relaxed);
+        }
         let last = Counts { gets, misses, queue_sleeps, now_ns };
         let now = Counts {
             gets: target.gets(),

@@ -1,0 +1,117 @@
+use super::*;
+use crate::entries::TypeId;
+use crate::instance::Instance;
+use crate::params::P;
+use crate::parking::Wakes;
+use crate::segment::Capacity;
+use crate::session::Class;
+use crate::waiter::Waiter;
+
+/// A mutex and a session that wants it in a mode.
+fn staged(test: impl Fn(&RawMutex, &dyn Fn(Mode) -> Getting<'static>)) {
+    let instance = Box::leak(Box::new(Instance::anonymous(Capacity::default()).unwrap()));
+    let session = Box::leak(Box::new(instance.session("waiting", Class::Normal).unwrap()));
+    let mutex = Box::leak(Box::new(RawMutex::new()));
+    // SAFETY: one session of this instance only.
+    unsafe { mutex.register(instance, TypeId(0), "m").unwrap() };
+    let mutex = &*mutex;
+    test(mutex, &|mode| Getting::new(mutex, session, mode, Aim::Get));
+}
+
+#[test]
+fn what_was_handed_to_the_dead_is_anybodys_after_a_while() {
+    staged(|mutex, getting| {
+        let handed = |since: Duration, references| {
+            let asked_ns = sys::now_ns() - since.as_nanos() as u64;
+            mutex.change(Ordering::Relaxed, |_| Parking::default().starve(asked_ns, false).fed());
+            mutex.fake(Word(Word::HANDOVER | references), Sid::NONE);
+            [Mode::Shared, Mode::Exclusive].map(|mode| getting(mode).is_open(false))
+        };
+        // A thread that is off its processor meanwhile looks late.
+        assert!((0..100).any(|_| handed(Duration::from_micros(10), 0) == [false, false]));
+        assert_eq!(handed(Duration::from_millis(5), 0), [true, true]);
+        // It keeps readers out for a writer, until the references have left.
+        assert_eq!(handed(Duration::from_millis(100), 1), [false, false]);
+    });
+}
+
+#[test]
+fn a_session_that_gives_up_leaves_others_the_handover_that_they_asked_for() {
+    staged(|mutex, getting| {
+        let readers_kept_out = Word(Word::HANDOVER | 1);
+        let asked = Parking::default().starve(sys::now_ns(), true);
+        mutex.fake(readers_kept_out, Sid::NONE);
+        mutex.change(Ordering::Relaxed, |_| asked);
+        let polls = getting(Mode::Exclusive);
+        polls.ask_for_handover(sys::now_ns(), Duration::from_secs(1));
+        polls.ended(false);
+        assert_eq!((mutex.load(), mutex.parking()), (readers_kept_out, asked));
+        // Its own it takes back.
+        mutex.change(Ordering::Relaxed, |_| Parking::default());
+        polls.ask_for_handover(sys::now_ns(), Duration::ZERO);
+        polls.ended(false);
+        assert_eq!((mutex.load(), mutex.parking().starving()), (Word(1), (true, false)));
+    });
+}
+
+/// On its way, beside so many parked ones that nobody will find asleep.
+fn is_woken(mutex: &RawMutex, getting: &Getting<'_>, others: u32) {
+    mutex.fake(Word::FREE, Sid::NONE);
+    mutex.change(Ordering::Relaxed, |_| Parking::default().wake());
+    let announced = getting.parks.announce(Wakes::One, |to| mutex.change(Ordering::Relaxed, to));
+    let parked = Parked::<Word>::Woken;
+    getting.parks.come_back(announced, &parked, Found::Busy, |to| mutex.change(Ordering::Relaxed, to));
+    mutex.change(Ordering::Relaxed, |all| Parking(all.0 - 1));
+    for _ in 0..others {
+        mutex.change(Ordering::Relaxed, |all| all.announce(Wakes::One, false, false));
+    }
+    assert_eq!((mutex.parking().woken(), mutex.parked()), (1, others));
+}
+
+#[test]
+fn a_session_that_steps_aside_is_on_its_way_no_longer_and_wakes_one_in_its_place() {
+    staged(|mutex, getting| {
+        for others in [0, 1] {
+            let getting = getting(Mode::Exclusive);
+            is_woken(mutex, &getting, others);
+            let before = mutex.wakes.load(Ordering::Relaxed);
+            getting.steps_aside();
+            assert_eq!(mutex.parking().woken(), 0);
+            getting.steps_aside();
+            assert_eq!(mutex.wakes.load(Ordering::Relaxed) - before, others, "once");
+        }
+    });
+}
+
+#[test]
+fn a_release_beside_parked_sessions_without_a_watcher_wakes_one_more_at_every_sixteenth_get() {
+    staged(|mutex, getting| {
+        let session = getting(Mode::Exclusive).session;
+        let wakes_of_release = |gets: u64, watched| {
+            mutex.gets.store(gets, Ordering::Relaxed);
+            let two = Parking::default().announce(Wakes::Each, false, watched).announce(Wakes::Each, false, false);
+            mutex.change(Ordering::Relaxed, |_| two);
+            let before = mutex.wakes.load(Ordering::Relaxed);
+            mutex.give_back(session, Word::FREE);
+            mutex.wakes.load(Ordering::Relaxed) - before
+        };
+        assert_eq!([(32, false), (32, true), (33, false)].map(|(gets, on)| wakes_of_release(gets, on)), [2, 1, 1]);
+    });
+}
+
+#[test]
+fn each_check_of_adaptive_sets_the_flag_that_a_dead_session_may_have_left() {
+    staged(|mutex, getting| {
+        let session = getting(Mode::Exclusive).session;
+        for (p, value) in [(P::Scheme, crate::wait::ADAPTIVE as u64), (P::CheckEvery, 1)] {
+            session.instance().set(p, None, value);
+        }
+        for _ in 0..3 {
+            mutex.fake(Word(Word::ATTENTION), session.sid());
+            mutex.count_get();
+            let waiter = Waiter::of(session);
+            waiter.adapt(&getting(Mode::Exclusive), mutex.id(), mutex.mutex_type());
+        }
+        assert!(!mutex.load().has(Word::ATTENTION), "ydb is in use");
+    });
+}
