@@ -56,7 +56,7 @@ pub(crate) fn at(address: usize) -> &'static Spot {
 pub(crate) fn forget() {
     for spot in &ALL {
         // Looked at first: a page that is not written is not copied.
-        if spot.parking().parked() != 0 || spot.parking().woken() != 0 {
+        if spot.parking().concerns_releases() || spot.parking().woken() != 0 {
             spot.change(Ordering::Relaxed, Parking::forgotten);
         }
     }
@@ -104,20 +104,32 @@ impl Spot {
             (params, Circumstances { now_ns: sys::now_ns(), is_real_time: sys::is_real_time })
         };
         // Threads that wait at other addresses could not take it.
-        let hands_over = futex == address && parking::hands_over(parking, gets, found);
-        if hands_over {
+        if futex == address && parking::hands_over(parking, gets, found) {
             let now = sys::now_ns();
-            self.change(Ordering::Relaxed, |all| all.handed_over(now));
-        } else if futex == SEVERAL || parking.parked() == 0 {
+            // By what it was then: one that asked is awake, or about to come out of its park.
+            let before = self.change(Ordering::Relaxed, |all| all.handed_over(now));
+            return before.parked() != 0 || before.starving().1;
+        }
+        if futex == SEVERAL || parking.parked() == 0 && !parking.starving().1 {
             self.change(Ordering::Relaxed, Parking::fed);
         }
-        hands_over && parking.parked() != 0
+        false
+    }
+
+    /// Whether all that are parked here are so at this address, the last time that any was.
+    pub(crate) fn is_of(&self, address: usize) -> bool {
+        self.futex.load(Ordering::Relaxed) == address
     }
 
     /// A thread asks for a handover, unless one did so within `interval`.
-    pub(crate) fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+    pub(crate) fn ask_for_handover(&self, now_ns: u64, interval: Duration) -> bool {
         let found = Circumstances { now_ns, is_real_time: sys::is_real_time };
-        found.ask(self.parking(), interval, false, |to| self.change(Ordering::Relaxed, to));
+        found.ask(self.parking(), interval, true, |to| self.change(Ordering::Relaxed, to))
+    }
+
+    /// A thread that asked has the mutex, or gives up.
+    pub(crate) fn asks_no_more(&self) {
+        self.change(Ordering::Relaxed, Parking::not_for_x);
     }
 
     /// Whether a handover of the futex at `address` is binding: a woken thread is on its way. A release that

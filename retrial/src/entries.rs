@@ -101,6 +101,8 @@ pub(crate) struct MutexEntry {
     /// Last alert about a wait for it, by the monotonic clock.
     pub(crate) alerted_ns: AtomicU64,
     pub(crate) adaption: AdaptionCells,
+    /// A [`Restriction`](crate::wait::Restriction). A change counts from the store of its time on, the second cell.
+    pub(crate) restriction: [AtomicU64; 3],
     pub(crate) name: Text<8>,
 }
 
@@ -170,6 +172,11 @@ impl MutexEntry {
         self.key.store(hash(name), Ordering::Release);
     }
 
+    /// A [`Restriction`](crate::wait::Restriction) as it is in memory.
+    pub(crate) fn restriction(&self) -> [u64; 3] {
+        self.restriction.each_ref().map(|cell| cell.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn place(&self) -> Place {
         match self.place.load(Ordering::Relaxed) {
             1 => Place::Arena,
@@ -195,6 +202,7 @@ impl MutexEntry {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();
+        self.restriction.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
         self.name.set(name);
     }
 }

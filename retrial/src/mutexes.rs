@@ -35,6 +35,8 @@ pub struct MutexInfo {
     pub pthread_in_use: bool,
     /// Under `adaptive`: switches so far.
     pub switches: u64,
+    /// Under `orbit`: whether [one session is active alone](crate::wait::Restriction).
+    pub one_alone: bool,
 }
 
 /// What a mutex is at a moment.
@@ -129,6 +131,7 @@ impl Tables {
             death: self.death(id),
             pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
             switches: entry.adaption.switches.load(Ordering::Relaxed),
+            one_alone: crate::wait::Restriction::unpack(entry.restriction()).is_settled_alone(),
         })
     }
 

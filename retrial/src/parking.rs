@@ -303,7 +303,7 @@ impl Parking {
     /// that waited for one get each, the last ones would look after half a minute.
     #[must_use]
     pub const fn lacks_watcher(self, gets: u64) -> bool {
-        self.parked() > 1 && !self.is_watched() && gets.is_multiple_of(LOOK_EVERY)
+        self.parked() > 1 && !self.is_watched() && gets.is_multiple_of(LOOK_EVERY) && self.wakes()
     }
 
     /// A session asks for a handover; `for_x`: it wants X or LX, so that further readers are kept out.

@@ -13,14 +13,16 @@ use crate::session::Session;
 use crate::stats::{Counter, Key, WaitEvent};
 use crate::sys::{self, Deadline, Ordering};
 use crate::trace::What;
-use crate::wait::{Course, First, Park, Seen, Spin, Step, Wanted};
+use crate::wait::{Course, First, Park, Seen, Step, Wanted};
 use std::time::Duration;
 
 mod adapting;
 mod asking;
 mod learning;
+mod spinning;
 mod target;
 
+use spinning::spin;
 pub use target::Target;
 
 /// What is wanted, for the figures.
@@ -67,37 +69,6 @@ pub struct Waiter<'a> {
 /// Time of a poll where no instance has measured it.
 const A_POLL_NS: u64 = 30;
 
-/// Maximum pauses between two looks of a spin that backs off: some half a microsecond, in which a cache line comes
-/// over and goes back. With twice as many, sections of 1 us are over for longer before a spin sees it.
-const BACKS_OFF_TO: u32 = 16;
-
-/// Looks without atomics, and tries the exchange when a look finds the target open. A spin that backs off
-/// pauses twice as long after each look.
-fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
-    let (mut left, mut pauses) = (how.polls, 1);
-    loop {
-        if target.is_open(how.handed) {
-            if let Some(got) = target.try_get(how.handed) {
-                return Some(got);
-            }
-            if how.stops_at_lost_race {
-                return None;
-            }
-        }
-        if left == 0 {
-            return None;
-        }
-        let now = pauses.min(left);
-        left -= now;
-        for _ in 0..now {
-            sys::spin_loop();
-        }
-        if how.backs_off {
-            pauses = (2 * pauses).min(BACKS_OFF_TO);
-        }
-    }
-}
-
 /// A wait under way.
 struct Wait<'a> {
     waiter: Waiter<'a>,
@@ -122,16 +93,17 @@ impl<'a> Wait<'a> {
         let event = WaitEvent { mode: want.mode, on_x, for_event: false };
         let key = Key { mutex: want.mutex, location: want.location, event };
         let entry = waiter.instance.and_then(|instance| instance.tables.mutex_entry(want.mutex));
-        let poll_ns = waiter.instance.map_or(A_POLL_NS, |instance| instance.tables.cost(Cost::Poll));
+        let poll_ns = waiter.instance.map_or(A_POLL_NS, |all| all.tables.cost(Cost::Poll));
         let params = waiter.params(want.mutex_type);
+        let parks_first = want.from_queue || learning::is_restricted(target, entry, &params);
         let first = |session: &Session<'_>| {
             session.experience(|known| known.first(want.mutex.0, target.parked(), &params, sys::now_ns))
         };
         let wanted = Wanted {
-            shared: want.mode == Mode::Shared,
+            mode: want.mode,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),
             doublings: waiter.session.map_or(0, |session| session.experience(|known| known.doublings())),
-            first: if want.from_queue { First::Park } else { waiter.session.map_or(First::Spin, first) },
+            first: if parks_first { First::Park } else { waiter.session.map_or(First::Spin, first) },
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
             soft_spins: adapting::soft_spins(entry, &params).map_or(0, |count| count.load(Ordering::Relaxed)),
         };
@@ -163,8 +135,8 @@ impl<'a> Wait<'a> {
             parked: target.parked(),
             gets: target.gets(),
             soft_spins: self.soft_spins().map_or(0, |count| count.load(Ordering::Relaxed)),
-            holder: self.recorder.blocker.number(),
             on_x,
+            restricted: learning::is_restricted(target, self.entry, &self.params),
             pthread_in_use: self.pthread_in_use(),
             random: self.waiter.session.map_or(self.now, Session::random),
         }
@@ -172,7 +144,7 @@ impl<'a> Wait<'a> {
 
     /// Polls as long as the scheme says.
     fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
-        let how = self.course.spin(&self.params, self.pthread_in_use())?;
+        let how = self.course.spin(&self.params, self.pthread_in_use(), || target.gets())?;
         let is_first = self.course.failed() == 0;
         if !is_first && !target.is_open(how.handed) {
             self.recorder.add(Counter::Busy, 1);
@@ -295,6 +267,11 @@ impl<'a> Wait<'a> {
                 self.recorder.slept(self.last, What::Sleep, asked, self.last.saturating_sub(self.now));
                 None
             }
+            Step::Ask(interval) => {
+                self.course.asked(target.ask_for_handover(self.now, interval));
+                self.last = sys::now_ns();
+                None
+            }
             Step::Park(how) => self.park(target, Park { left, ..how }),
         }
     }
@@ -319,7 +296,7 @@ impl<'a> Wait<'a> {
         probes::park(&self.recorder, how.lasts(false));
         let parked = target.park(how);
         self.last = sys::now_ns();
-        self.course.park_ended(&parked, target.gets(), self.last);
+        self.course.park_ended(&parked, target.gets());
         self.recorder.add(Counter::Parks, 1);
         self.count_queue_sleep();
         let what = if matches!(parked, Parked::TimedOut) {
@@ -388,6 +365,7 @@ impl<'a> Waiter<'a> {
             };
             // Before the first park too: the watcher may have died with the blocker.
             target.look_after_blocker(wait.now);
+            wait.learn_whether_alone(target);
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);
             }

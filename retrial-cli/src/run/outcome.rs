@@ -380,6 +380,7 @@ mod tests {
             death: None,
             pthread_in_use: false,
             switches: 0,
+            one_alone: false,
         };
         let mut observation = Observation::default();
         for info in [info(11, 64), info(6, 64), info(8, 128)] {

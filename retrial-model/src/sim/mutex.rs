@@ -3,6 +3,7 @@
 
 use super::processors::NONE;
 use retrial::parking::Parking;
+use retrial::wait::Restriction;
 
 #[derive(Debug)]
 pub(super) struct Mutex {
@@ -10,6 +11,7 @@ pub(super) struct Mutex {
     /// Whether it was handed over, to a session that has been parked.
     pub(super) handover: bool,
     pub(super) parking: Parking,
+    pub(super) restriction: Restriction,
     /// Wake-ups so far.
     pub(super) wakes: u32,
     pub(super) gets: u64,
@@ -22,8 +24,18 @@ pub(super) struct Mutex {
 
 impl Mutex {
     pub(super) fn new() -> Self {
-        let (holder, line, parking) = (NONE, NONE, Parking::default());
-        Self { holder, handover: false, parking, wakes: 0, gets: 0, soft_spins: 0, line, queue: Queue::default() }
+        let (holder, line, parking, restriction) = (NONE, NONE, Parking::default(), Restriction::default());
+        Self {
+            holder,
+            handover: false,
+            parking,
+            restriction,
+            wakes: 0,
+            gets: 0,
+            soft_spins: 0,
+            line,
+            queue: Queue::default(),
+        }
     }
 
     /// Whether a get can have it. `handed`: also when it was handed over.

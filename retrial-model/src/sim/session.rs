@@ -84,6 +84,8 @@ pub(super) struct Session {
     pub(super) copy: u32,
     pub(super) requested: Time,
     pub(super) experience: Experience,
+    /// Whether it has asked for a handover in this wait.
+    pub(super) asked_for_x: bool,
 
     // The wait under way.
     pub(super) course: Course,
@@ -119,6 +121,7 @@ impl Session {
             copy: 0,
             requested: 0,
             experience: Experience::default(),
+            asked_for_x: false,
             course,
             handed: false,
             stepped: 0,

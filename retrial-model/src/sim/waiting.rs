@@ -6,9 +6,10 @@ use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
 use retrial::interposer::Parked;
-use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parks};
+use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Counts, Course, First, Park, Seen, Step, Wanted, Yielded};
+use retrial::wait::{self, Counts, Course, First, Park, Seen, Step, Wanted, Yielded};
+use retrial::{Mode, P};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -21,13 +22,18 @@ impl<'a> Engine<'a> {
         self.tally.requested(self.now);
         self.choose(s);
         let now_ns = self.now_ns();
+        let restricted = self.is_restricted();
         let session = &mut self.sessions[s as usize];
         session.requested = self.now;
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        let first =
-            session.experience.first(session.copy, self.mutex.parking.parked(), &self.workload.params, || now_ns);
+        let parked = self.mutex.parking.parked();
+        let first = if restricted {
+            First::Park
+        } else {
+            session.experience.first(session.copy, parked, &self.workload.params, || now_ns)
+        };
         session.park = Parks::default();
         let doublings = session.experience.doublings();
         self.sessions[s as usize].course = self.course(first, doublings);
@@ -41,7 +47,7 @@ impl<'a> Engine<'a> {
     pub(super) fn course(&self, first: First, doublings: u32) -> Course {
         let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
         let wanted = Wanted {
-            shared: false,
+            mode: Mode::Exclusive,
             high_priority: false,
             first,
             doublings,
@@ -59,6 +65,15 @@ impl<'a> Engine<'a> {
         Circumstances { now_ns: self.now_ns(), is_real_time: || false }
     }
 
+    fn is_orbit(&self) -> bool {
+        wait::scheme(self.workload.params.get(P::Scheme)).is_orbit()
+    }
+
+    /// Whether one session is to be active alone.
+    fn is_restricted(&self) -> bool {
+        self.is_orbit() && self.mutex.restriction.is_on()
+    }
+
     /// What a session saw at a time.
     fn seen(&mut self, at: Time) -> Seen<'a> {
         Seen {
@@ -67,9 +82,8 @@ impl<'a> Engine<'a> {
             parked: self.mutex.parking.parked(),
             gets: self.mutex.gets,
             soft_spins: self.mutex.soft_spins,
-            // From 1 on, and 0 for `NONE`.
-            holder: self.mutex.holder.wrapping_add(1),
             on_x: self.mutex.holder != NONE,
+            restricted: self.is_restricted(),
             pthread_in_use: self.controller.state.pthread_in_use,
             random: self.streams.wait(),
         }
@@ -79,7 +93,10 @@ impl<'a> Engine<'a> {
     pub(super) fn try_again(&mut self, s: u32) {
         let (now_ns, pthread_in_use) = (self.now_ns(), self.controller.state.pthread_in_use);
         let session = &mut self.sessions[s as usize];
-        let Some(how) = session.course.spin(&self.workload.params, pthread_in_use) else { return self.spin_failed(s) };
+        let gets = self.mutex.gets;
+        let Some(how) = session.course.spin(&self.workload.params, pthread_in_use, || gets) else {
+            return self.spin_failed(s);
+        };
         session.handed = how.handed;
         if self.mutex.is_open(how.handed, now_ns) {
             return self.acquire(s, true);
@@ -101,6 +118,9 @@ impl<'a> Engine<'a> {
         session.experience.yielded(&session.course, true);
         self.tally.spin += u128::from(self.now - session.last);
         session.park.end(|to| self.mutex.change(to));
+        if std::mem::take(&mut session.asked_for_x) {
+            self.mutex.change(&Parking::not_for_x);
+        }
         let took = self.now - self.sessions[s as usize].course.started_ns() * NS;
         self.tally.longest = self.tally.longest.max(took);
         self.tally.lengths.count(took / NS, 1);
@@ -111,6 +131,13 @@ impl<'a> Engine<'a> {
     pub(super) fn spin_failed(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         session.stepped = self.now;
+        if self.is_orbit() {
+            let (mutex, interval) = (&mut self.mutex, self.workload.params.handover_interval());
+            if let Some(after) = mutex.restriction.see(self.now / NS, interval, mutex.parking.parked(), || mutex.gets) {
+                mutex.restriction = after;
+            }
+        }
+        let session = &mut self.sessions[s as usize];
         if session.course.failed() == 0 {
             self.tally.count(Counter::Waits);
             self.note(s, What::Began, 0, 0);
@@ -134,6 +161,13 @@ impl<'a> Engine<'a> {
                 self.tally.count(Counter::QueueFull);
                 self.controller.counted.queue_sleeps += 1;
                 self.sleep(s, asked);
+            }
+            Step::Ask(interval) => {
+                let asked = self.ask(s, interval);
+                let session = &mut self.sessions[s as usize];
+                session.course.asked(asked);
+                session.last = self.now;
+                self.try_again(s);
             }
             Step::Park(how) => self.park(s, &how),
         }
@@ -196,13 +230,20 @@ impl<'a> Engine<'a> {
         self.note(s, what, asked, took);
     }
 
+    /// Asks for a handover.
+    fn ask(&mut self, s: u32, interval: Duration) -> bool {
+        let (circumstances, mutex) = (self.circumstances(), &mut self.mutex);
+        let asked = circumstances.ask(mutex.parking, interval, true, |to| mutex.change(to));
+        self.sessions[s as usize].asked_for_x |= asked;
+        asked
+    }
+
     /// Announces that the session parks.
     fn park(&mut self, s: u32, how: &Park) {
-        let circumstances = self.circumstances();
-        let mutex = &mut self.mutex;
         if let Some(interval) = how.asks {
-            circumstances.ask(mutex.parking, interval, true, |to| mutex.change(to));
+            self.ask(s, interval);
         }
+        let mutex = &mut self.mutex;
         let session = &mut self.sessions[s as usize];
         session.experience.yielded(&session.course, false);
         session.announced = session.park.announce(how.wakes, |to| mutex.change(to));
@@ -256,7 +297,7 @@ impl<'a> Engine<'a> {
             _ => Found::Busy,
         };
         session.park.come_back(session.announced, &how, found, |to| self.mutex.change(to));
-        session.course.park_ended(&how, self.mutex.gets, self.now);
+        session.course.park_ended(&how, self.mutex.gets);
         self.owed += self.transaction();
         self.controller.counted.queue_sleeps += 1;
         self.tally.count(Counter::Parks);
@@ -275,13 +316,13 @@ impl<'a> Engine<'a> {
         if hands_over {
             self.mutex.parking = parking.handed_over(now_ns);
         }
-        hands_over && parking.parked() != 0
+        hands_over && (parking.parked() != 0 || parking.starving().1)
     }
 
     /// After a release that lets only the session that it wakes get the mutex, which is the session that parked
     /// first.
-    pub(super) fn hand_over(&mut self, waker: u32) {
-        if !self.wake_one(waker) {
+    pub(super) fn hand_over(&mut self, waker: u32, for_x: bool) {
+        if !self.wake_one(waker) && !for_x {
             // No session was asleep: any may have it.
             self.mutex.handover = false;
         }

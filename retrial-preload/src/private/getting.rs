@@ -41,6 +41,8 @@ pub(super) struct Getting<'a> {
     number: Option<u32>,
     /// Whether the memory was seen to be another mutex, which is not looked at again.
     is_gone: Cell<bool>,
+    /// Whether it has asked for a handover.
+    has_asked: Cell<bool>,
 }
 
 impl<'a> Getting<'a> {
@@ -55,6 +57,7 @@ impl<'a> Getting<'a> {
             is_own: !sort.knows_owner() && word & LOCK != 0 && word & SID == me,
             number: (sort != Sort::Recursive).then(|| mutex.depth.load(Ordering::Relaxed)),
             is_gone: Cell::new(false),
+            has_asked: Cell::new(false),
         }
     }
 
@@ -156,14 +159,25 @@ impl Target for Getting<'_> {
 
     fn ended(&self, got: bool) {
         self.spot().ended(self.mutex.futex(), got, &self.parks);
+        if self.has_asked.take() {
+            self.spot().asks_no_more();
+        }
     }
 
     fn parks_at_once(&self) -> bool {
         self.is_own
     }
 
-    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
-        self.spot().ask_for_handover(now_ns, interval);
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) -> bool {
+        let asked = self.spot().ask_for_handover(now_ns, interval);
+        if asked {
+            self.has_asked.set(true);
+        }
+        asked
+    }
+
+    fn knows_its_parked(&self) -> bool {
+        self.spot().is_of(self.mutex.futex())
     }
 
     fn parked(&self) -> u32 {

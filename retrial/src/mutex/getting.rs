@@ -262,13 +262,15 @@ impl Target for Getting<'_> {
         }
     }
 
-    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) -> bool {
         let for_x = matches!(self.mode, Mode::Exclusive | Mode::LongExclusive);
         let change = |to: &dyn Fn(Parking) -> Parking| self.mutex.change(Ordering::Relaxed, to);
         let found = Circumstances { now_ns, is_real_time: sys::is_real_time };
-        if found.ask(self.mutex.parking(), interval, for_x, change) && for_x {
+        let asked = found.ask(self.mutex.parking(), interval, for_x, change);
+        if asked && for_x {
             self.asked_for_x.set(true);
         }
+        asked
     }
 
     fn parked(&self) -> u32 {

@@ -124,7 +124,7 @@ impl RawMutex {
         }
         // By what was known before: the last two may be on their way to sleep.
         if parking.lacks_watcher(self.gets()) {
-            self.wake_of(ANYBODY);
+            self.wake_one();
         }
     }
 
@@ -202,8 +202,9 @@ impl RawMutex {
         let word = word.without(Word::HANDOVER);
         let now = sys::now_ns();
         let asked = self.change(Ordering::Relaxed, |all| all.handed_over(now));
+        let (_, for_x) = asked.starving();
         // Over references the first in the queue may be one that cannot have it.
-        let nobody = asked.parked() == 0 || word.has(Word::DRAINING) || word.references() != 0;
+        let nobody = asked.parked() == 0 && !for_x || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         fail::point();
         self.word.store(handed.0, Ordering::Release);
@@ -214,7 +215,7 @@ impl RawMutex {
         }
         // A session that asked for X and is not asleep yet comes out of its park at once, for `wakes` has changed. A
         // reader would not take it.
-        if !self.wake_one() && !asked.starving().1 {
+        if !self.wake_one() && !for_x {
             // No session was asleep: any may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);

@@ -4,6 +4,13 @@ use super::Parking;
 use crate::params::{Fairness, Params};
 use std::time::Duration;
 
+/// Intervals after which a release finds a handover due that no session has asked for. One that asks is awake, or the
+/// holder would wait for it.
+const FOUND_AFTER: u32 = 2;
+
+/// Maximum of that time, but for intervals that are longer: the stamp comes round after 2.1 s.
+const LONGEST_FOUND: Duration = Duration::from_secs(1);
+
 /// What decides about handovers beside parameters and [`Parking`].
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
@@ -43,5 +50,7 @@ pub fn hands_over(parking: Parking, gets: u64, found: impl FnOnce() -> (Params, 
         return parking.starving().0;
     }
     let (params, circumstances) = found();
-    params.fairness() == Fairness::Balanced && circumstances.allow(parking, params.handover_interval())
+    let interval = params.handover_interval();
+    let found_after = interval.max(LONGEST_FOUND.min(interval * FOUND_AFTER));
+    params.fairness() == Fairness::Balanced && circumstances.allow(parking, found_after)
 }

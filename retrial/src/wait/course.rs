@@ -6,6 +6,7 @@
 //! schemes share, in the [schemes](super) the rest.
 
 use super::{Attempt, Scheme, Step, clamp};
+use crate::mode::Mode;
 use crate::params::{Fairness, P, Params};
 use crate::parking::{Parked, Wakes};
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub enum First {
 /// What stays the same while a wait lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Whether the mutex is wanted in mode S.
-    pub shared: bool,
+    /// The mode in which the mutex is wanted.
+    pub mode: Mode,
     /// Whether the session is of the high priority class.
     pub high_priority: bool,
     /// What it begins with.
@@ -53,10 +54,10 @@ pub struct Seen<'a> {
     /// Yields and sleeps of all sessions there so far. Only a scheme with [`Params::counts_soft_spins`] asks, so
     /// they need not be counted under another one.
     pub soft_spins: u64,
-    /// Number of the session that has its holder field, 0 for none.
-    pub holder: u32,
     /// Whether a session holds it in X or LX.
     pub on_x: bool,
+    /// Whether one session is to be active alone: see [`Restriction`](super::Restriction).
+    pub restricted: bool,
     /// Whether `adaptive` has `pthread` in use.
     pub pthread_in_use: bool,
     /// A fresh random number.
@@ -127,6 +128,14 @@ const FIRST_LOOK: Duration = Duration::from_millis(32);
 /// and a half.
 const STANDS_BY: u32 = 4;
 
+/// Whether a release ended a park, or one came before the session slept.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    None,
+    BeforeSleep,
+    Woken,
+}
+
 /// A wait under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
@@ -137,16 +146,17 @@ pub struct Course {
     parks: u32,
     /// Steps since the last park ended, or since the wait began.
     since_park: u32,
-    /// Gets of the mutex then, and the time.
+    /// Gets of the mutex then.
     gets: u64,
-    parked_until_ns: u64,
-    /// Whether a release ended the last park, and whether one came before the session slept.
-    woken: bool,
-    called: bool,
-    /// Number of the session that held it at the last step, 0 for none.
-    holder: u32,
-    /// Sleeps of a session that [stands by](Self::stands_by), since then.
+    /// What a release had to do with the end of the last park.
+    call: Call,
+    /// Whether one session was to be active alone at the last step.
+    restricted: bool,
+    /// Sleeps of a session that [stands by](Self::stands_by), since then, and the gets of the mutex before the last.
     stood_by: u32,
+    stood_gets: u64,
+    /// Whether it has asked for a handover awake since then, and was not refused.
+    asked: Option<bool>,
     /// End of the first failed spin.
     started_ns: u64,
 }
@@ -161,11 +171,11 @@ impl Course {
             parks: 0,
             since_park: 0,
             gets,
-            parked_until_ns: 0,
-            woken: false,
-            called: false,
-            holder: 0,
+            call: Call::None,
+            restricted: false,
             stood_by: 0,
+            stood_gets: 0,
+            asked: None,
             started_ns: 0,
         }
     }
@@ -193,7 +203,7 @@ impl Course {
 
     /// Whether a release ended the last park, or came before the session slept.
     const fn was_called(&self) -> bool {
-        self.woken || self.called
+        !matches!(self.call, Call::None)
     }
 
     fn attempt<'a>(&self, seen: &Seen<'a>) -> Attempt<'a> {
@@ -215,19 +225,26 @@ impl Course {
         }
     }
 
-    /// The spin before the next step; none where the session yields first, for a look might give it the mutex
-    /// once more. It depends on nothing of the mutex: a look would take the line from its holder.
+    /// The spin before the next step. None where the session yields first, for a look might give it the mutex once
+    /// more; and none while it stands by and others get the mutex: it would take it between two of their gets, and
+    /// end a turn. `gets`, those so far, are asked for only then: that takes the line from the holder.
     #[must_use]
-    pub fn spin(&self, params: &Params, pthread_in_use: bool) -> Option<Spin> {
-        if self.has_had_its_turn() {
+    pub fn spin(&self, params: &Params, pthread_in_use: bool, gets: impl FnOnce() -> u64) -> Option<Spin> {
+        let sleeps_on = self.stands_by_now() && self.stood_by > 0 && self.asked.is_none();
+        if self.has_had_its_turn() || sleeps_on && gets() != self.stood_gets {
             return None;
         }
-        let (gets, soft_spins) = (self.gets, self.wanted.soft_spins);
+        let (gets, soft_spins, restricted) = (self.gets, self.wanted.soft_spins, self.restricted);
         let seen =
-            Seen { params, now_ns: 0, parked: 0, gets, soft_spins, holder: 0, on_x: false, pthread_in_use, random: 0 };
-        let scheme = scheme(&seen);
+            Seen { params, now_ns: 0, parked: 0, gets, soft_spins, on_x: false, restricted, pthread_in_use, random: 0 };
+        let (scheme, attempt) = (scheme(&seen), self.attempt(&seen));
+        let polls = match self.stands_by_now() {
+            _ if self.asked == Some(true) => scheme.spins(&Attempt { since_park: 0, ..attempt }),
+            true => 0,
+            false => scheme.spins(&attempt),
+        };
         Some(Spin {
-            polls: scheme.spins(&self.attempt(&seen)),
+            polls,
             handed: self.takes_handover(),
             backs_off: scheme.is_orbit(),
             stops_at_lost_race: params.get(P::OnLostRace) != 0,
@@ -245,19 +262,44 @@ impl Course {
             return Step::Yield;
         }
         let scheme = scheme(seen);
-        let step = match scheme.step(&self.attempt(seen)) {
-            Step::Yield => Step::Yield,
-            Step::Sleep(asked) => Step::Sleep(jittered(asked, scheme, seen)),
-            Step::Overflow(asked) => Step::Overflow(jittered(asked, scheme, seen)),
-            Step::Park(limit) => match if scheme.is_orbit() { self.stands_by(seen) } else { None } {
-                Some(time) => Step::Sleep(time),
-                None => Step::Park(self.park(seen, limit)),
-            },
+        self.restricted = seen.restricted && scheme.is_orbit();
+        let step = if self.stands_by_now() {
+            self.stands_by(seen)
+        } else {
+            match scheme.step(&self.attempt(seen)) {
+                Step::Yield => Step::Yield,
+                Step::Ask(interval) => Step::Ask(interval),
+                Step::Sleep(asked) => Step::Sleep(jittered(asked, scheme, seen)),
+                Step::Overflow(asked) => Step::Overflow(jittered(asked, scheme, seen)),
+                Step::Park(limit) => self.parks(seen, limit),
+            }
         };
+        if !matches!(step, Step::Ask(_) | Step::Park(_)) {
+            self.asked = None;
+        }
         self.failed = self.failed.saturating_add(1);
         self.since_park = self.since_park.saturating_add(1);
-        self.holder = seen.holder;
         step
+    }
+
+    /// What has become of [`Step::Ask`]: whether it was not refused.
+    pub const fn asked(&mut self, asked: bool) {
+        self.asked = Some(asked);
+    }
+
+    /// A session that was woken in vain and has waited for long asks for its turn before it parks, and is awake when
+    /// that comes: the mutex would be idle while the kernel wakes it up.
+    fn parks(&self, seen: &Seen<'_>, limit: Duration) -> Step<Park> {
+        let park = self.park(seen, limit);
+        let is_for_x = matches!(self.wanted.mode, Mode::Exclusive | Mode::LongExclusive);
+        match park.asks {
+            Some(_) if self.asked.is_some() => Step::Park(Park { asks: None, ..park }),
+            // Counted as on its way: the release knows that it is awake.
+            Some(interval) if matches!(self.call, Call::Woken) && !interval.is_zero() && is_for_x => {
+                Step::Ask(interval)
+            }
+            _ => Step::Park(park),
+        }
     }
 
     /// A park that the watcher ends after `limit`; the waiter sets `left`.
@@ -279,31 +321,35 @@ impl Course {
         }
     }
 
-    /// Whether a session that was woken in vain sleeps once more before it parks, and how long.
-    ///
-    /// It stays on its way meanwhile, so that releases wake no other one, and a session that gets the mutex
-    /// again and again has it to itself. If it parked, the next release would wake it, or another one, at once.
-    /// All of its sleeps together are shorter than the time after which it asks for its turn. Only where the
-    /// same session holds the mutex as at the last step, and sections pass faster than a session parks and is
-    /// woken: elsewhere it is needed.
-    fn stands_by(&mut self, seen: &Seen<'_>) -> Option<Duration> {
-        let passed = seen.gets.wrapping_sub(self.gets);
-        let took_ns = seen.now_ns.saturating_sub(self.parked_until_ns);
-        let is_fast = passed > 0 && took_ns / passed <= 1000 * seen.params.get(P::OrbitSpinTime);
-        let is_the_same = seen.holder != 0 && seen.holder == self.holder;
-        let in_vain = self.was_called() && is_fast && is_the_same;
-        let time = seen.params.handover_interval() / (1 << (STANDS_BY - self.stood_by.min(STANDS_BY)));
-        let stands_by = in_vain && self.stood_by < STANDS_BY;
-        self.stood_by += u32::from(stands_by);
-        stands_by.then_some(time)
+    const fn stands_by_now(&self) -> bool {
+        self.restricted && self.was_called()
     }
 
-    /// The park has ended at this time, after so many gets of the mutex.
-    pub const fn park_ended<G>(&mut self, how: &Parked<G>, gets: u64, now_ns: u64) {
-        self.woken = matches!(how, Parked::Woken);
-        self.called = matches!(how, Parked::Looked);
+    /// A session that was woken while one is active alone *stands by*: it sleeps a few times, with a look after each in
+    /// which nobody got the mutex.
+    /// It stays on its way meanwhile, so that releases wake no other one. If it parked, the next release would
+    /// wake it, or another one, at once. All of its sleeps together are shorter than the time after which it asks
+    /// for its turn.
+    fn stands_by(&mut self, seen: &Seen<'_>) -> Step<Park> {
+        if self.stood_by == STANDS_BY {
+            return self.parks(seen, super::orbit::watch_after(self.parks));
+        }
+        let interval = seen.params.handover_interval().min(super::restriction::LONGEST);
+        let time = interval / (1 << (STANDS_BY - self.stood_by));
+        self.stood_by += 1;
+        self.stood_gets = seen.gets;
+        Step::Sleep(time)
+    }
+
+    /// The park has ended after so many gets of the mutex.
+    pub const fn park_ended<G>(&mut self, how: &Parked<G>, gets: u64) {
+        self.call = match how {
+            Parked::Woken => Call::Woken,
+            Parked::Looked => Call::BeforeSleep,
+            Parked::Got(_) | Parked::TimedOut => Call::None,
+        };
         self.stood_by = 0;
-        self.parked_until_ns = now_ns;
+        self.asked = None;
         self.parks = self.parks.saturating_add(1);
         self.since_park = 0;
         self.gets = gets;
@@ -321,11 +367,12 @@ impl Course {
         share.min(longest) * permille
     }
 
-    /// Whether the session may take a mutex that was handed over: if it comes out of a park right now, for
-    /// the release has woken the session that it hands over to. Not so readers that were not woken: the
-    /// handover may be for a writer that they keep out.
-    const fn takes_handover(&self) -> bool {
-        self.parks > 0 && self.since_park == 0 && (self.woken || !self.wanted.shared)
+    /// Whether the session may take a mutex that was handed over: if it has asked for that awake, or comes out of
+    /// a park right now, for the release has woken the session that it hands over to. Not so readers that were
+    /// not woken: the handover may be for a writer that they keep out.
+    fn takes_handover(&self) -> bool {
+        let is_called = matches!(self.call, Call::Woken) || self.wanted.mode != Mode::Shared;
+        self.asked == Some(true) || self.parks > 0 && self.since_park == 0 && is_called
     }
 
     /// `balanced`: a session asks for its turn when it has waited for longer than the interval, and was woken
@@ -361,8 +408,14 @@ fn jittered(asked: Duration, scheme: &dyn Scheme, seen: &Seen<'_>) -> Duration {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted =
-        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30, soft_spins: 0 };
+    const WANTED: Wanted = Wanted {
+        mode: Mode::Exclusive,
+        high_priority: false,
+        first: First::Spin,
+        doublings: 0,
+        poll_ns: 30,
+        soft_spins: 0,
+    };
 
     fn seen(params: &Params) -> Seen<'_> {
         Seen {
@@ -371,8 +424,8 @@ mod tests {
             parked: 0,
             gets: 0,
             soft_spins: 0,
-            holder: 3,
             on_x: true,
+            restricted: false,
             pthread_in_use: false,
             random: 499,
         }
@@ -394,16 +447,17 @@ mod tests {
     #[test]
     fn only_a_session_right_out_of_a_park_takes_what_was_handed_over_and_a_reader_only_if_it_was_woken() {
         let mut params = Params::default();
-        for shared in [false, true] {
-            let begun = Course { wanted: Wanted { shared, ..WANTED }, ..parks_at_once(&mut params) };
+        for mode in [Mode::Exclusive, Mode::Examine, Mode::Shared] {
+            let shared = mode == Mode::Shared;
+            let begun = Course { wanted: Wanted { mode, ..WANTED }, ..parks_at_once(&mut params) };
             for (how, expected) in [(Parked::Woken, true), (Parked::TimedOut, !shared), (Parked::Looked, !shared)] {
                 let mut course = begun;
-                assert!(!course.spin(&params, false).unwrap().handed);
+                assert!(!course.spin(&params, false, || 0).unwrap().handed);
                 park(&mut course, &seen(&params));
-                course.park_ended::<()>(&how, 0, 0);
-                assert_eq!(course.spin(&params, false).unwrap().handed, expected, "{how:?}, shared: {shared}");
+                course.park_ended::<()>(&how, 0);
+                assert_eq!(course.spin(&params, false, || 0).unwrap().handed, expected, "{how:?}, {mode:?}");
                 course.step(&seen(&params));
-                assert!(!course.spin(&params, false).unwrap().handed);
+                assert!(!course.spin(&params, false, || 0).unwrap().handed);
             }
         }
     }
@@ -416,18 +470,38 @@ mod tests {
         let at = |now: Duration, on_x| Seen { now_ns: now.as_nanos() as u64, on_x, ..seen(&params) };
         assert_eq!(park(&mut course, &at(Duration::ZERO, true)).asks, None);
         let mut looked = course;
-        course.park_ended::<()>(&Parked::Woken, 0, 0);
+        course.park_ended::<()>(&Parked::Woken, 0);
         assert_eq!(park(&mut course.clone(), &at(interval / 2, true)).asks, None);
-        assert_eq!(park(&mut course, &at(interval, true)).asks, Some(interval));
+        // Awake once, with a spin that may take it; then it parks, and its request stands.
+        let woken = course;
+        assert_eq!(course.step(&at(interval, true)), Step::Ask(interval));
+        course.asked(true);
+        let spin = course.spin(&params, false, || 0).unwrap();
+        assert!(spin.handed && spin.polls == woken.spin(&params, false, || 0).unwrap().polls && spin.polls > 0);
+        assert_eq!(park(&mut course, &at(interval, true)).asks, None);
+        course.park_ended::<()>(&Parked::Woken, 0);
+        assert_eq!(course.step(&at(interval, true)), Step::Ask(interval), "a request for each park");
+        for mode in [Mode::Shared, Mode::Examine] {
+            let other = Course { wanted: Wanted { mode, ..WANTED }, ..woken };
+            assert_eq!(park(&mut other.clone(), &at(interval, true)).asks, Some(interval), "only X is handed over so");
+        }
+        let looked_awake = Course { call: Call::BeforeSleep, ..woken };
+        assert_eq!(park(&mut looked_awake.clone(), &at(interval, true)).asks, Some(interval), "not on its way");
+        let mut refused = woken;
+        assert_eq!(refused.step(&at(interval, true)), Step::Ask(interval));
+        refused.asked(false);
+        assert!(!refused.spin(&params, false, || 0).unwrap().handed);
+        assert_eq!(park(&mut refused, &at(interval, true)).asks, None);
         // A session that no release woke asks where no release of X will come.
-        looked.park_ended::<()>(&Parked::TimedOut, 0, 0);
+        looked.park_ended::<()>(&Parked::TimedOut, 0);
         assert_eq!(park(&mut looked.clone(), &at(interval, true)).asks, None);
         assert_eq!(park(&mut looked, &at(interval, false)).asks, Some(interval));
         let never = params.with(P::Fairness, 0);
-        assert_eq!(park(&mut course.clone(), &Seen { params: &never, ..at(interval, true) }).asks, None);
+        assert_eq!(park(&mut woken.clone(), &Seen { params: &never, ..at(interval, true) }).asks, None);
         let fifo = params.with(P::Fairness, 2);
         let first = park(&mut Course::begin(WANTED, 0), &Seen { params: &fifo, ..at(Duration::ZERO, true) });
         assert_eq!(first.asks, Some(Duration::ZERO));
+        assert_eq!(park(&mut woken.clone(), &Seen { params: &fifo, ..at(interval, true) }).asks, Some(Duration::ZERO));
     }
 
     #[test]
@@ -436,43 +510,53 @@ mod tests {
         let after = |how| {
             let mut course = Course::begin(Wanted { first: First::Park, ..WANTED }, 0);
             park(&mut course, &seen(&params));
-            course.park_ended::<()>(&how, 0, 0);
-            (course.spin(&params, false).unwrap().polls, course.step(&seen(&params)))
+            course.park_ended::<()>(&how, 0);
+            (course.spin(&params, false, || 0).unwrap().polls, course.step(&seen(&params)))
         };
         let (polls, step) = after(Parked::Woken);
         assert_eq!((after(Parked::Looked), step), ((polls, Step::Yield), Step::Yield));
         assert!(polls > 0 && matches!(after(Parked::TimedOut), (0, Step::Park(_))));
         let interval = params.handover_interval();
         let at = Seen { now_ns: 1 + interval.as_nanos() as u64, ..seen(&params) };
-        let mut course = Course { started_ns: 1, called: true, ..parks_at_once(&mut params.clone()) };
-        course.failed = 1;
+        let course = Course { started_ns: 1, call: Call::BeforeSleep, ..parks_at_once(&mut params.clone()) };
         assert_eq!(course.park(&at, interval).asks, Some(interval));
     }
 
     #[test]
-    fn a_session_that_was_woken_in_vain_stands_by_where_sections_are_short_for_less_than_the_interval() {
-        let params = Params::default().with(P::OrbitYields, 0).with(P::HandoverInterval, 1600);
-        let spin_ns = 1000 * params.get(P::OrbitSpinTime);
-        let steps = |how, gets: u64, took_ns| {
-            let mut course = Course::begin(WANTED, 0);
-            park(&mut course, &seen(&params));
-            course.park_ended::<()>(&how, 5, 7);
-            let seen = Seen { gets: 5 + gets, now_ns: 7 + took_ns, ..seen(&params) };
+    fn a_session_that_is_woken_while_one_is_active_alone_stands_by_for_less_than_the_interval() {
+        let params = Params::default().with(P::HandoverInterval, 1600);
+        let after = |how, params: &Params| {
+            let mut course = Course::begin(Wanted { first: First::Park, ..WANTED }, 0);
+            let seen = Seen { restricted: true, now_ns: 1, ..seen(params) };
+            park(&mut course, &seen);
+            course.park_ended::<()>(&how, 0);
             let mut slept = Vec::new();
-            course.holder = 3;
-            while let Step::Sleep(time) = course.step(&seen) {
-                slept.push(time.as_micros());
+            loop {
+                let polls = course.spin(params, false, || 0).unwrap().polls;
+                match course.step(&Seen { now_ns: 1_600_001, ..seen }) {
+                    Step::Sleep(time) => slept.push((polls, time.as_micros())),
+                    step => break (slept, step),
+                }
             }
-            slept
         };
-        let all = [100, 200, 400, 800];
-        assert_eq!((steps(Parked::Woken, 1, spin_ns), steps(Parked::Looked, 3, 3 * spin_ns)), (all.into(), all.into()));
-        assert_eq!(steps(Parked::Woken, 1, spin_ns + 1), [0; 0], "longer sections need it");
-        assert_eq!((steps(Parked::Woken, 0, 0), steps(Parked::TimedOut, 9, 9)), (vec![], vec![]));
-        let mut course = Course { woken: true, holder: 4, ..Course::begin(WANTED, 0) };
-        park(&mut course, &Seen { gets: 9, ..seen(&params) });
+        let all = vec![(0, 100), (0, 200), (0, 400), (0, 800)];
+        assert_eq!(after(Parked::Woken, &params), (all.clone(), Step::Ask(params.handover_interval())));
+        assert!(matches!(after(Parked::Looked, &params), (slept, Step::Park(_)) if slept == all));
+        let long = params.with(P::HandoverInterval, 1_000_000);
+        assert_eq!(after(Parked::Woken, &long).0, [(0, 125), (0, 250), (0, 500), (0, 1000)], "2 ms at most");
+        assert!(matches!(after(Parked::TimedOut, &params), (slept, Step::Park(_)) if slept.is_empty()));
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
-        park(&mut Course { holder: 3, ..course }, &Seen { gets: 9, ..seen(&published) });
+        assert!(matches!(after(Parked::Woken, &published), (slept, Step::Park(_)) if slept.is_empty()));
+        // Others get the mutex while it sleeps.
+        let standing = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED, 0) };
+        assert!(standing.spin(&params, false, || 7).is_some());
+        let mut standing = standing;
+        standing.step(&Seen { restricted: true, gets: 7, ..seen(&params) });
+        assert!(standing.spin(&params, false, || 7).is_some() && standing.spin(&params, false, || 8).is_none());
+        // The restriction ends.
+        let mut course = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED, 0) };
+        assert_eq!(course.step(&seen(&params)), Step::Yield);
+        assert!(course.spin(&params, false, || 0).unwrap().polls > 0);
     }
 
     #[test]
@@ -482,7 +566,7 @@ mod tests {
         let looks: Vec<Duration> = (0..14)
             .map(|_| {
                 let how = park(&mut course, &seen(&params));
-                course.park_ended::<()>(&Parked::TimedOut, 0, 0);
+                course.park_ended::<()>(&Parked::TimedOut, 0);
                 how.lasts_alone()
             })
             .collect();
@@ -505,7 +589,7 @@ mod tests {
         assert_eq!(park(&mut course.clone(), &beside(0)).timeout, ms(40));
         assert_eq!(park(&mut course.clone(), &beside(99)).timeout, ms(4000));
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 1000 * FIRST_LOOK);
-        course.park_ended::<()>(&Parked::TimedOut, 0, 0);
+        course.park_ended::<()>(&Parked::TimedOut, 0);
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 2000 * FIRST_LOOK);
     }
 
@@ -513,12 +597,12 @@ mod tests {
     fn a_session_that_has_had_its_turn_yields_once_and_then_waits_as_any() {
         let params = Params::default();
         let mut course = Course::begin(Wanted { first: First::Yield, ..WANTED }, 0);
-        assert_eq!(course.spin(&params, false), None);
+        assert_eq!(course.spin(&params, false, || 0), None);
         assert_eq!(course.step(&Seen { now_ns: 7, ..seen(&params) }), Step::Yield);
         assert_eq!((course.started_ns(), course.failed()), (7, 1));
         let mut any = Course::begin(WANTED, 0);
         for _ in 0..10 {
-            assert_eq!(course.spin(&params, false), any.spin(&params, false));
+            assert_eq!(course.spin(&params, false, || 0), any.spin(&params, false, || 0));
             assert_eq!(course.step(&seen(&params)), any.step(&seen(&params)));
         }
     }
@@ -532,7 +616,7 @@ mod tests {
             for _ in 0..3 {
                 if matches!(course.step(&seen(&params)), Step::Park(_)) {
                     said.push(course.has_only_yielded());
-                    course.park_ended::<()>(&Parked::Woken, 0, 0);
+                    course.park_ended::<()>(&Parked::Woken, 0);
                 }
                 said.push(course.has_only_yielded());
             }

@@ -142,8 +142,14 @@ mod tests {
     use super::super::{Seen, Step, Wanted};
     use super::*;
 
-    const WANTED: Wanted =
-        Wanted { shared: false, high_priority: false, first: First::Spin, doublings: 0, poll_ns: 30, soft_spins: 0 };
+    const WANTED: Wanted = Wanted {
+        mode: crate::Mode::Exclusive,
+        high_priority: false,
+        first: First::Spin,
+        doublings: 0,
+        poll_ns: 30,
+        soft_spins: 0,
+    };
     const IN_VAIN: Yielded = Yielded { mutex: 7, took_ns: 8000, now_ns: 0, gets: 1, is_open: false };
 
     /// Waits in a row that park at once.
@@ -217,8 +223,8 @@ mod tests {
             parked: 0,
             gets: 0,
             soft_spins: 0,
-            holder: 0,
             on_x: true,
+            restricted: false,
             pthread_in_use: false,
             random: 0,
         };

@@ -20,6 +20,8 @@ pub enum Step<T = Duration> {
     Sleep(Duration),
     /// Queue for a wake-up by a releaser. The time is the watcher's until its look; others look more rarely.
     Park(T),
+    /// Ask the holder to hand over at its release, and spin for that. Only a [`Course`] says so.
+    Ask(Duration),
     /// The queue is full: sleep this long instead; counted apart.
     Overflow(Duration),
 }
@@ -118,9 +120,11 @@ pub trait Scheme: Sync {
 
 mod course;
 mod experience;
+mod restriction;
 
 pub use course::{Course, First, Park, Seen, Spin, Wanted};
 pub use experience::{Experience, Yielded};
+pub use restriction::Restriction;
 
 macro_rules! schemes {
     ($( $number:literal => $module:ident::$scheme:ident, $name:literal, $unit:literal; )*) => {

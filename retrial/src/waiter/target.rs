@@ -33,9 +33,10 @@ pub trait Target {
         true
     }
 
-    /// Asks the next release to hand over to the first parked session, unless one did so within `interval`.
-    fn ask_for_handover(&self, now_ns: u64, interval: Duration) {
+    /// Asks the next release to hand over, unless a session did so within `interval`. Whether it did.
+    fn ask_for_handover(&self, now_ns: u64, interval: Duration) -> bool {
         let _ = (now_ns, interval);
+        false
     }
 
     /// Sessions parked now.
@@ -62,6 +63,11 @@ pub trait Target {
 
     /// Whether `gets` counts all gets, not only those that missed.
     fn counts_gets(&self) -> bool {
+        true
+    }
+
+    /// Whether what is known of the parked sessions is of this target alone.
+    fn knows_its_parked(&self) -> bool {
         true
     }
 

@@ -44,6 +44,7 @@ fn mutex(id: u32, gets: u64, samples: Samples) -> Mutex {
         death: None,
         pthread_in_use: false,
         switches: 0,
+        one_alone: false,
     };
     Mutex {
         name: info.name.clone(),

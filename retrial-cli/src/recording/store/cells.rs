@@ -212,6 +212,7 @@ fn mutex(mut cells: Cells<'_>) -> rusqlite::Result<Mutex> {
         death: None,
         pthread_in_use: false,
         switches: 0,
+        one_alone: false,
     };
     Ok(Mutex {
         info,
@@ -242,6 +243,7 @@ fn put_mutex_state(mut cells: Cells<'_>, snapshot: &mut Snapshot) -> rusqlite::R
         .collect();
     mutex.info.pthread_in_use = cells.flag()?;
     mutex.info.switches = cells.whole()?;
+    mutex.info.one_alone = cells.flag()?;
     let death = (cells.maybe_whole()?, cells.maybe_text()?, cells.maybe_whole()?);
     if let (Some(sid), Some(name), Some(location)) = death {
         let location = LocationId(location as u16);

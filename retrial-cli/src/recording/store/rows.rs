@@ -130,6 +130,7 @@ fn of_mutex_state(mutex: &Mutex) -> Row {
         text(json!(holders).to_string()),
         int(info.pthread_in_use),
         whole(info.switches),
+        int(info.one_alone),
         maybe(death.map(|death| int(death.sid.number()))),
         maybe(death.map(|death| text(death.mode.name()))),
         maybe(death.map(|death| int(death.location.0))),

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 /// `PRAGMA application_id` of a recording: `rtrl`.
 pub const APPLICATION: i32 = i32::from_be_bytes(*b"rtrl");
 /// `PRAGMA user_version`: changes with the tables.
-pub const FORMAT: i32 = 4;
+pub const FORMAT: i32 = 5;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,6 +330,7 @@ fn of_mutexes() -> [Table; 5] {
                 text("holders", "JSON: session and mode of each holder"),
                 int("pthread_in_use", "", "Under adaptive: 1 while pthread is in use"),
                 int("switches", "", "Under adaptive: switches so far"),
+                int("one_alone", "", "Under orbit: 1 while one session is active alone"),
                 int("death_sid", "", "The last holder that died"),
                 text("death_mode", "Its mode"),
                 int("death_location", "", "Where it got the mutex"),

@@ -131,6 +131,7 @@ mod tests {
             death: None,
             pthread_in_use: false,
             switches: 0,
+            one_alone: false,
         }
     }
 

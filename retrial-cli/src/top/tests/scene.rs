@@ -28,6 +28,7 @@ fn mutex(id: u32, name: &str, type_id: u8, gets: u64, holders: &[(u32, Mode)]) -
         death: None,
         pthread_in_use: false,
         switches: 0,
+        one_alone: false,
     };
     Mutex {
         name: name.to_owned(),

@@ -1,0 +1,260 @@
+//! Whether one session is active alone at a mutex, learnt by trial (*concurrency restriction*: D. Dice and
+//! A. Kogan, *Avoiding Scalability Collapse by Restricting Concurrency*, 2019).
+//!
+//! A second active session fills the time in which the first one does something else. But with each change of
+//! the holder what the mutex protects moves from one cache to another, and each look, park and wake-up takes
+//! time from the holder. Which of the two is more depends on the machine and on the sections. So both are
+//! tried in turn, and the gets per time compared.
+
+use std::time::Duration;
+
+/// What is going on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Phase {
+    /// What the last trials said holds.
+    #[default]
+    Settled,
+    /// The same, measured.
+    Same,
+    /// The opposite, measured.
+    Opposite,
+}
+
+/// Minimum number of gets in a measurement.
+const GETS: u64 = 32;
+
+/// From so many intervals on a measurement says nothing: sections so long are not harmed by a change of the holder,
+/// which takes microseconds, or nobody waited for a while and the next look came late.
+const INTERVALS: u64 = 4;
+
+/// Maximum length of an interval, and of all sleeps of a session that stands by: what a mutex may be idle for at
+/// the most, and what a wrong answer may cost. Twice the default.
+pub(super) const LONGEST: Duration = Duration::from_millis(2);
+
+/// The time between two trials, as a power of two of intervals: the first, the last, and the growth with each
+/// trial that says what the one before said.
+const FIRST_GAP: u8 = 2;
+const LAST_GAP: u8 = 9;
+const GAP_GROWS: u8 = 2;
+
+/// A trial of the restriction is over when more sessions are parked than four times as many as before it, and this:
+/// where they come from outside at a rate of their own, the queue that grows meanwhile takes long to go down again.
+const MORE_PARKED: u16 = 16;
+
+/// What the clock goes back by where it is another one: of a machine started anew, or of another container.
+const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
+
+/// See the module. One session more is active from the trial on that does not speak for the restriction; the
+/// restriction begins after two trials in a row that do.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Restriction {
+    phase: Phase,
+    /// Whether one session is active alone, between trials.
+    alone: bool,
+    /// Whether the last trial spoke for it, while it is not so.
+    likely: bool,
+    gap: u8,
+    /// Beginning of the phase by the monotonic clock, and the gets of the mutex then.
+    since_ns: u64,
+    gets: u64,
+    /// Gets per second in [`Phase::Same`], and the number of parked sessions at its end.
+    rate: u32,
+    parked: u16,
+}
+
+impl Restriction {
+    /// Whether one session is active alone between trials.
+    #[must_use]
+    pub(crate) const fn is_settled_alone(self) -> bool {
+        self.alone
+    }
+
+    /// Whether it is in force now: sessions that miss park at once, and one that is woken stands by.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self.alone != (self.phase == Phase::Opposite)
+    }
+
+    /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does. `interval`
+    /// is `orbit_handover_interval`: a measurement is a few turns long, and 2 ms at most.
+    #[must_use]
+    pub fn see(self, now_ns: u64, interval: Duration, parked: u32, gets: impl FnOnce() -> u64) -> Option<Self> {
+        let interval_ns = interval.min(LONGEST).as_nanos() as u64;
+        let is_another_clock = self.since_ns.saturating_sub(now_ns) > ANOTHER_CLOCK_NS;
+        let took_ns = if is_another_clock { u64::MAX } else { now_ns.saturating_sub(self.since_ns) };
+        let next_look_ns = match self.phase {
+            Phase::Settled => interval_ns << self.gap.clamp(FIRST_GAP, LAST_GAP),
+            Phase::Same => interval_ns,
+            Phase::Opposite => interval_ns / 4,
+        };
+        let parked = u16::try_from(parked).unwrap_or(u16::MAX);
+        let is_trial = self.phase == Phase::Opposite && self.is_on();
+        let is_crowded = is_trial && parked > self.parked.saturating_mul(4).saturating_add(MORE_PARKED);
+        if took_ns < next_look_ns && !is_crowded {
+            return None;
+        }
+        let gets = gets();
+        let passed = gets.wrapping_sub(self.gets);
+        let per_second = u128::from(passed) * 1_000_000_000 / u128::from(took_ns.max(1));
+        let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
+        let after = match self.phase {
+            Phase::Settled => Self { phase: Phase::Same, ..self },
+            _ if is_crowded || took_ns >= interval_ns.saturating_mul(INTERVALS) => self.settled(false),
+            // Far worse, after a quarter of the time.
+            Phase::Opposite if u64::from(rate) * 3 < u64::from(self.rate) * 2 => self.settled(self.alone),
+            _ if took_ns < interval_ns || passed < GETS => return None,
+            Phase::Same => Self { phase: Phase::Opposite, rate, parked, ..self },
+            Phase::Opposite => {
+                let (alone, together) = if self.alone { (self.rate, rate) } else { (rate, self.rate) };
+                // By a tenth: a measurement of so few gets says no more.
+                self.settled(u64::from(alone) * 10 >= u64::from(together) * 11)
+            }
+        };
+        Some(Self { since_ns: now_ns, gets, ..after })
+    }
+
+    /// A trial is over.
+    fn settled(self, is_better_alone: bool) -> Self {
+        let alone = is_better_alone && (self.alone || self.likely);
+        let likely = is_better_alone && !alone;
+        let says_the_same = is_better_alone == self.alone;
+        let gap = if says_the_same { LAST_GAP.min(self.gap.clamp(FIRST_GAP, LAST_GAP) + GAP_GROWS) } else { FIRST_GAP };
+        Self { phase: Phase::Settled, alone, likely, gap, ..self }
+    }
+
+    /// As it is in memory.
+    #[must_use]
+    pub(crate) const fn pack(self) -> [u64; 3] {
+        let flags = self.phase as u64 | (self.alone as u64) << 2 | (self.likely as u64) << 3;
+        [
+            flags | (self.gap as u64) << 8 | (self.parked as u64) << 16 | (self.rate as u64) << 32,
+            self.since_ns,
+            self.gets,
+        ]
+    }
+
+    /// Of what is in memory, whatever that is.
+    #[must_use]
+    pub(crate) const fn unpack([state, since_ns, gets]: [u64; 3]) -> Self {
+        let phase = match state & 3 {
+            1 => Phase::Same,
+            2 => Phase::Opposite,
+            _ => Phase::Settled,
+        };
+        let (alone, likely, gap) = (state & 4 != 0, state & 8 != 0, (state >> 8) as u8);
+        Self { phase, alone, likely, gap, since_ns, gets, rate: (state >> 32) as u32, parked: (state >> 16) as u16 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_millis(1);
+    const MS: u64 = 1_000_000;
+
+    /// A load with so many gets in a ms alone and together, seen every quarter of a ms for some time. The restriction
+    /// at its end, how often it was found on, and the number of trials.
+    fn load(
+        mut all: Restriction,
+        at: &mut (u64, u64),
+        [alone, together]: [u64; 2],
+        for_ms: u64,
+    ) -> (Restriction, u64, u64) {
+        let (mut on, mut trials) = (0, 0);
+        for _ in 0..4 * for_ms {
+            at.0 += MS / 4;
+            at.1 += if all.is_on() { alone } else { together } / 4;
+            if let Some(next) = all.see(at.0, INTERVAL, 3, || at.1) {
+                trials += u64::from(next.phase == Phase::Opposite);
+                all = next;
+            }
+            on += u64::from(all.is_on());
+        }
+        (all, on, trials)
+    }
+
+    #[test]
+    fn one_session_is_active_alone_where_that_is_faster_by_a_tenth_after_two_trials() {
+        let begun = |rates, for_ms| load(Restriction::default(), &mut (17 * MS, 5), rates, for_ms).0.is_on();
+        assert!(!begun([4400, 4000], 7) && begun([4400, 4000], 20));
+        assert!(!begun([4396, 4000], 2000) && !begun([400, 4000], 2000));
+    }
+
+    #[test]
+    fn trials_become_rare_while_they_say_the_same_and_cost_little() {
+        for (rates, on) in [([8000, 4000], true), ([2000, 4000], false)] {
+            let mut at = (17 * MS, 5);
+            let (all, ..) = load(Restriction::default(), &mut at, rates, 2000);
+            let (after, was_on, trials) = load(all, &mut at, rates, 5130);
+            assert_eq!((after.is_on(), trials), (on, 10));
+            let wrong = if on { 4 * 5130 - was_on } else { was_on };
+            assert_eq!(wrong, 10, "a quarter of a ms of 513, for half of the gets is far worse");
+        }
+    }
+
+    #[test]
+    fn a_load_that_changes_is_noticed_at_the_next_trial() {
+        let mut at = (17 * MS, 5);
+        let (all, ..) = load(Restriction::default(), &mut at, [8000, 4000], 2000);
+        assert!(all.is_on());
+        let (all, on, _) = load(all, &mut at, [2000, 4000], 600);
+        assert!(!all.is_on() && on < 4 * 520);
+        let (all, ..) = load(all, &mut at, [8000, 4000], 2000);
+        assert!(all.is_on());
+    }
+
+    #[test]
+    fn a_measurement_that_lasts_says_nothing() {
+        let mut at = (17 * MS, 5);
+        // 32 gets take 8 ms.
+        let (all, on, trials) = load(Restriction::default(), &mut at, [4, 4], 10_000);
+        assert!(!all.is_on());
+        assert_eq!((on, trials), (0, 0), "they are too few to begin with");
+        let restricted = Restriction { alone: true, gap: LAST_GAP, since_ns: at.0, gets: at.1, ..all };
+        let (all, ..) = load(restricted, &mut at, [4, 4], 600);
+        assert!(!all.is_on());
+        // Nobody looks for a while.
+        let measured = Restriction { phase: Phase::Same, likely: true, ..all };
+        let after = |ms| measured.see(measured.since_ns + ms * MS, INTERVAL, 0, || measured.gets + 99).unwrap();
+        assert_eq!([3, 4].map(|ms| after(ms).phase), [Phase::Opposite, Phase::Settled]);
+        assert!(!after(4).likely);
+    }
+
+    #[test]
+    fn a_trial_of_what_is_far_worse_ends_after_a_quarter() {
+        let tried = Restriction { phase: Phase::Opposite, rate: 1_200_000, ..Restriction::default() };
+        let after = |all: Restriction, quarters, gets| all.see(quarters * MS / 4, INTERVAL, 0, || gets);
+        for alone in [false, true] {
+            let tried = Restriction { alone, ..tried };
+            assert_eq!((after(tried, 0, 0), after(tried, 1, 200)), (None, None));
+            let settled = after(tried, 1, 199).unwrap();
+            assert_eq!((settled.phase, settled.is_on()), (Phase::Settled, alone));
+        }
+    }
+
+    #[test]
+    fn a_trial_of_the_restriction_ends_at_once_when_the_queue_grows() {
+        let tried =
+            Restriction { phase: Phase::Opposite, likely: true, parked: 3, since_ns: 7, ..Restriction::default() };
+        let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || 9);
+        assert_eq!(after(tried, 28), None);
+        let settled = after(tried, 29).unwrap();
+        assert_eq!((settled.phase, settled.is_on(), settled.likely), (Phase::Settled, false, false));
+        assert_eq!(after(Restriction { alone: true, ..tried }, 99), None, "others are active in this one");
+    }
+
+    #[test]
+    fn it_comes_back_from_memory_as_it_was_and_whatever_is_there_can_be_used() {
+        let mut at = (17 * MS, 5);
+        let mut all = Restriction::default();
+        for _ in 0..100 {
+            assert_eq!(Restriction::unpack(all.pack()), all);
+            all = load(all, &mut at, [8000, 4000], 1).0;
+        }
+        for garbage in [[u64::MAX; 3], [0x5555_5555_5555_5555; 3], [6, 40_000 * MS, 0]] {
+            let (all, ..) = load(Restriction::unpack(garbage), &mut at, [2000, 4000], 2000);
+            assert!(!all.is_on(), "{garbage:?}");
+        }
+    }
+}
