@@ -5,7 +5,7 @@
 //! libc's formats; the simulator with a virtual clock. So each rule of waiting stands once: here what all
 //! schemes share, in the [schemes](super) the rest.
 
-use super::{Attempt, Scheme, Step, clamp};
+use super::{Attempt, Park, Scheme, Step, clamp};
 use crate::mode::Mode;
 use crate::params::{Fairness, P, Params};
 use crate::parking::{Parked, Wakes};
@@ -75,45 +75,6 @@ pub struct Spin {
     pub backs_off: bool,
     /// Whether it ends when another session wins the exchange.
     pub stops_at_lost_race: bool,
-}
-
-/// How a session parks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Park {
-    /// Time-out if it becomes the watcher.
-    pub watch: Duration,
-    /// Time-out beside a watcher.
-    pub timeout: Duration,
-    /// Time to its deadline.
-    pub left: Duration,
-    /// Time-out where parked sessions do not know of each other: in locks of libc's formats.
-    pub alone: Duration,
-    /// Whether releases need wake nobody while enough woken sessions are on their way.
-    pub wakes: Wakes,
-    /// Whether it may take what was handed over.
-    pub handed: bool,
-    /// Asks the next release to hand over, unless a session did so within this time.
-    pub asks: Option<Duration>,
-}
-
-impl Park {
-    /// With this time-out, beside a watcher or not.
-    #[must_use]
-    pub const fn lasting(time: Duration) -> Self {
-        Self { watch: time, timeout: time, left: time, alone: time, wakes: Wakes::Each, handed: true, asks: None }
-    }
-
-    /// Longest sleep where parked sessions do not know of each other.
-    #[must_use]
-    pub fn lasts_alone(&self) -> Duration {
-        self.left.min(self.alone)
-    }
-
-    /// Longest sleep.
-    #[must_use]
-    pub fn lasts(&self, watches: bool) -> Duration {
-        self.left.min(if watches { self.watch } else { self.timeout })
-    }
 }
 
 /// Time-out of the first park where parked sessions do not know of each other. Doubles with each park, up to

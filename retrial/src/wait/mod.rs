@@ -120,10 +120,12 @@ pub trait Scheme: Sync {
 
 mod course;
 mod experience;
+mod park;
 mod restriction;
 
-pub use course::{Course, First, Park, Seen, Spin, Wanted};
+pub use course::{Course, First, Seen, Spin, Wanted};
 pub use experience::{Experience, Yielded};
+pub use park::Park;
 pub use restriction::Restriction;
 
 macro_rules! schemes {
