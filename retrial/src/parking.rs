@@ -12,7 +12,8 @@
 //! | parked | sessions that have announced a park and have neither been woken nor come back |
 //! | fenced | releases have a fence of their own |
 //! | throttled | the session that announced last waits by a scheme with which releases wake nobody while enough woken sessions are on their way: see [`Wakes`] |
-//! | starving, starving for X | the next release hands over; the session that asked for it wants X or LX |
+//! | starving | the next release hands over |
+//! | wants X | a session that asked for a handover still wants X or LX |
 //! | watched | one of the parked sessions is the watcher: it looks at the word sooner than the others |
 //! | crowd | woken sessions that found the mutex busy, less those that found it open, from 0 to 3: see [`Parking::enough`] |
 //! | sequence | counts announcements |
@@ -92,7 +93,7 @@ impl Parking {
     const FENCED: u64 = 1 << 22;
     const THROTTLED: u64 = 1 << 23;
     const STARVING: u64 = 1 << 24;
-    const STARVING_FOR_X: u64 = 1 << 25;
+    const WANTS_X: u64 = 1 << 25;
     pub(crate) const CONCERNS_RELEASES: u64 = Self::COUNT | Self::FENCED | Self::STARVING;
     const WATCHED: u64 = 1 << 26;
     const CROWD_SHIFT: u32 = 27;
@@ -152,7 +153,14 @@ impl Parking {
     /// Whether a session asks for a handover, and whether one that wants X or LX does.
     #[must_use]
     pub const fn starving(self) -> (bool, bool) {
-        (self.0 & Self::STARVING != 0, self.0 & Self::STARVING_FOR_X != 0)
+        let starving = self.0 & Self::STARVING != 0;
+        (starving, starving && self.wants_x())
+    }
+
+    /// Whether a session that has asked for a handover still wants X or LX, also when that is made.
+    #[must_use]
+    pub const fn wants_x(self) -> bool {
+        self.0 & Self::WANTS_X != 0
     }
 
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
@@ -288,7 +296,7 @@ impl Parking {
         match (self.handover_is_due(now_ns, interval), self.starving()) {
             (false, _) => self,
             (true, (false, _)) => self.starve(now_ns, for_x),
-            (true, (true, wanted_for_x)) => self.with(Self::STARVING_FOR_X, for_x || wanted_for_x),
+            (true, (true, wanted_for_x)) => self.with(Self::WANTS_X, for_x || wanted_for_x),
         }
     }
 
@@ -310,7 +318,7 @@ impl Parking {
     #[must_use]
     pub const fn starve(self, now_ns: u64, for_x: bool) -> Self {
         let stamped = Self(self.0 & !(u64::MAX << Self::STAMP_SHIFT) | Self::stamp(now_ns) << Self::STAMP_SHIFT);
-        stamped.with(Self::STARVING, true).with(Self::STARVING_FOR_X, for_x || stamped.starving().1)
+        stamped.with(Self::STARVING, true).with(Self::WANTS_X, for_x || stamped.wants_x())
     }
 
     /// Whether the handover binds no longer, so that any session may take it: the session that it went to is
@@ -320,16 +328,16 @@ impl Parking {
         self.since_handover_ns(now_ns) > HANDOVER_LASTS.as_nanos() as u64
     }
 
-    /// The mutex is handed over.
+    /// The mutex is handed over. A session that [wants X](Self::wants_x) takes that back when its wait ends.
     #[must_use]
     pub const fn handed_over(self, now_ns: u64) -> Self {
-        self.starve(now_ns, false).fed()
+        self.starve(now_ns, false).with(Self::STARVING, false)
     }
 
     /// The handover is made, or not wanted any more.
     #[must_use]
     pub const fn fed(self) -> Self {
-        Self(self.0 & !(Self::STARVING | Self::STARVING_FOR_X))
+        Self(self.0 & !(Self::STARVING | Self::WANTS_X))
     }
 
     /// The same, if a session that wants X asked for it.
@@ -341,7 +349,7 @@ impl Parking {
     /// No session that wants X asks for a handover.
     #[must_use]
     pub const fn not_for_x(self) -> Self {
-        Self(self.0 & !Self::STARVING_FOR_X)
+        Self(self.0 & !Self::WANTS_X)
     }
 }
 

@@ -89,14 +89,13 @@ impl RawMutex {
     /// over references. Whether that is done: not while a session moves a reference. Another session that
     /// wants X asks again when it has been woken, or looks.
     pub(crate) fn try_let_readers_in(&self) -> bool {
-        if self.parking().starving().1 {
-            // Acquire: as in `give_back_over_references`.
-            self.change(Ordering::AcqRel, Parking::not_for_x);
-        }
+        // Acquire: as in `give_back_over_references` and `hand_over`.
+        let parking = self.change(Ordering::AcqRel, Parking::not_for_x);
         let word = self.load();
         match word.kind() {
             Some(Kind::Moving) => false,
-            None if word.references() != 0 && word.has(Word::HANDOVER) => {
+            // Of a free mutex: a session that is on its way may be the one to have it.
+            None if word.has(Word::HANDOVER) && (word.references() != 0 || parking.woken() == 0) => {
                 let open = word.without(Word::HANDOVER);
                 let done = self.word.compare_exchange(word.0, open.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
                 fence(Ordering::SeqCst);
@@ -202,9 +201,8 @@ impl RawMutex {
         let word = word.without(Word::HANDOVER);
         let now = sys::now_ns();
         let asked = self.change(Ordering::Relaxed, |all| all.handed_over(now));
-        let (_, for_x) = asked.starving();
         // Over references the first in the queue may be one that cannot have it.
-        let nobody = asked.parked() == 0 && !for_x || word.has(Word::DRAINING) || word.references() != 0;
+        let nobody = asked.parked() == 0 && !asked.starving().1 || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         fail::point();
         self.word.store(handed.0, Ordering::Release);
@@ -214,8 +212,9 @@ impl RawMutex {
             return self.wake(word);
         }
         // A session that asked for X and is not asleep yet comes out of its park at once, for `wakes` has changed. A
-        // reader would not take it.
-        if !self.wake_one() && !for_x {
+        // reader would not take it. One that gives up before this look has taken its request back, and one that does
+        // so after it, the handover: its change of `parking` comes after those in `wake_one`, and so after the store.
+        if !self.wake_one() && !self.parking().wants_x() {
             // No session was asleep: any may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);

@@ -50,6 +50,8 @@ fn each_operation_changes_what_it_says_and_nothing_else() {
         assert_eq!((asked.starving(), asked.parked(), asked.woken()), ((true, true), state.parked(), state.woken()));
         assert_eq!(asked.fed().starving(), (false, false));
         assert_eq!(asked.not_for_x().starving(), (true, false));
+        let handed = asked.handed_over(2 << 40);
+        assert_eq!((handed.starving(), handed.wants_x(), handed.not_for_x().wants_x()), ((false, false), true, false));
         assert!(asked.concerns_releases());
     }
 }
