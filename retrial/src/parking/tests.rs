@@ -1,4 +1,5 @@
 use super::*;
+use crate::params::{P, Params};
 use std::cell::Cell;
 
 /// Every state with up to three parked, up to two and up to 15 woken, every flag and crowd, two epochs.
@@ -159,4 +160,25 @@ fn the_time_since_a_handover_comes_round_after_two_seconds() {
     for (later, since) in [(0, 0), (1 << 17, 1 << 17), (1 << 20, 1 << 20), (1 << 30, 1 << 30), (1 << 31, 0)] {
         assert_eq!(state.since_handover_ns(5_000_000_000 + later), since);
     }
+}
+
+#[test]
+fn a_release_hands_over_when_that_was_asked_for_or_twice_the_interval_after_the_last_one() {
+    const AT: u64 = 5_000_000_000;
+    let parked = Parking::default().handed_over(AT).announce(Wakes::Enough, false, false);
+    let hands_over = |parking: Parking, params: Params, after: Duration, is_real_time| {
+        let now_ns = AT + (after + Duration::from_micros(131)).as_nanos() as u64;
+        let found = || (params, Circumstances { now_ns, is_real_time });
+        super::hands_over(parking, LOOK_EVERY, found)
+    };
+    let ms = Duration::from_millis;
+    for (interval, at) in [(1, 2), (400, 800), (800, 1000), (1500, 1500)] {
+        let params = Params::default().with(P::HandoverInterval, interval * 1000);
+        let found = |after| hands_over(parked, params, after, || false);
+        assert_eq!([ms(at) - ms(1), ms(at)].map(found), [false, true], "{interval} ms");
+        assert!(hands_over(parked.starve(AT, false), params, ms(0), || false));
+    }
+    let due = |params, is_real_time| hands_over(parked, params, ms(2), is_real_time);
+    assert!(due(Params::default(), || false) && !due(Params::default(), || true));
+    assert!(![0, 2].iter().any(|fairness| due(Params::default().with(P::Fairness, *fairness), || false)));
 }

@@ -496,7 +496,11 @@ mod tests {
                 let polls = course.spin(params, false, || 0).unwrap().polls;
                 match course.step(&Seen { now_ns: 1_600_001, ..seen }) {
                     Step::Sleep(time) => slept.push((polls, time.as_micros())),
-                    step => break (slept, step),
+                    step => {
+                        course.asked(true);
+                        assert!(course.spin(params, false, || 9).is_some(), "others get the mutex meanwhile");
+                        break (slept, step);
+                    }
                 }
             }
         };

@@ -54,6 +54,22 @@ fn a_session_that_gives_up_leaves_others_the_handover_that_they_asked_for() {
     });
 }
 
+#[test]
+fn a_handover_to_a_session_that_asked_for_x_awake_stays_until_that_one_gives_up() {
+    staged(|mutex, getting| {
+        for (mode, handed) in [(Mode::Exclusive, Word(Word::HANDOVER)), (Mode::Examine, Word::FREE)] {
+            let awake = getting(mode);
+            mutex.fake(Word::FREE, Sid::NONE);
+            mutex.change(Ordering::Relaxed, |_| Parking::default());
+            assert!(awake.ask_for_handover(sys::now_ns(), Duration::from_millis(1)));
+            mutex.give_back(awake.session, Word::FREE);
+            assert_eq!(mutex.load(), handed, "{mode:?}");
+            awake.ended(false);
+            assert_eq!((mutex.load(), mutex.parking().wants_x()), (Word::FREE, false), "{mode:?}");
+        }
+    });
+}
+
 /// On its way, beside so many parked ones that nobody will find asleep.
 fn is_woken(mutex: &RawMutex, getting: &Getting<'_>, others: u32) {
     mutex.fake(Word::FREE, Sid::NONE);
@@ -87,15 +103,17 @@ fn a_session_that_steps_aside_is_on_its_way_no_longer_and_wakes_one_in_its_place
 fn a_release_beside_parked_sessions_without_a_watcher_wakes_one_more_at_every_sixteenth_get() {
     staged(|mutex, getting| {
         let session = getting(Mode::Exclusive).session;
-        let wakes_of_release = |gets: u64, watched| {
+        let wakes_of_release = |gets: u64, wakes, watched| {
             mutex.gets.store(gets, Ordering::Relaxed);
-            let two = Parking::default().announce(Wakes::Each, false, watched).announce(Wakes::Each, false, false);
+            let two = Parking::default().wake().announce(wakes, false, watched).announce(wakes, false, false);
             mutex.change(Ordering::Relaxed, |_| two);
             let before = mutex.wakes.load(Ordering::Relaxed);
             mutex.give_back(session, Word::FREE);
             mutex.wakes.load(Ordering::Relaxed) - before
         };
-        assert_eq!([(32, false), (32, true), (33, false)].map(|(gets, on)| wakes_of_release(gets, on)), [2, 1, 1]);
+        let each = [(32, false), (32, true), (33, false)];
+        assert_eq!(each.map(|(gets, watched)| wakes_of_release(gets, Wakes::Each, watched)), [2, 1, 1]);
+        assert_eq!(wakes_of_release(32, Wakes::One, false), 0, "enough are on their way");
     });
 }
 
