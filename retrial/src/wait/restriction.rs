@@ -44,8 +44,8 @@ const MORE_PARKED: u16 = 16;
 /// What the clock goes back by where it is another one: of a machine started anew, or of another container.
 const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
 
-/// See the module. One session more is active from the trial on that does not speak for the restriction; the
-/// restriction begins after two trials in a row that do.
+/// See the module. The restriction begins after two trials in a row that speak for it, and ends with the first in
+/// which company is faster.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Restriction {
     phase: Phase,
@@ -106,8 +106,9 @@ impl Restriction {
             Phase::Same => Self { phase: Phase::Opposite, rate, parked, ..self },
             Phase::Opposite => {
                 let (alone, together) = if self.alone { (self.rate, rate) } else { (rate, self.rate) };
-                // By a tenth: a measurement of so few gets says no more.
-                self.settled(u64::from(alone) * 10 >= u64::from(together) * 11)
+                // By a tenth, or no longer worse: a measurement of so few gets says no more.
+                let better_by = if self.alone { 10 } else { 11 };
+                self.settled(u64::from(alone) * 10 >= u64::from(together) * better_by)
             }
         };
         Some(Self { since_ns: now_ns, gets, ..after })
@@ -179,6 +180,15 @@ mod tests {
         let begun = |rates, for_ms| load(Restriction::default(), &mut (17 * MS, 5), rates, for_ms).0.is_on();
         assert!(!begun([4400, 4000], 7) && begun([4400, 4000], 20));
         assert!(!begun([4396, 4000], 2000) && !begun([400, 4000], 2000));
+    }
+
+    #[test]
+    fn what_was_learnt_holds_until_company_is_faster() {
+        let mut at = (17 * MS, 5);
+        let (all, ..) = load(Restriction::default(), &mut at, [4400, 4000], 2000);
+        let (all, ..) = load(all, &mut at, [4000, 4000], 2000);
+        assert!(all.is_on());
+        assert!(!load(all, &mut at, [4000, 4004], 2000).0.is_on());
     }
 
     #[test]
