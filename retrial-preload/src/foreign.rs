@@ -311,6 +311,11 @@ impl Target for Getting {
         self.foreign.counts_gets()
     }
 
+    fn in_page(&self) -> Option<usize> {
+        const PAGE: usize = 4096;
+        (self.foreign.load(KIND) & SHARED != 0).then(|| self.foreign.mutex.addr() % PAGE)
+    }
+
     fn gets(&self) -> u64 {
         if self.foreign.counts_gets() {
             return u64::from(self.foreign.gets());

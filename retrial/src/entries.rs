@@ -7,6 +7,7 @@ use crate::params::PARAM_COUNT;
 use crate::sys::RobustLock;
 use crate::sys::{self, AtomicU32, AtomicU64, Ordering};
 use crate::text::{Text, hash};
+use crate::wait::Restriction;
 
 /// Types of the source and what they protect; the position is the type's number.
 pub const SOURCE_TYPES: [&str; 9] = [
@@ -50,6 +51,8 @@ pub(crate) struct Header {
     pub(crate) admin: RobustLock,
     /// What the steps of a wait cost here, in ns.
     pub(crate) costs: [AtomicU64; COSTS],
+    /// Of mutexes that each process has an entry of its own for, by where they lie in their page.
+    pub(crate) restrictions: [RestrictionCells; SHARED_RESTRICTIONS],
     pub(crate) addition: Addition,
 }
 
@@ -101,9 +104,44 @@ pub(crate) struct MutexEntry {
     /// Last alert about a wait for it, by the monotonic clock.
     pub(crate) alerted_ns: AtomicU64,
     pub(crate) adaption: AdaptionCells,
-    /// A [`Restriction`](crate::wait::Restriction). A change counts from the store of its time on, the second cell.
-    pub(crate) restriction: [AtomicU64; 3],
+    pub(crate) restriction: RestrictionCells,
     pub(crate) name: Text<8>,
+}
+
+/// A [`Restriction`] in memory. A change counts from the store of its time on, the second cell.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct RestrictionCells([AtomicU64; 3]);
+
+/// Number of [`Header::restrictions`].
+const SHARED_RESTRICTIONS: usize = 64;
+
+impl RestrictionCells {
+    pub(crate) fn load(&self) -> Restriction {
+        Restriction::unpack(self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed)))
+    }
+
+    /// Stores what follows, if no other session has done so: one of all that see it. Should it die here, the next
+    /// trial puts things right.
+    pub(crate) fn change(&self, before: Restriction, after: Restriction) {
+        let ([_, then_ns, _], [state, since_ns, gets]) = (before.pack(), after.pack());
+        if self.0[1].compare_exchange(then_ns, since_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.0[2].store(gets, Ordering::Relaxed);
+            self.0[0].store(state, Ordering::Relaxed);
+        }
+    }
+
+    fn reset(&self) {
+        self.0.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+    }
+}
+
+impl Header {
+    /// The restriction of a mutex that lies so far from the beginning of its page, whatever its address is. Two
+    /// that share one disturb each other's trials, in which their gets do not go together.
+    pub(crate) fn restriction_at(&self, in_page: usize) -> &RestrictionCells {
+        &self.restrictions[in_page / align_of::<u64>() % SHARED_RESTRICTIONS]
+    }
 }
 
 /// State of `adaptive` for one mutex. Changed by its holder, but for the three counts of the waiters; the last
@@ -172,11 +210,6 @@ impl MutexEntry {
         self.key.store(hash(name), Ordering::Release);
     }
 
-    /// A [`Restriction`](crate::wait::Restriction) as it is in memory.
-    pub(crate) fn restriction(&self) -> [u64; 3] {
-        self.restriction.each_ref().map(|cell| cell.load(Ordering::Relaxed))
-    }
-
     pub(crate) fn place(&self) -> Place {
         match self.place.load(Ordering::Relaxed) {
             1 => Place::Arena,
@@ -202,7 +235,7 @@ impl MutexEntry {
             cell.store(0, Ordering::Relaxed);
         }
         self.adaption.reset();
-        self.restriction.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
+        self.restriction.reset();
         self.name.set(name);
     }
 }

@@ -131,7 +131,7 @@ impl Tables {
             death: self.death(id),
             pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
             switches: entry.adaption.switches.load(Ordering::Relaxed),
-            one_alone: crate::wait::Restriction::unpack(entry.restriction()).is_settled_alone(),
+            one_alone: entry.restriction.load().is_settled_alone(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! The slow path: interprets a wait scheme with the real clock, for whatever can be waited for.
 
 use crate::costs::Cost;
-use crate::entries::{MutexEntry, TypeId};
+use crate::entries::{MutexEntry, RestrictionCells, TypeId};
 use crate::instance::Instance;
 use crate::mode::Mode;
 use crate::operation_log::{LocationId, MutexId};
@@ -74,6 +74,7 @@ struct Wait<'a> {
     waiter: Waiter<'a>,
     recorder: Recorder<'a>,
     entry: Option<&'a MutexEntry>,
+    restriction: Option<&'a RestrictionCells>,
     want: Want,
     /// Read afresh before every step.
     params: Params,
@@ -95,7 +96,8 @@ impl<'a> Wait<'a> {
         let entry = waiter.instance.and_then(|instance| instance.tables.mutex_entry(want.mutex));
         let poll_ns = waiter.instance.map_or(A_POLL_NS, |all| all.tables.cost(Cost::Poll));
         let params = waiter.params(want.mutex_type);
-        let parks_first = want.from_queue || learning::is_restricted(target, entry, &params);
+        let restriction = learning::restriction_of(target, waiter.instance, entry);
+        let parks_first = want.from_queue || learning::is_restricted(target, restriction, &params);
         let first = |session: &Session<'_>| {
             session.experience(|known| known.first(want.mutex.0, target.parked(), &params, sys::now_ns))
         };
@@ -111,6 +113,7 @@ impl<'a> Wait<'a> {
             waiter,
             recorder: Recorder::new(waiter.session, key, blocker),
             entry,
+            restriction,
             want,
             params,
             course: Course::begin(wanted, target.gets()),
@@ -136,7 +139,7 @@ impl<'a> Wait<'a> {
             gets: target.gets(),
             soft_spins: self.soft_spins().map_or(0, |count| count.load(Ordering::Relaxed)),
             on_x,
-            restricted: learning::is_restricted(target, self.entry, &self.params),
+            restricted: learning::is_restricted(target, self.restriction, &self.params),
             pthread_in_use: self.pthread_in_use(),
             random: self.waiter.session.map_or(self.now, Session::random),
         }

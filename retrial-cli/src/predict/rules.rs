@@ -335,31 +335,184 @@ mod tests {
     use retrial::views::Figures;
     use retrial_model::Distribution;
 
-    /// What is found of four sessions that wait half a second in one, by the scheme, the time of a hold, and the parks
-    /// in 100,000 gets.
-    fn found(scheme: &str, hold_s: f64, parks: u64) -> Vec<&'static str> {
-        let mut workload = Workload::new(Arrivals::Open { rate: 1e5 }, Distribution::exponential(hold_s).unwrap(), 1.0);
-        workload.params = workload.params.with(P::Scheme, wait::named(scheme).unwrap() as u64);
-        let mut figures = Figures::default();
-        for (counter, count) in [(Counter::Busy, 40_000), (Counter::Misses, 30_000), (Counter::Parks, parks)] {
-            figures.counters[counter as usize] = count;
+    /// A load of one second, and what was measured of it.
+    #[derive(Clone)]
+    struct Load {
+        scheme: &'static str,
+        set: Option<(P, u64)>,
+        hold_s: f64,
+        processors: u32,
+        sessions: u32,
+        gets: u64,
+        gets_of_type: u64,
+        counters: Vec<(Counter, u64)>,
+        waiting_s: f64,
+        cpu_s: f64,
+        spin_cpu_s: f64,
+    }
+
+    impl Load {
+        fn found(&self) -> Vec<&'static str> {
+            let hold = Distribution::exponential(self.hold_s).unwrap();
+            let mut workload = Workload::new(Arrivals::Open { rate: self.gets as f64 }, hold, 1.0);
+            workload.machine.processors = Some(self.processors);
+            workload.params = workload.params.with(P::Scheme, wait::named(self.scheme).unwrap() as u64);
+            if let Some((p, value)) = self.set {
+                workload.params = workload.params.with(p, value);
+            }
+            let mut figures = Figures::default();
+            for (counter, count) in &self.counters {
+                figures.counters[*counter as usize] = *count;
+            }
+            let measured = Profile {
+                time_s: 1.0,
+                gets: Some(self.gets),
+                gets_of_type: Some(self.gets_of_type),
+                sessions: Some(self.sessions),
+                waiting_s: Some(self.waiting_s),
+                cpu_s: Some(self.cpu_s),
+                spin_cpu_s: Some(self.spin_cpu_s),
+                figures,
+                ..Profile::default()
+            };
+            findings(&measured, &workload).into_iter().map(|finding| finding.rule).collect()
         }
-        let measured = Profile {
-            time_s: 1.0,
-            gets: Some(100_000),
-            sessions: Some(4),
-            waiting_s: Some(0.5),
-            figures,
-            ..Profile::default()
-        };
-        findings(&measured, &workload).into_iter().map(|finding| finding.rule).collect()
+
+        /// With another count.
+        fn with(&self, counter: Counter, count: u64) -> Self {
+            let mut counters = self.counters.clone();
+            counters.retain(|(other, _)| *other != counter);
+            counters.push((counter, count));
+            Self { counters, ..self.clone() }
+        }
+    }
+
+    /// The sick load is found by its rule alone, and nothing in its neighbours, which differ by one condition.
+    fn is_found<const N: usize>(rule: &'static str, sick: &Load, healthy: [Load; N]) {
+        assert_eq!(sick.found(), [rule]);
+        for (i, load) in healthy.iter().enumerate() {
+            assert_eq!(load.found(), [""; 0], "{rule}, neighbour {i}");
+        }
+    }
+
+    /// Four sessions that wait for half a second in one, and find the mutex busy at a third of the gets.
+    fn load(scheme: &'static str, hold_s: f64) -> Load {
+        Load {
+            scheme,
+            set: None,
+            hold_s,
+            processors: 8,
+            sessions: 4,
+            gets: 100_000,
+            gets_of_type: 1_000_000,
+            counters: vec![(Counter::Busy, 40_000), (Counter::Misses, 30_000)],
+            waiting_s: 0.5,
+            cpu_s: 2.0,
+            spin_cpu_s: 0.1,
+        }
     }
 
     #[test]
-    fn who_parks_for_short_holds_is_to_spin_first_and_their_neighbours_are_healthy() {
-        assert_eq!(found("pthread", 1e-6, 20_000), ["parks_too_soon"]);
-        for (scheme, hold_s, parks) in [("pthread", 1e-6, 5_000), ("pthread", 1e-3, 20_000), ("orbit", 1e-6, 20_000)] {
-            assert_eq!(found(scheme, hold_s, parks), [""; 0], "{scheme} {hold_s} {parks}");
-        }
+    fn sessions_that_park_for_short_holds_are_to_spin_first() {
+        let sick = load("pthread", 1e-6).with(Counter::Parks, 20_000);
+        is_found(
+            "parks_too_soon",
+            &sick,
+            [
+                sick.with(Counter::Parks, 5_000),
+                Load { hold_s: 1e-3, ..sick.clone() },
+                Load { scheme: "orbit", ..sick.clone() },
+                Load { waiting_s: 0.05, ..sick.clone() },
+            ],
+        );
+    }
+
+    #[test]
+    fn spins_are_cut_where_others_need_the_processors() {
+        let sick = Load {
+            set: Some((P::SpinCount, 20_000)),
+            processors: 2,
+            sessions: 16,
+            spin_cpu_s: 1.5,
+            ..load("10g", 10e-6)
+        };
+        is_found(
+            "spins_too_long",
+            &sick,
+            [
+                Load { sessions: 2, ..sick.clone() },
+                Load { set: Some((P::SpinCount, 0)), ..sick.clone() },
+                Load { spin_cpu_s: 0.9, ..sick.clone() },
+                sick.with(Counter::Busy, 40),
+            ],
+        );
+    }
+
+    #[test]
+    fn sessions_that_sleep_past_many_holds_are_to_be_woken() {
+        let sleeps = |asleep_s: u64| {
+            let load = Load { sessions: 16, waiting_s: 8.0, ..load("sleep", 20e-6) }.with(Counter::Busy, 100_000);
+            load.with(Counter::Sleeps, 3_000).with(Counter::SleptNs, asleep_s * 1_000_000_000)
+        };
+        let sick = sleeps(5);
+        is_found(
+            "sleeps_too_long",
+            &sick,
+            [
+                sleeps(3),
+                Load { hold_s: 100e-6, ..sick.clone() },
+                Load { sessions: 500, ..sick.clone() },
+                sick.with(Counter::Parks, 3_000),
+                sick.with(Counter::Busy, 40),
+            ],
+        );
+    }
+
+    #[test]
+    fn sessions_that_wake_up_in_vain_are_to_be_woken_by_releases() {
+        let sick = load("sleep", 20e-6).with(Counter::Sleeps, 100_000).with(Counter::SleptNs, 2_000_000_000);
+        is_found(
+            "sleeps_too_many",
+            &sick,
+            [
+                sick.with(Counter::Sleeps, 10_000),
+                Load { waiting_s: 0.05, ..sick.with(Counter::SleptNs, 50_000_000) },
+                Load { cpu_s: 7.0, ..sick.clone() },
+                sick.with(Counter::Busy, 40),
+            ],
+        );
+    }
+
+    #[test]
+    fn spins_that_end_before_the_mutex_is_free_are_to_be_longer() {
+        let fail = |count: u64| {
+            let load = Load { set: Some((P::SpinCount, 10)), ..load("patch6904068", 5e-6) };
+            load.with(Counter::Sleeps, count).with(Counter::SleptNs, count * 300_000)
+        };
+        let sick = fail(10_000);
+        is_found(
+            "spins_too_short",
+            &sick,
+            [
+                Load { set: Some((P::SpinCount, 3_000)), cpu_s: 8.0, ..sick.clone() },
+                fail(3_000),
+                Load { sessions: 200, ..sick.clone() },
+                sick.with(Counter::Busy, 40),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_mutex_that_most_gets_are_of_and_that_is_held_most_of_the_time_is_to_have_copies() {
+        let sick = Load { gets_of_type: 110_000, waiting_s: 2.0, ..load("orbit", 7e-6) }.with(Counter::Misses, 70_000);
+        is_found(
+            "hot_mutex",
+            &sick,
+            [
+                Load { gets_of_type: 250_000, ..sick.clone() },
+                Load { waiting_s: 0.4, ..sick.clone() },
+                sick.with(Counter::Misses, 40_000),
+            ],
+        );
     }
 }

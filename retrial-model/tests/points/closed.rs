@@ -157,8 +157,7 @@ pub(super) fn crowded(family: usize, sessions: u32, processors: u32, turns: Turn
     };
     let claims = given(&parameters, &[(function, "throughput", throughput, 0.2)]);
     let name = format!("{sessions} sessions that spin on {processors} processors, {what}, Z = {think} S");
-    let mut point =
-        setting.point(&name, what.into(), format!("N/C = {}", f64::from(sessions) / f64::from(processors)), claims);
+    let mut point = setting.point(&name, what.into(), format!("{sessions} on {processors}"), claims);
     point.workload.machine.processors = Some(processors);
     point.workload.machine.quantum_ns = ns(quantum * unit);
     point
@@ -190,7 +189,7 @@ pub(super) fn crowded_sleepers(family: usize, sessions: u32, processors: u32, ge
         &[("closed-scheme", "throughput", throughput, 0.25), ("closed-sleep", "throughput", throughput, 0.25)],
     );
     let name = format!("{sessions} sessions on {processors} processors, Z = {think} S, ∆ = {limit} S, T = {sleep} S");
-    let mut point = setting.point(&name, "equal shares".into(), format!("N/C = {}", sessions / processors), claims);
+    let mut point = setting.point(&name, "equal shares".into(), format!("{sessions} on {processors}"), claims);
     point.workload.machine.processors = Some(processors);
     point.workload.machine.quantum_ns = ns(0.02 * unit);
     point

@@ -82,11 +82,15 @@ pub fn points(gets: f64) -> Vec<Point> {
             }
             all.push(closed_spinning(family, sessions, think, gets));
         }
-        for (sessions, processors) in [(6, 4), (8, 4), (12, 4)] {
-            for turns in [Turns::Short, Turns::Long, Turns::Pure] {
-                all.push(crowded(family, sessions, processors, turns, gets));
+        for processors in [4, 8] {
+            for sessions in [processors * 3 / 2, processors * 2, processors * 3] {
+                for turns in [Turns::Short, Turns::Long, Turns::Pure] {
+                    all.push(crowded(family, sessions, processors, turns, gets));
+                }
             }
-            all.push(crowded_sleepers(family, 4 * sessions, processors, gets));
+        }
+        for sessions in [24, 32, 48] {
+            all.push(crowded_sleepers(family, sessions, 4, gets));
         }
     }
     for family in [3, 5, 6] {

@@ -20,11 +20,17 @@ enum Phase {
     Opposite,
 }
 
+/// By how much one alone is to be better for the restriction to begin, and company for it to end, in percent. A
+/// measurement of so few gets says no more; and the sessions that were to be company may be asleep all the time.
+const BEGINS: u64 = 10;
+const ENDS: u64 = 3;
+
 /// Minimum number of gets in a measurement.
 const GETS: u64 = 32;
 
-/// From so many intervals on a measurement says nothing: sections so long are not harmed by a change of the holder,
-/// which takes microseconds, or nobody waited for a while and the next look came late.
+/// From so many intervals on a measurement says nothing: nobody waited for a while, and the next look came late. Where
+/// there were too few gets as well, sections are so long that a change of the holder, which takes microseconds,
+/// does not harm them.
 const INTERVALS: u64 = 4;
 
 /// Maximum length of an interval, and of all sleeps of a session that stands by: what a mutex may be idle for at
@@ -44,8 +50,8 @@ const MORE_PARKED: u16 = 16;
 /// What the clock goes back by where it is another one: of a machine started anew, or of another container.
 const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
 
-/// See the module. The restriction begins after two trials in a row that speak for it, and ends with the first in
-/// which company is faster.
+/// See the module. The restriction begins after two trials in a row that speak for it, and ends with the first that
+/// speaks for company.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Restriction {
     phase: Phase,
@@ -99,16 +105,19 @@ impl Restriction {
         let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
         let after = match self.phase {
             Phase::Settled => Self { phase: Phase::Same, ..self },
-            _ if is_crowded || took_ns >= interval_ns.saturating_mul(INTERVALS) => self.settled(false),
+            // More than one in a ns: a count that has come round, or of another mutex.
+            _ if is_crowded || passed > took_ns => self.settled(false),
+            _ if took_ns >= interval_ns.saturating_mul(INTERVALS) => self.settled(self.alone && passed >= GETS),
             // Far worse, after a quarter of the time.
             Phase::Opposite if u64::from(rate) * 3 < u64::from(self.rate) * 2 => self.settled(self.alone),
             _ if took_ns < interval_ns || passed < GETS => return None,
             Phase::Same => Self { phase: Phase::Opposite, rate, parked, ..self },
             Phase::Opposite => {
                 let (alone, together) = if self.alone { (self.rate, rate) } else { (rate, self.rate) };
-                // By a tenth, or no longer worse: a measurement of so few gets says no more.
-                let better_by = if self.alone { 10 } else { 11 };
-                self.settled(u64::from(alone) * 10 >= u64::from(together) * better_by)
+                let is_better = |a: u32, b: u32, by: u64| u64::from(a) * 100 >= u64::from(b) * (100 + by);
+                let alone_is_better =
+                    if self.alone { !is_better(together, alone, ENDS) } else { is_better(alone, together, BEGINS) };
+                self.settled(alone_is_better)
             }
         };
         Some(Self { since_ns: now_ns, gets, ..after })
@@ -183,12 +192,32 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_holds_until_company_is_faster() {
+    fn what_was_learnt_holds_until_company_is_faster_or_a_measurement_has_too_few_gets() {
         let mut at = (17 * MS, 5);
         let (all, ..) = load(Restriction::default(), &mut at, [4400, 4000], 2000);
-        let (all, ..) = load(all, &mut at, [4000, 4000], 2000);
+        let (all, ..) = load(all, &mut at, [4000, 4116], 2000);
         assert!(all.is_on());
-        assert!(!load(all, &mut at, [4000, 4004], 2000).0.is_on());
+        assert!(!load(all, &mut at, [4000, 4120], 2000).0.is_on());
+        let measured = Restriction { phase: Phase::Same, ..all };
+        let late = |gets| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + gets).unwrap();
+        assert_eq!(
+            [31, 32].map(|gets| (late(gets).phase, late(gets).is_on())),
+            [(Phase::Settled, false), (Phase::Settled, true)]
+        );
+    }
+
+    #[test]
+    fn gets_of_another_mutex_say_nothing() {
+        let tried = Restriction {
+            phase: Phase::Opposite,
+            likely: true,
+            rate: 1,
+            since_ns: 5,
+            gets: 7,
+            ..Restriction::default()
+        };
+        let after = |gets| tried.see(5 + MS, INTERVAL, 0, || gets).unwrap();
+        assert_eq!([7 + MS, 8 + MS, 0].map(|gets| after(gets).is_on()), [true, false, false]);
     }
 
     #[test]

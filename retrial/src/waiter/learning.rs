@@ -1,10 +1,10 @@
 //! What a session learns from its waits, for itself and for all that want the mutex.
 
 use super::{Target, Wait};
-use crate::entries::MutexEntry;
+use crate::entries::{MutexEntry, RestrictionCells};
+use crate::instance::Instance;
 use crate::params::{Fairness, P, Params};
-use crate::sys::Ordering;
-use crate::wait::{self, Restriction, Yielded};
+use crate::wait::{self, Yielded};
 
 /// Whether one session may be active alone at a target: trials compare gets, and `fifo` hands over in any case.
 fn may_restrict<T: Target>(target: &T, params: &Params) -> bool {
@@ -16,25 +16,31 @@ fn may_restrict<T: Target>(target: &T, params: &Params) -> bool {
         && !cfg!(any(loom, shuttle))
 }
 
+/// Where a target's restriction is, which all that want it share.
+pub(super) fn restriction_of<'a, T: Target>(
+    target: &T,
+    instance: Option<&'a Instance>,
+    entry: Option<&'a MutexEntry>,
+) -> Option<&'a RestrictionCells> {
+    match target.in_page() {
+        Some(at) => Some(instance?.tables.segment.header().restriction_at(at)),
+        None => entry.map(|entry| &entry.restriction),
+    }
+}
+
 /// Whether one session is to be active alone.
-pub(super) fn is_restricted<T: Target>(target: &T, entry: Option<&MutexEntry>, params: &Params) -> bool {
-    let is_on = |entry: &MutexEntry| Restriction::unpack(entry.restriction()).is_on();
-    may_restrict(target, params) && entry.is_some_and(is_on)
+pub(super) fn is_restricted<T: Target>(target: &T, cells: Option<&RestrictionCells>, params: &Params) -> bool {
+    may_restrict(target, params) && cells.is_some_and(|cells| cells.load().is_on())
 }
 
 impl Wait<'_> {
     /// A spin has failed: goes on with the trial whether one session had better be active alone, when that is due.
     pub(super) fn learn_whether_alone<T: Target>(&self, target: &T) {
-        let Some(entry) = self.entry.filter(|_| may_restrict(target, &self.params)) else { return };
-        let before = entry.restriction();
+        let Some(cells) = self.restriction.filter(|_| may_restrict(target, &self.params)) else { return };
+        let before = cells.load();
         let (interval, parked) = (self.params.handover_interval(), target.parked());
-        let after = Restriction::unpack(before).see(self.now, interval, parked, || target.gets());
-        let ([_, then_ns, _], Some([state, since_ns, gets])) = (before, after.map(Restriction::pack)) else { return };
-        let cells = &entry.restriction;
-        // One of all that see it. Should it die here, the next trial puts things right.
-        if cells[1].compare_exchange(then_ns, since_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            cells[2].store(gets, Ordering::Relaxed);
-            cells[0].store(state, Ordering::Relaxed);
+        if let Some(after) = before.see(self.now, interval, parked, || target.gets()) {
+            cells.change(before, after);
         }
     }
 

@@ -74,6 +74,11 @@ pub trait Target {
     /// Gets so far.
     fn gets(&self) -> u64;
 
+    /// Where in its page it lies, if each process has an entry of its own for it.
+    fn in_page(&self) -> Option<usize> {
+        None
+    }
+
     /// Called by the holder: sends every get through the slow path, or no longer.
     fn set_attention(&self, on: bool) {
         let _ = on;
