@@ -175,7 +175,7 @@ fn a_release_hands_over_when_that_was_asked_for_or_twice_the_interval_after_the_
     for (interval, at) in [(1, 2), (400, 800), (800, 1000), (1500, 1500)] {
         let params = Params::default().with(P::HandoverInterval, interval * 1000);
         let found = |after| hands_over(parked, params, after, || false);
-        assert_eq!([ms(at) - ms(1), ms(at)].map(found), [false, true], "{interval} ms");
+        assert_eq!([at - 1, at].map(|at| found(ms(at))), [false, true], "{interval} ms");
         assert!(hands_over(parked.starve(AT, false), params, ms(0), || false));
     }
     let due = |params, is_real_time| hands_over(parked, params, ms(2), is_real_time);
