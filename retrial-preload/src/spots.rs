@@ -108,9 +108,9 @@ impl Spot {
             let now = sys::now_ns();
             // By what it was then: one that asked is awake, or about to come out of its park.
             let before = self.change(Ordering::Relaxed, |all| all.handed_over(now));
-            return before.parked() != 0 || before.starving().1;
+            return before.has_a_taker();
         }
-        if futex == SEVERAL || parking.parked() == 0 && !parking.starving().1 {
+        if futex == SEVERAL || !parking.has_a_taker() {
             self.change(Ordering::Relaxed, Parking::fed);
         }
         false

@@ -121,8 +121,8 @@ impl RestrictionCells {
         Restriction::unpack(self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed)))
     }
 
-    /// Stores what follows, if no other session has done so: one of all that see it. Should it die here, the next
-    /// trial puts things right.
+    /// Stores what follows, if no other session has done so: one of all that see it. Should it die here, the
+    /// next trial puts things right.
     pub(crate) fn change(&self, before: Restriction, after: Restriction) {
         let ([_, then_ns, _], [state, since_ns, gets]) = (before.pack(), after.pack());
         if self.0[1].compare_exchange(then_ns, since_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -137,8 +137,8 @@ impl RestrictionCells {
 }
 
 impl Header {
-    /// The restriction of a mutex that lies so far from the beginning of its page, whatever its address is. Two
-    /// that share one disturb each other's trials, in which their gets do not go together.
+    /// The restriction of a mutex that lies so far from the beginning of its page, whatever its address is.
+    /// Two that share one disturb each other's trials, in which their gets do not go together.
     pub(crate) fn restriction_at(&self, in_page: usize) -> &RestrictionCells {
         &self.restrictions[in_page / align_of::<u64>() % SHARED_RESTRICTIONS]
     }

@@ -163,6 +163,13 @@ impl Parking {
         self.0 & Self::WANTS_X != 0
     }
 
+    /// Whether there is a session that a handover may be for: one is parked, or one that asked for it wants X
+    /// or LX and may be awake.
+    #[must_use]
+    pub const fn has_a_taker(self) -> bool {
+        self.parked() != 0 || self.starving().1
+    }
+
     /// Number of woken sessions on their way beside which releases wake no more: [`Parking::WOKEN_MAX`], half
     /// of it after one that found the mutex busy, and so on down to one. Such a session was not needed: it
     /// takes a processor and the cache lines from the sessions that keep the mutex busy. One that finds it

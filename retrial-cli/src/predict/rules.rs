@@ -387,7 +387,8 @@ mod tests {
         }
     }
 
-    /// The sick load is found by its rule alone, and nothing in its neighbours, which differ by one condition.
+    /// The sick load is found by its rule alone, and nothing in its neighbours, which differ by one
+    /// condition.
     fn is_found<const N: usize>(rule: &'static str, sick: &Load, healthy: [Load; N]) {
         assert_eq!(sick.found(), [rule]);
         for (i, load) in healthy.iter().enumerate() {

@@ -5,11 +5,11 @@ use super::processors::NONE;
 use super::session::Doing;
 use super::workload::Sleeps;
 use super::{NS, Time};
+use retrial::Mode;
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{self, Counts, Course, First, Park, Seen, Step, Wanted, Yielded};
-use retrial::{Mode, P};
+use retrial::wait::{Counts, Course, First, Park, Restriction, Seen, Step, Wanted, Yielded};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -65,13 +65,9 @@ impl<'a> Engine<'a> {
         Circumstances { now_ns: self.now_ns(), is_real_time: || false }
     }
 
-    fn is_orbit(&self) -> bool {
-        wait::scheme(self.workload.params.get(P::Scheme)).is_orbit()
-    }
-
     /// Whether one session is to be active alone.
     fn is_restricted(&self) -> bool {
-        self.is_orbit() && self.mutex.restriction.is_on()
+        Restriction::applies(&self.workload.params) && self.mutex.restriction.is_on()
     }
 
     /// What a session saw at a time.
@@ -131,7 +127,7 @@ impl<'a> Engine<'a> {
     pub(super) fn spin_failed(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         session.stepped = self.now;
-        if self.is_orbit() {
+        if Restriction::applies(&self.workload.params) {
             let (mutex, interval) = (&mut self.mutex, self.workload.params.handover_interval());
             if let Some(after) = mutex.restriction.see(self.now / NS, interval, mutex.parking.parked(), || mutex.gets) {
                 mutex.restriction = after;
@@ -316,13 +312,13 @@ impl<'a> Engine<'a> {
         if hands_over {
             self.mutex.parking = parking.handed_over(now_ns);
         }
-        hands_over && (parking.parked() != 0 || parking.starving().1)
+        hands_over && parking.has_a_taker()
     }
 
     /// After a release that lets only the session that it wakes get the mutex, which is the session that parked
     /// first.
-    pub(super) fn hand_over(&mut self, waker: u32, for_x: bool) {
-        if !self.wake_one(waker) && !for_x {
+    pub(super) fn hand_over(&mut self, waker: u32) {
+        if !self.wake_one(waker) && !self.mutex.parking.wants_x() {
             // No session was asleep: any may have it.
             self.mutex.handover = false;
         }

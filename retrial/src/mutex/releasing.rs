@@ -202,7 +202,7 @@ impl RawMutex {
         let now = sys::now_ns();
         let asked = self.change(Ordering::Relaxed, |all| all.handed_over(now));
         // Over references the first in the queue may be one that cannot have it.
-        let nobody = asked.parked() == 0 && !asked.starving().1 || word.has(Word::DRAINING) || word.references() != 0;
+        let nobody = !asked.has_a_taker() || word.has(Word::DRAINING) || word.references() != 0;
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         fail::point();
         self.word.store(handed.0, Ordering::Release);
@@ -211,9 +211,10 @@ impl RawMutex {
         if handed == word {
             return self.wake(word);
         }
-        // A session that asked for X and is not asleep yet comes out of its park at once, for `wakes` has changed. A
-        // reader would not take it. One that gives up before this look has taken its request back, and one that does
-        // so after it, the handover: its change of `parking` comes after those in `wake_one`, and so after the store.
+        // A session that asked for X and is not asleep yet comes out of its park at once, for `wakes` has
+        // changed. A reader would not take it. One that gives up before this look has taken its request back,
+        // and one that does so after it, the handover: its change of `parking` comes after those in
+        // `wake_one`, and so after the store.
         if !self.wake_one() && !self.parking().wants_x() {
             // No session was asleep: any may have it.
             fail::point();

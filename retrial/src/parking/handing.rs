@@ -4,8 +4,8 @@ use super::Parking;
 use crate::params::{Fairness, Params};
 use std::time::Duration;
 
-/// Intervals after which a release finds a handover due that no session has asked for. One that asks is awake, or the
-/// holder would wait for it.
+/// Intervals after which a release finds a handover due that no session has asked for. One that asks is
+/// awake, or the holder would wait for it.
 const FOUND_AFTER: u32 = 2;
 
 /// Maximum of that time, but for intervals that are longer: the stamp comes round after 2.1 s.

@@ -113,7 +113,8 @@ pub struct Course {
     call: Call,
     /// Whether one session was to be active alone at the last step.
     restricted: bool,
-    /// Sleeps of a session that [stands by](Self::stands_by), since then, and the gets of the mutex before the last.
+    /// Sleeps of a session that [stands by](Self::stands_by), since then, and the gets of the mutex before
+    /// the last.
     stood_by: u32,
     stood_gets: u64,
     /// Whether it has asked for a handover awake since then, and was not refused.
@@ -186,9 +187,10 @@ impl Course {
         }
     }
 
-    /// The spin before the next step. None where the session yields first, for a look might give it the mutex once
-    /// more; and none while it stands by and others get the mutex: it would take it between two of their gets, and
-    /// end a turn. `gets`, those so far, are asked for only then: that takes the line from the holder.
+    /// The spin before the next step. None where the session yields first, for a look might give it the mutex
+    /// once more; and none while it stands by and others get the mutex: it would take it between two of their
+    /// gets, and end a turn. `gets`, those so far, are asked for only then: that takes the line from the
+    /// holder.
     #[must_use]
     pub fn spin(&self, params: &Params, pthread_in_use: bool, gets: impl FnOnce() -> u64) -> Option<Spin> {
         let sleeps_on = self.stands_by_now() && self.stood_by > 0 && self.asked.is_none();
@@ -248,8 +250,8 @@ impl Course {
         self.asked = Some(asked);
     }
 
-    /// A session that was woken in vain and has waited for long asks for its turn before it parks, and is awake when
-    /// that comes: the mutex would be idle while the kernel wakes it up.
+    /// A session that was woken in vain and has waited for long asks for its turn before it parks, and is
+    /// awake when that comes: the mutex would be idle while the kernel wakes it up.
     fn parks(&self, seen: &Seen<'_>, limit: Duration) -> Step<Park> {
         let park = self.park(seen, limit);
         let is_for_x = matches!(self.wanted.mode, Mode::Exclusive | Mode::LongExclusive);
@@ -286,11 +288,10 @@ impl Course {
         self.restricted && self.was_called()
     }
 
-    /// A session that was woken while one is active alone *stands by*: it sleeps a few times, with a look after each in
-    /// which nobody got the mutex.
-    /// It stays on its way meanwhile, so that releases wake no other one. If it parked, the next release would
-    /// wake it, or another one, at once. All of its sleeps together are shorter than the time after which it asks
-    /// for its turn.
+    /// A session that was woken while one is active alone *stands by*: it sleeps a few times, with a look
+    /// after each in which nobody got the mutex. It stays on its way meanwhile, so that releases wake no
+    /// other one. If it parked, the next release would wake it, or another one, at once. All of its sleeps
+    /// together are shorter than the time after which it asks for its turn.
     fn stands_by(&mut self, seen: &Seen<'_>) -> Step<Park> {
         if self.stood_by == STANDS_BY {
             return self.parks(seen, super::orbit::watch_after(self.parks));
@@ -328,9 +329,9 @@ impl Course {
         share.min(longest) * permille
     }
 
-    /// Whether the session may take a mutex that was handed over: if it has asked for that awake, or comes out of
-    /// a park right now, for the release has woken the session that it hands over to. Not so readers that were
-    /// not woken: the handover may be for a writer that they keep out.
+    /// Whether the session may take a mutex that was handed over: if it has asked for that awake, or comes
+    /// out of a park right now, for the release has woken the session that it hands over to. Not so readers
+    /// that were not woken: the handover may be for a writer that they keep out.
     fn takes_handover(&self) -> bool {
         let is_called = matches!(self.call, Call::Woken) || self.wanted.mode != Mode::Shared;
         self.asked == Some(true) || self.parks > 0 && self.since_park == 0 && is_called

@@ -6,6 +6,7 @@
 //! time from the holder. Which of the two is more depends on the machine and on the sections. So both are
 //! tried in turn, and the gets per time compared.
 
+use crate::params::{Fairness, P, Params};
 use std::time::Duration;
 
 /// What is going on.
@@ -20,21 +21,22 @@ enum Phase {
     Opposite,
 }
 
-/// By how much one alone is to be better for the restriction to begin, and company for it to end, in percent. A
-/// measurement of so few gets says no more; and the sessions that were to be company may be asleep all the time.
+/// By how much one alone is to be better for the restriction to begin, and company for it to end, in percent.
+/// A measurement of so few gets says no more; and the sessions that were to be company may be asleep all the
+/// time.
 const BEGINS: u64 = 10;
 const ENDS: u64 = 3;
 
 /// Minimum number of gets in a measurement.
 const GETS: u64 = 32;
 
-/// From so many intervals on a measurement says nothing: nobody waited for a while, and the next look came late. Where
-/// there were too few gets as well, sections are so long that a change of the holder, which takes microseconds,
-/// does not harm them.
+/// From so many intervals on a measurement says nothing: nobody waited for a while, and the next look came
+/// late. Where there were too few gets as well, sections are so long that a change of the holder, which takes
+/// microseconds, does not harm them.
 const INTERVALS: u64 = 4;
 
-/// Maximum length of an interval, and of all sleeps of a session that stands by: what a mutex may be idle for at
-/// the most, and what a wrong answer may cost. Twice the default.
+/// Maximum length of an interval, and of all sleeps of a session that stands by: what a mutex may be idle for
+/// at the most, and what a wrong answer may cost. Twice the default.
 pub(super) const LONGEST: Duration = Duration::from_millis(2);
 
 /// The time between two trials, as a power of two of intervals: the first, the last, and the growth with each
@@ -43,15 +45,16 @@ const FIRST_GAP: u8 = 2;
 const LAST_GAP: u8 = 9;
 const GAP_GROWS: u8 = 2;
 
-/// A trial of the restriction is over when more sessions are parked than four times as many as before it, and this:
-/// where they come from outside at a rate of their own, the queue that grows meanwhile takes long to go down again.
+/// A trial of the restriction is over when more sessions are parked than four times as many as before it, and
+/// this: where they come from outside at a rate of their own, the queue that grows meanwhile takes long to go
+/// down again.
 const MORE_PARKED: u16 = 16;
 
 /// What the clock goes back by where it is another one: of a machine started anew, or of another container.
 const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
 
-/// See the module. The restriction begins after two trials in a row that speak for it, and ends with the first that
-/// speaks for company.
+/// See the module. The restriction begins after two trials in a row that speak for it, and ends with the
+/// first that speaks for company.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Restriction {
     phase: Phase,
@@ -69,6 +72,12 @@ pub struct Restriction {
 }
 
 impl Restriction {
+    /// Whether there are trials under these parameters. `fifo` hands over at each release in any case.
+    #[must_use]
+    pub fn applies(params: &Params) -> bool {
+        super::scheme(params.get(P::Scheme)).is_orbit() && params.fairness() != Fairness::Fifo
+    }
+
     /// Whether one session is active alone between trials.
     #[must_use]
     pub(crate) const fn is_settled_alone(self) -> bool {
@@ -81,8 +90,8 @@ impl Restriction {
         self.alone != (self.phase == Phase::Opposite)
     }
 
-    /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does. `interval`
-    /// is `orbit_handover_interval`: a measurement is a few turns long, and 2 ms at most.
+    /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does.
+    /// `interval` is `orbit_handover_interval`: a measurement is a few turns long, and 2 ms at most.
     #[must_use]
     pub fn see(self, now_ns: u64, interval: Duration, parked: u32, gets: impl FnOnce() -> u64) -> Option<Self> {
         let interval_ns = interval.min(LONGEST).as_nanos() as u64;
@@ -163,8 +172,8 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(1);
     const MS: u64 = 1_000_000;
 
-    /// A load with so many gets in a ms alone and together, seen every quarter of a ms for some time. The restriction
-    /// at its end, how often it was found on, and the number of trials.
+    /// A load with so many gets in a ms alone and together, seen every quarter of a ms for some time. The
+    /// restriction at its end, how often it was found on, and the number of trials.
     fn load(
         mut all: Restriction,
         at: &mut (u64, u64),

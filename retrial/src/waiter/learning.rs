@@ -3,17 +3,13 @@
 use super::{Target, Wait};
 use crate::entries::{MutexEntry, RestrictionCells};
 use crate::instance::Instance;
-use crate::params::{Fairness, P, Params};
-use crate::wait::{self, Yielded};
+use crate::params::Params;
+use crate::wait::{Restriction, Yielded};
 
-/// Whether one session may be active alone at a target: trials compare gets, and `fifo` hands over in any case.
+/// Whether one session may be active alone at a target: trials compare gets.
 fn may_restrict<T: Target>(target: &T, params: &Params) -> bool {
     // Under a clock that stands still there is no trial.
-    wait::scheme(params.get(P::Scheme)).is_orbit()
-        && params.fairness() != Fairness::Fifo
-        && target.counts_gets()
-        && target.knows_its_parked()
-        && !cfg!(any(loom, shuttle))
+    Restriction::applies(params) && target.counts_gets() && target.knows_its_parked() && !cfg!(any(loom, shuttle))
 }
 
 /// Where a target's restriction is, which all that want it share.
@@ -34,7 +30,8 @@ pub(super) fn is_restricted<T: Target>(target: &T, cells: Option<&RestrictionCel
 }
 
 impl Wait<'_> {
-    /// A spin has failed: goes on with the trial whether one session had better be active alone, when that is due.
+    /// A spin has failed: goes on with the trial whether one session had better be active alone, when that is
+    /// due.
     pub(super) fn learn_whether_alone<T: Target>(&self, target: &T) {
         let Some(cells) = self.restriction.filter(|_| may_restrict(target, &self.params)) else { return };
         let before = cells.load();

@@ -4,8 +4,8 @@ use super::Target;
 use crate::sys;
 use crate::wait::Spin;
 
-/// Maximum pauses between two looks of a spin that backs off: some half a microsecond, in which a cache line comes
-/// over and goes back. With twice as many, sections of 1 us are over for longer before a spin sees it.
+/// Maximum pauses between two looks of a spin that backs off: some half a microsecond, in which a cache line
+/// comes over and goes back. With twice as many, sections of 1 us are over for longer before a spin sees it.
 const BACKS_OFF_TO: u32 = 16;
 
 /// Looks without atomics, and tries the exchange when a look finds the target open. A spin that backs off
