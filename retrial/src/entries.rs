@@ -140,7 +140,8 @@ impl Header {
     /// The restriction of a mutex that lies so far from the beginning of its page, whatever its address is.
     /// Two that share one disturb each other's trials, in which their gets do not go together.
     pub(crate) fn restriction_at(&self, in_page: usize) -> &RestrictionCells {
-        &self.restrictions[in_page / align_of::<u64>() % SHARED_RESTRICTIONS]
+        // Mutexes in lines of their own differ as well.
+        &self.restrictions[((in_page / align_of::<u64>()) ^ (in_page / 64)) % SHARED_RESTRICTIONS]
     }
 }
 

@@ -325,7 +325,7 @@ impl Parking {
     #[must_use]
     pub const fn starve(self, now_ns: u64, for_x: bool) -> Self {
         let stamped = Self(self.0 & !(u64::MAX << Self::STAMP_SHIFT) | Self::stamp(now_ns) << Self::STAMP_SHIFT);
-        stamped.with(Self::STARVING, true).with(Self::WANTS_X, for_x || stamped.wants_x())
+        stamped.with(Self::STARVING, true).with(Self::WANTS_X, for_x || stamped.starving().1)
     }
 
     /// Whether the handover binds no longer, so that any session may take it: the session that it went to is

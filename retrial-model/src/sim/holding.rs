@@ -70,6 +70,7 @@ impl Engine<'_> {
         self.tally.releases += 1;
         self.tally.busy += self.tally.part(self.held_since, self.now);
         self.mutex.holder = NONE;
+        let (_, for_x) = self.mutex.parking.starving();
         self.mutex.handover = self.hands_over();
         self.sessions[s as usize].doing = Doing::Calling;
         let seen = self.release_seen();
@@ -83,7 +84,7 @@ impl Engine<'_> {
         }
         self.owed = 0;
         if handed {
-            self.hand_over(s);
+            self.hand_over(s, for_x);
         } else if self.mutex.parking.wakes() {
             self.wake_one(s);
         }

@@ -317,8 +317,8 @@ impl<'a> Engine<'a> {
 
     /// After a release that lets only the session that it wakes get the mutex, which is the session that parked
     /// first.
-    pub(super) fn hand_over(&mut self, waker: u32) {
-        if !self.wake_one(waker) && !self.mutex.parking.wants_x() {
+    pub(super) fn hand_over(&mut self, waker: u32, for_x: bool) {
+        if !self.wake_one(waker) && !for_x {
             // No session was asleep: any may have it.
             self.mutex.handover = false;
         }

@@ -215,7 +215,9 @@ impl RawMutex {
         // changed. A reader would not take it. One that gives up before this look has taken its request back,
         // and one that does so after it, the handover: its change of `parking` comes after those in
         // `wake_one`, and so after the store.
-        if !self.wake_one() && !self.parking().wants_x() {
+        let woken = self.wake_one();
+        let stays = woken || asked.starving().1 && self.parking().wants_x();
+        if !stays {
             // No session was asleep: any may have it.
             fail::point();
             let _ = self.word.compare_exchange(handed.0, word.0, Ordering::Release, Ordering::Relaxed);

@@ -115,7 +115,7 @@ impl Restriction {
         let after = match self.phase {
             Phase::Settled => Self { phase: Phase::Same, ..self },
             // More than one in a ns: a count that has come round, or of another mutex.
-            _ if is_crowded || passed > took_ns => self.settled(false),
+            _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
             _ if took_ns >= interval_ns.saturating_mul(INTERVALS) => self.settled(self.alone && passed >= GETS),
             // Far worse, after a quarter of the time.
             Phase::Opposite if u64::from(rate) * 3 < u64::from(self.rate) * 2 => self.settled(self.alone),
