@@ -129,14 +129,13 @@ impl Options {
 
 /// How a group is measured.
 pub fn conditions(load: Load, duration: Duration) -> Conditions {
-    let parts = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).clamp(1, WINDOWS as u32);
-    let window = if load == Load::Thinking && parts > 1 { Duration::from_secs(1) } else { duration };
+    let window = Duration::from_millis(if load == Load::Thinking { 1000 } else { 250 });
     Conditions {
         reads: load == Load::Readers,
         section: Distribution::Fixed,
         think: Distribution::Exponential,
         duration,
-        window: window.max(duration / WINDOWS as u32),
+        window: window.max(duration / WINDOWS as u32).min(duration),
         stuck_after: None,
         ending: Ending::Within(GRACE),
         work: Work::calibrate(),

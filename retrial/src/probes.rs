@@ -1,5 +1,6 @@
-//! Probes for `bpftrace`, `perf`, GDB and `SystemTap` (USDT): each is one `nop` and an ELF note. All are in
-//! waits, wake-ups and recoveries. An uncontended get or release passes none.
+//! Probes for `bpftrace`, `perf`, GDB and `SystemTap` (USDT): each is one `nop` and an ELF note; `wait_begin`
+//! has a semaphore as well, because its last argument is dear. All are in waits, wake-ups and recoveries. An
+//! uncontended get or release passes none.
 //!
 //! | provider `retrial` | arguments |
 //! |---|---|
@@ -27,7 +28,7 @@ use crate::sys::Ordering;
 use crate::tables::Tables;
 use crate::trace::What;
 use crate::word::Sid;
-use probe::probe;
+use probe::{probe, probe_lazy};
 use std::ptr;
 use std::time::Duration;
 
@@ -69,9 +70,12 @@ pub(crate) fn miss(recorder: &Recorder<'_>) {
 
 pub(crate) fn wait_begin(recorder: &Recorder<'_>) {
     let (of, blocker) = (Of::wait(recorder), recorder.blocker);
-    let slot = recorder.session.and_then(|session| session.instance.tables.slot(blocker));
-    let tid = slot.map_or(0, |slot| slot.tid.load(Ordering::Relaxed));
-    probe!(retrial, wait_begin, of.mutex, of.session, of.mode, of.place, blocker.number(), tid);
+    // Only where somebody traces: the slot of each new blocker is another page, which the kernel has to map.
+    let tid = || {
+        let slot = recorder.session.and_then(|session| session.instance.tables.slot(blocker));
+        slot.map_or(0, |slot| slot.tid.load(Ordering::Relaxed))
+    };
+    probe_lazy!(retrial, wait_begin, of.mutex, of.session, of.mode, of.place, blocker.number(), tid());
 }
 
 pub(crate) fn park(recorder: &Recorder<'_>, timeout: Duration) {

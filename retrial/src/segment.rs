@@ -30,6 +30,10 @@ pub use layout::{Capacity, Layout, RUNS};
 
 const PAGE: usize = 4096;
 
+/// Factor by which the mapped sessions become more. Each step takes a lock that all processes with the segment
+/// have in common: of thousands that begin together, most should have made their last step with their claim.
+const TIMES: usize = 8;
+
 /// A mapped segment. Unmapped when dropped, unless [`Segment::leak`] was called.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -91,6 +95,14 @@ impl Segment {
         }
     }
 
+    /// Length of the mapping that grows to an `end` beyond it: as many sessions times a power of [`TIMES`].
+    fn grown(&self, mapped: usize, end: usize) -> usize {
+        let sessions = self.layout.sessions;
+        let lengths = std::iter::successors(Some(mapped - sessions), |length| length.checked_mul(TIMES));
+        let longer = lengths.take_while(|length| sessions + length < end).last();
+        longer.and_then(|length| length.checked_mul(TIMES)).map_or(end, |length| sessions + length).min(self.layout.len)
+    }
+
     /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has
     /// no room.
     fn reach(&self, end: usize) -> bool {
@@ -113,8 +125,7 @@ impl Segment {
             if sys::calls_are_limited() {
                 return false;
             }
-            // Twice as many sessions each time.
-            let longer = (mapped + (mapped - self.layout.sessions)).max(end).min(self.layout.len);
+            let longer = self.grown(mapped, end);
             // SeqCst: a thread that fails and sees no other thread growing sees the length that the others
             // have left.
             let others = growing(1);
@@ -279,7 +290,13 @@ impl Segment {
     /// The position of the row for `key` among those of a session: see [`stats::place_of`]. `None` if it is a
     /// fresh one and there is no memory for it.
     pub(crate) fn place_of(&self, sid: usize, key: Key) -> Option<usize> {
-        stats::place_of(self.rows(sid), &self.slot(sid)?.rows_used, key, |row| self.populate_entry(row))
+        // The row before ends in the page where this one begins, or the session's first pages do.
+        let has_memory = |row: &FiguresRow| {
+            let start = std::ptr::from_ref(row).addr();
+            (start - 1) / PAGE == (start + size_of::<FiguresRow>() - 1) / PAGE
+        };
+        let rows_used = &self.slot(sid)?.rows_used;
+        stats::place_of(self.rows(sid), rows_used, key, |row| has_memory(row) || self.populate_entry(row))
     }
 
     /// That row.
@@ -378,4 +395,33 @@ fn room(len: usize) -> usize {
     // Half of it: below are the program and its heap, where these are not above.
     let middle = stack / 2 / ALIGN * ALIGN;
     middle.checked_sub(taken + len.next_multiple_of(ALIGN)).filter(|room| *room > middle / 2).unwrap_or(0)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::instance::Instance;
+    use crate::mode::Mode;
+    use crate::operation_log::{LocationId, MutexId};
+    use crate::session::Class;
+    use crate::stats::WaitEvent;
+
+    #[test]
+    fn a_row_has_all_of_its_memory_before_a_wait_counts_in_it() {
+        let instance = Instance::anonymous(Capacity { rows: 64, ..Capacity::default() }).unwrap();
+        let session = instance.session("a", Class::Normal).unwrap();
+        let (segment, sid) = (&instance.tables.segment, session.sid().number() as usize);
+        let event = WaitEvent { mode: Mode::Exclusive, on_x: true, for_event: false };
+        let mut pages = std::collections::BTreeSet::new();
+        for n in 1..=64 {
+            let place = segment.place_of(sid, Key { mutex: MutexId(n), location: LocationId(0), event }).unwrap();
+            let last = std::ptr::from_ref(&segment.rows(sid)[place]).addr() + size_of::<FiguresRow>() - 1;
+            let mut resident = 0u8;
+            // SAFETY: one page, and a byte for what is said of it.
+            let said = unsafe { libc::mincore((last / PAGE * PAGE) as *mut _, PAGE, &raw mut resident) };
+            assert_eq!((said, resident & 1), (0, 1), "row {place}");
+            pages.insert(last / PAGE);
+        }
+        assert!(pages.len() > 4, "rows that begin in one page and end in the next are among them");
+    }
 }

@@ -98,9 +98,7 @@ impl<'a> Wait<'a> {
         let params = waiter.params(want.mutex_type);
         let restriction = learning::restriction_of(target, waiter.instance, entry);
         let parks_first = want.from_queue || learning::is_restricted(target, restriction, &params);
-        let first = |session: &Session<'_>| {
-            session.experience(|known| known.first(want.mutex.0, target.parked(), &params, sys::now_ns))
-        };
+        let first = |session: &Session<'_>| session.experience(|known| known.first(want.mutex.0, &params, sys::now_ns));
         let wanted = Wanted {
             mode: want.mode,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),

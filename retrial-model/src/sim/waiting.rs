@@ -28,11 +28,10 @@ impl<'a> Engine<'a> {
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        let parked = self.mutex.parking.parked();
         let first = if restricted {
             First::Park
         } else {
-            session.experience.first(session.copy, parked, &self.workload.params, || now_ns)
+            session.experience.first(session.copy, &self.workload.params, || now_ns)
         };
         session.park = Parks::default();
         let doublings = session.experience.doublings();

@@ -39,6 +39,8 @@ pub(super) struct Getting<'a> {
     pub(super) parks: Parks,
     /// Whether it has asked for a handover that keeps readers out.
     pub(super) asked_for_x: Cell<bool>,
+    /// The holder and the gets so far at its last look after the blocker.
+    seen: Cell<(Sid, u64)>,
 }
 
 /// How the mode is to be reached.
@@ -56,7 +58,8 @@ pub(super) enum Aim {
 
 impl<'a> Getting<'a> {
     pub(super) fn new(mutex: &'a RawMutex, session: &'a Session<'a>, mode: Mode, aim: Aim) -> Self {
-        Self { mutex, session, mode, aim, parks: Parks::default(), asked_for_x: Cell::new(false) }
+        let seen = Cell::new((mutex.load().sid(), mutex.gets()));
+        Self { mutex, session, mode, aim, parks: Parks::default(), asked_for_x: Cell::new(false), seen }
     }
 
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
@@ -286,7 +289,11 @@ impl Target for Getting<'_> {
         let instance = self.session.instance();
         instance.collect_debts(self.mutex);
         let word = self.mutex.load();
-        if let Some(slot) = instance.tables.slot(word.sid()) {
+        // A mutex that passes is not held by the dead. Among thousands of processes each look is at another
+        // page, which the kernel has to map.
+        let seen = (word.sid(), self.mutex.gets());
+        let has_passed = self.seen.replace(seen) != seen && word.is_exclusive();
+        if let Some(slot) = (!has_passed).then(|| instance.tables.slot(word.sid())).flatten() {
             instance.ask_for_thread(slot, now_ns);
             if slot.is_unattended() {
                 instance.recover_with(word.sid(), Some(self.mutex));

@@ -1,7 +1,6 @@
 //! What a session knows from one wait to the next: whether its yields bring it the mutex, how many are worth
 //! their time, and how long its turn has lasted.
 
-use super::orbit::YIELDS_FOR;
 use super::{Course, First};
 use crate::params::{Fairness, P, Params};
 use crate::parking::LOOK_EVERY;
@@ -63,15 +62,14 @@ pub struct Experience {
 }
 
 impl Experience {
-    /// A get of this mutex, on which so many sessions are parked, has missed: what its wait begins with. `now_ns`
-    /// is asked for now and then.
+    /// A get of this mutex has missed: what its wait begins with. `now_ns` is asked for now and then.
     ///
-    /// The first wait of a session parks at once beside a crowd. Thousands that begin together would each go
-    /// through all of their yields while the holder waits for its processor.
+    /// The first wait of a session parks at once. Thousands that begin together would each spin and yield while
+    /// the holder waits for its processor behind all of them.
     #[must_use]
-    pub fn first(&mut self, mutex: u32, parked: u32, params: &Params, now_ns: impl FnOnce() -> u64) -> First {
+    pub fn first(&mut self, mutex: u32, params: &Params, now_ns: impl FnOnce() -> u64) -> First {
         let has_waited = std::mem::replace(&mut self.has_waited, true);
-        if self.begins(mutex) || !has_waited && u64::from(parked) >= YIELDS_FOR {
+        if self.begins(mutex) || !has_waited {
             First::Park
         } else if self.ends_turn(params, now_ns) {
             First::Yield
@@ -238,11 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wait_of_a_session_parks_at_once_beside_a_crowd() {
-        let first = |known: &mut Experience, parked| known.first(7, parked, &Params::default(), || 0);
+    fn the_first_wait_of_a_session_parks_at_once() {
         let mut known = Experience::default();
-        assert_eq!([64, 64, 9999].map(|parked| first(&mut known, parked)), [First::Park, First::Spin, First::Spin]);
-        assert_eq!(first(&mut Experience::default(), 63), First::Spin);
+        let first = |mutex| known.first(mutex, &Params::default(), || 0);
+        assert_eq!([7, 7, 8].map(first), [First::Park, First::Spin, First::Spin]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn watch_after(parks: u32) -> Duration {
 
 /// Number of gets by other sessions after which a session parks instead of yielding, however long a section
 /// or a yield takes.
-pub(super) const YIELDS_FOR: u64 = 64;
+const YIELDS_FOR: u64 = 64;
 
 /// A session parks at once, without a spin, in three cases.
 ///
@@ -37,7 +37,7 @@ pub(super) const YIELDS_FOR: u64 = 64;
 ///
 /// Its yields have been in vain: see [`Experience`](super::Experience). A spin is shorter than such a yield.
 ///
-/// It is the session's first wait, and a crowd is parked: see [`Experience`](super::Experience::first).
+/// It is the session's first wait: see [`Experience`](super::Experience::first).
 const fn queues(attempt: &Attempt<'_>) -> bool {
     attempt.parks_first && attempt.parks == 0
 }

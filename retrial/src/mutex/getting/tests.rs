@@ -118,6 +118,34 @@ fn a_release_beside_parked_sessions_without_a_watcher_wakes_one_more_at_every_si
 }
 
 #[test]
+fn a_waiter_looks_after_the_holder_only_where_the_mutex_has_not_passed_since_its_last_look() {
+    staged(|mutex, getting| {
+        let instance = getting(Mode::Exclusive).session.instance();
+        let sessions = ["a", "b"].map(|name| instance.session(name, Class::Normal).unwrap());
+        let [a, b] = sessions.each_ref().map(Session::sid);
+        let waits = getting(Mode::Exclusive);
+        let asked = || {
+            let slots = [a, b].map(|sid| instance.tables.slot(sid).unwrap());
+            waits.look_after_blocker(sys::now_ns());
+            slots.map(|slot| slot.asked_ns.swap(0, Ordering::Relaxed) != 0)
+        };
+        let held = |mode, sid| Word::FREE.grant(sid, mode, false).unwrap();
+        mutex.fake(held(Mode::Exclusive, a), Sid::NONE);
+        assert_eq!([asked(), asked()], [[false, false], [true, false]]);
+        mutex.count_get();
+        assert_eq!([asked(), asked()], [[false, false], [true, false]]);
+        mutex.fake(held(Mode::LongExclusive, b), Sid::NONE);
+        assert_eq!([asked(), asked()], [[false, false], [false, true]]);
+        // Beside E others get S.
+        mutex.fake(held(Mode::Examine, b), Sid::NONE);
+        mutex.count_get();
+        assert_eq!(asked(), [false, true]);
+        assert_eq!(waits.seen.get(), (b, 2));
+        mutex.fake(Word::FREE, Sid::NONE);
+    });
+}
+
+#[test]
 fn each_check_of_adaptive_sets_the_flag_that_a_dead_session_may_have_left() {
     staged(|mutex, getting| {
         let session = getting(Mode::Exclusive).session;
