@@ -14,25 +14,19 @@
 //! process leaves there are some value.
 
 mod layout;
+mod mapping;
 
 use crate::entries::{Alert, Header, Location, MutexEntry, ParamRow, Past, TypeEntry};
 use crate::slot::Slot;
 use crate::stats::{self, FiguresRow, Key};
 use crate::sys::{self, AtomicU64, Ordering, RobustLock};
 use crate::trace::Run;
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 pub(crate) use layout::{ALERTS, HISTORY, TYPES};
 pub use layout::{Capacity, Layout, RUNS};
 
 const PAGE: usize = 4096;
-
-/// Factor by which the mapped sessions become more. Each step takes a lock that all processes with the segment
-/// have in common: of thousands that begin together, most should have made their last step with their claim.
-const TIMES: usize = 8;
 
 /// A mapped segment. Unmapped when dropped, unless [`Segment::leak`] was called.
 #[derive(Debug)]
@@ -56,30 +50,6 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is,
-    /// and how long.
-    pub(crate) fn map(file: BorrowedFd<'_>, layout: &Layout, writable: bool) -> io::Result<(*mut u8, usize)> {
-        let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
-        let map = |at: usize, len: usize| {
-            // SAFETY: a new mapping that overlaps nothing: at this address if it is free, else where the
-            // kernel chooses.
-            let base = unsafe { libc::mmap(at as *mut _, len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-            if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast::<u8>()) }
-        };
-        let (first, room) = (layout.first_len(), room(layout.len));
-        if first < layout.len
-            && room != 0
-            && let Ok(base) = map(room, first)
-        {
-            if base.addr() == room {
-                return Ok((base, first));
-            }
-            // SAFETY: just mapped.
-            unsafe { libc::munmap(base.cast(), first) };
-        }
-        map(0, layout.len).map(|base| (base, layout.len))
-    }
-
     /// # Safety
     ///
     /// [`Segment::map`] gave it for this layout, and only this segment unmaps it.
@@ -93,62 +63,6 @@ impl Segment {
             #[cfg(any(loom, shuttle))]
             model: ((0..=layout.capacity.sessions).map(|_| Slot::default()).collect(), RobustLock::default()),
         }
-    }
-
-    /// Length of the mapping that grows to an `end` beyond it: as many sessions times a power of [`TIMES`].
-    fn grown(&self, mapped: usize, end: usize) -> usize {
-        let sessions = self.layout.sessions;
-        let lengths = std::iter::successors(Some(mapped - sessions), |length| length.checked_mul(TIMES));
-        let longer = lengths.take_while(|length| sessions + length < end).last();
-        longer.and_then(|length| length.checked_mul(TIMES)).map_or(end, |length| sessions + length).min(self.layout.len)
-    }
-
-    /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has
-    /// no room.
-    fn reach(&self, end: usize) -> bool {
-        const TRIES: u32 = 1000;
-        // Threads that grew it in the parent of this process are not here.
-        let generation = sys::generation() << 16;
-        let next = |all: u64, change: u64| {
-            if all >> 16 << 16 == generation { all.wrapping_add(change) } else { generation + u64::from(change == 1) }
-        };
-        let growing = |change: u64| {
-            let before = self.growing.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |all| Some(next(all, change)));
-            before.unwrap_or_else(|all| all)
-        };
-        for _ in 0..TRIES {
-            // Acquire: pairs with the Release below.
-            let mapped = self.mapped.load(Ordering::Acquire);
-            if end <= mapped {
-                return true;
-            }
-            if sys::calls_are_limited() {
-                return false;
-            }
-            let longer = self.grown(mapped, end);
-            // SeqCst: a thread that fails and sees no other thread growing sees the length that the others
-            // have left.
-            let others = growing(1);
-            // SAFETY: grows our mapping in place, or not at all.
-            let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
-            let has_grown = base != libc::MAP_FAILED;
-            if has_grown {
-                // Release: a thread that finds the length finds the mapping. At most: another thread may have
-                // gone on from here.
-                self.mapped.fetch_max(longer, Ordering::Release);
-            }
-            let left = growing(u64::MAX);
-            if has_grown {
-                return true;
-            }
-            if [others, left].map(|all| all & 0xffff) == [0, 1] && self.mapped.load(Ordering::SeqCst) == mapped {
-                return false;
-            }
-            // Another thread has done so and not said it yet. A handler of a signal that has interrupted it
-            // gives up in the end.
-            sys::sleep(Duration::from_micros(10));
-        }
-        false
     }
 
     /// Keeps the mapping for the life of the process: a lock that the kernel knows of is in it.
@@ -382,46 +296,5 @@ impl Drop for Segment {
     }
 }
 
-/// An address with `len` bytes of room behind it, in the middle between the stack and 0: far from what
-/// programs, their heaps and their libraries map. Each segment lies below the one before. 0 when it is not
-/// known.
-fn room(len: usize) -> usize {
-    /// Addresses are multiples of this, that of huge pages.
-    const ALIGN: usize = 1 << 21;
-    static TAKEN: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: has no preconditions.
-    let stack = usize::try_from(unsafe { libc::getauxval(libc::AT_RANDOM) }).unwrap_or(0);
-    let taken = TAKEN.fetch_add(len.next_multiple_of(ALIGN), Ordering::Relaxed);
-    // Half of it: below are the program and its heap, where these are not above.
-    let middle = stack / 2 / ALIGN * ALIGN;
-    middle.checked_sub(taken + len.next_multiple_of(ALIGN)).filter(|room| *room > middle / 2).unwrap_or(0)
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-    use crate::instance::Instance;
-    use crate::mode::Mode;
-    use crate::operation_log::{LocationId, MutexId};
-    use crate::session::Class;
-    use crate::stats::WaitEvent;
-
-    #[test]
-    fn a_row_has_all_of_its_memory_before_a_wait_counts_in_it() {
-        let instance = Instance::anonymous(Capacity { rows: 64, ..Capacity::default() }).unwrap();
-        let session = instance.session("a", Class::Normal).unwrap();
-        let (segment, sid) = (&instance.tables.segment, session.sid().number() as usize);
-        let event = WaitEvent { mode: Mode::Exclusive, on_x: true, for_event: false };
-        let mut pages = std::collections::BTreeSet::new();
-        for n in 1..=64 {
-            let place = segment.place_of(sid, Key { mutex: MutexId(n), location: LocationId(0), event }).unwrap();
-            let last = std::ptr::from_ref(&segment.rows(sid)[place]).addr() + size_of::<FiguresRow>() - 1;
-            let mut resident = 0u8;
-            // SAFETY: one page, and a byte for what is said of it.
-            let said = unsafe { libc::mincore((last / PAGE * PAGE) as *mut _, PAGE, &raw mut resident) };
-            assert_eq!((said, resident & 1), (0, 1), "row {place}");
-            pages.insert(last / PAGE);
-        }
-        assert!(pages.len() > 4, "rows that begin in one page and end in the next are among them");
-    }
-}
+mod tests;
