@@ -231,6 +231,10 @@ impl<'a> Wait<'a> {
         let step = course.step(&seen);
         let before = seen.gets;
         self.course = course;
+        // Before the first park too: the watcher may have died with the blocker.
+        if step != Step::Yield || course.failed() > 1 {
+            target.look_after_blocker(self.now);
+        }
         if let Some(instance) = self.waiter.instance
             && (step != Step::Yield || course.failed() == 1)
         {
@@ -364,8 +368,6 @@ impl<'a> Waiter<'a> {
                 Some(left) => left,
                 None => return wait.last_try(target).ok_or(Ended::TimedOut),
             };
-            // Before the first park too: the watcher may have died with the blocker.
-            target.look_after_blocker(wait.now);
             wait.learn_whether_alone(target);
             if let Some(got) = wait.step(target, left) {
                 return Ok(got);
