@@ -85,6 +85,8 @@ struct Wait<'a> {
     /// When the session was last asked whether to give up.
     asked: u64,
     alerted: bool,
+    /// Whether it has slept since its last look after the blocker, and no release woke it.
+    slept: bool,
 }
 
 impl<'a> Wait<'a> {
@@ -119,6 +121,7 @@ impl<'a> Wait<'a> {
             now: 0,
             asked: 0,
             alerted: false,
+            slept: false,
         };
         probes::miss(&wait.recorder);
         wait.recorder.add(Counter::Misses, 1);
@@ -194,6 +197,8 @@ impl<'a> Wait<'a> {
     /// At the deadline: also takes what was handed over, so that a short wait is not turned away for ever by
     /// a handover to the dead.
     fn last_try<T: Target>(&self, target: &T) -> Option<T::Got> {
+        // All waits may end so before their first look.
+        target.look_after_blocker(self.now, true);
         let got = target.try_get(target.may_take_handover_at_deadline());
         if got.is_some() {
             self.ended_with(target);
@@ -233,7 +238,7 @@ impl<'a> Wait<'a> {
         self.course = course;
         // Before the first park too: the watcher may have died with the blocker.
         if step != Step::Yield || course.failed() > 1 {
-            target.look_after_blocker(self.now);
+            target.look_after_blocker(self.now, std::mem::take(&mut self.slept));
         }
         if let Some(instance) = self.waiter.instance
             && (step != Step::Yield || course.failed() == 1)
@@ -267,6 +272,7 @@ impl<'a> Wait<'a> {
                 let asked = asked.min(left);
                 self.recorder.is_at(At::Sleep);
                 sys::sleep(asked);
+                self.slept = true;
                 self.last = sys::now_ns();
                 self.recorder.add(Counter::Sleeps, 1);
                 self.recorder.slept(self.last, What::Sleep, asked, self.last.saturating_sub(self.now));
@@ -305,6 +311,7 @@ impl<'a> Wait<'a> {
         self.recorder.add(Counter::Parks, 1);
         self.count_queue_sleep();
         let what = if matches!(parked, Parked::TimedOut) {
+            self.slept = true;
             What::TimedOut
         } else {
             self.recorder.add(Counter::Wakes, u64::from(matches!(parked, Parked::Woken)));

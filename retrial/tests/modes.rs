@@ -425,3 +425,14 @@ fn every_scheme_excludes_in_every_mode() {
         assert_eq!(mutex.parked(), 0, "{scheme}");
     }
 }
+
+#[test]
+fn a_get_whose_deadline_passes_before_its_first_step_finds_the_dead_holder() {
+    let instance = instance();
+    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+    let (dead, waits) = (session(&instance), session(&instance));
+    std::mem::forget(mutex.exclusive(&dead, location!("dies")));
+    drop(dead);
+    let got = mutex.get(&waits, Mode::Exclusive, location!("waits"), Patience::within(Duration::from_nanos(1)));
+    assert!(matches!(got, Err(GetError::OwnerDied(_))));
+}

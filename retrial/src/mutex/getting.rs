@@ -118,7 +118,7 @@ impl<'a> Getting<'a> {
         let deadline = match patience {
             Patience::None => {
                 // One look at the blocker, or the first try after a death would never succeed.
-                self.look_after_blocker(sys::now_ns());
+                self.look_after_blocker(sys::now_ns(), true);
                 return self.try_briefly().ok_or(Why::Busy);
             }
             Patience::Until(deadline) => Some(deadline),
@@ -285,14 +285,14 @@ impl Target for Getting<'_> {
         (word.sid(), word.is_exclusive())
     }
 
-    fn look_after_blocker(&self, now_ns: u64) {
+    fn look_after_blocker(&self, now_ns: u64, always: bool) {
         let instance = self.session.instance();
         instance.collect_debts(self.mutex);
         let word = self.mutex.load();
         // A mutex that passes is not held by the dead. Among thousands of processes each look is at another
         // page, which the kernel has to map.
         let seen = (word.sid(), self.mutex.gets());
-        let has_passed = self.seen.replace(seen) != seen && word.is_exclusive();
+        let has_passed = self.seen.replace(seen) != seen && word.is_exclusive() && !always;
         if let Some(slot) = (!has_passed).then(|| instance.tables.slot(word.sid())).flatten() {
             instance.ask_for_thread(slot, now_ns);
             if slot.is_unattended() {

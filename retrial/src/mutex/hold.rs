@@ -233,7 +233,7 @@ impl Getting<'_> {
             0..256 => sys::spin_loop(),
             256..272 => sys::yield_now(),
             _ => {
-                self.look_after_blocker(sys::now_ns());
+                self.look_after_blocker(sys::now_ns(), true);
                 sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
             }
         }

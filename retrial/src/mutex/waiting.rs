@@ -41,7 +41,7 @@ impl Hold<'_> {
         let getting = Getting::new(mutex, session, mode, Aim::Get);
         let waited = condition.shared.sleep(expected, patience, || {
             // A signaller that was killed with the mutex held owes a signal.
-            getting.look_after_blocker(sys::now_ns());
+            getting.look_after_blocker(sys::now_ns(), true);
             mutex.load().has(Word::POISONED)
         });
         fail::point();

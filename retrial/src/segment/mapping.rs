@@ -1,6 +1,6 @@
 //! What of a segment a process has mapped: the beginning, and more of it when it meets more sessions.
 
-use super::{Layout, Segment};
+use super::{Layout, PAGE, Segment};
 use crate::sys::{self, Ordering};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Factor by which the mapped sessions become more. Each step takes a lock that all processes with the segment
 /// have in common: of thousands that begin together, most should have made their last step with their claim.
-const TIMES: usize = 8;
+const TIMES: usize = 4;
 
 impl Segment {
     /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is,
@@ -70,14 +70,18 @@ impl Segment {
             // SeqCst: a thread that fails and sees no other thread growing sees the length that the others
             // have left.
             let others = growing(1);
-            // SAFETY: grows our mapping in place, or not at all.
-            let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
-            let has_grown = base != libc::MAP_FAILED;
-            if has_grown {
+            // A limit may leave room for this session alone.
+            let has_grown = [longer, end.next_multiple_of(PAGE)].into_iter().any(|longer| {
+                // SAFETY: grows our mapping in place, or not at all.
+                let base = unsafe { libc::mremap(self.base.cast(), mapped, longer, 0) };
+                if base == libc::MAP_FAILED {
+                    return false;
+                }
                 // Release: a thread that finds the length finds the mapping. At most: another thread may have
                 // gone on from here.
                 self.mapped.fetch_max(longer, Ordering::Release);
-            }
+                true
+            });
             let left = growing(u64::MAX);
             if has_grown {
                 return true;

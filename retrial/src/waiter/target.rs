@@ -56,9 +56,11 @@ pub trait Target {
         false
     }
 
-    /// Called before each step, at `now_ns`: looks whether a blocker is dead.
-    fn look_after_blocker(&self, now_ns: u64) {
-        let _ = now_ns;
+    /// Called before a wait's first step but for a yield, before each later one and at its deadline, at
+    /// `now_ns`: looks whether a blocker is dead. Unless `always`, it need not where the target has passed from
+    /// one session to another since the last call.
+    fn look_after_blocker(&self, now_ns: u64, always: bool) {
+        let _ = (now_ns, always);
     }
 
     /// Whether `gets` counts all gets, not only those that missed.

@@ -124,11 +124,12 @@ fn a_waiter_looks_after_the_holder_only_where_the_mutex_has_not_passed_since_its
         let sessions = ["a", "b"].map(|name| instance.session(name, Class::Normal).unwrap());
         let [a, b] = sessions.each_ref().map(Session::sid);
         let waits = getting(Mode::Exclusive);
-        let asked = || {
+        let looks = |always| {
             let slots = [a, b].map(|sid| instance.tables.slot(sid).unwrap());
-            waits.look_after_blocker(sys::now_ns());
+            waits.look_after_blocker(sys::now_ns(), always);
             slots.map(|slot| slot.asked_ns.swap(0, Ordering::Relaxed) != 0)
         };
+        let asked = || looks(false);
         let held = |mode, sid| Word::FREE.grant(sid, mode, false).unwrap();
         mutex.fake(held(Mode::Exclusive, a), Sid::NONE);
         assert_eq!([asked(), asked()], [[false, false], [true, false]]);
@@ -136,11 +137,13 @@ fn a_waiter_looks_after_the_holder_only_where_the_mutex_has_not_passed_since_its
         assert_eq!([asked(), asked()], [[false, false], [true, false]]);
         mutex.fake(held(Mode::LongExclusive, b), Sid::NONE);
         assert_eq!([asked(), asked()], [[false, false], [false, true]]);
+        mutex.count_get();
+        assert_eq!(looks(true), [false, true]);
         // Beside E others get S.
         mutex.fake(held(Mode::Examine, b), Sid::NONE);
         mutex.count_get();
         assert_eq!(asked(), [false, true]);
-        assert_eq!(waits.seen.get(), (b, 2));
+        assert_eq!(waits.seen.get(), (b, 3));
         mutex.fake(Word::FREE, Sid::NONE);
     });
 }
