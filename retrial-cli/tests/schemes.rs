@@ -167,11 +167,9 @@ fn the_queueing_schemes_spin_yield_and_park() {
 }
 
 #[test]
-fn orbit_yields_a_little_and_parks() {
+fn orbit_parks_at_once_in_the_first_wait_of_a_session() {
     let found = wait(&["mutex_wait_scheme=orbit"], &["--mode", "X"], 10);
-    let yielded = found[0].count;
-    assert!(found[0].what == "yield" && (1..=8).contains(&yielded), "{found:?}");
-    assert!(found[1..].iter().all(|run| matches!(&*run.what, "timed_out" | "woken")), "{found:?}");
+    assert!(found.iter().all(|run| matches!(&*run.what, "timed_out" | "woken")), "{found:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::what_if::{SEEDS, impossible};
 use crate::duration;
 use crate::instances::mutex_type;
 use crate::output::{Format, Table, column, line, measure};
-use crate::predict::check::{self, Compared, compare, fits, is_reproduced, range, verdict};
+use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
 use crate::predict::recording::Recording;
@@ -180,7 +180,7 @@ fn print(
         type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
         let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);
         let half = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.interval(measure);
-        let sure = |row: &Row<'_>| range(&present.compared, row.0.prediction.as_ref()?);
+        let sure = |row: &Row<'_>| range(&present.compared, row.0.prediction.as_ref()?, Measure::Throughput);
         let columns = [
             column("rule", |row: &Row<'_>| row.0.finding.rule),
             column("change", |row: &Row<'_>| change_text(row.0.finding.change)),
@@ -222,9 +222,12 @@ fn weigh(
     }
     bar.finish_and_clear();
     let gains = |advice: &Advice| {
-        // What is searched for is measured before it stays: the simulated present is what it is compared with.
-        let counts = |measure| advice.finding.rule == SEARCH || is_reproduced(&present.compared, measure);
-        advice.prediction.as_ref().is_none_or(|prediction| gains(prediction, &present.simulated, counts))
+        advice.prediction.as_ref().is_none_or(|prediction| {
+            // What is searched for is measured before it stays: the simulated present is what it is compared with.
+            let counts =
+                |measure| advice.finding.rule == SEARCH || is_predicted(&present.compared, prediction, measure);
+            gains(prediction, &present.simulated, counts)
+        })
     };
     let (advice, useless) = all.into_iter().partition(gains);
     Ok((present, advice, useless))
@@ -300,7 +303,7 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
     Ok((Some(format!("{set} {}", change_text(change))), Some(undo)))
 }
 
-/// Figures of a prediction beside the present, but for those that the present does not have as measured.
+/// Figures of a prediction beside the present, but for those of which nothing is predicted.
 fn outlook(prediction: &Prediction, present: &Present) -> Table {
     let figures = [
         ("gets_per_s", Measure::Throughput, 1.0),
@@ -313,13 +316,18 @@ fn outlook(prediction: &Prediction, present: &Present) -> Table {
     let scaled = |value: Option<f64>, unit: f64| value.map(|value| value * unit);
     let mut rows: Vec<Outlook> = figures
         .into_iter()
-        .filter(|(_, measure, _)| is_reproduced(&present.compared, *measure))
-        .map(|(figure, measure, unit)| Outlook {
-            figure,
-            present: scaled(present.simulated.mean(measure), unit),
-            predicted: scaled(prediction.mean(measure), unit),
-            interval: scaled(prediction.interval(measure), unit),
-            range: range(&present.compared, prediction).filter(|_| measure == Measure::Throughput),
+        .filter_map(|(figure, measure, unit)| {
+            let is_told = is_predicted(&present.compared, prediction, measure);
+            let range = range(&present.compared, prediction, measure).map(|ends| ends.map(|end| end * unit));
+            let range = range.filter(|_| matches!(measure, Measure::Throughput | Measure::Wait));
+            let told = |value: Option<f64>| scaled(value.filter(|_| is_told), unit);
+            (is_told || range.is_some()).then(|| Outlook {
+                figure,
+                present: scaled(present.simulated.mean(measure), unit),
+                predicted: told(prediction.mean(measure)),
+                interval: told(prediction.interval(measure)),
+                range,
+            })
         })
         .collect();
     if let (Some(before), Some(after)) = (&present.simulated.fixed, &prediction.fixed) {

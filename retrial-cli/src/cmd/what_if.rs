@@ -176,14 +176,23 @@ fn time(seconds: f64) -> String {
 pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
     let present = &predicted[0];
     let is_fit = compared.is_none_or(fits);
-    let sure = |case: &Predicted, end: usize| {
+    let sure = |case: &Predicted, measure: Measure, end: usize| {
         let changed = ok(case).filter(|_| case.workload != present.workload)?;
-        Some(range(compared?, changed)?[end])
+        Some(range(compared?, changed, measure)?[end])
     };
+    let [from, to] = [0, 1].map(|end| move |case: &Predicted, measure: Measure| sure(case, measure, end));
     let named = move |case: &Predicted| settings(&case.workload, &present.workload);
     let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
     let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
     let fixed = |case: &Predicted, measure: Measure| Some(ok(case)?.fixed.as_ref()?.get(measure)?.mean);
+    // Those of the present are for the comparison.
+    let is_told = |case: &Predicted| {
+        let is_sure = |changed| compared.is_none_or(|compared| check::is_predicted(compared, changed, Measure::Wait));
+        case.workload == present.workload || ok(case).is_some_and(is_sure)
+    };
+    let wait = |case: &Predicted, measure: Measure| of(case, measure).filter(|_| is_told(case));
+    let half_wait = |case: &Predicted, measure: Measure| half(case, measure).filter(|_| is_told(case));
+    let fixed_wait = |case: &Predicted, measure: Measure| fixed(case, measure).filter(|_| is_told(case));
     let theory = |case: &Predicted| ok(case).map(|prediction| prediction.theory.clone());
     let by_theory =
         move |figure: fn(&Theory) -> Option<f64>| move |case: &Predicted, _: Measure| figure(&theory(case)?.ok()?);
@@ -203,8 +212,8 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
         column("copies", |case: &Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
         measure(Measure::Throughput, "", of).named("gets_per_s"),
         measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
-        column("gets_per_s_from", |case: &Predicted| sure(case, 0)).titled("from").told(compared.is_some()),
-        column("gets_per_s_to", |case: &Predicted| sure(case, 1)).titled("to").told(compared.is_some()),
+        measure(Measure::Throughput, "", from).named("gets_per_s_from").titled("from").told(compared.is_some()),
+        measure(Measure::Throughput, "", to).named("gets_per_s_to").titled("to").told(compared.is_some()),
         measure(Measure::Throughput, "", by_theory(|theory| theory.gets_per_s))
             .named("gets_per_s_theory")
             .titled("theory"),
@@ -218,13 +227,15 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
         measure(Measure::SpinInefficiency, "", by_theory(|theory| theory.k)).named("k_theory"),
         measure(Measure::SleepRatio, "", of).named("kappa"),
         measure(Measure::SleepsPerS, "", of).named("sleeps_per_s"),
-        measure(Measure::Wait, "us", of).titled("wait_us"),
-        measure(Measure::Wait, "us", half).named("wait_us_interval").titled("±"),
-        measure(Measure::Wait, "us", fixed).named("wait_us_fixed").for_programs(),
+        measure(Measure::Wait, "us", wait).titled("wait_us"),
+        measure(Measure::Wait, "us", half_wait).named("wait_us_interval").titled("±"),
+        measure(Measure::Wait, "us", from).named("wait_us_from").titled("w_from").told(compared.is_some()),
+        measure(Measure::Wait, "us", to).named("wait_us_to").titled("w_to").told(compared.is_some()),
+        measure(Measure::Wait, "us", fixed_wait).named("wait_us_fixed").for_programs(),
         measure(Measure::Wait, "us", by_theory(|theory| theory.wait_s)).named("wait_us_theory").titled("w_theory"),
-        measure(Measure::WaitP99, "us", of).titled("p99_us"),
-        measure(Measure::WaitP99, "us", half).named("wait_p99_us_interval").for_programs(),
-        measure(Measure::WaitMax, "us", of).titled("max_us"),
+        measure(Measure::WaitP99, "us", wait).titled("p99_us"),
+        measure(Measure::WaitP99, "us", half_wait).named("wait_p99_us_interval").for_programs(),
+        measure(Measure::WaitMax, "us", wait).titled("max_us"),
         measure(Measure::BusyProcessors, "", of).named("cpus_busy").titled("cpus"),
         measure(Measure::BusyProcessors, "", half).named("cpus_busy_interval").for_programs(),
         measure(Measure::WaitingProcessors, "", of).named("cpus_waiting").for_programs(),
@@ -259,6 +270,14 @@ fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Pr
     if let Some(compared) = compared {
         line(&format!("\n{}", check::table(compared, "simulated").text()));
         line(&verdict(compared, &recording.holds, "Changes against it are left out: do not rely on the other rows."));
+        let changed = predicted.iter().filter(|case| case.workload != present.workload).filter_map(ok);
+        let is_sure = |changed| check::is_predicted(compared, changed, Measure::Wait);
+        if fits(compared) && !changed.map(is_sure).all(|is_sure| is_sure) {
+            line(
+                "Waits are left out where they are unsure: where those of the present are off, where holding times that are all \
+                  the same would change them, or where the replications differ.",
+            );
+        }
     }
     if !why && predicted.iter().any(|case| case.prediction.as_ref().is_ok_and(|p| p.theory.is_err())) {
         line("Where theory has no number, --why says why.");
