@@ -270,9 +270,9 @@ fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Pr
     if let Some(compared) = compared {
         line(&format!("\n{}", check::table(compared, "simulated").text()));
         line(&verdict(compared, &recording.holds, "Changes against it are left out: do not rely on the other rows."));
-        let changed = predicted.iter().filter(|case| case.workload != present.workload).filter_map(ok);
+        let mut changed = predicted.iter().filter(|case| case.workload != present.workload).filter_map(ok);
         let is_sure = |changed| check::is_predicted(compared, changed, Measure::Wait);
-        if fits(compared) && !changed.map(is_sure).all(|is_sure| is_sure) {
+        if fits(compared) && !changed.all(is_sure) {
             line(
                 "Waits are left out where they are unsure: where those of the present are off, where holding times that are all \
                   the same would change them, or where the replications differ.",
