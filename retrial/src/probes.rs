@@ -1,6 +1,5 @@
-//! Probes for `bpftrace`, `perf`, GDB and `SystemTap` (USDT): each is one `nop` and an ELF note; `wait_begin`
-//! has a semaphore as well, because its last argument is dear. All are in waits, wake-ups and recoveries. An
-//! uncontended get or release passes none.
+//! Probes for `bpftrace`, `perf`, GDB and `SystemTap` (USDT): each is one `nop` and an ELF note. All are in
+//! waits, wake-ups and recoveries. An uncontended get or release passes none.
 //!
 //! | provider `retrial` | arguments |
 //! |---|---|
@@ -14,9 +13,9 @@
 //! | `recovery` | dead session, its process, mutexes recovered |
 //!
 //! At most six arguments: `bpftrace` reads no more. A mutex is its number, a session its SID, both 0 where
-//! there is none; a thread is 0 where it is not known. A mode is a [`Mode`]'s number, or 4 in a wait for an
-//! event. A place is the address of its name, 0 where it is not known. What a step was is a [`What`]: 2
-//! yield, 3 sleep, 4 park that was woken, 5 park that timed out.
+//! there is none; a thread is 0 where it is not known, and where its session's number is above 256. A mode is a
+//! [`Mode`]'s number, or 4 in a wait for an event. A place is the address of its name, 0 where it is not known.
+//! What a step was is a [`What`]: 2 yield, 3 sleep, 4 park that was woken, 5 park that timed out.
 
 use crate::entries::Location;
 #[cfg(doc)]
@@ -28,9 +27,14 @@ use crate::sys::Ordering;
 use crate::tables::Tables;
 use crate::trace::What;
 use crate::word::Sid;
-use probe::{probe, probe_lazy};
+use probe::probe;
 use std::ptr;
 use std::time::Duration;
+
+/// Highest number of a session whose thread `wait_begin` tells: each session's is in another page, which the
+/// kernel has to map for each process that waits, whether somebody traces or not. A semaphore would say that,
+/// but `bpftrace` (0.17) does not raise those of the programs that it starts.
+const OF_KNOWN_THREAD: u32 = 256;
 
 /// The mode of a wait for an event.
 const FOR_EVENT: u8 = 4;
@@ -70,12 +74,10 @@ pub(crate) fn miss(recorder: &Recorder<'_>) {
 
 pub(crate) fn wait_begin(recorder: &Recorder<'_>) {
     let (of, blocker) = (Of::wait(recorder), recorder.blocker);
-    // Only where somebody traces: the slot of each new blocker is another page, which the kernel has to map.
-    let tid = || {
-        let slot = recorder.session.and_then(|session| session.instance.tables.slot(blocker));
-        slot.map_or(0, |slot| slot.tid.load(Ordering::Relaxed))
-    };
-    probe_lazy!(retrial, wait_begin, of.mutex, of.session, of.mode, of.place, blocker.number(), tid());
+    let session = recorder.session.filter(|_| blocker.number() <= OF_KNOWN_THREAD);
+    let slot = session.and_then(|session| session.instance.tables.slot(blocker));
+    let tid = slot.map_or(0, |slot| slot.tid.load(Ordering::Relaxed));
+    probe!(retrial, wait_begin, of.mutex, of.session, of.mode, of.place, blocker.number(), tid);
 }
 
 pub(crate) fn park(recorder: &Recorder<'_>, timeout: Duration) {
