@@ -219,16 +219,29 @@ fn times(
          holding is from {from}, thinking from processor time",
         short(1.0 / running)
     ));
-    // The time in which sessions were neither on a processor, nor in a run queue, nor asleep in a wait. The kernel
-    // counts time in a run queue when it ends, so that a round of turns is unsure.
-    let sessions = measured.sessions.unwrap_or(1);
-    let all_s = f64::from(sessions) * measured.time_s;
-    let away_s = all_s - cpu_s - measured.queued_s.unwrap_or(0.0) - measured.count(Counter::SleptNs) / 1e9;
-    let unsure_s = machine.round_s(sessions).max(AWAY * measured.time_s);
-    if away_s > f64::from(sessions) * unsure_s && away_s > thinking_s * gets {
+    let away_s = away_s(measured, cpu_s);
+    if away_s > unsure_s(measured, machine) && away_s > thinking_s * gets {
         return (hold_s, away_s / gets, false);
     }
     (hold_s, thinking_s.min(think_s), true)
+}
+
+/// The time in s in which sessions were neither on a processor, nor in a run queue, nor asleep in a wait.
+fn away_s(measured: &Profile, cpu_s: f64) -> f64 {
+    let queued_s = measured.queued_s.unwrap_or(0.0);
+    // A park lasts until the session runs again: the time in the run queue after it is in both.
+    let each_s = measured.turns.filter(|turns| *turns > 0.0).map_or(0.0, |turns| queued_s / turns);
+    let slept_s = (measured.count(Counter::SleptNs) / 1e9 - measured.count(Counter::Parks) * each_s).max(0.0);
+    f64::from(measured.sessions.unwrap_or(1)) * measured.time_s - cpu_s - queued_s - slept_s
+}
+
+/// How much of that is not sure. The kernel counts time in a run queue when it ends: what is missing at the end is
+/// what was too much at the beginning, but for chance, where the interval is many rounds of turns.
+fn unsure_s(measured: &Profile, machine: &Machine) -> f64 {
+    const MANY: f64 = 4.0;
+    let (sessions, round_s) = (measured.sessions.unwrap_or(1), machine.round_s(measured.sessions.unwrap_or(1)));
+    let by_chance = if measured.time_s > MANY * round_s { f64::from(sessions).sqrt() } else { f64::from(sessions) };
+    (by_chance * round_s).max(f64::from(sessions) * AWAY * measured.time_s)
 }
 
 /// Processor time in s of all spins, by their number. A failed spin takes its limit, another one half of its limit
@@ -325,6 +338,29 @@ mod tests {
         // Asleep in waits: a hundredth of all is not known to be elsewhere.
         measured.figures.counters[Counter::SleptNs as usize] = 595_000_000_000;
         assert!(fitted(&measured, &Timed::of([50_000; 10])).2);
+    }
+
+    #[test]
+    fn the_time_in_a_run_queue_after_a_park_counts_once() {
+        let mut measured = full();
+        (measured.cpu_s, measured.queued_s, measured.waiting_s) = (Some(10.0), Some(300.0), Some(0.0));
+        let counters = &mut measured.figures.counters;
+        (counters[Counter::SleptNs as usize], counters[Counter::Parks as usize]) = (400_000_000_000, 10_000);
+        assert!(fitted(&measured, &Timed::of([50_000; 10])).2, "710 s of 640");
+        // 100 of the 300 s in run queues were at the ends of parks: 30 of 640 s are left.
+        measured.turns = Some(30_000.0);
+        assert_eq!(fitted(&measured, &Timed::of([50_000; 10])), (50_000, 300_000, false));
+    }
+
+    #[test]
+    fn what_is_missing_at_the_end_was_too_much_at_the_beginning() {
+        let mut measured = full();
+        let machine = Machine { processors: Some(2), quantum_ns: 4_000_000, tick_ns: 4_000_000, ..Machine::default() };
+        measured.sessions = Some(100);
+        let unsure = |measured: &Profile, time_s| unsure_s(&Profile { time_s, ..measured.clone() }, &machine);
+        assert!((unsure(&measured, 0.7) - 100.0 * 0.2).abs() < 1e-9, "three rounds and a half");
+        assert!((unsure(&measured, 1.0) - 10.0 * 0.2).abs() < 1e-9, "five rounds");
+        assert!((unsure(&measured, 100.0) - 100.0).abs() < 1e-9, "a hundredth");
     }
 
     #[test]

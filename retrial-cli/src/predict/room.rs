@@ -27,8 +27,8 @@ impl Use {
 #[derive(Clone)]
 pub struct Room {
     used: Use,
-    /// Times in ns on a processor and in a run queue, by session and thread: a SID is used again.
-    times: HashMap<(Sid, u32), (u64, u64)>,
+    /// Their times, and how often each came out of a run queue, by session and thread: a SID is used again.
+    times: HashMap<(Sid, u32), (Spent, u64)>,
     /// Where each session may run.
     allowed: HashMap<Sid, (BTreeSet<usize>, u32)>,
     /// Processors that the groups of processes may use at a time, where they are limited.
@@ -53,8 +53,8 @@ impl Room {
     pub fn look(&mut self, tables: &Tables) {
         for session in tables.sessions() {
             let (sid, pid, tid) = (session.sid, session.pid, session.tid);
-            if let Some(Spent { cpu_ns, queued_ns }) = Spent::of(pid, tid) {
-                self.times.insert((sid, tid), (cpu_ns, queued_ns));
+            if let Some(spent) = Spent::with_turns(pid, tid) {
+                self.times.insert((sid, tid), spent);
             }
             if let Some(allowed) = allowed(tid) {
                 self.allowed.insert(sid, (allowed, pid));
@@ -70,13 +70,14 @@ impl Room {
         measured.sessions = u32::try_from(sessions.len()).ok().filter(|n| *n > 0);
         let times = || self.times.iter().filter(|((sid, _), _)| sessions.contains(sid));
         let known: HashSet<Sid> = times().map(|((sid, _), _)| *sid).collect();
-        let grown = |of: fn(&(u64, u64)) -> u64| {
+        let grown = |of: fn(&(Spent, u64)) -> u64| {
             let then = |thread| earlier.times.get(thread).map_or(0, of);
-            let ns: u64 = times().map(|(thread, now)| of(now).saturating_sub(then(thread))).sum();
-            (!known.is_empty() && known.len() == sessions.len()).then_some(ns as f64 / 1e9)
+            let sum: u64 = times().map(|(thread, now)| of(now).saturating_sub(then(thread))).sum();
+            (!known.is_empty() && known.len() == sessions.len()).then_some(sum as f64)
         };
-        measured.cpu_s = grown(|times| times.0);
-        measured.queued_s = grown(|times| times.1);
+        measured.cpu_s = grown(|(spent, _)| spent.cpu_ns).map(|ns| ns / 1e9);
+        measured.queued_s = grown(|(spent, _)| spent.queued_ns).map(|ns| ns / 1e9);
+        measured.turns = grown(|(_, turns)| *turns);
         let of: Vec<&(BTreeSet<usize>, u32)> = sessions.iter().filter_map(|sid| self.allowed.get(sid)).collect();
         let set: BTreeSet<usize> = of.iter().flat_map(|(set, _)| set).copied().collect();
         if set.is_empty() {
