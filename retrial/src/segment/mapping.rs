@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Factor by which the mapped sessions become more. Each step takes a lock that all processes with the segment
 /// have in common: of thousands that begin together, most should have made their last step with their claim.
-const TIMES: usize = 4;
+const TIMES: usize = 8;
 
 impl Segment {
     /// Maps the beginning of a file with room to grow, or where there is no such room all of it: where it is,
