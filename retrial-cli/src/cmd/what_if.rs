@@ -185,11 +185,7 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
     let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
     let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
     let fixed = |case: &Predicted, measure: Measure| Some(ok(case)?.fixed.as_ref()?.get(measure)?.mean);
-    // Those of the present are for the comparison.
-    let is_told = |case: &Predicted| {
-        let is_sure = |changed| compared.is_none_or(|compared| check::is_predicted(compared, changed, Measure::Wait));
-        case.workload == present.workload || ok(case).is_some_and(is_sure)
-    };
+    let is_told = |case: &Predicted| tells_waits(case, present, compared);
     let wait = |case: &Predicted, measure: Measure| of(case, measure).filter(|_| is_told(case));
     let half_wait = |case: &Predicted, measure: Measure| half(case, measure).filter(|_| is_told(case));
     let fixed_wait = |case: &Predicted, measure: Measure| fixed(case, measure).filter(|_| is_told(case));
@@ -247,6 +243,12 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
     Table::of(&columns, predicted)
 }
 
+/// Whether the waits of a case are told. Those of the present are for the comparison.
+fn tells_waits(case: &Predicted, present: &Predicted, compared: Option<&[Compared]>) -> bool {
+    let is_sure = |changed| compared.is_none_or(|compared| check::is_predicted(compared, changed, Measure::Wait));
+    case.workload == present.workload || ok(case).is_none_or(is_sure)
+}
+
 fn ok(case: &Predicted) -> Option<&Prediction> {
     case.prediction.as_ref().ok()
 }
@@ -270,12 +272,10 @@ fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Pr
     if let Some(compared) = compared {
         line(&format!("\n{}", check::table(compared, "simulated").text()));
         line(&verdict(compared, &recording.holds, "Changes against it are left out: do not rely on the other rows."));
-        let mut changed = predicted.iter().filter(|case| case.workload != present.workload).filter_map(ok);
-        let is_sure = |changed| check::is_predicted(compared, changed, Measure::Wait);
-        if fits(compared) && !changed.all(is_sure) {
+        if fits(compared) && !predicted.iter().all(|case| tells_waits(case, present, Some(compared))) {
             line(
-                "Waits are left out where they are unsure: where those of the present are off, where holding times that are all \
-                  the same would change them, or where the replications differ.",
+                "Waits are left out where they are unsure: where those of the present are off, where holding \
+                 times that are all the same would change them, or where the replications differ.",
             );
         }
     }

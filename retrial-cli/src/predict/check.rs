@@ -82,10 +82,15 @@ pub fn is_predicted(compared: &[Compared], changed: &Prediction, measure: Measur
     }
     if matches!(measure, Measure::Wait | Measure::WaitP99 | Measure::WaitMax) {
         // Where nobody waited there is nothing to be off.
-        let is_judged = compared.iter().any(|row| row.measure == Measure::Wait && row.fits.is_some());
+        let is_judged = row(compared, Measure::Wait).is_some_and(|row| row.fits.is_some());
         return !is_judged || unsure(compared, changed, Measure::Wait).is_some_and(|unsure| unsure <= SURE_OF_WAITS);
     }
-    !compared.iter().any(|row| row.measure == measure && row.fits == Some(false))
+    row(compared, measure).is_none_or(|row| row.fits != Some(false))
+}
+
+/// What was compared of a measure.
+fn row(compared: &[Compared], measure: Measure) -> Option<&Compared> {
+    compared.iter().find(|row| row.measure == measure)
 }
 
 /// The value, where it is above 0.
@@ -103,7 +108,7 @@ fn apart(a: f64, b: f64) -> f64 {
 /// one of these is not known.
 fn unsure(compared: &[Compared], changed: &Prediction, measure: Measure) -> Option<f64> {
     let value = positive(changed.mean(measure))?;
-    let row = compared.iter().find(|row| row.measure == measure)?;
+    let row = row(compared, measure)?;
     let fixed = match &changed.fixed {
         Some(fixed) => apart(positive(fixed.get(measure).map(|estimate| estimate.mean))?, value),
         None => 0.0,
@@ -123,7 +128,10 @@ pub fn range(compared: &[Compared], changed: &Prediction, measure: Measure) -> O
     const OF_CHANGE: f64 = 0.5;
     let always = if measure == Measure::Throughput { 0.02 } else { 0.1 };
     let value = positive(changed.mean(measure))?;
-    let row = compared.iter().find(|row| row.measure == measure && row.fits != Some(false))?;
+    if !fits(compared) {
+        return None;
+    }
+    let row = row(compared, measure).filter(|row| row.fits != Some(false))?;
     let (.., unit, _) = FIGURES.iter().find(|(_, of, ..)| *of == measure)?;
     let change = apart(value * unit, positive(row.simulated)?);
     let width = always + unsure(compared, changed, measure)? + OF_CHANGE * change;
@@ -200,6 +208,19 @@ mod tests {
         assert!((off - same - 1.2_f64.ln()).abs() < 0.05, "{off}");
         measured.gets = measured.gets.map(|gets| gets * 2);
         assert_eq!(width(&measured, &one), None, "the model does not fit");
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_change_where_one_figure_of_the_present_is_off() {
+        let measured = run(&sessions(4), 9).unwrap().profile;
+        let simulated = predict(&sessions(4), &(1..4), &Holds::Given).unwrap();
+        let mut compared = compare(&measured, &simulated);
+        let said = |compared: &[Compared]| {
+            [Measure::Throughput, Measure::Wait].map(|measure| range(compared, &simulated, measure).is_some())
+        };
+        assert_eq!(said(&compared), [true; 2]);
+        compared.iter_mut().filter(|row| row.measure == Measure::Utilization).for_each(|row| row.fits = Some(false));
+        assert_eq!(said(&compared), [false; 2]);
     }
 
     #[test]

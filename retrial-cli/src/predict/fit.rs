@@ -239,9 +239,10 @@ fn away_s(measured: &Profile, cpu_s: f64) -> f64 {
 /// what was too much at the beginning, but for chance, where the interval is many rounds of turns.
 fn unsure_s(measured: &Profile, machine: &Machine) -> f64 {
     const MANY: f64 = 4.0;
-    let (sessions, round_s) = (measured.sessions.unwrap_or(1), machine.round_s(measured.sessions.unwrap_or(1)));
-    let by_chance = if measured.time_s > MANY * round_s { f64::from(sessions).sqrt() } else { f64::from(sessions) };
-    (by_chance * round_s).max(f64::from(sessions) * AWAY * measured.time_s)
+    let sessions = measured.sessions.unwrap_or(1);
+    let (round_s, all) = (machine.round_s(sessions), f64::from(sessions));
+    let unsure = if measured.time_s > MANY * round_s { all.sqrt() } else { all };
+    (unsure * round_s).max(all * AWAY * measured.time_s)
 }
 
 /// Processor time in s of all spins, by their number. A failed spin takes its limit, another one half of its limit

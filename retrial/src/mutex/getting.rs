@@ -293,7 +293,7 @@ impl Target for Getting<'_> {
         // page, which the kernel has to map.
         let seen = (word.sid(), self.mutex.gets());
         let has_passed = self.seen.replace(seen) != seen && word.is_exclusive() && !always;
-        if let Some(slot) = (!has_passed).then(|| instance.tables.slot(word.sid())).flatten() {
+        if !has_passed && let Some(slot) = instance.tables.slot(word.sid()) {
             instance.ask_for_thread(slot, now_ns);
             if slot.is_unattended() {
                 instance.recover_with(word.sid(), Some(self.mutex));

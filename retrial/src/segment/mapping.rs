@@ -38,10 +38,11 @@ impl Segment {
 
     /// Length of the mapping that grows to an `end` beyond it: as many sessions times a power of [`TIMES`].
     fn grown(&self, mapped: usize, end: usize) -> usize {
-        let sessions = self.layout.sessions;
-        let lengths = std::iter::successors(Some(mapped - sessions), |length| length.checked_mul(TIMES));
-        let longer = lengths.take_while(|length| sessions + length < end).last();
-        longer.and_then(|length| length.checked_mul(TIMES)).map_or(end, |length| sessions + length).min(self.layout.len)
+        let mut sessions = mapped - self.layout.sessions;
+        while self.layout.sessions + sessions < end {
+            sessions *= TIMES;
+        }
+        (self.layout.sessions + sessions).min(self.layout.len)
     }
 
     /// Has the segment mapped up to an `end` in it. Whether it is; not where the address space or a limit has
