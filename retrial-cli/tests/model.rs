@@ -142,7 +142,7 @@ fn simulate_says_whose_costs_it_took() {
     // Nothing is kept in a cache that is empty.
     assert!(kept["machine"].as_str().unwrap().starts_with("default: `retrial calibrate`"), "{kept}");
     assert_eq!(default["machine"], json!("default"));
-    let guessed = "guessed as in default, since no calibration measures them: quantum_ns, tick_ns, preempt_after_ns, ";
+    let guessed = "guessed as in default, since no calibration measures them: quantum_ns, tick_ns, migration_ns, ";
     assert!(slow["machine"].as_str().unwrap().starts_with(&format!("{}; {guessed}", file.display())), "{slow}");
     assert_eq!(kept["throughput"], default["throughput"]);
     assert!(slow["throughput"].as_f64().unwrap() < default["throughput"].as_f64().unwrap(), "{slow}");

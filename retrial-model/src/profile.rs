@@ -45,8 +45,8 @@ pub struct Profile {
     pub waiting_cpu_s: Option<f64>,
     /// Time of the sessions in run queues in s.
     pub queued_s: Option<f64>,
-    /// How often a session came out of a run queue.
-    pub turns: Option<f64>,
+    /// Time in s in which sessions were asleep, and neither held nor wanted a mutex, summed over them.
+    pub away_s: Option<f64>,
     /// Processors that the sessions may use.
     pub processors: Option<f64>,
     /// Share of these, or of the machine's, that was busy, with the work of any process.
@@ -157,7 +157,7 @@ impl Profile {
             spin_cpu_s: less(self.spin_cpu_s, earlier.spin_cpu_s),
             waiting_cpu_s: less(self.waiting_cpu_s, earlier.waiting_cpu_s),
             queued_s: less(self.queued_s, earlier.queued_s),
-            turns: less(self.turns, earlier.turns),
+            away_s: less(self.away_s, earlier.away_s),
             processors: self.processors,
             busy: self.busy,
             others_s: less(self.others_s, earlier.others_s),

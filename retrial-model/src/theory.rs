@@ -152,9 +152,10 @@ fn closed(workload: &Workload, sessions: u32, think: &Distribution, on_processor
     let few = processors.map(|processors| ("processors", f64::from(processors)));
     let away = ("away", f64::from(u8::from(!on_processor)));
     let pause = ("yield_time", ns(machine.yield_alone_ns));
+    let think_s = workload.work + think.mean();
     let ask = |function: &'static str, more: &mut dyn Iterator<Item = (&str, f64)>| {
         let mut given =
-            json!({ "dist": workload.hold, "sessions": sessions, "think": think.mean(), "limit": limit(workload) });
+            json!({ "dist": workload.hold, "sessions": sessions, "think": think_s, "limit": limit(workload) });
         more.for_each(|(name, value)| given[name] = value.into());
         call(function, given).map(|found| (function, found))
     };

@@ -120,11 +120,13 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     }
     let is_full = is_full(measured, &machine);
     let timed_s = timed.mean_s().filter(|_| is_full);
-    let (hold_s, think_s, on_processor) = times(measured, is_full, timed_s, &params, &machine, &mut notes);
-    let (hold, holds) = holding(timed, hold_s, is_full)?;
-    let sessions = measured.sessions.unwrap_or(1);
-    let arrivals = Arrivals::Closed { sessions, think: think(think_s, hold_s), on_processor };
+    let times = times(measured, is_full, timed_s, &params, &machine, &mut notes);
+    let (hold, holds) = holding(timed, times.hold, is_full)?;
+    let (sessions, on_processor) = (measured.sessions.unwrap_or(1), times.away.is_none());
+    let (work_s, think_s) = times.away.map_or((0.0, times.own), |away_s| (times.own, away_s));
+    let arrivals = Arrivals::Closed { sessions, think: think(think_s, times.hold), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
+    workload.work = work_s;
     workload.params = params;
     workload.machine = machine;
     (workload.warm_up, workload.duration) = workload.spans(Measure::Throughput.of(measured)?);
@@ -158,8 +160,16 @@ fn is_full(measured: &Profile, machine: &Machine) -> bool {
     measured.running() < FULL || (sessions > processors && used > FULL)
 }
 
-/// Mean holding and think time in s without the time in run queues, and whether a thinking session is on its
-/// processor. `timed_s`: on a full machine the mean of timed holds, where enough were timed.
+/// Means of a cycle in s, without the time in run queues.
+struct Times {
+    hold: f64,
+    /// Processor time between two gets.
+    own: f64,
+    /// Where a session leaves its processor between them: for how long.
+    away: Option<f64>,
+}
+
+/// `timed_s`: on a full machine the mean of timed holds, where enough were timed.
 fn times(
     measured: &Profile,
     is_full: bool,
@@ -167,7 +177,7 @@ fn times(
     params: &Params,
     machine: &Machine,
     notes: &mut Vec<String>,
-) -> (f64, f64, bool) {
+) -> Times {
     let (gets, (seen_s, is_bound)) = (measured.gets.unwrap_or(0) as f64, hold_s(measured));
     if is_bound {
         notes.push(format!(
@@ -183,7 +193,7 @@ fn times(
     let think_s = (cycle_s - seen_s - wait_s).max(0.0);
     let Some(cpu_s) = measured.cpu_s else {
         notes.push("the processor time of the sessions is not known: thinking is taken to need a processor".to_owned());
-        return (seen_s, think_s, true);
+        return Times { hold: seen_s, own: think_s, away: None };
     };
     let running = measured.running();
     // While a preempted session holds the mutex, other sessions have turns. A burst sees no such hold to its end.
@@ -206,12 +216,13 @@ fn times(
     let own_s = (cpu_s - spins_s - steps_s(measured, machine, is_full)).max(0.0) / gets;
     if own_s < hold_s / 2.0 {
         notes.push("holders are on a processor for less than half of the time that they hold the mutex; simulated ones always are".to_owned());
-        return (hold_s, think_s, false);
+        return Times { hold: hold_s, own: 0.0, away: Some(think_s) };
     }
-    let thinking_s = own_s - hold_s;
+    let all_s = f64::from(measured.sessions.unwrap_or(1)) * measured.time_s;
+    let away_s = measured.away_s.filter(|away_s| *away_s > AWAY * all_s).map(|away_s| away_s / gets);
     if !is_full {
-        let on_processor = thinking_s > think_s * running / 2.0 || think_s < seen_s / 10.0;
-        return (hold_s, if on_processor { think_s * running } else { think_s }, on_processor);
+        let own = (think_s - away_s.unwrap_or(0.0)).max(0.0) * running;
+        return Times { hold: hold_s, own, away: away_s };
     }
     let from = if timed_s.is_some() { "timed holds" } else { "its share of U" };
     notes.push(format!(
@@ -219,30 +230,10 @@ fn times(
          holding is from {from}, thinking from processor time",
         short(1.0 / running)
     ));
-    let away_s = away_s(measured, cpu_s);
-    if away_s > unsure_s(measured, machine) && away_s > thinking_s * gets {
-        return (hold_s, away_s / gets, false);
-    }
-    (hold_s, thinking_s.min(think_s), true)
-}
-
-/// The time in s in which sessions were neither on a processor, nor in a run queue, nor asleep in a wait.
-fn away_s(measured: &Profile, cpu_s: f64) -> f64 {
-    let queued_s = measured.queued_s.unwrap_or(0.0);
-    // A park lasts until the session runs again: the time in the run queue after it is in both.
-    let each_s = measured.turns.filter(|turns| *turns > 0.0).map_or(0.0, |turns| queued_s / turns);
-    let slept_s = (measured.count(Counter::SleptNs) / 1e9 - measured.count(Counter::Parks) * each_s).max(0.0);
-    f64::from(measured.sessions.unwrap_or(1)) * measured.time_s - cpu_s - queued_s - slept_s
-}
-
-/// How much of that is not sure. The kernel counts time in a run queue when it ends: what is missing at the end is
-/// what was too much at the beginning, but for chance, where the interval is many rounds of turns.
-fn unsure_s(measured: &Profile, machine: &Machine) -> f64 {
-    const MANY: f64 = 4.0;
-    let sessions = measured.sessions.unwrap_or(1);
-    let (round_s, all) = (machine.round_s(sessions), f64::from(sessions));
-    let unsure = if measured.time_s > MANY * round_s { all.sqrt() } else { all };
-    (unsure * round_s).max(all * AWAY * measured.time_s)
+    let thinking_s = own_s - hold_s;
+    // The switch to a session that comes back is simulated by itself.
+    let switch_s = if away_s.is_some() { machine.yield_switch_ns as f64 / 1e9 } else { 0.0 };
+    Times { hold: hold_s, own: (thinking_s - switch_s).clamp(0.0, think_s), away: away_s }
 }
 
 /// Processor time in s of all spins, by their number. A failed spin takes its limit, another one half of its limit
@@ -305,9 +296,9 @@ mod tests {
         let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..Machine::default().with_processors(2) };
         let is_full = is_full(measured, &machine);
         let timed_s = timed.mean_s().filter(|_| is_full);
-        let (hold_s, think_s, on_processor) =
-            times(measured, is_full, timed_s, &Params::default(), &machine, &mut Vec::new());
-        (whole(hold_s * 1e9), whole(think_s * 1e9), on_processor)
+        let times = times(measured, is_full, timed_s, &Params::default(), &machine, &mut Vec::new());
+        let think_s = times.away.unwrap_or(times.own);
+        (whole(times.hold * 1e9), whole(think_s * 1e9), times.away.is_none())
     }
 
     #[test]
@@ -330,38 +321,16 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_are_nowhere_think_away() {
+    fn sessions_that_were_seen_asleep_at_no_mutex_think_away() {
         let mut measured = full();
-        (measured.cpu_s, measured.queued_s) = (Some(10.0), Some(30.0));
-        measured.waiting_s = Some(0.0);
-        // 600 s of 640 are neither on a processor nor in a run queue: 6 ms a get.
-        assert_eq!(fitted(&measured, &Timed::of([50_000; 10])), (50_000, 6_000_000, false));
-        // Asleep in waits: a hundredth of all is not known to be elsewhere.
-        measured.figures.counters[Counter::SleptNs as usize] = 595_000_000_000;
-        assert!(fitted(&measured, &Timed::of([50_000; 10])).2);
-    }
-
-    #[test]
-    fn the_time_in_a_run_queue_after_a_park_counts_once() {
-        let mut measured = full();
-        (measured.cpu_s, measured.queued_s, measured.waiting_s) = (Some(10.0), Some(300.0), Some(0.0));
-        let counters = &mut measured.figures.counters;
-        (counters[Counter::SleptNs as usize], counters[Counter::Parks as usize]) = (400_000_000_000, 10_000);
-        assert!(fitted(&measured, &Timed::of([50_000; 10])).2, "710 s of 640");
-        // 100 of the 300 s in run queues were at the ends of parks: 30 of 640 s are left.
-        measured.turns = Some(30_000.0);
-        assert_eq!(fitted(&measured, &Timed::of([50_000; 10])), (50_000, 300_000, false));
-    }
-
-    #[test]
-    fn what_is_missing_at_the_end_was_too_much_at_the_beginning() {
-        let mut measured = full();
-        let machine = Machine { processors: Some(2), quantum_ns: 4_000_000, tick_ns: 4_000_000, ..Machine::default() };
-        measured.sessions = Some(100);
-        let unsure = |measured: &Profile, time_s| unsure_s(&Profile { time_s, ..measured.clone() }, &machine);
-        assert!((unsure(&measured, 0.7) - 100.0 * 0.2).abs() < 1e-9, "three rounds and a half");
-        assert!((unsure(&measured, 1.0) - 10.0 * 0.2).abs() < 1e-9, "five rounds");
-        assert!((unsure(&measured, 100.0) - 100.0).abs() < 1e-9, "a hundredth");
+        measured.away_s = Some(100.0);
+        let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..Machine::default().with_processors(2) };
+        let times = times(&measured, true, Some(50e-6), &Params::default(), &machine, &mut Vec::new());
+        assert_eq!(times.away, Some(1e-3));
+        // 200 us of processor time less 50 us of holding and a switch.
+        assert!((times.own - 149e-6).abs() < 1e-9, "{} s", times.own);
+        measured.away_s = Some(5.0);
+        assert!(fitted(&measured, &Timed::of([50_000; 10])).2, "less than a hundredth of 640 s");
     }
 
     #[test]

@@ -84,6 +84,7 @@ fn gather(
     punctual();
     let began_ns = now_ns();
     let (mut figures, gets, before) = (sums(tables), gets(tables), Room::now(tables));
+    let mut room = before.clone();
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
@@ -96,6 +97,7 @@ fn gather(
         }
         tick(Duration::from_nanos(elapsed));
         sampler.sample(&gets, elapsed);
+        sampler.any_session(&mut room);
         if elapsed >= look_at_ns {
             let before_ns = now_ns();
             sampler.sessions();
@@ -115,8 +117,9 @@ fn gather(
             }
         }
     }
-    let ended =
-        End { figures: figures_at_end, interval_s: ns(now_ns() - began_ns), looks, room: Room::now(tables), before };
+    let interval_s = ns(now_ns() - began_ns);
+    room.look(tables);
+    let ended = End { figures: figures_at_end, interval_s, looks, room, before };
     for (id, count) in self::gets(tables) {
         gathered.entry(id).or_default().gets = count.saturating_sub(gets.get(&id).copied().unwrap_or(0));
     }
@@ -207,6 +210,13 @@ impl Sampler<'_> {
             burst.look(now, state);
             now = now_ns();
         }
+    }
+
+    /// Whether one session, any of them, is away.
+    fn any_session(&mut self, room: &mut Room) {
+        let place = self.random() % self.tables.sids().count().max(1) as u64;
+        let session = self.tables.sids().nth(place as usize).and_then(|sid| self.tables.session_info(sid));
+        session.inspect(|session| room.look_at(session));
     }
 
     /// Which sessions are at which mutex, and which of them wait for it, by their logs.

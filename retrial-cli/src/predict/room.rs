@@ -2,7 +2,8 @@
 //! others take of these.
 
 use crate::recording::Spent;
-use retrial::views::{Sid, Tables};
+use crate::who::thread::{State, Thread};
+use retrial::views::{Phase, SessionInfo, Sid, Tables};
 use retrial_bench::machine::Ticks;
 use retrial_bench::process::own_cpu;
 use retrial_model::Profile;
@@ -27,8 +28,10 @@ impl Use {
 #[derive(Clone)]
 pub struct Room {
     used: Use,
-    /// Their times, and how often each came out of a run queue, by session and thread: a SID is used again.
-    times: HashMap<(Sid, u32), (Spent, u64)>,
+    /// Their times, by session and thread: a SID is used again.
+    times: HashMap<(Sid, u32), Spent>,
+    /// Looks at each session, and how many of them found it away: asleep, and at no mutex.
+    looks: HashMap<Sid, [u64; 2]>,
     /// Where each session may run.
     allowed: HashMap<Sid, (BTreeSet<usize>, u32)>,
     /// Processors that the groups of processes may use at a time, where they are limited.
@@ -41,6 +44,7 @@ impl Room {
         let mut room = Self {
             used: Use::now(),
             times: HashMap::new(),
+            looks: HashMap::new(),
             allowed: HashMap::new(),
             quotas: HashMap::new(),
             observer: allowed(0).unwrap_or_default(),
@@ -49,11 +53,22 @@ impl Room {
         room
     }
 
+    /// Looks whether a session is away.
+    pub fn look_at(&mut self, session: &SessionInfo) {
+        let is_at_a_mutex = session.log.iter().any(|standing| standing.record.phase != Phase::Left);
+        let state = if is_at_a_mutex { None } else { Thread::state_of(session.pid, session.tid) };
+        let is_away = matches!(state, Some(State::Asleep | State::Uninterruptible));
+        let [looks, away] = self.looks.entry(session.sid).or_default();
+        *looks += 1;
+        *away += u64::from(is_away);
+    }
+
     /// Looks again. Of a thread that has ended the latest look counts.
     pub fn look(&mut self, tables: &Tables) {
         for session in tables.sessions() {
+            self.look_at(&session);
             let (sid, pid, tid) = (session.sid, session.pid, session.tid);
-            if let Some(spent) = Spent::with_turns(pid, tid) {
+            if let Some(spent) = Spent::of(pid, tid) {
                 self.times.insert((sid, tid), spent);
             }
             if let Some(allowed) = allowed(tid) {
@@ -70,14 +85,20 @@ impl Room {
         measured.sessions = u32::try_from(sessions.len()).ok().filter(|n| *n > 0);
         let times = || self.times.iter().filter(|((sid, _), _)| sessions.contains(sid));
         let known: HashSet<Sid> = times().map(|((sid, _), _)| *sid).collect();
-        let grown = |of: fn(&(Spent, u64)) -> u64| {
+        let grown = |of: fn(&Spent) -> u64| {
             let then = |thread| earlier.times.get(thread).map_or(0, of);
             let sum: u64 = times().map(|(thread, now)| of(now).saturating_sub(then(thread))).sum();
-            (!known.is_empty() && known.len() == sessions.len()).then_some(sum as f64)
+            (!known.is_empty() && known.len() == sessions.len()).then_some(sum as f64 / 1e9)
         };
-        measured.cpu_s = grown(|(spent, _)| spent.cpu_ns).map(|ns| ns / 1e9);
-        measured.queued_s = grown(|(spent, _)| spent.queued_ns).map(|ns| ns / 1e9);
-        measured.turns = grown(|(_, turns)| *turns);
+        measured.cpu_s = grown(|spent| spent.cpu_ns);
+        measured.queued_s = grown(|spent| spent.queued_ns);
+        let sum = |i: usize| {
+            let of =
+                |room: &Self| sessions.iter().filter_map(|sid| room.looks.get(sid)).map(|found| found[i]).sum::<u64>();
+            (of(self) - of(earlier)) as f64
+        };
+        let (looks, all_s) = (sum(0), sessions.len() as f64 * measured.time_s);
+        measured.away_s = (looks > 0.0).then(|| all_s * sum(1) / looks);
         let of: Vec<&(BTreeSet<usize>, u32)> = sessions.iter().filter_map(|sid| self.allowed.get(sid)).collect();
         let set: BTreeSet<usize> = of.iter().flat_map(|(set, _)| set).copied().collect();
         if set.is_empty() {

@@ -65,15 +65,9 @@ pub struct Spent {
 impl Spent {
     /// Of a thread of a process, where the kernel says it.
     pub fn of(pid: u32, tid: u32) -> Option<Self> {
-        Some(Self::with_turns(pid, tid)?.0)
-    }
-
-    /// The same, and how often the thread came out of a run queue.
-    pub fn with_turns(pid: u32, tid: u32) -> Option<(Self, u64)> {
         let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
         let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
-        let spent = Self { cpu_ns: numbers.next()??, queued_ns: numbers.next()?? };
-        Some((spent, numbers.next()??))
+        Some(Self { cpu_ns: numbers.next()??, queued_ns: numbers.next()?? })
     }
 }
 

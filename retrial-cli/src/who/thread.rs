@@ -122,17 +122,22 @@ impl State {
 }
 
 impl Thread {
+    /// The state of a thread of this PID namespace.
+    pub fn state_of(pid: u32, tid: u32) -> Option<State> {
+        // `TID (NAME) STATE …`; a name may have anything in it.
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+        let letter = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())?;
+        Some(State::of(letter))
+    }
+
     /// A thread of this PID namespace.
     pub fn of(pid: u32, tid: u32, files: &mut Files, symbols: &mut Symbols) -> Self {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).unwrap_or_default();
-        // `TID (NAME) STATE …`; a name may have anything in it.
-        let stat = read("stat");
-        let letter = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-        let Some(letter) = letter else { return Self::default() };
+        let Some(state) = Self::state_of(pid, tid) else { return Self::default() };
         let syscall = Syscall::parse(&read("syscall"));
         let stack = syscall.and_then(|syscall| files.stack(pid, &Modules::of(pid), syscall.ip?, syscall.sp?));
         Self {
-            state: State::of(letter),
+            state,
             wchan: Some(read("wchan").trim().to_owned()).filter(|wchan| !matches!(wchan.as_str(), "" | "0")),
             call: syscall.and_then(Syscall::name),
             stack: stack.unwrap_or_default().iter().map(|place| symbols.text(place)).collect(),

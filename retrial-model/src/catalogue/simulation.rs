@@ -51,6 +51,7 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
         optional("sessions", Unit::Number, "", "sessions that think between two gets, N; or rate"),
         optional("think", Unit::Distribution, "exponential:mean=1us", "think time of such sessions, Z"),
         optional("away", Unit::Number, "0", "1: a thinking session does not use its processor"),
+        optional("work", Unit::Seconds, "0", "processor time of a session before each think time"),
         optional("rate", Unit::PerSecond, "", "sessions that come from outside, Poisson, each for one get"),
         optional("copies", Unit::Number, "1", "copies of the mutex; each get is of any of them"),
         optional("scheme", Unit::Text, "orbit", "wait scheme"),
@@ -133,6 +134,7 @@ fn workload(i: &Inputs) -> Result<Workload, ModelError> {
     let workload = json!({
         "arrivals": arrivals,
         "hold": i.distribution("dist"),
+        "work": i.number("work"),
         "copies": whole("copies", i.number("copies"), 1.0)?,
         "params": params(i)?,
         "machine": machine,

@@ -43,6 +43,8 @@ impl Own {
 pub(super) struct Engine<'a> {
     pub(super) workload: &'a Workload,
     pub(super) costs: Costs,
+    /// Between a release and the think time.
+    pub(super) work: Time,
     /// Whether the losers of a race take their next step at once.
     pub(super) losers_step: bool,
     pub(super) now: Time,
@@ -101,12 +103,13 @@ impl<'a> Engine<'a> {
         Self {
             workload,
             costs,
+            work: time(workload.work),
             losers_step: workload.params.get(P::OnLostRace) != 0,
             now: 0,
             timers: Timers::default(),
             sessions: Vec::new(),
             absent: Vec::new(),
-            processors: Processors::new(processors, costs.quantum, costs.tick),
+            processors: Processors::new(processors, costs.quantum, costs.tick, costs.migration),
             first: FIRST_PROCESSOR + processors + workload.copies - 1,
             copies: (0..workload.copies).map(|_| Own::new()).collect(),
             copy: 0,
@@ -221,6 +224,7 @@ impl<'a> Engine<'a> {
                 self.sessions[s as usize].at = At::Running;
                 self.go_on(s);
             }
+            (At::Running, Doing::Working) => self.think_or_leave(s),
             (At::Running, Doing::Thinking) => self.request(s),
             (At::Running, Doing::Spinning) => {
                 self.leave_spinning(s);

@@ -132,6 +132,10 @@ impl Engine<'_> {
 
     /// The session has released the mutex and made its wake-up.
     pub(super) fn end_cycle(&mut self, s: u32) {
+        if self.work > 0 { self.run_as(s, Doing::Working, self.work) } else { self.think_or_leave(s) }
+    }
+
+    pub(super) fn think_or_leave(&mut self, s: u32) {
         let think = self.think();
         match self.workload.arrivals {
             Arrivals::Closed { on_processor: true, .. } => self.run_as(s, Doing::Thinking, think),

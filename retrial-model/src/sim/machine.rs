@@ -18,6 +18,9 @@ pub struct Machine {
     pub quantum_ns: u64,
     /// From one tick of a processor's clock to the next, at which it sees that a slice is over; 0: at once.
     pub tick_ns: u64,
+    /// An idle processor takes no session from the queue of another one for so long after it ran: Linux's
+    /// `migration_cost_ns`.
+    pub migration_ns: u64,
     /// How long it runs at least before a session that wakes up preempts it without waiting for a tick, at most
     /// a slice; without a number no wake-up preempts.
     pub preempt_after_ns: Option<u64>,
@@ -56,8 +59,8 @@ pub struct Machine {
 }
 
 /// What no `retrial calibrate` measures: a machine made of its costs has these as in [`Machine::default`].
-pub const GUESSED: [&str; 6] =
-    ["quantum_ns", "tick_ns", "preempt_after_ns", "line_crowd_ns", "step_ns", "sleep_call_ns"];
+pub const GUESSED: [&str; 7] =
+    ["quantum_ns", "tick_ns", "migration_ns", "preempt_after_ns", "line_crowd_ns", "step_ns", "sleep_call_ns"];
 
 /// What was asked for in [`Machine::sleep_ns`].
 const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
@@ -71,6 +74,7 @@ impl Default for Machine {
             processors: Some(2),
             quantum_ns: 1_400_000, // as Linux 6.18 has it with two processors
             tick_ns: 4_000_000,    // CONFIG_HZ=250
+            migration_ns: 500_000, // Linux's, whatever the machine
             preempt_after_ns: Some(1_400_000),
             poll_ns: 30,            // measured 17
             exchange_ns: 6,         // 10
@@ -134,6 +138,7 @@ impl Machine {
             processors: None,
             quantum_ns: 3_000_000,
             tick_ns: 0,
+            migration_ns: 0,
             preempt_after_ns: None,
             poll_ns: 1,
             exchange_ns: 0,
@@ -182,6 +187,7 @@ impl Machine {
         check("quantum_ns", self.quantum_ns as f64, 1.0..=1e12, "1 to 1e12 ns")?;
         check("tick_ns", self.tick_ns as f64, 0.0..=1e12, "0 to 1e12 ns")?;
         for (name, ns) in [
+            ("migration_ns", self.migration_ns),
             ("exchange_ns", self.exchange_ns),
             ("line_ns", self.line_ns),
             ("line_crowd_ns", self.line_crowd_ns),
@@ -211,6 +217,7 @@ impl Machine {
 pub(super) struct Costs {
     pub(super) quantum: Time,
     pub(super) tick: Time,
+    pub(super) migration: Time,
     pub(super) preempt_after: Option<Time>,
     pub(super) poll: Time,
     pub(super) exchange: Time,
@@ -231,6 +238,7 @@ impl Costs {
         Self {
             quantum: machine.quantum_ns * NS,
             tick: machine.tick_ns * NS,
+            migration: machine.migration_ns * NS,
             preempt_after: machine.preempt_after_ns.map(|ns| ns * NS),
             poll: machine.poll_ns * NS,
             exchange: machine.exchange_ns * NS,

@@ -35,11 +35,12 @@
 //! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
 //! * **Processors** have a run queue each, from which Linux's rule takes the next session: EEVDF, with slices
 //!   ([`Machine::quantum_ns`]) whose end is seen at a tick ([`Machine::tick_ns`]), also while the session holds
-//!   the mutex. A yield gives up the rest of the slice; sleeps and parks leave the queue, with what the session
-//!   had too little or too much of. A session that spins occupies its processor. A session that wakes up goes to an
-//!   idle processor if there is one, its last one first. Else it preempts at once a session that has had its
-//!   slice ([`Machine::preempt_after_ns`]) or more than its share. A processor without work takes from the
-//!   longest queue.
+//!   the mutex. A yield gives up the rest of the slice. A session that sleeps or parks leaves the queue, at once if it
+//!   ran no more than the mean, else when it would be next. A session that spins occupies its processor. A session
+//!   that wakes up goes on in its queue if it has not left that yet, else on an idle processor if there is one, its
+//!   last one first. Else it preempts at once a session that has had its slice ([`Machine::preempt_after_ns`]), or
+//!   one that ran more than the mean if it is next itself. A processor without work takes from the longest queue, at
+//!   once and at ticks, but no session that ran just before ([`Machine::migration_ns`]).
 //! * **Not modelled**: priorities, processors of unequal speed, interrupts,
 //!   modes other than X, deadlines, deaths, changes of parameters during a run.
 
@@ -51,6 +52,7 @@ mod machine;
 mod mutex;
 mod outcome;
 mod processors;
+mod run_queue;
 mod scheduling;
 mod session;
 mod streams;

@@ -64,12 +64,14 @@ impl Engine<'_> {
     }
 
     fn next(&mut self, processor: u32) {
-        if let Some(next) = self.processors.pop(processor) {
-            self.start(processor, next, self.costs.switch);
-        } else {
-            self.processors.stop(processor);
-            if !self.is_unlimited() {
-                self.timers.clear(FIRST_PROCESSOR + processor);
+        if let Some(next) = self.processors.pop(processor, self.now) {
+            return self.start(processor, next, self.costs.switch);
+        }
+        self.processors.stop(processor);
+        if !self.is_unlimited() {
+            match self.processors.balances_at(self.now) {
+                Some(tick) => self.timers.set(FIRST_PROCESSOR + processor, tick),
+                None => self.timers.clear(FIRST_PROCESSOR + processor),
             }
         }
     }
@@ -93,7 +95,7 @@ impl Engine<'_> {
             return;
         }
         let slot = FIRST_PROCESSOR + processor;
-        if self.processors.get(processor).ready() > 0 {
+        if self.processors.get(processor).ready > 0 {
             self.timers.set(slot, self.processors.due(processor, self.now));
         } else {
             self.timers.clear(slot);
@@ -104,6 +106,12 @@ impl Engine<'_> {
     /// two are on different processors.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
+        if self.processors.rejoin(last, s) {
+            self.sessions[s as usize].at = At::Ready;
+            self.preempt_soon(last, s);
+            self.balance_later(last);
+            return waker.is_some_and(|waker| self.sessions[waker as usize].processor != last);
+        }
         if let Some(idle) = self.processors.idle(last) {
             self.processors.join(idle, s);
             if waker.is_some() {
@@ -120,21 +128,31 @@ impl Engine<'_> {
             return true;
         }
         let wakers = waker.map_or(last, |waker| self.sessions[waker as usize].processor);
-        let shorter = self.processors.get(wakers).ready() < self.processors.get(last).ready();
+        let shorter = self.processors.get(wakers).ready < self.processors.get(last).ready;
         let processor = if shorter { wakers } else { last };
         let session = &mut self.sessions[s as usize];
         session.at = At::Ready;
         session.processor = processor;
         self.processors.join(processor, s);
         self.processors.push(processor, s);
-        self.preempt_soon(processor);
+        self.preempt_soon(processor, s);
         processor != wakers
     }
 
+    /// Has an idle processor, if there is one, look for a session at the next tick.
+    fn balance_later(&mut self, busy: u32) {
+        if let Some(idle) = self.processors.idle(busy)
+            && !self.timers.is_set(FIRST_PROCESSOR + idle)
+            && let Some(tick) = self.processors.balances_at(self.now)
+        {
+            self.timers.set(FIRST_PROCESSOR + idle, tick);
+        }
+    }
+
     /// A session woke up on a busy processor: the running one is looked at after this event, or at a tick.
-    fn preempt_soon(&mut self, processor: u32) {
+    fn preempt_soon(&mut self, processor: u32, woken: u32) {
         let slot = FIRST_PROCESSOR + processor;
-        if self.costs.preempt_after.is_some_and(|after| !self.processors.is_protected(processor, after, self.now)) {
+        if self.costs.preempt_after.is_some_and(|after| self.processors.preempts(processor, woken, after, self.now)) {
             self.timers.set(slot, self.now);
         } else if !self.timers.is_set(slot) {
             self.timers.set(slot, self.processors.due(processor, self.now));
@@ -143,7 +161,10 @@ impl Engine<'_> {
 
     /// Looks at the running session of a processor: another one may be next.
     pub(super) fn look(&mut self, processor: u32) {
-        if self.processors.get(processor).ready() == 0 {
+        if self.processors.get(processor).running == NONE {
+            return self.next(processor);
+        }
+        if self.processors.get(processor).ready == 0 {
             return;
         }
         let s = self.processors.get(processor).running;
@@ -168,7 +189,7 @@ impl Engine<'_> {
     /// Lets the others of its processor run, if their turn has come.
     pub(super) fn give_way(&mut self, s: u32) {
         let processor = self.sessions[s as usize].processor;
-        let next = if self.processors.get(processor).ready() == 0 {
+        let next = if self.processors.get(processor).ready == 0 {
             s
         } else {
             self.processors.forfeit(processor, self.now);

@@ -10,6 +10,8 @@ use retrial::wait::{Course, Experience};
 pub(super) enum Doing {
     /// Nothing: it has left, or has not come yet.
     Absent,
+    /// Does its work before it thinks.
+    Working,
     /// Thinks on its processor.
     Thinking,
     /// Thinks elsewhere.
@@ -47,7 +49,7 @@ impl Doing {
     /// What the processor is used for meanwhile.
     pub(super) const fn uses(self) -> Use {
         match self {
-            Self::Thinking => Use::Think,
+            Self::Working | Self::Thinking => Use::Think,
             Self::Holding | Self::Releasing => Use::Hold,
             Self::Missing | Self::Spinning | Self::Stepping => Use::Spin,
             Self::Yielding => Use::Yield,

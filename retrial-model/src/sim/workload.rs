@@ -65,6 +65,10 @@ pub struct Workload {
     pub arrivals: Arrivals,
     /// How long they hold the mutex.
     pub hold: Distribution,
+    /// Processor time of a session between a release and its think time, in s: calls and timers, where it thinks
+    /// away from the processors.
+    #[serde(default, deserialize_with = "quantity::time")]
+    pub work: f64,
     /// Copies of the mutex; each get is of one of them. From 1.
     #[serde(default = "one")]
     pub copies: u32,
@@ -123,6 +127,7 @@ impl Workload {
         Self {
             arrivals,
             hold,
+            work: 0.0,
             copies: 1,
             spread: Spread::default(),
             params: Params::default(),
@@ -143,7 +148,7 @@ impl Workload {
         match &self.arrivals {
             Arrivals::Open { rate } => *rate,
             Arrivals::Closed { sessions, think, .. } => {
-                let alone = f64::from(*sessions) / (self.hold.mean() + think.mean());
+                let alone = f64::from(*sessions) / (self.hold.mean() + self.work + think.mean());
                 alone.min(f64::from(self.copies) / self.hold.mean())
             }
         }
@@ -167,6 +172,7 @@ impl Workload {
     pub(super) fn check(&self) -> Result<(), SimulationError> {
         check("warm_up", self.warm_up, 0.0..=LONGEST, "0 to 5e6 s")?;
         check("duration", self.duration, f64::MIN_POSITIVE..=LONGEST, "more than 0, to 5e6 s")?;
+        check("work", self.work, 0.0..=LONGEST, "0 to 5e6 s")?;
         self.machine.check()?;
         check("copies", self.copies.into(), 1.0..=COPIES_MAX.into(), "1 to 4096")?;
         let most = f64::from(SLOTS_MAX - FIRST_PROCESSOR - PROCESSORS_MAX - COPIES_MAX);
