@@ -18,7 +18,7 @@ const GETS: u64 = 20;
 /// A smaller share of their time on a processor makes sessions slower than their work is.
 const FULL: f64 = 0.9;
 
-/// A smaller share of the sessions' time on a full machine is not known to be spent away from its processors.
+/// Sessions that are away for a smaller share of their time are simulated as ones that compute.
 const AWAY: f64 = 0.01;
 
 /// A larger share of the processors in others' use is worth a note.
@@ -220,9 +220,12 @@ fn times(
     }
     let all_s = f64::from(measured.sessions.unwrap_or(1)) * measured.time_s;
     let away_s = measured.away_s.filter(|away_s| *away_s > AWAY * all_s).map(|away_s| away_s / gets);
+    let thinking_s = (own_s - hold_s).clamp(0.0, think_s);
     if !is_full {
-        let own = (think_s - away_s.unwrap_or(0.0)).max(0.0) * running;
-        return Times { hold: hold_s, own, away: away_s };
+        return match away_s {
+            Some(_) => Times { hold: hold_s, own: thinking_s, away: Some(think_s - thinking_s) },
+            None => Times { hold: hold_s, own: think_s * running, away: None },
+        };
     }
     let from = if timed_s.is_some() { "timed holds" } else { "its share of U" };
     notes.push(format!(
@@ -230,10 +233,9 @@ fn times(
          holding is from {from}, thinking from processor time",
         short(1.0 / running)
     ));
-    let thinking_s = own_s - hold_s;
     // The switch to a session that comes back is simulated by itself.
     let switch_s = if away_s.is_some() { machine.yield_switch_ns as f64 / 1e9 } else { 0.0 };
-    Times { hold: hold_s, own: (thinking_s - switch_s).clamp(0.0, think_s), away: away_s }
+    Times { hold: hold_s, own: (thinking_s - switch_s).max(0.0), away: away_s }
 }
 
 /// Processor time in s of all spins, by their number. A failed spin takes its limit, another one half of its limit
@@ -331,6 +333,21 @@ mod tests {
         assert!((times.own - 149e-6).abs() < 1e-9, "{} s", times.own);
         measured.away_s = Some(5.0);
         assert!(fitted(&measured, &Timed::of([50_000; 10])).2, "less than a hundredth of 640 s");
+    }
+
+    #[test]
+    fn where_there_is_room_processor_time_says_what_is_work_between_two_gets() {
+        let mut measured = full();
+        // A cycle of 6.4 ms, 90 us of them held and 1 ms waited for; 300 us on a processor.
+        (measured.waiting_s, measured.cpu_s, measured.queued_s) = (Some(100.0), Some(30.0), Some(0.0));
+        measured.spin_cpu_s = Some(0.0);
+        let machine = Machine { step_ns: 0, ..Machine::default().with_processors(64) };
+        let times = |measured: &Profile| times(measured, false, None, &Params::default(), &machine, &mut Vec::new());
+        let on = times(&measured);
+        assert!(on.away.is_none() && (on.own - 5_310e-6).abs() < 1e-9, "{:?}, {} s", on.away, on.own);
+        measured.away_s = Some(500.0);
+        let away = times(&measured);
+        assert!((away.own - 210e-6).abs() < 1e-9 && (away.away.unwrap() - 5_100e-6).abs() < 1e-9, "{} s", away.own);
     }
 
     #[test]
