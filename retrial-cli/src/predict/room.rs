@@ -157,6 +157,38 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_is_asleep_at_no_mutex_is_away() {
+        let instance = retrial::Instance::anonymous(retrial::Capacity::default()).unwrap();
+        let mutex = instance.mutex("m", "test", || 0).unwrap();
+        let session = |name| instance.session(name, retrial::Class::Normal).unwrap();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let holder = session("holds");
+        std::thread::scope(|scope| {
+            let guard = mutex.exclusive(&holder, retrial::location!()).unwrap();
+            scope.spawn(move || {
+                let _away = session("away");
+                let _ = ends.recv();
+            });
+            scope.spawn(|| drop(mutex.exclusive(&session("waits"), retrial::location!()).unwrap()));
+            let asleep = || {
+                let sessions = instance.tables().sessions();
+                sessions.iter().filter(|s| matches!(Thread::state_of(s.pid, s.tid), Some(State::Asleep))).count()
+            };
+            while asleep() < 2 {
+                std::thread::yield_now();
+            }
+            let before = Room::now(instance.tables());
+            let mut room = before.clone();
+            let sessions = instance.tables().sessions();
+            (0..10).for_each(|_| sessions.iter().for_each(|session| room.look_at(session)));
+            let mut measured = Profile { time_s: 12.0, ..Profile::default() };
+            room.put(&mut measured, &sessions.iter().map(|session| session.sid).collect(), &before);
+            drop((guard, end));
+            assert_eq!((sessions.len(), measured.away_s), (3, Some(12.0)), "one of three");
+        });
+    }
+
+    #[test]
     fn a_thread_may_run_on_as_many_processors_as_the_library_counts() {
         // Of a group's quota it counts no more.
         let allowed = allowed(0).unwrap();
