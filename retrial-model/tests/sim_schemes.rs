@@ -125,7 +125,7 @@ fn wake_ups_that_preempt_cost_throughput() {
 
 #[test]
 fn a_processor_that_is_full_does_the_work_between_two_gets_too() {
-    // Sections of 100 us; who thinks for 1 ms, away, has worked for 25 us before.
+    // Sections of 100 us. A session works for 25 us, and then thinks for 1 ms, away.
     let arrivals = Arrivals::Closed { sessions: 40, think: deterministic(1e-3), on_processor: false };
     let mut workload = Workload::new(arrivals, deterministic(100e-6), 1.0);
     (workload.params, workload.machine) = (scheme("pthread"), Machine::ideal().with_processors(1));

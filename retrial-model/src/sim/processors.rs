@@ -98,8 +98,8 @@ impl Processors {
         queue.add(entity.virtual_time);
     }
 
-    /// A session wakes up that has not left its queue yet, on this processor: it is ready. One whose turn could have
-    /// come has no lag, and a new slice. Whether it is one.
+    /// A session wakes up that has not left its queue yet, on this processor: it is ready. If its turn could
+    /// have come, it has no lag, and a new slice. Whether it was such a session.
     pub(super) fn rejoin(&mut self, processor: u32, session: u32) -> bool {
         let (queue, Some(entity)) = (&mut self.all[processor as usize], self.entities.get_mut(session as usize)) else {
             return false;
@@ -392,7 +392,7 @@ mod tests {
             (None, Some(50)),
             "the latest tick was at 25"
         );
-        // 1 runs on; of 2 and 3 the one that ran longer ago.
+        // 1 runs on; 2 ran longer ago than 3.
         assert_eq!((running, processors.pop(1, 6 * SLICE)), (1, Some(2)));
         assert_eq!((processors.pop(1, 6 * SLICE), processors.get(0).ready), (None, 1));
     }
