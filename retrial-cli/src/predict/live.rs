@@ -16,9 +16,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// From one sample to the next, in ns: this, and up to twice as much, so that no rhythm is met at always the
-/// same point.
+/// From one sample to the next, in ns, at least: this, and up to twice as much, so that no rhythm is met at always
+/// the same point.
 const SAMPLE_NS: u64 = 500_000;
+
+/// Samples that say enough of a utilization, of which so many found the mutex held. More of them disturb the sessions:
+/// where all processors are busy each takes one from a session, which may be the holder.
+const SAMPLES: u64 = 2000;
+const HELD: u64 = 500;
 
 /// The same where only holds are timed, for which a hundredth of a processor is enough.
 const HOLDS_NS: u64 = 5_000_000;
@@ -30,8 +35,10 @@ const SAMPLED: usize = 256;
 const LOOK_NS: u64 = 10_000_000;
 const LOOKS: u64 = 100;
 
-/// The time from one burst to the next is this many bursts.
+/// The time from one burst to the next is this many bursts, and once more as many for each so many holds that are
+/// timed.
 const BURSTS: u64 = 50;
+const TIMED: u64 = 500;
 
 /// Length of a burst in ns, in holds at least so many.
 const BURST_NS: std::ops::RangeInclusive<u64> = 20_000..=2_000_000;
@@ -103,7 +110,7 @@ fn gather(
             sampler.sessions();
             look_at_ns = elapsed + LOOK_NS.max(LOOKS * (now_ns() - before_ns));
         }
-        let pause_ns = SAMPLE_NS + sampler.random() % SAMPLE_NS;
+        let pause_ns = sampler.pause_ns(length_ns);
         std::thread::sleep(Duration::from_nanos(pause_ns.min(length_ns - elapsed)));
     }
     let looks = sampler.looks;
@@ -172,6 +179,15 @@ impl Sampler<'_> {
         self.random
     }
 
+    /// From one sample to the next, where the whole takes so long.
+    fn pause_ns(&mut self, length_ns: u64) -> u64 {
+        let most = self.gathered.values().max_by_key(|mutex| mutex.held);
+        let for_held = most.map_or(u64::MAX, |mutex| HELD * mutex.samples / mutex.held.max(1));
+        // One and a half of these on average.
+        let least_ns = (length_ns / SAMPLES.max(for_held) * 2 / 3).max(SAMPLE_NS);
+        least_ns + self.random() % least_ns
+    }
+
     /// Samples the holders of the mutexes; now and then in a burst.
     fn sample(&mut self, before: &BTreeMap<MutexId, u64>, elapsed_ns: u64) {
         for id in before.keys().take(SAMPLED) {
@@ -198,7 +214,8 @@ impl Sampler<'_> {
             Some((*id, whole(BURST_HOLDS * hold_ns).clamp(*BURST_NS.start(), *BURST_NS.end())))
         });
         let length_ns = self.focus.map_or(*BURST_NS.start(), |(_, length_ns)| length_ns);
-        self.burst_at_ns = elapsed_ns + BURSTS * length_ns;
+        let timed = self.focus.map_or(0, |(id, _)| self.gathered[&id].timed.count());
+        self.burst_at_ns = elapsed_ns + BURSTS * length_ns * (1 + timed / TIMED);
     }
 
     fn burst(&mut self, id: MutexId, length_ns: u64) {

@@ -81,8 +81,11 @@ pub(super) fn apply(
 /// Less more gets than this are noise.
 const NOISE: f64 = 0.03;
 
-/// Measures the best settings of a search one after the other, then the present once more, and sets the one
-/// with the most gets, where it has more than the present and no condition holds. What came of it.
+/// Less processor time than this share of before is worth a change that brings no more gets.
+const LEAN: f64 = 0.9;
+
+/// Measures the best settings of a search one after the other, then the present once more, and sets the
+/// [chosen] one, where no condition holds. What came of it.
 pub(super) fn best_of(
     args: &Args,
     recording: &Recording,
@@ -114,14 +117,14 @@ pub(super) fn best_of(
     let again = measured_again(args, recording)?;
     let present = [rate(before), rate(&again)];
     format.say(&format!("as it is: {} gets/s before, {} after", short(present[0]), short(present[1])));
-    let rates: Vec<f64> = measured.iter().map(|(.., after)| rate(after)).collect();
-    let chosen = most(&rates, present).map(|chosen| &measured[chosen]);
+    let tried: Vec<_> = measured.iter().map(|(.., after)| Tally::of(after)).collect();
+    let chosen = chosen(&tried, [before, &again].map(Tally::of)).map(|chosen| &measured[chosen]);
     let rows = measured.iter().map(|(p, value, after)| {
         json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
     });
     let mut tried = json!({ "change": null, "kept": false, "measured": rows.collect::<Vec<_>>(), "present": present, "conditions": [] });
     let Some((p, value, after)) = chosen else {
-        format.say("none has more gets than before: all is as it was");
+        format.say("none has more gets than before, or as many for less processor time: all is as it was");
         return Ok(tried);
     };
     let change = change_text(Change::Set(*p, *value));
@@ -142,11 +145,35 @@ fn rate(measured: &Profile) -> f64 {
     Measure::Throughput.of(measured).unwrap_or(0.0)
 }
 
-/// The setting with the most gets, where that is more than the present had twice, by more than these differ.
-fn most(rates: &[f64], [before, again]: [f64; 2]) -> Option<usize> {
-    let (present, differ) = (f64::midpoint(before, again), (before - again).abs());
-    let (most, highest) = rates.iter().copied().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    (highest - present > differ.max(NOISE * present)).then_some(most)
+/// What of a measured setting decides whether it stays.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    gets_per_s: f64,
+    /// Processors that the sessions used.
+    cpus: Option<f64>,
+}
+
+impl Tally {
+    fn of(measured: &Profile) -> Self {
+        Self { gets_per_s: rate(measured), cpus: Measure::BusyProcessors.of(measured) }
+    }
+}
+
+/// The setting with the most gets, where that is more than the present had twice, by more than these differ. Else
+/// the one that used the least processor time of those with as many gets.
+fn chosen(tried: &[Tally], present: [Tally; 2]) -> Option<usize> {
+    let [before, again] = present.map(|tally| tally.gets_per_s);
+    let middle = f64::midpoint(before, again);
+    let noise = (before - again).abs().max(NOISE * middle);
+    let (most, highest) = tried.iter().enumerate().max_by(|(_, a), (_, b)| a.gets_per_s.total_cmp(&b.gets_per_s))?;
+    if highest.gets_per_s - middle > noise {
+        return Some(most);
+    }
+    let used = present[0].cpus?.min(present[1].cpus?);
+    let as_fast = tried.iter().enumerate().filter(|(_, tally)| tally.gets_per_s >= middle * (1.0 - NOISE));
+    let (leanest, cpus) =
+        as_fast.filter_map(|(i, tally)| Some((i, tally.cpus?))).min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (cpus < LEAN * used).then_some(leanest)
 }
 
 /// Says how each condition came out: all of them, and the first that holds.
@@ -194,15 +221,32 @@ fn verify(after: &Profile, prediction: Option<&Prediction>, format: Format) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::most;
+    use super::{Tally, chosen};
+
+    fn all<const N: usize>(all: [(f64, f64); N]) -> [Tally; N] {
+        all.map(|(gets_per_s, cpus)| Tally { gets_per_s, cpus: Some(cpus) })
+    }
 
     #[test]
     fn what_stays_has_more_gets_than_before_by_more_than_noise() {
+        let most = |rates: &[f64], present: [f64; 2]| {
+            let tally = |gets_per_s: f64| Tally { gets_per_s, cpus: None };
+            chosen(&rates.iter().copied().map(tally).collect::<Vec<_>>(), present.map(tally))
+        };
         assert_eq!(most(&[104.0, 120.0, 90.0], [100.0, 100.0]), Some(1));
         assert_eq!(most(&[102.9], [100.0, 100.0]), None);
         // The present differed by a fifth meanwhile.
         assert_eq!(most(&[120.0], [100.0, 120.0]), None);
         assert_eq!(most(&[131.0], [100.0, 120.0]), Some(0));
         assert_eq!(most(&[], [1.0, 1.0]), None);
+    }
+
+    #[test]
+    fn or_as_many_gets_for_less_processor_time() {
+        let present = all([(100.0, 2.0), (100.0, 1.9)]);
+        assert_eq!(chosen(&all([(101.0, 1.6), (98.0, 1.5), (80.0, 0.5)]), present), Some(1));
+        assert_eq!(chosen(&all([(101.0, 1.8)]), present), None);
+        assert_eq!(chosen(&all([(120.0, 2.0), (100.0, 0.5)]), present), Some(0), "more gets come first");
+        assert_eq!(chosen(&[Tally { gets_per_s: 100.0, cpus: None }], present), None);
     }
 }
