@@ -2,14 +2,14 @@
 //! the end, samples of holders between, and bursts of looks at the mutex that is held most.
 
 use super::holds::{Burst, Timed};
-use super::room::Room;
+use super::room::{Room, at_mutexes};
 use crate::output::whole;
 use crate::punctual::punctual;
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
 use retrial::sys::now_ns;
-use retrial::views::{Counter, Figures, MutexInfo, Phase, Place, Sid, Tables};
+use retrial::views::{Counter, Figures, MutexInfo, Place, Sid, Tables};
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,13 +20,13 @@ use std::time::Duration;
 /// the same point.
 const SAMPLE_NS: u64 = 500_000;
 
-/// Samples that say enough of a utilization, of which so many found the mutex held. More of them disturb the sessions:
-/// where all processors are busy each takes one from a session, which may be the holder.
-const SAMPLES: u64 = 2000;
-const HELD: u64 = 500;
-
 /// The same where only holds are timed, for which a hundredth of a processor is enough.
 const HOLDS_NS: u64 = 5_000_000;
+
+/// So many samples say enough of a utilization, where so many of them find the mutex held. More would disturb the
+/// sessions: where all processors are busy a sample takes one from a session, perhaps from the holder.
+const SAMPLES: u64 = 2000;
+const HELD: u64 = 500;
 
 /// Mutexes that are sampled.
 const SAMPLED: usize = 256;
@@ -182,9 +182,8 @@ impl Sampler<'_> {
     /// From one sample to the next, where the whole takes so long.
     fn pause_ns(&mut self, length_ns: u64) -> u64 {
         let most = self.gathered.values().max_by_key(|mutex| mutex.held);
-        let for_held = most.map_or(u64::MAX, |mutex| HELD * mutex.samples / mutex.held.max(1));
-        // One and a half of these on average.
-        let least_ns = (length_ns / SAMPLES.max(for_held) * 2 / 3).max(SAMPLE_NS);
+        let least_ns =
+            least_pause_ns(length_ns, most.map_or(0, |mutex| mutex.samples), most.map_or(0, |mutex| mutex.held));
         least_ns + self.random() % least_ns
     }
 
@@ -240,13 +239,20 @@ impl Sampler<'_> {
     fn sessions(&mut self) {
         self.looks += 1;
         for session in self.tables.sids().filter_map(|sid| self.tables.session_info(sid)) {
-            for standing in session.log.iter().filter(|standing| standing.record.phase != Phase::Left) {
+            for standing in at_mutexes(&session) {
                 let mutex = self.gathered.entry(standing.record.mutex).or_default();
                 mutex.sessions.insert(session.sid);
                 mutex.waiting += u64::from(standing.waits || standing.is_busy);
             }
         }
     }
+}
+
+/// The least pause of those with which enough samples are made in the whole, where so many have been made and have
+/// found the mutex held. Pauses are one and a half of it on average.
+fn least_pause_ns(length_ns: u64, samples: u64, held: u64) -> u64 {
+    let enough = SAMPLES.max(HELD * samples / held.max(1));
+    (length_ns / enough * 2 / 3).max(SAMPLE_NS)
 }
 
 /// What is there at the end.
@@ -314,4 +320,19 @@ fn sums(tables: &Tables) -> HashMap<MutexId, HashMap<Sid, Figures>> {
         sums.entry(key.mutex).or_default().entry(sid).or_default().add(&figures);
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_samples_are_made_than_it_takes() {
+        const LENGTH_NS: u64 = 10_000_000_000;
+        let made = |samples, held| LENGTH_NS * 2 / 3 / least_pause_ns(LENGTH_NS, samples, held);
+        assert_eq!(made(100, 100), 2000);
+        assert_eq!(made(100, 10), 5000, "500 of them find it held");
+        let most = LENGTH_NS * 2 / 3 / SAMPLE_NS;
+        assert_eq!((made(100, 0), made(1000, 1)), (most, most));
+    }
 }

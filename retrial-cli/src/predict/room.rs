@@ -3,7 +3,7 @@
 
 use crate::recording::Spent;
 use crate::who::thread::{State, Thread};
-use retrial::views::{Phase, SessionInfo, Sid, Tables};
+use retrial::views::{Phase, SessionInfo, Sid, Standing, Tables};
 use retrial_bench::machine::Ticks;
 use retrial_bench::process::own_cpu;
 use retrial_model::Profile;
@@ -55,7 +55,7 @@ impl Room {
 
     /// Looks whether a session is away.
     pub fn look_at(&mut self, session: &SessionInfo) {
-        let is_at_a_mutex = session.log.iter().any(|standing| standing.record.phase != Phase::Left);
+        let is_at_a_mutex = at_mutexes(session).next().is_some();
         let state = if is_at_a_mutex { None } else { Thread::state_of(session.pid, session.tid) };
         let is_away = matches!(state, Some(State::Asleep | State::Uninterruptible));
         let [looks, away] = self.looks.entry(session.sid).or_default();
@@ -117,6 +117,11 @@ impl Room {
         let others = |busy, cpu_s| f64::max(busy * measured.time_s - cpu_s - observer_s, 0.0);
         measured.others_s = busy.zip(measured.cpu_s).map(|(busy, cpu_s)| others(busy, cpu_s));
     }
+}
+
+/// The mutexes that a session has, or asks for, by its log.
+pub fn at_mutexes(session: &SessionInfo) -> impl Iterator<Item = &Standing> {
+    session.log.iter().filter(|standing| standing.record.phase != Phase::Left)
 }
 
 /// Processors that a thread may run on; 0: the caller.

@@ -159,8 +159,8 @@ impl Tally {
     }
 }
 
-/// The setting with the most gets, where that is more than the present had twice, by more than these differ. Else
-/// the one that used the least processor time of those with as many gets.
+/// The setting with the most gets, where that is more than the present had twice, by more than these differ. Else the
+/// setting with the least processor time, of those with as many gets.
 fn chosen(tried: &[Tally], present: [Tally; 2]) -> Option<usize> {
     let [before, again] = present.map(|tally| tally.gets_per_s);
     let middle = f64::midpoint(before, again);
