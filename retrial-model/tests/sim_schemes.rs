@@ -50,6 +50,24 @@ fn nothing_is_lost(case: &str, outcome: &Outcome) {
 }
 
 #[test]
+fn sessions_that_park_gather_where_no_idle_processor_is_looked_for() {
+    // Measured with two processors: 46,000 gets/s, and 1.2 of them used.
+    let figures = |imbalance_pct, processors| {
+        let arrivals = Arrivals::Closed { sessions: 36, think: exponential(20e-6), on_processor: true };
+        let mut workload = Workload::new(arrivals, exponential(5e-6), 0.5);
+        workload.params = scheme("pthread");
+        workload.machine = Machine { imbalance_pct, ..Machine::default().with_processors(processors) };
+        let outcome = run(&workload, 1).unwrap();
+        (outcome.get(Measure::Throughput).unwrap(), outcome.processor_time.total() / outcome.profile.time_s)
+    };
+    let ((gathered, used), (spread, all)) = (figures(117, 2), figures(0, 2));
+    assert!(gathered < 0.8 * spread, "{gathered} and {spread} gets/s");
+    assert!(used < 1.35 && all > 1.9, "{used} and {all} processors");
+    // It takes 1 - 1/8 of eight to be used.
+    assert_eq!(figures(117, 8), figures(0, 8));
+}
+
+#[test]
 fn no_session_stays_behind_whatever_the_scheme() {
     for name in NAMES {
         for (sessions, duration) in [(1, 0.01), (2, 0.1), (64, 2.0), (1000, 8.0)] {

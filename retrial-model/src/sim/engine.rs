@@ -109,7 +109,7 @@ impl<'a> Engine<'a> {
             timers: Timers::default(),
             sessions: Vec::new(),
             absent: Vec::new(),
-            processors: Processors::new(processors, costs.quantum, costs.tick, costs.migration),
+            processors: Processors::new(processors, costs.quantum, costs.tick, costs.migration, costs.imbalance),
             first: FIRST_PROCESSOR + processors + workload.copies - 1,
             copies: (0..workload.copies).map(|_| Own::new()).collect(),
             copy: 0,

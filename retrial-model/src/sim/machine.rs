@@ -21,6 +21,10 @@ pub struct Machine {
     /// An idle processor takes no session from the queue of another one for so long after it ran: Linux's
     /// `migration_cost_ns`.
     pub migration_ns: u64,
+    /// A session whose last processor is busy when it wakes up is given an idle one only while
+    /// P (1 - (u i / 100)^2) >= 1, where P processors were used to the part u of late, and i is this: Linux's
+    /// `imbalance_pct` (`update_idle_cpu_scan`). 0: always.
+    pub imbalance_pct: u32,
     /// How long it runs at least before a session that wakes up preempts it without waiting for a tick, at most
     /// a slice; without a number no wake-up preempts.
     pub preempt_after_ns: Option<u64>,
@@ -59,8 +63,16 @@ pub struct Machine {
 }
 
 /// What no `retrial calibrate` measures: a machine made of its costs has these as in [`Machine::default`].
-pub const GUESSED: [&str; 7] =
-    ["quantum_ns", "tick_ns", "migration_ns", "preempt_after_ns", "line_crowd_ns", "step_ns", "sleep_call_ns"];
+pub const GUESSED: [&str; 8] = [
+    "quantum_ns",
+    "tick_ns",
+    "migration_ns",
+    "imbalance_pct",
+    "preempt_after_ns",
+    "line_crowd_ns",
+    "step_ns",
+    "sleep_call_ns",
+];
 
 /// What was asked for in [`Machine::sleep_ns`].
 const ASKED_NS: [u64; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
@@ -75,6 +87,7 @@ impl Default for Machine {
             quantum_ns: 1_400_000, // as Linux 6.18 has it with two processors
             tick_ns: 4_000_000,    // CONFIG_HZ=250
             migration_ns: 500_000, // Linux's, whatever the machine
+            imbalance_pct: 117,    // Linux's for processors that share a cache
             preempt_after_ns: Some(1_400_000),
             poll_ns: 30,            // measured 17
             exchange_ns: 6,         // 10
@@ -139,6 +152,7 @@ impl Machine {
             quantum_ns: 3_000_000,
             tick_ns: 0,
             migration_ns: 0,
+            imbalance_pct: 0,
             preempt_after_ns: None,
             poll_ns: 1,
             exchange_ns: 0,
@@ -203,6 +217,7 @@ impl Machine {
         for ns in self.sleep_ns {
             check("sleep_ns", ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
         }
+        check("imbalance_pct", self.imbalance_pct.into(), 0.0..=1e3, "0 to 1000")?;
         let after_ns = self.preempt_after_ns.unwrap_or(0);
         check("preempt_after_ns", after_ns as f64, 0.0..=self.quantum_ns as f64, "0 to quantum_ns")?;
         match self.processors {
@@ -218,6 +233,7 @@ pub(super) struct Costs {
     pub(super) quantum: Time,
     pub(super) tick: Time,
     pub(super) migration: Time,
+    pub(super) imbalance: f64,
     pub(super) preempt_after: Option<Time>,
     pub(super) poll: Time,
     pub(super) exchange: Time,
@@ -239,6 +255,7 @@ impl Costs {
             quantum: machine.quantum_ns * NS,
             tick: machine.tick_ns * NS,
             migration: machine.migration_ns * NS,
+            imbalance: f64::from(machine.imbalance_pct) / 100.0,
             preempt_after: machine.preempt_after_ns.map(|ns| ns * NS),
             poll: machine.poll_ns * NS,
             exchange: machine.exchange_ns * NS,

@@ -34,13 +34,15 @@
 //!   ([`Machine::sleep_call_ns`]).
 //! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
 //! * **Processors** have a run queue each, from which Linux's rule takes the next session: EEVDF, with slices
-//!   ([`Machine::quantum_ns`]) whose end is seen at a tick ([`Machine::tick_ns`]), also while the session holds
-//!   the mutex. A yield gives up the rest of the slice. A session that sleeps or parks leaves the queue, at once if it
-//!   ran no more than the mean, else when it would be next. A session that spins occupies its processor. A session
-//!   that wakes up goes on in its queue if it has not left that yet, else on an idle processor if there is one, its
-//!   last one first. Else it preempts at once a session that has had its slice ([`Machine::preempt_after_ns`]), or
-//!   one that ran more than the mean if it is next itself. A processor without work takes from the longest queue, at
-//!   once and at ticks, but no session that ran just before ([`Machine::migration_ns`]).
+//!   ([`Machine::quantum_ns`]) whose end is seen at a tick ([`Machine::tick_ns`]), also while the session
+//!   holds the mutex. A yield gives up the rest of the slice. A session that sleeps or parks leaves the
+//!   queue, at once if it ran no more than the mean, else when it would be next. A session that spins
+//!   occupies its processor. A session that wakes up goes on in its queue if it has not left that yet, else
+//!   on its last processor if that is idle, else on another idle one if the machine is not much used
+//!   ([`Machine::imbalance_pct`]). Else it preempts at once a session that has had its slice
+//!   ([`Machine::preempt_after_ns`]), or one that ran more than the mean if it is next itself. A processor
+//!   without work takes from the longest queue, at once and at ticks, but no session that ran just before
+//!   ([`Machine::migration_ns`]).
 //! * **Not modelled**: priorities, processors of unequal speed, interrupts,
 //!   modes other than X, deadlines, deaths, changes of parameters during a run.
 
@@ -59,6 +61,7 @@ mod streams;
 mod tally;
 mod timers;
 mod trace;
+mod utilization;
 mod waiting;
 mod workload;
 

@@ -2,7 +2,7 @@
 //!
 //! One run queue a processor, as Linux has: a yield gives way to those of the own queue only, and whether a
 //! woken session runs near or far is known. A session that becomes ready goes to its last processor if that
-//! is idle, else to any idle one, else to a queue. A processor whose queue is empty takes from the longest one the
+//! is idle, else to any idle one if the machine is not much used, else to a queue. A processor whose queue is empty takes from the longest one the
 //! session that ran last longest ago, but none that ran just before, whose data are taken to be in the caches there
 //! (Linux: `task_hot`). While there are only such, it looks again at each tick.
 //!
@@ -15,6 +15,7 @@
 
 use super::Time;
 use super::run_queue::{Entity, Entry, Processor, Virtual};
+use super::utilization::Utilization;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -38,12 +39,15 @@ pub(super) struct Processors {
     tick: Time,
     /// No other processor takes a session for so long after it ran.
     hot: Time,
+    used: Utilization,
+    /// [`super::Machine::imbalance_pct`] / 100.
+    imbalance: f64,
 }
 
 impl Processors {
-    pub(super) fn new(count: u32, slice: Time, tick: Time, hot: Time) -> Self {
-        let (all, idle, entities) = (Vec::new(), Vec::new(), Vec::new());
-        let mut processors = Self { all, idle, ready: 0, entities, entries: 0, slice, tick, hot };
+    pub(super) fn new(count: u32, slice: Time, tick: Time, hot: Time, imbalance: f64) -> Self {
+        let (all, idle, entities, used) = (Vec::new(), Vec::new(), Vec::new(), Utilization::default());
+        let mut processors = Self { all, idle, ready: 0, entities, entries: 0, slice, tick, hot, used, imbalance };
         (0..count).for_each(|_| processors.add());
         processors
     }
@@ -55,7 +59,7 @@ impl Processors {
             self.idle.push(0);
         }
         self.all.push(Processor::new());
-        self.set_idle(number, true);
+        self.idle[(number / WORD) as usize] |= 1 << (number % WORD);
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -66,14 +70,23 @@ impl Processors {
         &self.all[processor as usize]
     }
 
-    fn set_idle(&mut self, processor: u32, idle: bool) {
-        let bit = 1 << (processor % WORD);
-        let word = &mut self.idle[(processor / WORD) as usize];
-        *word = if idle { *word | bit } else { *word & !bit };
+    fn set_idle(&mut self, processor: u32, idle: bool, now: Time) {
+        if self.is_idle(processor) != idle {
+            self.idle[(processor / WORD) as usize] ^= 1 << (processor % WORD);
+            self.used.change(!idle, now);
+        }
     }
 
     fn is_idle(&self, processor: u32) -> bool {
         self.idle[(processor / WORD) as usize] >> (processor % WORD) & 1 == 1
+    }
+
+    /// The processor for a session that wakes up, if there is an idle one for it: its last one, or where Linux looks
+    /// for another one ([`super::Machine::imbalance_pct`]), any.
+    pub(super) fn idle_for(&self, last: u32) -> Option<u32> {
+        let count = f64::from(self.count());
+        let looks = count * (1.0 - (self.used.mean() / count * self.imbalance).powi(2)) >= 1.0;
+        self.idle(last).filter(|idle| *idle == last || looks)
     }
 
     /// An idle processor: the wanted one if it is.
@@ -137,9 +150,10 @@ impl Processors {
         }
     }
 
-    /// A session of the processor begins to run.
-    pub(super) fn start(&mut self, processor: u32, session: u32, since: Time) {
-        self.set_idle(processor, false);
+    /// A session of the processor begins to run after a delay.
+    pub(super) fn start(&mut self, processor: u32, session: u32, now: Time, delay: Time) {
+        self.set_idle(processor, false, now);
+        let since = now + delay;
         let entity = self.entities[session as usize];
         let rest = (entity.deadline - entity.virtual_time).max(0) as Time;
         let processor = &mut self.all[processor as usize];
@@ -239,8 +253,8 @@ impl Processors {
     }
 
     /// A processor has no session to run.
-    pub(super) fn stop(&mut self, processor: u32) {
-        self.set_idle(processor, true);
+    pub(super) fn stop(&mut self, processor: u32, now: Time) {
+        self.set_idle(processor, true, now);
         self.all[processor as usize].running = NONE;
     }
 
@@ -335,7 +349,7 @@ mod tests {
     const SLICE: Time = 10;
 
     fn processors(count: u32, ready: &[(u32, u32)]) -> Processors {
-        let mut processors = Processors::new(count, SLICE, 0, 0);
+        let mut processors = Processors::new(count, SLICE, 0, 0, 0.0);
         for (to, session) in ready {
             processors.join(*to, *session);
             processors.push(*to, *session);
@@ -346,7 +360,7 @@ mod tests {
     /// Has the next one run for so long, and then what it does.
     fn turn(processors: &mut Processors, now: &mut Time, ran: Time, then: fn(&mut Processors, Time)) -> u32 {
         let session = processors.pop(0, 0).unwrap();
-        processors.start(0, session, *now);
+        processors.start(0, session, *now, 0);
         *now += ran;
         then(processors, *now);
         session
@@ -376,7 +390,7 @@ mod tests {
 
     #[test]
     fn no_other_processor_takes_a_session_that_ran_just_before() {
-        let mut processors = Processors::new(2, SLICE, 25, 4 * SLICE);
+        let mut processors = Processors::new(2, SLICE, 25, 4 * SLICE, 0.0);
         for session in 1..=3 {
             processors.join(0, session);
             processors.push(0, session);
@@ -386,7 +400,7 @@ mod tests {
         assert_eq!(turn(&mut processors, &mut now, SLICE, back), 2);
         assert_eq!(turn(&mut processors, &mut now, SLICE, back), 3);
         let running = processors.pop(0, now).unwrap();
-        processors.start(0, running, now);
+        processors.start(0, running, now, 0);
         assert_eq!(
             (processors.pop(1, now), processors.balances_at(now)),
             (None, Some(50)),
@@ -426,7 +440,7 @@ mod tests {
         let preempts = |lag: Virtual, ran: Time| {
             let mut processors = processors(1, &[(0, 1), (0, 2), (0, 3)]);
             let running = processors.pop(0, 0).unwrap();
-            processors.start(0, running, 0);
+            processors.start(0, running, 0, 0);
             processors.count_run(0, ran);
             processors.entities.resize(5, Entity { lag, ..Entity::default() });
             processors.join(0, 4);
@@ -485,22 +499,22 @@ mod tests {
 
     #[test]
     fn a_tick_ends_a_slice() {
-        let mut processors = Processors::new(1, SLICE, 25, 0);
+        let mut processors = Processors::new(1, SLICE, 25, 0, 0.0);
         processors.join(0, 1);
-        processors.start(0, 1, 3);
+        processors.start(0, 1, 3, 0);
         assert_eq!(processors.get(0).until, 13);
         assert_eq!([3, 13, 24, 25, 26].map(|now| processors.due(0, now)), [25, 25, 25, 50, 50]);
     }
 
     #[test]
     fn idle_processors_are_found_past_the_first_word() {
-        let mut processors = Processors::new(130, SLICE, 0, 0);
+        let mut processors = Processors::new(130, SLICE, 0, 0, 0.0);
         for processor in 0..129 {
             processors.join(processor, processor);
-            processors.start(processor, processor, 0);
+            processors.start(processor, processor, 0, 0);
         }
         assert_eq!((processors.idle(5), processors.idle(129)), (Some(129), Some(129)));
-        processors.stop(64);
+        processors.stop(64, 0);
         assert_eq!(processors.idle(5), Some(64));
     }
 }

@@ -67,7 +67,7 @@ impl Engine<'_> {
         if let Some(next) = self.processors.pop(processor, self.now) {
             return self.start(processor, next, self.costs.switch);
         }
-        self.processors.stop(processor);
+        self.processors.stop(processor, self.now);
         if !self.is_unlimited() {
             match self.processors.balances_at(self.now) {
                 Some(tick) => self.timers.set(FIRST_PROCESSOR + processor, tick),
@@ -78,14 +78,14 @@ impl Engine<'_> {
 
     /// Has a session run on a processor after a delay.
     fn start(&mut self, processor: u32, s: u32, delay: Time) {
-        let (slot, begin) = (self.slot(s), self.now + delay);
+        let slot = self.slot(s);
         let session = &mut self.sessions[s as usize];
         session.processor = processor;
         session.at = At::Starting;
         session.since = self.now;
-        self.timers.set(slot, begin);
+        self.timers.set(slot, self.now + delay);
         self.tally.switches += 1;
-        self.processors.start(processor, s, begin);
+        self.processors.start(processor, s, self.now, delay);
         self.look_later(processor);
     }
 
@@ -112,7 +112,7 @@ impl Engine<'_> {
             self.balance_later(last);
             return waker.is_some_and(|waker| self.sessions[waker as usize].processor != last);
         }
-        if let Some(idle) = self.processors.idle(last) {
+        if let Some(idle) = self.processors.idle_for(last) {
             self.processors.join(idle, s);
             if waker.is_some() {
                 self.start(idle, s, self.costs.wake_far);
@@ -122,7 +122,7 @@ impl Engine<'_> {
                 session.processor = idle;
                 session.at = At::Running;
                 self.tally.switches += 1;
-                self.processors.start(idle, s, self.now);
+                self.processors.start(idle, s, self.now, 0);
                 self.go_on(s);
             }
             return true;
@@ -136,6 +136,7 @@ impl Engine<'_> {
         self.processors.join(processor, s);
         self.processors.push(processor, s);
         self.preempt_soon(processor, s);
+        self.balance_later(processor);
         processor != wakers
     }
 
