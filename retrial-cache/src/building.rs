@@ -166,7 +166,7 @@ impl Client<'_> {
         if let Some((unit, old)) = old {
             shard.unlink(unit, old);
             // The new one is there whatever comes of it: what cannot go now goes when the hand comes by.
-            let _ = shard.leave(unit, old);
+            shard.leave(unit, old);
         }
         drop(locked);
         Ok(())
@@ -244,7 +244,7 @@ impl Drop for Made<'_> {
             shard.throw_away(unit, place.block);
             drop(place);
             // As above.
-            let _ = shard.evict(&[unit]);
+            shard.evict(&[unit]);
             drop(locked);
         }
     }

@@ -10,7 +10,7 @@ use crate::rows::Rows;
 use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
 use retrial::views::{Sid, Tables};
-use retrial::{Capacity, Class, Instance, Mode, ObjectError, Patience, Session, location, sys};
+use retrial::{Capacity, Class, Instance, Mode, ObjectError, Patience, Session, location};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -172,9 +172,7 @@ impl<'i> Cache<'i> {
         let rows = aligned::<Row>(rows.map_addr(|at| at.next_multiple_of(64)));
         // SAFETY: so many, with room to align them; all bytes are a value.
         let rows = unsafe { std::slice::from_raw_parts(rows, sessions + 1) };
-        let reached = sys::register_for_barriers();
-        let light = instance.tables().has_barrier() && reached;
-        let rows = Rows { all: rows, head, tables: instance.tables(), light };
+        let rows = Rows { all: rows, head, tables: instance.tables() };
         let builder = |number: usize| Ok(instance.owned_bytes(OWNER, &format!("{name} builder {number}"), TYPE, 0)?.0);
         let shard = |number: u32| {
             let name = format!("{name} shard {number}");
@@ -296,7 +294,7 @@ impl<'i> Cache<'i> {
             let before = evicted();
             // What the dead were building goes as well.
             let units: Vec<u32> = shard.memory.blocks().map(|(unit, _)| unit).collect();
-            shard.evict(&units)?;
+            shard.evict(&units);
             thrown += evicted().wrapping_sub(before);
             drop(held);
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
 /// After a revocation the readers of objects that were changed go by the mutex for so many times as long as its
-/// barrier and its look at the rows took: all revocations of a cache together slow a session by a twentieth at most
+/// look at the rows took: all revocations of a cache together slow a session by a twentieth at most
 /// (Dice and Kogan, 2019, with a tenth and of each lock).
 const REVOKED_TIMES: u64 = 19;
 
@@ -99,7 +99,6 @@ impl Client<'_> {
         let rows = &self.cache.rows;
         let began = sys::now_ns();
         let (mut cycles, mut asked_ns) = (0, began);
-        rows.before_reading()?;
         for round in 0_u32.. {
             let readers = rows.seen(|seen, how| seen == object && how.is_read());
             if round == 0 {
@@ -151,7 +150,7 @@ impl Client<'_> {
             all.inspect(|(unit, block)| shard.throw_away(*unit, block)).map(|(unit, _)| unit).collect();
         if !units.is_empty() {
             // Their memory: what cannot be freed now is freed when the hand comes by.
-            let _ = shard.evict(&units);
+            shard.evict(&units);
         }
         drop(locked);
         Ok(object.is_some())

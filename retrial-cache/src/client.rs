@@ -9,9 +9,10 @@ use crate::rows::{FIRST_LINE, free_place};
 use crate::shard::{self, Shard, count, has_hash, is_biased, phase, visit};
 use crate::{is_dead, point};
 use retrial::engine::EngineMutex;
+use retrial::sys::protocol::fence;
 use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 /// A session that takes part in a cache. Made by [`Cache::join`]; one for each session.
@@ -127,7 +128,8 @@ impl<'c> Client<'c> {
             };
             if has_hash(block, hash) {
                 let place = self.place(at, shard.object(unit), block, Pinned::Read);
-                self.cache.rows.after_pin();
+                // SeqCst: pairs with the fence before a look at the rows.
+                fence(SeqCst);
                 point();
                 // Acquire: what the builder wrote is seen.
                 let state = block.state.load(Acquire);

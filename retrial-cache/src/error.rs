@@ -141,7 +141,4 @@ pub enum CacheError {
     /// The session is of another instance than the cache.
     #[error("this session is of another instance than the cache")]
     OtherInstance,
-    /// The kernel refuses this process the barriers by which the cache's pins work.
-    #[error("the kernel refuses membarrier here, and this instance was made where it does not")]
-    NoBarrier,
 }

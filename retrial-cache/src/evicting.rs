@@ -7,7 +7,7 @@ use crate::shard::{Shard, change_phase, count, phase};
 use retrial::views::Word;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Most objects that one look at the rows decides about: a barrier costs about as much as making an object.
+/// Most objects that one look at the rows decides about.
 const BATCH: usize = 16;
 
 impl Shard<'_> {
@@ -22,7 +22,7 @@ impl Shard<'_> {
                 return Ok(unit);
             }
             if !are_freed && self.memory.head().leaving.count.load(Relaxed) != 0 {
-                self.evict(&[])?;
+                self.evict(&[]);
                 are_freed = true;
                 continue;
             }
@@ -36,7 +36,7 @@ impl Shard<'_> {
                 }
                 (walked, is_asked) = (0, true);
             }
-            walked += self.sweep(units)?;
+            walked += self.sweep(units);
         }
     }
 
@@ -53,10 +53,10 @@ impl Shard<'_> {
     ///
     /// The hand goes round over the addresses, so that what it frees lies together: CLOCK (Corbató 1968),
     /// with neighbours joined.
-    fn sweep(&self, units: u32) -> Result<u64, CacheError> {
+    fn sweep(&self, units: u32) -> u64 {
         let head = self.memory.head();
         let (first, end) = self.memory.range();
-        // A barrier for each batch, and not so much of a small shard that its objects are gone.
+        // A look at the rows for each batch, and not so much of a small shard that its objects are gone.
         let ahead = (end - first) / 64;
         let (mut walked, mut run, mut chosen) = (0, 0_u32, Vec::with_capacity(BATCH));
         let hand = head.hand.load(Relaxed);
@@ -87,14 +87,14 @@ impl Shard<'_> {
         }
         head.hand.store(unit, Relaxed);
         if run >= units {
-            self.evict(&chosen)?;
+            self.evict(&chosen);
         }
-        Ok(walked)
+        walked
     }
 
     /// Frees an object that was taken out of its chain together with others that were, unless they are many or
-    /// take up much of the shard: a barrier costs more than all else.
-    pub(crate) fn leave(&self, unit: u32, block: &Block) -> Result<(), CacheError> {
+    /// take up much of the shard: a look at the rows costs more than all else.
+    pub(crate) fn leave(&self, unit: u32, block: &Block) {
         let Leaving { count, units, .. } = &self.memory.head().leaving;
         let (first, end) = self.memory.range();
         let now = count.load(Relaxed);
@@ -105,7 +105,6 @@ impl Shard<'_> {
             return self.evict(&[unit]);
         }
         self.keep_leaving(unit, all, LEAVING);
-        Ok(())
     }
 
     /// Notes an object that waits to be freed, where fewer than so many do. They take up `all` units then.
@@ -132,29 +131,28 @@ impl Shard<'_> {
     }
 
     /// Ends those of these blocks that no living session has pinned, and of those that wait to be freed.
-    pub(crate) fn evict(&self, units: &[u32]) -> Result<(), CacheError> {
+    pub(crate) fn evict(&self, units: &[u32]) {
         let mut asked = self.forget_leaving();
         asked.extend(units);
         asked.sort_unstable();
         asked.dedup();
         point();
-        self.evict_all(&asked)
+        self.evict_all(&asked);
     }
 
     /// The same, of these alone, in the order of their addresses.
-    fn evict_all(&self, units: &[u32]) -> Result<(), CacheError> {
+    fn evict_all(&self, units: &[u32]) {
         let blocks: Vec<(u32, &Block)> =
             units.iter().filter_map(|unit| Some((*unit, self.memory.block(*unit)?))).collect();
         for (_, block) in &blocks {
             change_phase(block, Phase::Live, Phase::Going);
             point();
         }
-        let barrier = self.rows.before_reading();
         let is_asked = |unit: u32| units.binary_search(&unit).is_ok();
         let pinned = self.rows.seen(|object, _| object.shard() == self.number && is_asked(object.unit()));
         let mut pinned: Vec<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
         pinned.sort_unstable();
-        let is_pinned = |unit: u32| barrier.is_err() || pinned.binary_search(&unit).is_ok();
+        let is_pinned = |unit: u32| pinned.binary_search(&unit).is_ok();
         // From behind, so that each finds the free ones behind it.
         for (unit, block) in blocks.into_iter().rev() {
             match phase(block) {
@@ -168,7 +166,7 @@ impl Shard<'_> {
                 Some(Phase::Live) => {}
                 _ if is_pinned(unit) || !self.forget_mutex(block) => {
                     if !change_phase(block, Phase::Going, Phase::Live) && phase(block) == Some(Phase::Gone) {
-                        // It is looked at again. Not so many that a barrier frees few.
+                        // It is looked at again. Not so many that a look at the rows frees few.
                         let others = self.memory.head().leaving.units.load(Relaxed);
                         let all = others.saturating_add(self.memory.after(unit, block) - unit);
                         self.keep_leaving(unit, all, LEAVING / 2);
@@ -184,7 +182,6 @@ impl Shard<'_> {
             }
             point();
         }
-        barrier
     }
 
     /// Gives back the entry of an object's mutex, which nobody can get any more. Not where a dead session

@@ -8,9 +8,10 @@ use crate::pin::{Pin, Place};
 use crate::point;
 use crate::rows::free_place;
 use crate::shard::{count, is_biased, visit};
+use retrial::sys::protocol::fence;
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
 /// A name, and where a session found its object last. Made by [`Client::handle`].
 ///
@@ -93,7 +94,8 @@ impl<'c> Handle<'c> {
             return Ok(None);
         }
         let place = client.place(free_place(client.row)?, object, block, Pinned::Read);
-        client.cache.rows.after_pin();
+        // SeqCst: pairs with the fence before a look at the rows.
+        fence(SeqCst);
         point();
         // Acquire: what the builder wrote is seen.
         let state = block.state.load(Acquire);

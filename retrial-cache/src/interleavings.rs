@@ -156,7 +156,7 @@ impl Stage {
         params.into_iter().for_each(|(p, value)| instance.set(p, None, value));
         let (all, memory) = memory();
         let all_rows = Box::leak((0..=SESSIONS).map(|_| row()).collect());
-        let rows = Rows { all: all_rows, head: leak(head()), tables: instance.tables(), light: true };
+        let rows = Rows { all: all_rows, head: leak(head()), tables: instance.tables() };
         let shard = Shard { number: 0, mutex: leak(EngineMutex::default()), memory, rows, instance };
         let cache = leak(Cache {
             instance,
@@ -291,17 +291,6 @@ fn evict(stage: Stage, client: &Client<'_>) {
 #[test]
 fn a_private_pin_and_a_change_exclude_each_other() {
     explore("a private pin beside a change", 3, || together(Stage::read_privately, Stage::change));
-}
-
-/// The reader's barrier is none where the kernel's does not reach it: as if there were none.
-#[test]
-#[should_panic(expected = "Causality violation")]
-fn without_the_barrier_a_change_misses_a_pin() {
-    let out_of_reach = |stage: Stage, client: &Client<'_>| {
-        retrial::sys::leave_reach();
-        stage.read_privately(client);
-    };
-    explore("a private pin out of reach beside a change", 3, move || together(out_of_reach, Stage::change));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Whose the objects of a cache are: no mutex of the library lends their bytes.
-pub(crate) const OWNER: Owner = Owner(*b"rtcache3");
+pub(crate) const OWNER: Owner = Owner(*b"rtcache4");
 /// Says that the bytes are a cache, and of which layout.
 pub(crate) const FORMAT: u64 = u64::from_le_bytes(OWNER.0);
 
@@ -184,7 +184,7 @@ pub(crate) struct ShardHead {
     pub(crate) bins: [AtomicU32; BINS],
 }
 
-/// Objects that have gone and are freed together, with one barrier for all of them. Changed under the shard's
+/// Objects that have gone and are freed together, with one look at the rows for all of them. Changed under the shard's
 /// mutex in X, and empty after the death of a holder: the hand frees what was here.
 #[repr(C)]
 #[derive(Default)]

@@ -166,7 +166,7 @@ impl<'t> Observed<'t> {
         if rows.is_empty() {
             return Vec::new();
         }
-        let rows = Rows { all: &rows, head: &head, tables: self.tables, light: false };
+        let rows = Rows { all: &rows, head: &head, tables: self.tables };
         let pin = |object: ObjectRef, sid| BlockPin { sid, shard: object.shard(), unit: object.unit() };
         let seen = rows.seen(|_, how| how != Pinned::Built);
         let mut pins: Vec<_> = seen.into_iter().map(|seen| pin(seen.object, seen.sid)).collect();

@@ -1,15 +1,13 @@
 //! What sessions have pinned: a row for each, which only that session writes.
 //!
-//! A pin is a store into the session's own row and a look at the object. A session that wants no pins of an
-//! object says so in the object, has the kernel do a barrier on every processor, and reads the rows: a
-//! session whose pin is not seen there sees what the object says. (As BRAVO by Dice and Kogan, 2019, with a
-//! membarrier in place of its readers' exchange, and as hazard pointers.) A dead session's pins count no
-//! more: its row has the time at which that session began, and no living session of that number has begun
-//! then.
+//! A pin is a store into the session's own row, a fence, and a look at the object. A session that wants no pins
+//! of an object says so in the object, has a fence, and reads the rows: a session whose pin is not seen there
+//! sees what the object says. (As hazard pointers by Michael, 2004, and as BRAVO by Dice and Kogan, 2019.) A
+//! dead session's pins count no more: its row has the time at which that session began, and no living session
+//! of that number has begun then.
 
 use crate::error::CacheError;
 use crate::layout::{Head, ObjectRef, PINS, Pinned, Row};
-use retrial::sys;
 use retrial::sys::protocol::{AtomicU64, fence};
 use retrial::views::{Sid, Tables};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -23,8 +21,6 @@ pub(crate) struct Rows<'i> {
     pub(crate) all: &'i [Row],
     pub(crate) head: &'i Head,
     pub(crate) tables: &'i Tables,
-    /// Whether readers of this process rely on the barrier.
-    pub(crate) light: bool,
 }
 
 /// A pin that was seen in a row.
@@ -55,28 +51,11 @@ impl<'i> Rows<'i> {
         Ok(row)
     }
 
-    /// After a pin was written, before the object is looked at.
-    #[inline]
-    pub(crate) fn after_pin(&self) {
-        if self.light {
-            sys::barrier_here();
-        } else {
-            fence(SeqCst);
-        }
-    }
-
-    /// After an object says that it wants no pins, before the rows are read.
-    pub(crate) fn before_reading(&self) -> Result<(), CacheError> {
-        if !self.tables.has_barrier() {
-            fence(SeqCst);
-            return Ok(());
-        }
-        // A fence of this processor as well: against readers that have one of their own.
-        if sys::barrier_everywhere() { Ok(()) } else { Err(CacheError::NoBarrier) }
-    }
-
-    /// Every pin of a living session that is asked for.
+    /// Every pin of a living session that is asked for. What an object said before this call is seen by sessions
+    /// whose pins are not seen here.
     pub(crate) fn seen(&self, is_asked: impl Fn(ObjectRef, Pinned) -> bool) -> Vec<Seen> {
+        // SeqCst: pairs with the fence between a pin and the look at its object.
+        fence(SeqCst);
         let used = (self.head.rows_used.load(Acquire) as usize).min(self.all.len() - 1);
         let mut seen = Vec::new();
         for (number, row) in self.all[..=used].iter().enumerate() {
@@ -108,7 +87,7 @@ pub(crate) fn free_place(row: &Row) -> Result<usize, CacheError> {
     let is_free = |pin: &AtomicU64| pin.load(Relaxed) == 0;
     let place = row.pins.iter().position(is_free).ok_or(CacheError::Pins { capacity: PINS })?;
     if place >= FIRST_LINE && row.deep.load(Relaxed) <= place as u64 {
-        // Release: a session that reads the rows sees it no later than the pin, after the same barrier.
+        // Release: a session that reads the rows sees it no later than the pin, after the same fence.
         row.deep.store(place as u64 + 1, Release);
     }
     Ok(place)

@@ -30,7 +30,7 @@ impl Random {
 /// A shard's words.
 fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
     let each = (SHAPE.bytes / u64::from(SHAPE.shards)) as usize;
-    let owner = Owner(*b"rtcache3");
+    let owner = Owner(*b"rtcache4");
     let (_, bytes) = instance.owned_bytes(owner, &format!("c shard {shard}"), "hash table", each).unwrap();
     // SAFETY: so many, aligned to 16, mapped as long as the instance.
     unsafe { std::slice::from_raw_parts(bytes.cast(), each / 4) }

@@ -64,13 +64,13 @@ fn no_other_safe_call_lends_the_bytes_of_a_cache() {
         assert_eq!(*pinned, [7; 64], "{name} lends them");
         for refusal in refusals {
             let Err(ObjectError::Owned { found: Owner(found), .. }) = refusal else { panic!("{name}: {refusal:?}") };
-            assert_eq!(&found, b"rtcache3");
+            assert_eq!(&found, b"rtcache4");
         }
     }
     // Head, rows, builders, shard.
     assert_eq!(objects, 1 + 1 + 16 + 1);
     let error = instance.mutex("c shard 0", "t", || [0u8; SHARD]).unwrap_err().to_string();
-    assert_eq!(error, "object `c shard 0` belongs to `rtcache3`, expected any program: take another name");
+    assert_eq!(error, "object `c shard 0` belongs to `rtcache4`, expected any program: take another name");
 }
 
 /// A cache does not take for its own what a program has made under one of its names, and may write at any

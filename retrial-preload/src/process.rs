@@ -149,7 +149,7 @@ pub(crate) fn enter() -> u64 {
     if epoch > 1 {
         spots::forget();
     }
-    if !(sys::register_for_barriers() && sys::barrier_everywhere()) {
+    if !(sys::register_for_own_barriers() && sys::barrier_in_process()) {
         spots::fence_all();
     }
     // After the calls above, of which the first may take milliseconds: a thread that did not wait for this
@@ -188,7 +188,7 @@ pub(crate) fn is_first() -> bool {
 pub(crate) fn limit_calls() {
     spots::fence_all();
     // Releases that have not seen the flags yet have stored their words by then.
-    let _ = sys::barrier_everywhere();
+    let _ = sys::barrier_in_process();
     interposer::limit_calls();
     let _ = MODE.compare_exchange(PROFILED, ON, Ordering::Relaxed, Ordering::Relaxed);
 }

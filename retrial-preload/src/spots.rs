@@ -147,7 +147,7 @@ impl Spot {
         OWN_WAITERS.store(true, Ordering::Relaxed);
         // A flag that has releases look closer, for good.
         self.change(Ordering::SeqCst, Parking::fenced);
-        sys::barrier_everywhere()
+        sys::barrier_in_process()
     }
 
     /// Wakes a thread that waits on the futex at `address`, unless enough woken ones are on their way; a
@@ -215,7 +215,7 @@ impl Spot {
         // SeqCst: before the look below, where releases have a fence of their own.
         let announced = parks.announce(how.wakes, |to| self.change(Ordering::SeqCst, to));
         let Announced { watches, answers, .. } = announced;
-        if answers && !self.parking().is_fenced() && !sys::barrier_everywhere() {
+        if answers && !self.parking().is_fenced() && !sys::barrier_in_process() {
             fence_all();
         }
         let longest = |seen: u32| match look(seen) {

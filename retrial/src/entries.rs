@@ -30,6 +30,8 @@ pub(crate) struct Header {
     pub(crate) capacity: [AtomicU64; 5],
     pub(crate) created_ns: AtomicU64,
     pub(crate) creator: AtomicU64,
+    /// The process that has sessions here, `SEVERAL` from the second one on: see `Instance::note_process`.
+    pub(crate) process: AtomicU64,
     /// 1 when releases rely on the waiters' barrier, 2 when they have a fence of their own.
     pub(crate) fence: AtomicU64,
     pub(crate) recoveries: AtomicU64,

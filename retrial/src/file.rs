@@ -134,7 +134,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     }
     header.created_ns.store(sys::clock_ns(sys::Clock::Realtime), Ordering::Relaxed);
     header.creator.store(u64::from(sys::pid()), Ordering::Relaxed);
-    let barrier = sys::register_for_barriers() && sys::barrier_everywhere();
+    let barrier = sys::register_for_barriers() && sys::barrier_in_process() && sys::barrier_beyond();
     header.fence.store(if barrier { 1 } else { 2 }, Ordering::Relaxed);
     header.costs[Cost::Poll as usize].store(costs::measure_poll_ns(), Ordering::Relaxed);
     segment.admin().init();

@@ -118,7 +118,9 @@ impl Instance {
         let now = sys::now_ns();
         slot.name.set(name);
         slot.action.set("");
-        slot.publish(pid, sys::tid(), sys::pid_namespace(), now);
+        let pid_namespace = sys::pid_namespace();
+        self.note_process(pid, pid_namespace);
+        slot.publish(pid, sys::tid(), pid_namespace, now);
         fail::point();
         Ok(Session {
             instance: self,

@@ -1,6 +1,6 @@
 //! What sessions do to each other through the kernel: give way, sleep, wait and wake, find out who is dead.
 
-use super::{Clock, Errno, Taken, Woken, calls_are_limited, errno, interposed::robust_calls};
+use super::{Clock, Errno, Taken, Woken, calls_are_limited, errno, interposed::robust_calls, membarrier};
 use crate::fail;
 use crate::probes;
 pub(crate) use std::hint::spin_loop;
@@ -148,22 +148,26 @@ fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 
     u32::try_from(woken).unwrap_or(0)
 }
 
-/// The other side of [`barrier_everywhere`], which costs nothing here: the compiler keeps what is before it
+/// The other side of [`barrier_in_process`] and [`barrier_beyond`], which costs nothing here: the compiler keeps what is before it
 /// before it.
 #[inline]
 pub fn barrier_here() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// A full memory barrier on every processor that runs a registered process. Whether the kernel did it.
+/// A full memory barrier on every processor that runs this process. Whether the kernel did it.
 #[allow(clippy::must_use_candidate)] // a refusal was found out when the instance was created
-pub fn barrier_everywhere() -> bool {
-    if calls_are_limited() {
-        return false;
-    }
-    let _errno = Errno::keep();
-    // SAFETY: takes no memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0 }
+pub fn barrier_in_process() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+}
+
+/// A full memory barrier on the processors that run another registered process. Whether the kernel did it.
+///
+/// Linux misses some. A processor keeps whether the process that it runs has registered, forgets it when a thread
+/// ends there, and learns it again only when it comes to another process: a caller has to look again some time.
+#[must_use]
+pub fn barrier_beyond() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
 }
 
 /// A robust process-shared pthread mutex: the kernel marks it when the thread that holds it dies, whatever

@@ -120,15 +120,26 @@ pub enum Woken {
     TimedOut,
 }
 
-/// Makes this process a target of [`barrier_everywhere`]. Whether the kernel can.
+/// Makes this process a target of [`barrier_in_process`] and of others' [`barrier_beyond`]. Whether the kernel can.
 #[must_use]
 pub fn register_for_barriers() -> bool {
+    register_for_own_barriers() && membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+}
+
+/// Makes this process a target of [`barrier_in_process`]. Whether the kernel can.
+#[must_use]
+pub fn register_for_own_barriers() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
+
+/// Whether the kernel did it.
+fn membarrier(command: libc::c_int) -> bool {
     if calls_are_limited() {
         return false;
     }
     let _errno = Errno::keep();
     // SAFETY: takes no memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 /// A page that the kernel empties in every child of this process, in whatever way it was made (`fork`,

@@ -274,12 +274,17 @@ pub fn barrier_here() {
 
 /// The heavy side.
 #[allow(clippy::must_use_candidate)]
-pub fn barrier_everywhere() -> bool {
+pub fn barrier_in_process() -> bool {
     let has = has_barrier();
     if has {
         fence(Ordering::SeqCst);
     }
     has
+}
+
+/// The same.
+pub(crate) fn barrier_beyond() -> bool {
+    barrier_in_process()
 }
 
 /// A lock that says when its owner is dead.
