@@ -70,7 +70,7 @@ impl Client<'_> {
     fn changed(&self, key: &Key<'_>) -> Result<Option<Changed<'_>>, CacheError> {
         let Some((place, hold)) = self.held(key, Mode::Exclusive, location!("kglpin1 4"))? else { return Ok(None) };
         let block = place.block;
-        // AcqRel: the pins of readers that have seen it are read after it.
+        // AcqRel: orders what other changes wrote. The fence of the look at the rows keeps that behind it.
         if is_biased(block.state.fetch_and(!BIASED, AcqRel)) {
             point();
             // What the session waits for is in its row, for the views and for the search for deadlocks.

@@ -30,8 +30,6 @@ pub(crate) struct Header {
     pub(crate) capacity: [AtomicU64; 5],
     pub(crate) created_ns: AtomicU64,
     pub(crate) creator: AtomicU64,
-    /// The process that has sessions here, `SEVERAL` from the second one on: see `Instance::note_process`.
-    pub(crate) process: AtomicU64,
     /// 1 when releases rely on the waiters' barrier, 2 when they have a fence of their own.
     pub(crate) fence: AtomicU64,
     pub(crate) recoveries: AtomicU64,
@@ -48,6 +46,8 @@ pub(crate) struct Header {
     pub(crate) swept_ns: AtomicU64,
     /// Last alert about a wait for a mutex without an entry, by the same clock.
     pub(crate) alerted_ns: AtomicU64,
+    /// The process that has sessions here, `SEVERAL` from the second one on: see `Instance::note_process`.
+    pub(crate) process: AtomicU64,
     /// Guards the claim of slots and the creation of named objects. Never held while anything is waited for.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) admin: RobustLock,

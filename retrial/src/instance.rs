@@ -197,10 +197,15 @@ impl Instance {
         fence(Ordering::SeqCst);
     }
 
-    /// A full memory barrier on each processor that runs a process with sessions here. Whether the kernel did it.
-    pub(crate) fn barrier(&self) -> bool {
-        // Relaxed: after the barrier of this process.
-        let is_alone = || self.tables.segment.header().process.load(Ordering::Relaxed) != SEVERAL;
+    /// A full memory barrier for a session that parks: on each processor that runs this process, and where the
+    /// releases of `mutex` may be another one's, on what Linux finds of those (see [`sys::barrier_beyond`]). Whether
+    /// the kernel did it.
+    pub(crate) fn barrier(&self, mutex: MutexId) -> bool {
+        // The kernel does none in a process of one thread.
+        fence(Ordering::SeqCst);
+        // Mutexes that are not registered may be got by sessions of any instance.
+        let is_alone =
+            || mutex != MutexId::default() && self.tables.segment.header().process.load(Ordering::Relaxed) != SEVERAL;
         sys::barrier_in_process() && (is_alone() || sys::barrier_beyond())
     }
 
@@ -377,6 +382,7 @@ impl Instance {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::Class;
     use std::time::Duration;
 
     #[test]
@@ -390,5 +396,23 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn barriers_go_beyond_the_process_once_another_one_has_had_a_session() {
+        let made = || Instance::anonymous(Capacity::default()).unwrap();
+        let process = |instance: &Instance| instance.tables.segment.header().process.load(Ordering::Relaxed);
+        let (instance, unknown) = (made(), made());
+        assert_eq!(process(&instance), 0);
+        for name in ["first", "second"] {
+            instance.session(name, Class::Normal).unwrap();
+            assert!(![0, SEVERAL].contains(&process(&instance)));
+        }
+        for pid in [sys::pid() + 1, sys::pid()] {
+            instance.note_process(pid, sys::pid_namespace());
+            assert_eq!(process(&instance), SEVERAL);
+        }
+        unknown.note_process(sys::pid(), 0);
+        assert_eq!(process(&unknown), SEVERAL);
     }
 }

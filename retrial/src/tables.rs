@@ -73,8 +73,8 @@ impl Tables {
         u32::try_from(self.segment.header().creator.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Whether releases rely on the barrier that a parking session has the kernel do everywhere; otherwise
-    /// each release has a fence of its own. Decided when the instance was created.
+    /// Whether releases rely on the barrier that a parking session has the kernel do; otherwise each release has a
+    /// fence of its own. Decided when the instance was created.
     #[must_use]
     pub fn has_barrier(&self) -> bool {
         self.segment.header().fence.load(Ordering::Relaxed) == 1

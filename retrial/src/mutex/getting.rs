@@ -192,7 +192,7 @@ impl Target for Getting<'_> {
         let fenced = mutex.parking().is_fenced();
         // The kernel refuses it: releases have a fence of their own from the next one on. The one under way
         // may not see this session.
-        let refused = answers && !fenced && !self.session.instance().barrier();
+        let refused = answers && !fenced && !self.session.instance().barrier(mutex.id());
         if refused {
             mutex.change(Ordering::SeqCst, Parking::fenced);
         }

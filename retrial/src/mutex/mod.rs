@@ -10,7 +10,7 @@
 //!    look, so that a wrong hint costs time, never the lock.
 //!
 //! No wake-up is lost although the release has no fence (`docs/DESIGN.md`, *Wake-ups*): sessions that park
-//! have the kernel do a barrier on every processor. Where it has none, `parking` is *fenced*, which sends
+//! have the kernel do a barrier on the processors of the others. Where it has none, `parking` is *fenced*, which sends
 //! every release through a path with a fence of its own.
 
 mod getting;

@@ -23,7 +23,7 @@ pub struct Announced {
     pub watches: bool,
     /// Whether it answers for releases that woke no session: it passes a barrier between this and its last
     /// look, and passes on a mutex that it finds free for other modes only. The first session that parks
-    /// answers, so that releases on every processor see it. So does a woken session: releases may have woken
+    /// answers, so that releases on all processors see it. So does a woken session: releases may have woken
     /// no other because it was on its way.
     pub answers: bool,
 }

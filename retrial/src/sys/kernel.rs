@@ -148,14 +148,15 @@ fn wake_bits(word: *const Futex, op: libc::c_int, count: u32, bits: u32) -> u32 
     u32::try_from(woken).unwrap_or(0)
 }
 
-/// The other side of [`barrier_in_process`] and [`barrier_beyond`], which costs nothing here: the compiler keeps what is before it
-/// before it.
+/// The other side of [`barrier_in_process`] and [`barrier_beyond`], which costs nothing here: the compiler keeps
+/// what is before it before it.
 #[inline]
 pub fn barrier_here() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// A full memory barrier on every processor that runs this process. Whether the kernel did it.
+/// A full memory barrier on every processor that runs this process; none where it has one thread. Whether the kernel
+/// did it.
 #[allow(clippy::must_use_candidate)] // a refusal was found out when the instance was created
 pub fn barrier_in_process() -> bool {
     membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)

@@ -127,7 +127,7 @@ thread_local! {
 
 /// Puts the calling thread of the model out of the reach of barriers; it has none either.
 #[cfg(loom)]
-pub fn leave_reach() {
+pub(crate) fn leave_reach() {
     IN_REACH.with(|in_reach| in_reach.set(false));
 }
 
