@@ -405,7 +405,7 @@ mod tests {
         let (instance, unknown) = (made(), made());
         assert_eq!(process(&instance), 0);
         for name in ["first", "second"] {
-            instance.session(name, Class::Normal).unwrap();
+            drop(instance.session(name, Class::Normal).unwrap());
             assert!(![0, SEVERAL].contains(&process(&instance)));
         }
         for pid in [sys::pid() + 1, sys::pid()] {
