@@ -83,6 +83,7 @@ mod pages {
 
 mod addition;
 mod address;
+mod barriers;
 pub mod condition;
 mod costs;
 mod departed;
