@@ -46,6 +46,15 @@ impl Output {
         }
     }
 
+    /// All figures of what is not measured group by group, everywhere.
+    pub fn whole(&self, table: &Table) -> Result<(), Report> {
+        self.say(&table.text());
+        if let Some(path) = &self.csv {
+            write(path, table.csv().as_bytes())?;
+        }
+        self.end(&header(), table)
+    }
+
     /// All figures at the end, where they were asked for: as JSON, and as a page under these lines.
     pub fn end(&self, lines: &[String], table: &Table) -> Result<(), Report> {
         if self.json {

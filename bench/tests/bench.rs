@@ -196,3 +196,14 @@ fn what_cannot_be_measured_is_said() {
     let note = rows(&output)[0]["note"].as_str().unwrap().to_owned();
     assert!(note.starts_with("not measured: the system made 0 of 900000 threads"), "{note}");
 }
+
+#[test]
+fn figures_of_the_caches_go_to_files_as_well() {
+    let (csv, html) = (Scratch::new("cache.csv"), Scratch::new("cache.html"));
+    let load = "cache --peers retrial --kind threads --sessions 1 --objects 10 --bytes 64 --rounds 1 --duration 10";
+    let output = bench(&format!("{load} --csv {} --html {} --json", csv.0.display(), html.0.display()));
+    assert_eq!(rows(&output).len(), 2, "{}", stderr(&output));
+    assert!(csv.text().starts_with("kind,sessions,objects,"), "{}", csv.text());
+    assert_eq!(csv.text().lines().count(), 3, "{}", csv.text());
+    assert!(html.text().contains("M_accesses_per_s"));
+}

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use gate::{Conditions, Kind, Work};
 use miette::Report;
 use retrial_bench::outcome::median;
-use retrial_bench::output::{Format, Table, column};
+use retrial_bench::output::{Table, column};
 use std::process::ExitCode;
 use std::time::Duration;
 use stores::{DashMap, Moka, Ours, QuickCache, Store};
@@ -149,7 +149,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("high", |row: &Row| 1e3 / row.low),
         column("retrial_to_it", |row: &Row| row.ours_to_it),
     ];
-    Table::of(&columns, &rows).print(Format { json: output.json, csv: false });
+    output.whole(&Table::of(&columns, &rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

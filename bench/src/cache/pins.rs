@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use miette::{IntoDiagnostic, Report};
 use retrial::{Capacity, Class, Instance};
 use retrial_bench::outcome::median;
-use retrial_bench::output::{Format, Table, column};
+use retrial_bench::output::{Table, column};
 use retrial_cache::{Cache, Shape};
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -138,7 +138,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("counted_M_per_s", |row: &Row| of(&row.counted)),
         column("private_to_counted", ratio),
     ];
-    Table::of(&columns, &rows).print(Format { json: output.json, csv: false });
+    output.whole(&Table::of(&columns, &rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

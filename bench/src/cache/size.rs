@@ -6,7 +6,7 @@ use miette::{IntoDiagnostic, Report};
 use retrial::{Capacity, Class, Instance};
 use retrial_bench::chart::{Axis, Chart, Form, Legend, Point, Scale, Series, svg};
 use retrial_bench::outcome::median;
-use retrial_bench::output::{Format, Table, column};
+use retrial_bench::output::{Table, column};
 use retrial_cache::{Cache, Client, Shape};
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("memory_ns", |row: &Row| row.of(3).0),
         column("overhead_bytes", |row: &Row| row.overhead),
     ];
-    Table::of(&columns, &rows).print(Format { json: output.json, csv: false });
+    output.whole(&Table::of(&columns, &rows))?;
     if let Some(path) = &args.svg {
         std::fs::write(path, svg(&[chart(args.bytes, &rows)], 1)?).into_diagnostic()?;
     }
