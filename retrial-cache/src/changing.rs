@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::Duration;
 
 /// After a revocation the readers of objects that were changed go by the mutex for so many times as long as its
-/// look at the rows took: all revocations of a cache together slow a session by a twentieth at most
-/// (Dice and Kogan, 2019, with a tenth and of each lock).
-const REVOKED_TIMES: u64 = 19;
+/// look at the rows took: all revocations of a cache together slow a session by a twentieth at most, if the
+/// readers lose as much, to whose processors the rows' lines go back (Dice and Kogan, 2019, with a tenth and of
+/// each lock).
+const REVOKED_TIMES: u64 = 39;
 
 /// Rounds of a wait for readers, about 2 ms, after which it looks for a cycle of such waits, and asks its session
 /// whether it gives up.
