@@ -9,10 +9,9 @@ use crate::rows::{FIRST_LINE, free_place};
 use crate::shard::{self, Shard, count, has_hash, is_biased, phase, visit};
 use crate::{is_dead, point};
 use retrial::engine::EngineMutex;
-use retrial::sys::protocol::fence;
 use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location, sys};
 use std::cell::Cell;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
 /// A session that takes part in a cache. Made by [`Cache::join`]; one for each session.
@@ -127,9 +126,7 @@ impl<'c> Client<'c> {
                 return Some(if unit == 0 && shard.is_as_at(before) { Look::None } else { Look::Unsure });
             };
             if has_hash(block, hash) {
-                let place = self.place(at, shard.object(unit), block, Pinned::Read);
-                // SeqCst: pairs with the fence before a look at the rows.
-                fence(SeqCst);
+                let place = self.place_to_read(at, shard.object(unit), block);
                 point();
                 // Acquire: what the builder wrote is seen.
                 let state = block.state.load(Acquire);

@@ -51,6 +51,17 @@ impl<'c> Client<'c> {
     }
 }
 
+impl Client<'_> {
+    /// Names an object in this session's row to read it, before the session looks at the object.
+    #[inline]
+    pub(crate) fn place_to_read<'s>(&'s self, at: usize, object: ObjectRef, block: &'s Block) -> Place<'s> {
+        let place = self.place(at, object, block, Pinned::Read);
+        // SeqCst: pairs with the fence before a look at the rows.
+        fence(SeqCst);
+        place
+    }
+}
+
 impl<'c> Handle<'c> {
     /// What it is the handle of.
     #[must_use]
@@ -93,9 +104,7 @@ impl<'c> Handle<'c> {
         if client.session.is_forked() {
             return Ok(None);
         }
-        let place = client.place(free_place(client.row)?, object, block, Pinned::Read);
-        // SeqCst: pairs with the fence before a look at the rows.
-        fence(SeqCst);
+        let place = client.place_to_read(free_place(client.row)?, object, block);
         point();
         // Acquire: what the builder wrote is seen.
         let state = block.state.load(Acquire);

@@ -7,8 +7,9 @@
 //!
 //! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`.
 //! The first thread that parks, and a woken one that parks again, announces itself there, has the kernel do a
-//! full barrier on every processor of the process, and only then lets the kernel compare the word. Either the releaser sees
-//! the thread, or the kernel sees the release. Counts are never set to 0 here, because addresses share spots.
+//! full barrier on every processor of the process, and only then lets the kernel compare the word. Either the
+//! releaser sees the thread, or the kernel sees the release. Counts are never set to 0 here, because addresses
+//! share spots.
 
 use crate::instance::{Type, instance};
 use retrial::interposer::{Park, Parked};

@@ -2,9 +2,8 @@
 
 use crate::instance::Instance;
 use crate::operation_log::MutexId;
-use crate::sys;
-use crate::sys::Ordering;
 use crate::sys::protocol::fence;
+use crate::sys::{self, Ordering};
 
 /// In place of a process: there are several.
 const SEVERAL: u64 = u64::MAX;

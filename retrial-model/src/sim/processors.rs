@@ -2,9 +2,10 @@
 //!
 //! One run queue a processor, as Linux has: a yield gives way to those of the own queue only, and whether a
 //! woken session runs near or far is known. A session that becomes ready goes to its last processor if that
-//! is idle, else to any idle one if the machine is not much used, else to a queue. A processor whose queue is empty takes from the longest one the
-//! session that ran last longest ago, but none that ran just before, whose data are taken to be in the caches there
-//! (Linux: `task_hot`). While there are only such, it looks again at each tick.
+//! is idle, else to any idle one if the machine is not much used, else to a queue. A processor whose queue is
+//! empty takes from the longest one the session that ran last longest ago, but none that ran just before, whose
+//! data are taken to be in the caches there (Linux: `task_hot`). While there are only such, it looks again at
+//! each tick.
 //!
 //! Which session is next is Linux's own rule, EEVDF (I. Stoica, H. Abdel-Wahab, *Earliest eligible virtual
 //! deadline first*, 1995; in Linux since 6.6), for sessions of equal weight. A session's virtual time is the time
@@ -85,8 +86,8 @@ impl Processors {
     /// for another one ([`super::Machine::imbalance_pct`]), any.
     pub(super) fn idle_for(&self, last: u32) -> Option<u32> {
         let count = f64::from(self.count());
-        let looks = count * (1.0 - (self.used.mean() / count * self.imbalance).powi(2)) >= 1.0;
-        self.idle(last).filter(|idle| *idle == last || looks)
+        let looks = || count * (1.0 - (self.used.mean() / count * self.imbalance).powi(2)) >= 1.0;
+        self.idle(last).filter(|idle| *idle == last || looks())
     }
 
     /// An idle processor: the wanted one if it is.
