@@ -6,6 +6,13 @@ use crate::run::symbols::Symbols;
 use crate::run::variables::Modules;
 use serde_json::{Value, json};
 use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Looks at a thread that is found running: one that waits with a limit is awake for a moment at times. What
+/// is between them.
+const LOOKS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// System calls that a thread may stay in; others are told by their number.
 const CALLS: &[(i64, &str)] = &[
@@ -133,9 +140,9 @@ impl Thread {
     /// A thread of this PID namespace.
     pub fn of(pid: u32, tid: u32, files: &mut Files, symbols: &mut Symbols) -> Self {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).unwrap_or_default();
+        let (syscall, stack) =
+            at_rest(|| read("syscall"), |syscall| files.stack(pid, &Modules::of(pid), syscall.ip?, syscall.sp?));
         let Some(state) = Self::state_of(pid, tid) else { return Self::default() };
-        let syscall = Syscall::parse(&read("syscall"));
-        let stack = syscall.and_then(|syscall| files.stack(pid, &Modules::of(pid), syscall.ip?, syscall.sp?));
         Self {
             state,
             wchan: Some(read("wchan").trim().to_owned()).filter(|wchan| !matches!(wchan.as_str(), "" | "0")),
@@ -164,6 +171,30 @@ impl Thread {
             "kernel_stack": self.kernel_stack,
         })
     }
+}
+
+/// The system call of a thread and its stack, which belong together: it was in the same call before the stack
+/// was read and after. One that goes on running has neither.
+fn at_rest<T>(mut syscall: impl FnMut() -> String, mut stack: impl FnMut(Syscall) -> T) -> (Option<Syscall>, T)
+where
+    T: Default,
+{
+    for look in 0..LOOKS {
+        if look > 0 {
+            sleep(PAUSE);
+        }
+        let text = syscall();
+        if let Some(call) = Syscall::parse(&text) {
+            let stack = stack(call);
+            if syscall() == text {
+                return (Some(call), stack);
+            }
+        } else if text.is_empty() {
+            // We may not know.
+            break;
+        }
+    }
+    Default::default()
 }
 
 /// What the kernel says of a thread's system call.
@@ -214,6 +245,22 @@ mod tests {
         assert_eq!(Syscall { number: 9999, ..asleep }.name().as_deref(), Some("9999"));
         assert_eq!(Syscall::parse("-1 0x10 0x20").unwrap().name(), None);
         assert_eq!((Syscall::parse("running"), Syscall::parse("")), (None, None));
+    }
+
+    #[test]
+    fn a_thread_that_wakes_up_for_a_moment_is_looked_at_until_it_is_at_rest() {
+        let looks = |texts: &[&str]| {
+            let mut left = texts.iter();
+            let mut text = || left.next().map_or_else(String::new, |text| (*text).to_owned());
+            let (call, sp) = at_rest(&mut text, |call| call.sp);
+            assert_eq!(call.and_then(|call| call.sp), sp);
+            (sp, left.len())
+        };
+        let [first, second] = ["202 0x0 0x10 0x1", "230 0x0 0x20 0x1"];
+        assert_eq!(looks(&[first, first]), (Some(0x10), 0));
+        assert_eq!(looks(&["running", first, second, second, second]), (Some(0x20), 0));
+        assert_eq!(looks(&["running"; 10]), (None, 10 - LOOKS as usize));
+        assert_eq!(looks(&["", first, first]), (None, 2));
     }
 
     #[test]
