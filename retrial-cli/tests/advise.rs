@@ -167,6 +167,7 @@ fn the_best_of_a_search_that_was_measured_stays() {
     let rate = |row: &Value| row["gets_per_s"].as_f64().unwrap();
     let best = measured.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap();
     assert_eq!(best["change"], applied["change"], "{document}");
+    assert!(applied["once_more"].as_f64().unwrap() > applied["present"][0].as_f64().unwrap(), "{document}");
     assert!((1..=3).contains(&measured.len()) && rate(best) > applied["present"][0].as_f64().unwrap(), "{document}");
     // It alone is set.
     let instance = scratch.instance();

@@ -24,7 +24,7 @@ mod canary;
 /// Measure a mutex and say what to change, with what it will come to
 ///
 /// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of
-/// throughput, k and kappa, do the findings have numbers. A finding has its evidence, what it will come to,
+/// throughput, utilization and k, do the findings have numbers. A finding has its evidence, what it will come to,
 /// what it costs, what may go wrong, the command that applies it and the one that takes it back.
 ///
 /// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
@@ -41,7 +41,7 @@ pub struct Args {
     /// Simulate the settings one step away from those in force (other schemes, other values of what the scheme
     /// depends on) in place of rules, and advise the best. With --apply the best three are measured one after the
     /// other, for an interval or --canary each, and the best of them stays where it has more gets than before, or as
-    /// many for less processor time
+    /// many for less processor time, twice
     #[arg(long)]
     search: bool,
     /// Apply the first advice that is a parameter

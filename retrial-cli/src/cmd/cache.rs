@@ -30,13 +30,17 @@ pub struct Args {
 enum What {
     Create(Create),
     Ls(Ls),
+    /// Show the size of the cache, what it holds, and its counters
     Show(One),
+    /// List the pins: session, object, and how
     Pins(One),
+    /// List the hot objects and their copies
     Hot(One),
     MarkHot(MarkHot),
     UnmarkHot(UnmarkHot),
     SuggestHot(suggest::Args),
     LimitCopies(LimitCopies),
+    /// Throw away the objects that nobody uses
     Flush(One),
     Check(Check),
     Work(work::Args),

@@ -24,7 +24,7 @@ pub const UTILIZATION: Experiment = Experiment {
 limit of twice that, sleeps of 10 ms spread by 1 ms (sleeps of exactly one length synchronise). `losers sleep` is the paper's discipline: who \
 spins when the mutex is released and does not get it sleeps at once. Utilization is what the gets found: misses per get.
 
-Where two processors are all, one holds and one spins: nobody competes, and k stays at k₀ = e⁻² = 0.135 whatever ρ is.",
+If only the holder and one spinner had a processor, nobody would compete, and k would be k₀ = e⁻² = 0.135 whatever ρ is.",
     x: "miss_ratio",
     x_scale: Scale::Linear,
     quantities: &[Q::K, Q::Kappa, Q::Sleeps, Q::Throughput],
@@ -92,7 +92,7 @@ pub const WAIT_TIME: Experiment = Experiment {
     name: "wait-time",
     source: "000, fig. 8",
     shows: "scheme 1: throughput against threads for several wait times",
-    text: "Sections of 4 us, exponential, and 0.4 of that for each processor between them as busy work (1.6 of them on two processors, 9.6 on 24).",
+    text: "Sections of 4 us, exponential, and 0.4 of that for each processor between them as busy work (0.8 of them on two processors, 9.6 on 24).",
     x: "sessions",
     x_scale: Scale::Binary,
     quantities: &[Q::Throughput, Q::Cpus, Q::Waits],

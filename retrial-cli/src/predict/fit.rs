@@ -24,6 +24,9 @@ const AWAY: f64 = 0.01;
 /// A larger share of the processors in others' use is worth a note.
 const OTHERS: f64 = 0.1;
 
+/// Rounds of turns on a full machine that an interval should last.
+const ROUNDS: f64 = 10.0;
+
 /// The workload of a mutex that was measured.
 pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recording, Report> {
     let (info, measured) = (&seen.info, &seen.measured);
@@ -123,6 +126,13 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     let times = times(measured, is_full, timed_s, &params, &machine, &mut notes);
     let (hold, holds) = holding(timed, times.hold, is_full)?;
     let (sessions, on_processor) = (measured.sessions.unwrap_or(1), times.away.is_none());
+    let rounds_s = ROUNDS * machine.round_s(sessions);
+    if is_full && measured.time_s < rounds_s {
+        let (time, enough) = (short(measured.time_s), rounds_s.ceil());
+        notes.push(format!(
+            "in {time} s not each of {sessions} sessions has {ROUNDS} turns: --interval {enough}s says more"
+        ));
+    }
     let (work_s, think_s) = times.away.map_or((0.0, times.own), |away_s| (times.own, away_s));
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, times.hold), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);

@@ -78,14 +78,17 @@ pub(super) fn apply(
     Ok(applied)
 }
 
+const INTERRUPTED: &str = "taken back: interrupted";
+const NONE_BETTER: &str = "none has more gets than before, or as many for less processor time: all is as it was";
+
 /// Less more gets than this are noise.
 const NOISE: f64 = 0.03;
 
 /// Less processor time than this share of before is worth a change that brings no more gets.
 const LEAN: f64 = 0.9;
 
-/// Measures the best settings of a search one after the other, then the present once more, and sets the
-/// [chosen] one, where no condition holds. What came of it.
+/// Measures the best settings of a search one after the other, the present once more, and the [chosen] one once
+/// more, which then stays where it is chosen again and no condition holds. What came of it.
 pub(super) fn best_of(
     args: &Args,
     recording: &Recording,
@@ -95,50 +98,65 @@ pub(super) fn best_of(
 ) -> Result<Value, Report> {
     let type_name = recording.mutex_type.as_deref().unwrap_or_default();
     let instance = args.source.which.attach()?;
+    let tried = |p, value| -> Result<(Trial, Profile), Report> {
+        let trial = Trial::begin(&instance, vec![Tried::new(type_name, p, value)])?;
+        format.say(&format!("\ntried: {} for type {type_name}", change_text(Change::Set(p, value))));
+        let after = measured_again(args, recording)?;
+        format.say(&format!("{} gets/s measured", short(rate(&after))));
+        Ok((trial, after))
+    };
+    let nothing = |why: &str| {
+        format.say(why);
+        Ok(json!({ "kept": false, "measured": [] }))
+    };
     let mut measured: Vec<(P, u64, Profile)> = Vec::new();
     for advice in best {
         let Change::Set(p, value) = advice.finding.change else { continue };
-        let trial = Trial::begin(&instance, vec![Tried::new(type_name, p, value)])?;
-        format.say(&format!("\ntried: {} for type {type_name}", change_text(advice.finding.change)));
-        let after = measured_again(args, recording);
-        drop(trial);
+        let (_, after) = tried(p, value)?;
         if signals::received().is_some() {
-            format.say("taken back: interrupted");
-            return Ok(json!({ "kept": false, "measured": [] }));
+            return nothing(INTERRUPTED);
         }
-        let after = after?;
-        format.say(&format!("{} gets/s measured", short(rate(&after))));
         measured.push((p, value, after));
     }
     if measured.is_empty() {
-        format.say("\nnothing to apply");
-        return Ok(json!({ "kept": false, "measured": [] }));
+        return nothing("\nnothing to apply");
     }
     let again = measured_again(args, recording)?;
-    let present = [rate(before), rate(&again)];
-    format.say(&format!("as it is: {} gets/s before, {} after", short(present[0]), short(present[1])));
-    let tried: Vec<_> = measured.iter().map(|(.., after)| Tally::of(after)).collect();
-    let chosen = chosen(&tried, [before, &again].map(Tally::of)).map(|chosen| &measured[chosen]);
-    let rows = measured.iter().map(|(p, value, after)| {
+    let present = [before, &again].map(Tally::of);
+    let [first, last] = present.map(|tally| tally.gets_per_s);
+    format.say(&format!("as it is: {} gets/s before, {} after", short(first), short(last)));
+    let tallies: Vec<_> = measured.iter().map(|(.., after)| Tally::of(after)).collect();
+    let row = |(p, value, after): &(P, u64, Profile)| {
         json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
-    });
-    let mut tried = json!({ "change": null, "kept": false, "measured": rows.collect::<Vec<_>>(), "present": present, "conditions": [] });
-    let Some((p, value, after)) = chosen else {
-        format.say("none has more gets than before, or as many for less processor time: all is as it was");
-        return Ok(tried);
     };
-    let change = change_text(Change::Set(*p, *value));
-    let (conditions, why) = held(&args.rollback_if, before, after, format);
-    tried["change"] = change.clone().into();
-    tried["conditions"] = conditions.into();
-    tried["kept"] = why.is_none().into();
+    let mut applied = json!({ "change": null, "kept": false, "measured": measured.iter().map(row).collect::<Vec<_>>(), "present": [first, last], "conditions": [] });
+    let Some(best) = chosen(&tallies, present) else {
+        format.say(NONE_BETTER);
+        return Ok(applied);
+    };
+    let (p, value, _) = measured[best];
+    let (trial, after) = tried(p, value)?;
+    if signals::received().is_some() {
+        return nothing(INTERRUPTED);
+    }
+    let change = change_text(Change::Set(p, value));
+    applied["change"] = change.clone().into();
+    applied["once_more"] = rate(&after).into();
+    // One of several may have been the best by chance.
+    if chosen(&[Tally::of(&after)], present).is_none() {
+        format.say(NONE_BETTER);
+        return Ok(applied);
+    }
+    let (conditions, why) = held(&args.rollback_if, before, &after, format);
+    applied["conditions"] = conditions.into();
+    applied["kept"] = why.is_none().into();
     if let Some(why) = why {
         format.say(&format!("not applied: {why}"));
     } else {
-        Trial::begin(&instance, vec![Tried::new(type_name, *p, *value)])?.keep();
+        trial.keep();
         format.say(&format!("applied: {change} for type {type_name}"));
     }
-    Ok(tried)
+    Ok(applied)
 }
 
 fn rate(measured: &Profile) -> f64 {
