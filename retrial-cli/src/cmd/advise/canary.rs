@@ -126,10 +126,9 @@ pub(super) fn best_of(
     let [first, last] = present.map(|tally| tally.gets_per_s);
     format.say(&format!("as it is: {} gets/s before, {} after", short(first), short(last)));
     let tallies: Vec<_> = measured.iter().map(|(.., after)| Tally::of(after)).collect();
-    let row = |(p, value, after): &(P, u64, Profile)| {
-        json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
-    };
-    let mut applied = json!({ "change": null, "kept": false, "measured": measured.iter().map(row).collect::<Vec<_>>(), "present": [first, last], "conditions": [] });
+    let rows: Vec<Value> = measured.iter().map(row).collect();
+    let mut applied =
+        json!({ "change": null, "kept": false, "measured": rows, "present": [first, last], "conditions": [] });
     let Some(best) = chosen(&tallies, present) else {
         format.say(NONE_BETTER);
         return Ok(applied);
@@ -157,6 +156,10 @@ pub(super) fn best_of(
         format.say(&format!("applied: {change} for type {type_name}"));
     }
     Ok(applied)
+}
+
+fn row((p, value, after): &(P, u64, Profile)) -> Value {
+    json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
 }
 
 fn rate(measured: &Profile) -> f64 {
