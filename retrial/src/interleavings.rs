@@ -287,6 +287,38 @@ mod every {
         }
     }
 
+    /// References and E come and go beside each other while a session comes to wait for X.
+    fn beside_a_writer(has_barrier: bool) {
+        let stage = Stage::new(crate::wait::DEFAULT, has_barrier);
+        stage.instance.set(P::Fairness, None, 2);
+        let (one, other, writer) = (stage.session().take(), stage.session().take(), stage.session());
+        let mut first = stage.get(&one, Mode::Shared);
+        let mut second = stage.get(&other, Mode::Examine);
+        let writes = thread::spawn(move || {
+            let session = writer.take();
+            drop(stage.get(&session, Mode::Exclusive));
+        });
+        while !stage.mutex.parking().starving().1 {
+            thread::yield_now();
+        }
+        second.share();
+        first.examine(Patience::Endless).unwrap();
+        drop(first);
+        second.examine(Patience::Endless).unwrap();
+        drop(second);
+        writes.join().unwrap();
+        assert_eq!((stage.mutex.load(), stage.mutex.parked()), (Word::FREE, 0));
+        drop((one, other));
+        stage.end();
+    }
+
+    #[test]
+    fn a_writer_beside_sessions_that_examine_is_not_left_asleep() {
+        for (has_barrier, how) in BOTH {
+            explore(&format!("X beside S and E, {how}"), 1, move || beside_a_writer(has_barrier));
+        }
+    }
+
     #[test]
     fn of_two_that_wait_nobody_sleeps_for_ever() {
         use Mode::{Examine as E, Exclusive as X, Shared as S};

@@ -182,6 +182,7 @@ impl Word {
     ///
     /// S is granted as *moving*: the reference is counted and the holder field is still `sid`'s, which gives
     /// it back with [`Word::give_back`]. `handed` says that the caller may take a mutex that was handed over.
+    /// A handover over references stays, so that further readers are kept out until the last of these has left.
     #[must_use]
     pub const fn grant(self, sid: Sid, mode: Mode, handed: bool) -> Option<Self> {
         let masks = mode.masks();
@@ -195,7 +196,8 @@ impl Word {
         if self.references() == u32::MAX {
             return None;
         }
-        Some(Self(((self.0 & !(Self::KIND | Self::HANDOVER)) + masks.add) | masks.kind | sid.bits()))
+        let over = if self.references() == 0 { Self::HANDOVER } else { 0 };
+        Some(Self(((self.0 & !(Self::KIND | over)) + masks.add) | masks.kind | sid.bits()))
     }
 
     /// The word after `sid` takes the holder field to drop its reference, or `None` while the field is taken.
@@ -207,17 +209,17 @@ impl Word {
         Some(Self((self.0 & !Self::KIND) | (3 << Self::KIND_SHIFT) | sid.bits()))
     }
 
-    /// The word after the holder field is given back: references and sticky flags stay, and so does
-    /// *draining* when the field was only borrowed to move a reference.
+    /// The word after the holder field is given back: references, sticky flags and a handover over references
+    /// stay, and so does *draining* when the field was only borrowed to move a reference.
     #[must_use]
     pub const fn give_back(self) -> Self {
         let borrowed = matches!(self.kind(), Some(Kind::Moving));
-        let keep = if borrowed { Self::STICKY | Self::DRAINING | Self::HANDOVER } else { Self::STICKY };
-        Self(self.0 & (keep | Self::REFERENCES))
+        let draining = if borrowed { Self::DRAINING } else { 0 };
+        Self(self.0 & (Self::STICKY | Self::HANDOVER | draining | Self::REFERENCES))
     }
 
-    /// The word after X, LX or E is released: the same for a session that is known to have the field for one
-    /// of them.
+    /// The word after X or LX is released: the same for a session that is known to have the field for one of
+    /// them.
     #[must_use]
     pub const fn released(self) -> Self {
         Self(self.0 & (Self::STICKY | Self::REFERENCES))
@@ -244,8 +246,13 @@ impl Word {
     /// The word after `sid` turns its own reference into E, or `None` while the holder field is taken.
     #[must_use]
     pub const fn promote(self, sid: Sid, handed: bool) -> Option<Self> {
+        // Its own reference counts as one that the handover is over.
+        let over = self.0 & Self::HANDOVER;
         match self.drop_if_any() {
-            Some(rest) => rest.grant(sid, Mode::Examine, handed),
+            Some(rest) => match rest.grant(sid, Mode::Examine, handed) {
+                Some(granted) => Some(granted.with(over)),
+                None => None,
+            },
             None => None,
         }
     }
@@ -257,7 +264,7 @@ impl Word {
     /// The word after E gives the field up while it waits for the references to leave.
     #[must_use]
     pub const fn drain(self) -> Self {
-        Self((self.0 & (Self::STICKY | Self::REFERENCES)) | Self::DRAINING)
+        Self((self.0 & (Self::STICKY | Self::HANDOVER | Self::REFERENCES)) | Self::DRAINING)
     }
 
     /// The word after the drained E of `sid` becomes X, or `None` while a reference or its mover is still

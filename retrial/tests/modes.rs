@@ -237,6 +237,59 @@ fn readers_that_keep_coming_do_not_keep_a_writer_out() {
 }
 
 #[test]
+fn sessions_that_examine_beside_references_do_not_keep_a_writer_out() {
+    // What a session does without end, its references come and go in three ways.
+    type Deed = fn(&retrial::Mutex<'_, u64>, &Session<'_>);
+    fn pause() {
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    let deeds: [Deed; 3] = [
+        |mutex, session| {
+            let mut guard = mutex.examine(session, location!()).unwrap();
+            guard.share();
+            pause();
+            guard.examine(Patience::Endless).unwrap();
+        },
+        |mutex, session| {
+            let mut guard = mutex.shared(session, location!()).unwrap();
+            pause();
+            guard.examine(Patience::Endless).unwrap();
+            guard.share();
+            pause();
+        },
+        |mutex, session| {
+            let _guard = mutex.shared(session, location!()).unwrap();
+            pause();
+            let _again = mutex.shared(session, location!()).unwrap();
+            pause();
+        },
+    ];
+    for deed in deeds {
+        let instance = instance();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let stop = AtomicBool::new(false);
+        let written = std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    let session = session(&instance);
+                    while !stop.load(Ordering::Relaxed) {
+                        deed(&mutex, &session);
+                    }
+                });
+            }
+            let session = session(&instance);
+            let patience = Patience::within(Duration::from_mins(1));
+            let write = || mutex.get(&session, Mode::Exclusive, location!(), patience).is_ok();
+            let written = (0..20).take_while(|_| write()).count();
+            stop.store(true, Ordering::Relaxed);
+            written
+        });
+        assert_eq!(written, 20);
+        assert_eq!(mutex.word(), Word::FREE);
+    }
+}
+
+#[test]
 fn readers_do_not_keep_each_other_out() {
     for fairness in 1..=2 {
         let instance = instance();
@@ -267,35 +320,43 @@ fn readers_do_not_keep_each_other_out() {
 
 #[test]
 fn a_writer_that_gives_up_lets_the_readers_in_again() {
-    let instance = instance();
-    instance.set(P::HandoverInterval, None, 1);
-    let mutex = instance.mutex("m", "test", || 0u64).unwrap();
-    let first = session(&instance);
-    let long = mutex.shared(&first, location!()).unwrap();
-    let seen = AtomicBool::new(false);
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
+    // Beside E the writer cannot take it back itself: a session that waits does.
+    for comes in [Mode::Shared, Mode::Examine] {
+        let instance = instance();
+        instance.set(P::HandoverInterval, None, 1);
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let first = session(&instance);
+        let long = mutex.shared(&first, location!()).unwrap();
+        let seen = AtomicBool::new(false);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let session = session(&instance);
+                // On a machine without a processor to spare a wait may pass before it has asked for its turn.
+                while !seen.load(Ordering::Relaxed) {
+                    assert!(begun.elapsed() < Duration::from_mins(1), "the writer was to be let in");
+                    let patience = Patience::within(Duration::from_millis(300));
+                    let got = mutex.get(&session, Mode::Exclusive, location!(), patience);
+                    assert!(matches!(got, Err(GetError::TimedOut)));
+                }
+            });
+            // References come and go until one of them leaves the mutex to the writer that starves.
             let session = session(&instance);
-            // On a machine without a processor to spare a wait may pass before it has asked for its turn.
-            while !seen.load(Ordering::Relaxed) {
-                assert!(begun.elapsed() < Duration::from_mins(1), "the writer was to be let in");
-                let patience = Patience::within(Duration::from_millis(300));
-                let got = mutex.get(&session, Mode::Exclusive, location!(), patience);
-                assert!(matches!(got, Err(GetError::TimedOut)));
+            while !writer.is_finished() {
+                drop(mutex.get(&session, comes, location!(), Patience::None));
+                seen.fetch_or(mutex.word().has(Word::HANDOVER), Ordering::Relaxed);
+                std::thread::yield_now();
             }
         });
-        // References come and go until one of them leaves the mutex to the writer that starves.
-        let session = session(&instance);
-        while !writer.is_finished() {
-            drop(mutex.get(&session, Mode::Shared, location!(), Patience::None));
-            seen.fetch_or(mutex.word().has(Word::HANDOVER), Ordering::Relaxed);
-            std::thread::yield_now();
+        if comes == Mode::Shared {
+            assert_eq!(mutex.word(), Word(1));
         }
-    });
-    assert_eq!(mutex.word(), Word(1));
-    drop(mutex.get(&first, Mode::Shared, location!(), Patience::None).expect("nobody else wants it"));
-    drop(long);
+        let other = session(&instance);
+        let patience = Patience::within(Duration::from_mins(1));
+        drop(mutex.get(&other, Mode::Shared, location!(), patience).expect("nobody else wants it"));
+        assert_eq!(mutex.word(), Word(1));
+        drop(long);
+    }
 }
 
 #[test]

@@ -44,7 +44,9 @@ fn a_mode_is_granted_exactly_when_the_rules_say_so() {
                 for flag in [Word::ATTENTION, Word::POISONED] {
                     assert_eq!(got.has(flag), word.has(flag), "{mode} on {word:?} keeps its flags");
                 }
-                assert!(!got.has(Word::HANDOVER));
+                // Over references it is for another session, which wants X.
+                let stays = word.has(Word::HANDOVER) && word.references() > 0;
+                assert_eq!(got.has(Word::HANDOVER), stays, "{mode} on {word:?}");
                 let kind = match mode {
                     Mode::Shared => Kind::Moving,
                     Mode::Exclusive => Kind::Exclusive,
@@ -66,12 +68,12 @@ fn giving_back_undoes_a_grant() {
             let Some(got) = word.grant(me, mode, true) else { continue };
             let back = got.give_back();
             assert!(back.sid().is_none());
-            let sticky = word.0 & (Word::ATTENTION | Word::POISONED);
+            let sticky = got.0 & (Word::ATTENTION | Word::POISONED | Word::HANDOVER);
             assert_eq!(back.0, sticky | u64::from(got.references()), "{mode} on {word:?}");
             if mode == Mode::Shared {
                 let taken = back.take_field(me).expect("a reference can be dropped while nobody has the field");
                 assert_eq!(taken.drop_reference().give_back().references(), word.references());
-            } else {
+            } else if mode != Mode::Examine {
                 assert_eq!(got.released(), back);
             }
         }
@@ -92,6 +94,19 @@ fn a_reader_that_leaves_keeps_a_drain_and_a_handover() {
         let word = Word(flag | 2);
         let left = word.take_field(Sid::new(7)).unwrap().drop_reference().give_back();
         assert_eq!(left, Word(flag | 1));
+    }
+}
+
+#[test]
+fn a_handover_over_references_outlasts_examine() {
+    let me = Sid::new(7);
+    for references in [1, 2] {
+        let word = Word(Word::HANDOVER | references);
+        let examined = word.promote(me, true).unwrap();
+        assert_eq!((examined.kind(), examined.references()), (Some(Kind::Examine), word.references() - 1));
+        assert_eq!(examined.give_back(), Word(Word::HANDOVER | (references - 1)));
+        assert!(examined.drain().has(Word::HANDOVER));
+        assert_eq!(word.promote(me, false), None);
     }
 }
 

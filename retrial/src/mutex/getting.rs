@@ -64,7 +64,8 @@ impl<'a> Getting<'a> {
 
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
         let sid = self.session.sid();
-        let handed = handed || word.has(Word::HANDOVER) && self.may_take_handover(word);
+        // Over references it is for X, once these have left.
+        let handed = handed && word.references() == 0 || word.has(Word::HANDOVER) && self.may_take_handover(word);
         match self.aim {
             Aim::Get => word.grant(sid, self.mode, handed),
             Aim::Promote => word.promote(sid, handed),
@@ -156,7 +157,11 @@ impl<'a> Getting<'a> {
         if self.parks.end(|to| mutex.change(Ordering::Relaxed, to)) && passes {
             fence_without_barrier();
             if mutex.parked() != 0 {
-                mutex.wake_for(mutex.load().give_back());
+                let word = mutex.load();
+                // What a session leaves that moves the last reference is not known yet, and its own look at who
+                // is on the way may have come before.
+                let left = if word.kind() == Some(Kind::Moving) { Word::FREE } else { word.give_back() };
+                mutex.wake_for(left);
             }
         }
     }

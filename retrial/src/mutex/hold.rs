@@ -1,7 +1,7 @@
 //! A mutex held: released when dropped, converted between modes without letting anybody in between.
 
+use super::Patience;
 use super::getting::{Aim, Getting, Why};
-use super::{FOR_E, FOR_S, Patience};
 use crate::error::{ConvertError, Death, GetError, OwnerDied};
 use crate::fail;
 use crate::mode::Mode;
@@ -212,14 +212,15 @@ impl<'a> Hold<'a> {
         }
         session.relog(self.record as usize, Phase::Demoting, self.mode);
         let word = Word(mutex.word.load(Ordering::Relaxed));
-        mutex.word.store(word.give_back().add_reference().0, Ordering::Release);
+        let left = mutex.kept_for_x(word.give_back().add_reference());
+        mutex.word.store(left.0, Ordering::Release);
         fail::point();
         session.relog(self.record as usize, Phase::Held, Mode::Shared);
         self.mode = Mode::Shared;
         fence(Ordering::SeqCst);
         if mutex.parked() != 0 {
             // Readers may come in now; the first woken lets in the next.
-            mutex.wake_of(FOR_S | FOR_E);
+            mutex.wake_for(left);
         }
     }
 }

@@ -16,11 +16,16 @@ impl RawMutex {
     /// Gives the holder field back: the caller has it, and `word` is what stays.
     #[inline]
     pub(super) fn give_back(&self, session: &Session<'_>, word: Word) {
-        if self.parking().concerns_releases() && self.hands_over(session) {
+        // Over references the first in the queue may be one that cannot have it. A handover that has kept
+        // readers out: the session that asked for it may have gone since, and no other one would get the mutex.
+        if word.references() == 0
+            && (word.has(Word::HANDOVER) || self.parking().concerns_releases() && self.hands_over(session))
+        {
             return self.hand_over(word);
         }
-        if self.leave_open(word) {
-            self.wake(word);
+        let left = self.kept_for_x(word);
+        if self.leave_open(left) {
+            self.wake(left);
         }
     }
 
@@ -33,7 +38,7 @@ impl RawMutex {
         match mode {
             Mode::Shared => return self.leave(session, record),
             // Beside E a reader of this thread may have left.
-            Mode::Examine => self.give_back(session, self.load().released()),
+            Mode::Examine => self.give_back(session, self.load().give_back()),
             Mode::Exclusive | Mode::LongExclusive => self.give_back(session, rest),
         }
         session.unlog(record);
@@ -70,30 +75,36 @@ impl RawMutex {
     }
 
     /// The same by a session that has only moved a reference, while references stay: nobody can get a mode
-    /// now that could not be got before, so that nobody is woken. But a starving session keeps further
-    /// readers out.
+    /// now that could not be got before, so that nobody is woken.
     pub(super) fn give_back_over_references(&self, word: Word) {
-        let parking = self.parking();
-        let may_hand_over = parking.starving().1 && parking.parked() != 0 && !word.has(Word::DRAINING);
-        // Decided by the change: the session that asked may give up meanwhile. Release: pairs with the change in
-        // `try_let_readers_in`, after which that session finds the holder field taken.
-        let hands_over = may_hand_over && self.change(Ordering::Release, Parking::fed_for_x).starving().1;
+        let left = self.kept_for_x(word);
         fail::point();
-        let word = if hands_over { word.with(Word::HANDOVER) } else { word };
         // Release: as in `give_back`.
-        self.word.store(word.0, Ordering::Release);
+        self.word.store(left.0, Ordering::Release);
         fail::point();
     }
 
+    /// What a session in the holder field leaves: over references a session that starves for X keeps further
+    /// readers out.
+    pub(super) fn kept_for_x(&self, left: Word) -> Word {
+        let parking = self.parking();
+        let is_asked = left.references() != 0 && parking.starving().1 && parking.parked() != 0;
+        // Decided by the change: the session that asked may give up meanwhile. Release: pairs with the change in
+        // `try_let_readers_in`, after which that session finds the holder field taken.
+        let is_kept =
+            is_asked && !left.has(Word::DRAINING) && self.change(Ordering::Release, Parking::fed_for_x).starving().1;
+        if is_kept { left.with(Word::HANDOVER) } else { left }
+    }
+
     /// A session that asked to keep readers out for X wants it no more: takes its request back, and a handover
-    /// over references. Whether that is done: not while a session moves a reference. Another session that
-    /// wants X asks again when it has been woken, or looks.
+    /// over references. Whether that is done: not while a session moves a reference or has E.
+    /// Another session that wants X asks again when it has been woken, or looks.
     pub(crate) fn try_let_readers_in(&self) -> bool {
         // Acquire: as in `give_back_over_references` and `hand_over`.
         let parking = self.change(Ordering::AcqRel, Parking::not_for_x);
         let word = self.load();
         match word.kind() {
-            Some(Kind::Moving) => false,
+            Some(Kind::Moving | Kind::Examine) => false,
             // Of a free mutex: a session that is on its way may be the one to have it.
             None if word.has(Word::HANDOVER) && (word.references() != 0 || parking.woken() == 0) => {
                 let open = word.without(Word::HANDOVER);
@@ -201,8 +212,7 @@ impl RawMutex {
         let word = word.without(Word::HANDOVER);
         let now = sys::now_ns();
         let asked = self.change(Ordering::Relaxed, |all| all.handed_over(now));
-        // Over references the first in the queue may be one that cannot have it.
-        let nobody = !asked.has_a_taker() || word.has(Word::DRAINING) || word.references() != 0;
+        let nobody = !asked.has_a_taker() || word.has(Word::DRAINING);
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         fail::point();
         self.word.store(handed.0, Ordering::Release);
@@ -284,13 +294,7 @@ impl RawMutex {
         session.relog(record, Phase::Left, Mode::Shared);
         let left = taken.drop_reference().give_back();
         if left.references() == 0 {
-            if left.has(Word::HANDOVER) {
-                // It kept readers out. The session that asked for it may have gone since: no other one would
-                // get the mutex then.
-                self.hand_over(left);
-            } else {
-                self.give_back(session, left);
-            }
+            self.give_back(session, left);
         } else {
             self.give_back_over_references(left);
         }
