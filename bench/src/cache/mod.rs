@@ -70,7 +70,7 @@ impl Peer {
         let value = || vec![1; bytes];
         let room = names.len() * 2;
         Ok(match self {
-            Self::Retrial => Box::new(Ours::new(names, bytes)),
+            Self::Retrial => Box::new(Ours::new(names, bytes)?),
             Self::QuickCache => {
                 let cache = QuickCache::new(room);
                 for name in names {

@@ -3,7 +3,7 @@
 use super::stores::{Ours, fill, key, look};
 use crate::report::Output;
 use miette::{IntoDiagnostic, Report};
-use retrial::{Capacity, Class, Instance};
+use retrial::Class;
 use retrial_bench::chart::{Axis, Chart, Form, Legend, Point, Scale, Series, svg};
 use retrial_bench::outcome::median;
 use retrial_bench::output::{Table, column};
@@ -103,10 +103,8 @@ fn measured(objects: usize, bytes: usize, round: usize) -> Result<([f64; 4], f64
     // As many as are built fit, and hardly any more: a chain's head for each 256 bytes, and a shard's head.
     let shards = Shape::of((objects * each) as u64).shards;
     let shape = Shape { bytes: ((objects * each) as u64 * 65 / 64).max(4096) + u64::from(shards) * 4096, shards };
-    let arena = shape.arena(Ours::SESSIONS);
-    let capacity = Capacity { sessions: Ours::SESSIONS, arena, ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).into_diagnostic()?;
-    let cache = Cache::create(&instance, "size", shape).into_diagnostic()?;
+    let Ours(instance) = Ours::empty(shape)?;
+    let cache = Cache::open(&instance, "bench").into_diagnostic()?;
     let session = instance.session("size", Class::Normal).into_diagnostic()?;
     let client = cache.join(&session).into_diagnostic()?;
     let order = shuffled(objects, round as u64);
