@@ -5,6 +5,7 @@ use crate::page;
 use crate::peers::{self, Entry};
 use crate::plan::{self, Group};
 use crate::row::{self, Row};
+use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::P;
 use retrial_bench::arguments::{positive, setting as setting_of};
@@ -65,6 +66,12 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// A bar of so many steps: drawn to stderr, and only when that is a terminal. No thread of its own: we fork.
+pub fn bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
 }
 
 /// How long sessions that still wait are waited for after the end.
