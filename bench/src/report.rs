@@ -47,13 +47,13 @@ impl Output {
         }
     }
 
-    /// All figures of what is not measured group by group, everywhere.
-    pub fn whole(&self, table: &Table) -> Result<(), Report> {
+    /// All figures of what is not measured group by group, everywhere; these lines are above them in the page.
+    pub fn whole(&self, lines: &[String], table: &Table) -> Result<(), Report> {
         self.say(&table.text());
         if let Some(path) = &self.csv {
             write(path, table.csv().as_bytes())?;
         }
-        self.end(&header(), table)
+        self.end(lines, table)
     }
 
     /// All figures at the end, where they were asked for: as JSON, and as a page under these lines.

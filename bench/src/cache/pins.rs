@@ -2,7 +2,7 @@
 
 use super::gate::{self, Conditions, Kind, Load, Work};
 use super::stores::{Ours, Store, get, key, look, replace};
-use crate::report::Output;
+use crate::report::{Output, header};
 use clap::ValueEnum;
 use miette::{IntoDiagnostic, Report};
 use retrial_bench::outcome::median;
@@ -126,7 +126,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("counted_M_per_s", |row: &Row| of(&row.counted)),
         column("private_to_counted", ratio),
     ];
-    output.whole(&Table::of(&columns, &rows))?;
+    output.whole(&header(), &Table::of(&columns, &rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

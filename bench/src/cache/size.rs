@@ -1,7 +1,7 @@
 //! What one object costs against how many there are: to build, to find, to evict.
 
 use super::stores::{Ours, fill, key, look};
-use crate::report::Output;
+use crate::report::{Output, header};
 use miette::{IntoDiagnostic, Report};
 use retrial::Class;
 use retrial_bench::chart::{Axis, Chart, Form, Legend, Point, Scale, Series, svg};
@@ -71,7 +71,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("memory_ns", |row: &Row| row.of(3).0),
         column("overhead_bytes", |row: &Row| row.overhead),
     ];
-    output.whole(&Table::of(&columns, &rows))?;
+    output.whole(&header(), &Table::of(&columns, &rows))?;
     if let Some(path) = &args.svg {
         std::fs::write(path, svg(&[chart(args.bytes, &rows)], 1)?).into_diagnostic()?;
     }
