@@ -1,4 +1,4 @@
-//! The command `retrial` under which programs are measured, and the figures of their own.
+//! The command `retrial` under which programs are measured, and the figures of their rounds.
 
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::Address;
@@ -79,8 +79,8 @@ impl Run {
     }
 }
 
-/// What is measured of a program under one thing: its own. Figures have three digits; `None` where nothing was
-/// measured.
+/// What is measured of a program under one thing: its rounds. Figures have three digits; `None` where nothing
+/// was measured.
 #[derive(Default)]
 pub struct Measured {
     pub runs: Vec<Run>,

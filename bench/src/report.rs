@@ -47,7 +47,7 @@ impl Output {
         }
     }
 
-    /// All figures of what is not measured group by group, everywhere; these lines are above them in the page.
+    /// All figures of what is not measured group by group, everywhere; the lines are above them in the page.
     pub fn whole(&self, lines: &[String], table: &Table) -> Result<(), Report> {
         self.say(&table.text());
         if let Some(path) = &self.csv {

@@ -130,8 +130,8 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// ns of a get of one object with its unpin, of the same by a handle, and of a compare-exchange and a store of one word:
-/// medians.
+/// ns of a get of one object with its unpin, of the same by a handle, and of a compare-exchange and a store
+/// of one word: medians.
 fn beside_a_pair(client: &Client<'_>, name: &str, rounds: usize) -> Result<[f64; 3], Report> {
     let handle = client.handle(&key(name)).into_diagnostic()?;
     let word = AtomicU64::new(0);

@@ -33,8 +33,8 @@ pub struct Load {
     pub seconds: u32,
 }
 
-/// From what each process said, which is operations, begin and end in µs, and processor time in ns: what a run came to,
-/// and its operations.
+/// From what each process said, which is operations, begin and end in µs, and processor time in ns: what a
+/// run came to, and its operations.
 pub fn run(processes: &[Vec<u64>]) -> Result<(Run, u64), Report> {
     let (mut operations, mut begin, mut end, mut cpu_ns) = (0, u64::MAX, 0, 0);
     for numbers in processes {

@@ -14,7 +14,8 @@ pub(super) fn error() -> i32 {
     unsafe { *errno() }
 }
 
-/// Keeps `errno` as it was: lock calls report by what they return, and the interposer is called in their place.
+/// Keeps `errno` as it was: lock calls report by what they return, and the interposer is called in their
+/// place.
 #[derive(Debug)]
 pub struct Errno(i32);
 
