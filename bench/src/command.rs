@@ -4,6 +4,7 @@ use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::Address;
 use retrial_bench::outcome::median;
 use retrial_bench::output::rounded;
+use serde::Serialize;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,20 +50,45 @@ pub fn calls(report: &Value, which: &str) -> Option<f64> {
     Some(report["calls"].as_array()?.iter().filter_map(|kind| kind[which].as_f64()).sum())
 }
 
-/// What is measured of a program under one thing: its rounds.
-pub struct Measured<R> {
-    pub runs: Vec<R>,
+/// What a run came to.
+pub struct Run {
+    pub operations: f64,
+    pub ops_per_s: f64,
+    /// Of the program, user and system.
+    pub cpu_s_per_s: f64,
+    pub cpu_us_per_op: f64,
+    /// Waits in µs as the load printed them: median, 99 of 100, 999 of 1000, longest.
+    pub waits_us: [Option<f64>; 4],
+    /// What `retrial run` reports.
+    pub report: Option<Value>,
+}
+
+impl Run {
+    /// A figure of the report.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.report.as_ref()?[name].as_f64()
+    }
+
+    pub fn calls(&self, which: &str) -> Option<f64> {
+        calls(self.report.as_ref()?, which)
+    }
+
+    fn misses_pct(&self) -> Option<f64> {
+        let (misses, gets) = (self.figure("misses")?, self.figure("gets")?);
+        (gets > 0.0).then(|| 100.0 * misses / gets)
+    }
+}
+
+/// What is measured of a program under one thing: its rounds. Figures have three digits; `None` where nothing
+/// was measured.
+#[derive(Default)]
+pub struct Measured {
+    pub runs: Vec<Run>,
     /// Why there are no more.
     pub failure: Option<String>,
 }
 
-impl<R> Default for Measured<R> {
-    fn default() -> Self {
-        Self { runs: Vec::new(), failure: None }
-    }
-}
-
-impl<R> Measured<R> {
+impl Measured {
     pub fn failed(why: &str) -> Self {
         Self { runs: Vec::new(), failure: Some(why.to_owned()) }
     }
@@ -71,39 +97,76 @@ impl<R> Measured<R> {
         !self.runs.is_empty() || self.failure.is_some()
     }
 
-    /// Beside those of the program as it is.
-    pub fn beside<'a>(&'a self, plain: Option<&'a Self>) -> Rounds<'a, R> {
-        Rounds { own: &self.runs, plain: plain.map(|plain| plain.runs.as_slice()) }
-    }
-}
-
-/// Runs of a program under one thing, and those without us in the same rounds. Figures have three digits;
-/// `None` where nothing was measured.
-pub struct Rounds<'a, R> {
-    own: &'a [R],
-    plain: Option<&'a [R]>,
-}
-
-impl<R> Rounds<'_, R> {
-    fn all(&self, value: impl Fn(&R) -> Option<f64>) -> Vec<f64> {
-        self.own.iter().filter_map(value).collect()
+    fn all(&self, value: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
+        self.runs.iter().filter_map(value).collect()
     }
 
-    pub fn middle(&self, value: impl Fn(&R) -> Option<f64>) -> Option<f64> {
+    pub fn middle(&self, value: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
         median(self.all(value)).map(|m| rounded(m, 3))
     }
 
-    pub fn least(&self, value: impl Fn(&R) -> Option<f64>) -> Option<f64> {
+    fn least(&self, value: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
         self.all(value).into_iter().reduce(f64::min).map(|m| rounded(m, 3))
     }
 
-    pub fn most(&self, value: impl Fn(&R) -> Option<f64>) -> Option<f64> {
+    pub fn most(&self, value: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
         self.all(value).into_iter().reduce(f64::max).map(|m| rounded(m, 3))
     }
 
-    /// The median of the rounds' ratios to plain.
-    pub fn ratio(&self, value: impl Fn(&R) -> f64) -> Option<f64> {
-        let pairs = self.own.iter().zip(self.plain?);
+    /// The median of the rounds' ratios to those of the program as it is.
+    fn ratio(&self, plain: Option<&Self>, value: impl Fn(&Run) -> f64) -> Option<f64> {
+        let pairs = self.runs.iter().zip(&plain?.runs);
         median(pairs.map(|(own, plain)| value(own) / value(plain)).collect()).map(|m| rounded(m, 3))
+    }
+}
+
+/// Columns of how fast the runs were, and of the processor time that they took.
+#[derive(Serialize)]
+pub struct Speed {
+    pub ops_per_s: Option<f64>,
+    ops_min: Option<f64>,
+    ops_max: Option<f64>,
+    ops_to_plain: Option<f64>,
+    cpu_s_per_s: Option<f64>,
+    cpu_us_per_op: Option<f64>,
+    cpu_us_min: Option<f64>,
+    cpu_us_max: Option<f64>,
+    cpu_to_plain: Option<f64>,
+}
+
+impl Speed {
+    pub fn of(own: &Measured, plain: Option<&Measured>) -> Self {
+        let ops = |run: &Run| Some(run.ops_per_s);
+        let cpu = |run: &Run| Some(run.cpu_us_per_op);
+        Self {
+            ops_per_s: own.middle(ops),
+            ops_min: own.least(ops),
+            ops_max: own.most(ops),
+            ops_to_plain: own.ratio(plain, |run| run.ops_per_s),
+            cpu_s_per_s: own.middle(|run| Some(run.cpu_s_per_s)),
+            cpu_us_per_op: own.middle(cpu),
+            cpu_us_min: own.least(cpu),
+            cpu_us_max: own.most(cpu),
+            cpu_to_plain: own.ratio(plain, |run| run.cpu_us_per_op),
+        }
+    }
+}
+
+/// Columns of what `retrial run` reports.
+#[derive(Serialize)]
+pub struct Reported {
+    misses_pct: Option<f64>,
+    /// Calls of a run.
+    handled: Option<f64>,
+    fallback: Option<f64>,
+}
+
+impl Reported {
+    pub fn of(own: &Measured) -> Self {
+        Self {
+            misses_pct: own.middle(Run::misses_pct),
+            handled: own.middle(|run| run.calls("handled")),
+            fallback: own.middle(|run| run.calls("fallback")),
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::measurement::{Load, Measurement, was_away};
 use crate::peers::{Entry, Tick};
+use crate::report::bar;
 use crate::row::{self, Key, Row};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use retrial::P;
 use retrial_bench::cell::{Cell, Conditions, Stopped};
 use retrial_bench::outcome::{Kind, Outcome};
@@ -115,10 +116,7 @@ pub fn run<E>(
     settings: &[(P, String)],
     mut each: impl FnMut(&Group, Vec<Row>) -> Result<(), E>,
 ) -> Result<bool, E> {
-    let bar = ProgressBar::new(ms(time(groups.iter().copied())));
-    // Drawn to stderr, and only when that is a terminal. No thread of its own: we fork.
-    let style = ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar());
-    bar.set_style(style);
+    let bar = bar(ms(time(groups.iter().copied())));
     let mut done = Duration::ZERO;
     for group in groups {
         let (rows, whole) = group.measure(settings, &bar, done);

@@ -5,6 +5,7 @@ use crate::page;
 use crate::peers::{self, Entry};
 use crate::plan::{self, Group};
 use crate::row::{self, Row};
+use indicatif::{ProgressBar, ProgressStyle};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::P;
 use retrial_bench::arguments::{positive, setting as setting_of};
@@ -46,13 +47,13 @@ impl Output {
         }
     }
 
-    /// All figures of what is not measured group by group, everywhere.
-    pub fn whole(&self, table: &Table) -> Result<(), Report> {
+    /// All figures of what is not measured group by group, everywhere; the lines are above them in the page.
+    pub fn whole(&self, lines: &[String], table: &Table) -> Result<(), Report> {
         self.say(&table.text());
         if let Some(path) = &self.csv {
             write(path, table.csv().as_bytes())?;
         }
-        self.end(&header(), table)
+        self.end(lines, table)
     }
 
     /// All figures at the end, where they were asked for: as JSON, and as a page under these lines.
@@ -65,6 +66,12 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// A bar of so many steps: drawn to stderr, and only when that is a terminal. No thread of its own: we fork.
+pub fn bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar());
+    ProgressBar::new(length).with_style(style)
 }
 
 /// How long sessions that still wait are waited for after the end.

@@ -238,9 +238,19 @@ fn of<R: Serialize>(rows: &[R], is_shown: impl Fn(&str, &[Value]) -> bool) -> Ta
 
 /// Rows as CSV, under their header or going on below it.
 pub fn csv<R: Serialize>(rows: &[R], header: bool) -> Result<Vec<u8>, Report> {
-    let mut writer = csv::WriterBuilder::new().has_headers(header).from_writer(Vec::new());
-    for row in rows {
-        writer.serialize(row).into_diagnostic()?;
+    let cell = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for (index, row) in rows.iter().enumerate() {
+        // The crate itself writes no flattened fields.
+        let Value::Object(row) = serde_json::to_value(row).into_diagnostic()? else { continue };
+        if header && index == 0 {
+            writer.write_record(row.keys()).into_diagnostic()?;
+        }
+        writer.write_record(row.values().map(cell)).into_diagnostic()?;
     }
     writer.into_inner().into_diagnostic()
 }

@@ -1,7 +1,7 @@
 //! One thread that gets and releases: the price of a mutex that nobody else wants.
 
 use crate::peers::{self, Round};
-use crate::report::{self, Output, header};
+use crate::report::{Output, header};
 use crate::row;
 use miette::Report;
 use retrial_bench::outcome::median;
@@ -102,12 +102,8 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     lines.push(format!(
         "get + increment + release by one thread of two, processor time; {done} rounds of {round_ms} ms; * best of the mutexes"
     ));
-    let table = row::table(&rows);
-    output.say(&format!("{}\n\n{}", lines.join("\n"), table.text()));
-    if let Some(path) = &output.csv {
-        report::write(path, &row::csv(&rows, true)?)?;
-    }
-    output.end(&lines, &table)?;
+    output.say(&format!("{}\n", lines.join("\n")));
+    output.whole(&lines, &row::table(&rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,7 +3,7 @@
 use crate::board::{Board, Ledger, Missing};
 use crate::clock::Clock;
 use crate::histogram::Total;
-use crate::limits;
+use crate::limits::{self, THRONG};
 use crate::load::{Distribution, Start, Think, Times};
 use crate::ours::no_memory;
 use crate::outcome::{Kind, Outcome};
@@ -17,9 +17,6 @@ use retrial::sys;
 use retrial_model::Profile;
 use retrial_model::profile::Waits;
 use std::time::Duration;
-
-/// Processes that may be on their way to a session at a time.
-const THRONG: u32 = 64;
 
 /// What sessions there are and what they do.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -157,15 +154,10 @@ impl Cell {
     fn gather<P: Peer>(&self, task: &Task<'_, P>, crew: &mut Crew, conditions: &Conditions) -> Result<bool, Stopped> {
         let board = task.board;
         let mut on_the_way = true;
+        limits::room(self.kind, self.sessions).map_err(|e| self.no_more(0, &e))?;
         if self.kind == Kind::Threads {
-            if limits::threads().is_some_and(|limit| u64::from(self.sessions) > limit) {
-                return Err(self.no_more(0, &std::io::Error::from_raw_os_error(libc::ENOMEM)).into());
-            }
             crew.fork(|| task.threads(self.sessions)).map_err(|e| self.no_more(0, &e))?;
         } else {
-            if !limits::memory_for(self.sessions) {
-                return Err(self.no_more(0, &std::io::Error::from_raw_os_error(libc::ENOMEM)).into());
-            }
             for index in 0..self.sessions {
                 let first = index.saturating_sub(THRONG);
                 if !self.wait(conditions, (board, crew), || board.ready(), first, Ending::Proper)? {

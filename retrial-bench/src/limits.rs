@@ -4,13 +4,16 @@ use crate::outcome::Kind;
 use miette::{Report, miette};
 use std::{fs, io};
 
+/// Sessions that may be on their way to the start at a time.
+pub const THRONG: u32 = 64;
+
 fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Threads that a process has room for: each has a stack and a signal stack, and each of these a guard page,
 /// and the program itself takes a few hundred mappings.
-pub fn threads() -> Option<u64> {
+fn threads() -> Option<u64> {
     Some(number("/proc/sys/vm/max_map_count")?.saturating_sub(500) / 4)
 }
 
@@ -24,9 +27,21 @@ fn memory() -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
 }
 
-/// Whether so many processes have room.
-pub fn memory_for(processes: u32) -> bool {
-    memory().is_none_or(|bytes| bytes / PROCESS_BYTES >= u64::from(processes))
+/// Processes that there is memory for.
+fn processes() -> Option<u64> {
+    Some(memory()? / PROCESS_BYTES)
+}
+
+/// Whether so many sessions have room.
+pub fn room(kind: Kind, sessions: u32) -> io::Result<()> {
+    let most = match kind {
+        Kind::Threads => threads(),
+        Kind::Processes => processes(),
+    };
+    if most.is_some_and(|most| u64::from(sessions) > most) {
+        return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+    }
+    Ok(())
 }
 
 /// The limits that there are, with their names, the lowest first.
@@ -44,7 +59,7 @@ fn all() -> Vec<(String, u64)> {
         user.lines().find_map(|line| line.strip_prefix("Max processes")?.split_whitespace().next()?.parse().ok());
     limits.extend(user.map(|limit| ("ulimit -u".to_owned(), limit)));
     limits.extend(threads().map(|threads| ("threads of a process by vm.max_map_count".to_owned(), threads)));
-    limits.extend(memory().map(|bytes| ("processes by available memory".to_owned(), bytes / PROCESS_BYTES)));
+    limits.extend(processes().map(|processes| ("processes by available memory".to_owned(), processes)));
     limits.sort_by_key(|(_, limit)| *limit);
     limits
 }

@@ -2,14 +2,13 @@
 
 use crate::board::{Board, Ledger, Missing, Span};
 use crate::clock::ticks;
+use crate::limits::THRONG;
 use crate::load::{Random, Start, Think, Times};
 use crate::peer::{Miss, Peer};
 use crate::work;
 use retrial::sys;
 use std::time::Duration;
 
-/// Threads that may be on their way to a session at a time.
-const THRONG: u32 = 64;
 const STACK_BYTES: usize = 128 << 10;
 
 /// What all sessions of a cell do.

@@ -3,8 +3,11 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, Client, Key, Namespace, Shape};
+mod kit;
+
+use kit::{instance, key};
+use retrial::Class;
+use retrial_cache::{Cache, Client, Shape};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -16,8 +19,7 @@ const ROUNDS: u32 = 30;
 
 /// Builds an object, and does something meanwhile.
 fn build(client: &Client<'_>, name: &str, meanwhile: impl FnOnce()) {
-    let key = Key::new(Namespace::Object, "S", name);
-    let built = client.get_or_create(&key, 8, |_| {
+    let built = client.get_or_create(&key(name), 8, |_| {
         meanwhile();
         Ok::<_, Infallible>(())
     });
@@ -32,8 +34,7 @@ fn a_builder_that_goes_on_to_another_object_is_not_waited_for() {
     let round = AtomicU32::new(0);
     let round: &'static AtomicU32 = Box::leak(Box::new(round));
     std::thread::spawn(move || {
-        let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-        let instance = Instance::anonymous(capacity).unwrap();
+        let instance = instance(SHAPE, SESSIONS);
         let cache = Cache::create(&instance, "c", SHAPE).unwrap();
         for number in 0..ROUNDS {
             round.store(number, Ordering::Relaxed);

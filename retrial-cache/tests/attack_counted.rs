@@ -3,29 +3,20 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Pin, Shape};
-use std::convert::Infallible;
+mod kit;
+
+use kit::{fill, instance, is_whole, key};
+use retrial::Class;
+use retrial_cache::{Cache, CacheError, Client, Pin, Shape};
 use std::sync::mpsc;
 use std::time::Duration;
 
 const SESSIONS: u32 = 4;
 const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
 
-fn key() -> Key<'static> {
-    Key::new(Namespace::Object, "S", "V")
-}
-
-#[allow(clippy::unnecessary_wraps)]
-fn fill(bytes: &mut [u8]) -> Result<(), Infallible> {
-    bytes.fill(7);
-    Ok(())
-}
-
 /// Another session changes the object while this one has what `build` gave. The change waits for this pin.
 fn is_not_changed_under_its_builder(build: for<'c> fn(&'c Client<'_>) -> Pin<'c>) {
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).unwrap();
+    let instance = instance(SHAPE, SESSIONS);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     cache.set_counted(true);
     let session = instance.session("builds", Class::Normal).unwrap();
@@ -37,14 +28,14 @@ fn is_not_changed_under_its_builder(build: for<'c> fn(&'c Client<'_>) -> Pin<'c>
         scope.spawn(move || {
             let session = instance.session("changes", Class::Normal).unwrap();
             let client = cache.join(&session).unwrap();
-            client.exclusive(&key()).unwrap().unwrap().fill(8);
+            client.exclusive(&key("V")).unwrap().unwrap().fill(8);
             done.send(()).unwrap();
         });
         let is_changed = changed.recv_timeout(Duration::from_millis(200)).is_ok();
         let seen = built.to_vec();
         // A second pin of it is lent while a session waits for the first one, and it cannot be changed here.
-        let again = client.get(&key()).map(|found| found.map(|pin| pin.to_vec()));
-        let refused = client.exclusive(&key()).map(drop);
+        let again = client.get(&key("V")).map(|found| found.map(|pin| pin.to_vec()));
+        let refused = client.exclusive(&key("V")).map(drop);
         drop(built);
         assert!(!is_changed, "changed while its builder had it pinned: {seen:?}");
         assert_eq!(seen, [7; 64]);
@@ -52,17 +43,16 @@ fn is_not_changed_under_its_builder(build: for<'c> fn(&'c Client<'_>) -> Pin<'c>
         assert!(matches!(refused, Err(CacheError::Deadlock)), "{refused:?}");
         changed.recv_timeout(Duration::from_secs(20)).expect("the change ends when the pin has gone");
     });
-    assert_eq!(&*client.get(&key()).unwrap().unwrap(), [8; 64]);
-    let audit = cache.check(&session).unwrap();
-    assert!(audit.wrong.is_empty(), "{:#?}", audit.wrong);
+    assert_eq!(&*client.get(&key("V")).unwrap().unwrap(), [8; 64]);
+    is_whole(&cache, &instance);
 }
 
 #[test]
 fn what_was_created_is_not_changed_under_its_builder() {
-    is_not_changed_under_its_builder(|client| client.get_or_create(&key(), 64, fill).unwrap());
+    is_not_changed_under_its_builder(|client| client.get_or_create(&key("V"), 64, fill(7)).unwrap());
 }
 
 #[test]
 fn what_was_replaced_is_not_changed_under_its_builder() {
-    is_not_changed_under_its_builder(|client| client.replace(&key(), 64, fill).unwrap());
+    is_not_changed_under_its_builder(|client| client.replace(&key("V"), 64, fill(7)).unwrap());
 }

@@ -3,23 +3,14 @@
 #![allow(missing_docs)]
 #![cfg(feature = "fail_points")]
 
-use retrial::{Capacity, Class, Instance, fail};
-use retrial_cache::{Cache, Client, Key, Namespace, Shape};
-use std::convert::Infallible;
+mod kit;
+
+use kit::{fill, instance, key};
+use retrial::{Class, fail};
+use retrial_cache::{Cache, Client, Shape};
 
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
 const SESSIONS: u32 = 8;
-
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Child, "S", name)
-}
-
-fn fill(with: u8) -> impl Fn(&mut [u8]) -> Result<(), Infallible> {
-    move |bytes| {
-        bytes.fill(with);
-        Ok(())
-    }
-}
 
 #[test]
 fn a_death_of_a_counted_builder_leaves_the_cache_whole() {
@@ -33,8 +24,7 @@ fn a_death_of_a_counted_builder_leaves_the_cache_whole() {
     ];
     for deed in deeds {
         for n in 1.. {
-            let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-            let instance = Instance::anonymous(capacity).unwrap();
+            let instance = instance(SHAPE, SESSIONS);
             let cache = Cache::create(&instance, "c", SHAPE).unwrap();
             cache.set_counted(true);
             let session = instance.session("survivor", Class::Normal).unwrap();

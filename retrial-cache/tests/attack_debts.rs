@@ -3,24 +3,22 @@
 #![allow(missing_docs)]
 #![cfg(feature = "fail_points")]
 
-use retrial::{Capacity, Class, Instance, fail};
-use retrial_cache::{Cache, Client, Key, Namespace, Shape};
+mod kit;
+
+use kit::key;
+use retrial::{Class, Instance, fail};
+use retrial_cache::{Cache, Client, Shape};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 2 };
 const SESSIONS: u32 = 6;
-
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Child, "S", name)
-}
 
 fn execute(client: &Client<'_>) {
     client.execute(&key("OBJECT"), |bytes| assert_eq!(bytes.len(), 64)).unwrap();
 }
 
 fn instance() -> Instance {
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).unwrap();
+    let instance = kit::instance(SHAPE, SESSIONS);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("builds", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();

@@ -3,8 +3,11 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Address, Capacity, Class, Instance};
-use retrial_cache::{Cache, Key, Namespace, Shape};
+mod kit;
+
+use kit::{capacity, key};
+use retrial::{Address, Class, Instance};
+use retrial_cache::{Cache, Shape};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -14,10 +17,6 @@ const SESSIONS: u32 = 4;
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
 /// Says to a child which instance it is to use, and what it does there.
 const DEED: &str = "RETRIAL_CACHE_TEST_DEED";
-
-fn key() -> Key<'static> {
-    Key::new(Namespace::Object, "S", "V")
-}
 
 /// No test of its own, but what a child of one does: in a thread that is not its process's first.
 #[test]
@@ -32,9 +31,9 @@ fn child() {
             let client = cache.join(&session).unwrap();
             let exec = || -> Result<(), std::io::Error> { Err(Command::new("sleep").arg("60").exec()) };
             if deed == "build" {
-                drop(client.get_or_create(&key(), 8, |_| exec()));
+                drop(client.get_or_create(&key("V"), 8, |_| exec()));
             } else {
-                let _pinned = client.get_or_insert(&key(), &[1; 8]).unwrap();
+                let _pinned = client.get_or_insert(&key("V"), &[1; 8]).unwrap();
                 exec().unwrap();
             }
         });
@@ -53,8 +52,7 @@ impl Drop for Killed {
 /// Has a child do that and become another program. What this process does then ends.
 fn after(deed: &str, then: fn(&Cache<'_>, &Instance)) {
     let address = Address::new(&format!("test-cache-exec-{}-{deed}", std::process::id())).unwrap();
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::create(&address, capacity, 0o600).unwrap();
+    let instance = Instance::create(&address, capacity(SHAPE, SESSIONS), 0o600).unwrap();
     Cache::create(&instance, "c", SHAPE).unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child"])
@@ -85,8 +83,8 @@ fn what_it_read_can_be_changed() {
     after("read", |cache, instance| {
         let session = instance.session("changes", Class::Normal).unwrap();
         let client = cache.join(&session).unwrap();
-        client.exclusive(&key()).unwrap().unwrap().fill(2);
-        assert_eq!(*client.get(&key()).unwrap().unwrap(), [2; 8]);
+        client.exclusive(&key("V")).unwrap().unwrap().fill(2);
+        assert_eq!(*client.get(&key("V")).unwrap().unwrap(), [2; 8]);
     });
 }
 
@@ -96,7 +94,7 @@ fn what_it_read_can_be_evicted() {
         let session = instance.session("evicts", Class::Normal).unwrap();
         let client = cache.join(&session).unwrap();
         // Needs the whole shard.
-        drop(client.get_or_insert(&Key::new(Namespace::Object, "S", "W"), &[3; 7200]).unwrap());
+        drop(client.get_or_insert(&key("W"), &[3; 7200]).unwrap());
     });
 }
 
@@ -105,6 +103,6 @@ fn what_it_built_is_built_by_another_session() {
     after("build", |cache, instance| {
         let session = instance.session("builds", Class::Normal).unwrap();
         let client = cache.join(&session).unwrap();
-        assert_eq!(*client.get_or_insert(&key(), &[2; 8]).unwrap(), [2; 8]);
+        assert_eq!(*client.get_or_insert(&key("V"), &[2; 8]).unwrap(), [2; 8]);
     });
 }

@@ -3,7 +3,10 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
+mod kit;
+
+use kit::instance;
+use retrial::Class;
 use retrial_cache::{Cache, Key, Namespace, OVERHEAD, Shape};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -37,8 +40,7 @@ fn forged() -> Vec<u8> {
 /// of a longer block, and the bytes there those of a value.
 #[test]
 fn a_value_is_not_taken_for_an_object() {
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).unwrap();
+    let instance = instance(SHAPE, SESSIONS);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let (stop, gets, forged) = (AtomicBool::new(false), AtomicU64::new(0), forged());
     std::thread::scope(|scope| {

@@ -3,18 +3,17 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance, Session};
-use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Pin, Shape};
+mod kit;
+
+use kit::{fill, instance, key};
+use retrial::{Class, Instance, Session};
+use retrial_cache::{Cache, CacheError, Client, Pin, Shape};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SESSIONS: u32 = 4;
 const SHAPE: Shape = Shape { bytes: 16 << 20, shards: 1 };
-
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Object, "S", name)
-}
 
 thread_local! {
     static CLIENT: Cell<Option<&'static Client<'static>>> = const { Cell::new(None) };
@@ -36,8 +35,7 @@ fn read_meanwhile() -> bool {
 /// stays pinned when the build goes on.
 #[test]
 fn what_is_pinned_while_a_builder_waits_stays_pinned() {
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance: &'static Instance = Box::leak(Box::new(Instance::anonymous(capacity).unwrap()));
+    let instance: &'static Instance = Box::leak(Box::new(instance(SHAPE, SESSIONS)));
     let cache: &'static Cache<'_> = Box::leak(Box::new(Cache::create(instance, "c", SHAPE).unwrap()));
     let session: &'static Session<'_> = Box::leak(Box::new(instance.session("builds", Class::Normal).unwrap()));
     let client: &'static Client<'_> = Box::leak(Box::new(cache.join(session).unwrap()));
@@ -59,10 +57,7 @@ fn what_is_pinned_while_a_builder_waits_stays_pinned() {
         while asked < 5 && start.elapsed() < Duration::from_secs(20) {
             drop(client.get_or_insert(&key("V"), b"the value").unwrap());
             CLIENT.set(Some(client));
-            let built = client.replace(&key("W"), 9, |bytes| {
-                bytes.copy_from_slice(b"another 1");
-                Ok::<_, std::convert::Infallible>(())
-            });
+            let built = client.replace(&key("W"), 9, fill(1));
             CLIENT.set(None);
             if let Some(pin) = PIN.take() {
                 asked += 1;

@@ -3,6 +3,9 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod kit;
+
+use kit::{fill, is_whole};
 use retrial::{Capacity, Class, Instance};
 use retrial_cache::{Cache, CacheError, Hash, Key, Namespace, OVERHEAD, PINS, Shape};
 use std::convert::Infallible;
@@ -13,8 +16,7 @@ use std::time::{Duration, Instant};
 const SESSIONS: u32 = 32;
 
 fn instance(shape: Shape) -> Instance {
-    let arena = shape.arena(SESSIONS);
-    Instance::anonymous(Capacity { sessions: SESSIONS, arena, ..Capacity::default() }).unwrap()
+    kit::instance(shape, SESSIONS)
 }
 
 fn small() -> Shape {
@@ -23,12 +25,6 @@ fn small() -> Shape {
 
 fn key(name: &str) -> Key<'_> {
     Key::new(Namespace::Procedure, "SCOTT", name)
-}
-
-fn is_whole(cache: &Cache<'_>, instance: &Instance) {
-    let session = instance.session("check", Class::Normal).unwrap();
-    let audit = cache.check(&session).unwrap();
-    assert!(audit.wrong.is_empty(), "{:#?}", audit.wrong);
 }
 
 #[test]
@@ -267,11 +263,7 @@ fn no_reader_sees_half_of_a_change() {
                     } else if number == 2 && round.is_multiple_of(50) {
                         client.invalidate(&key(&name)).unwrap();
                     } else if number == 3 && round.is_multiple_of(30) {
-                        let fill = |bytes: &mut [u8]| {
-                            bytes.fill(round as u8);
-                            Ok::<_, Infallible>(())
-                        };
-                        drop(client.replace(&key(&name), 64, fill).unwrap());
+                        drop(client.replace(&key(&name), 64, fill(round as u8)).unwrap());
                     } else {
                         let object = client.get_or_insert(&key(&name), &[number; 64]).unwrap();
                         assert!(object.iter().all(|byte| *byte == object[0]), "{object:?} {:?}", &*object);

@@ -3,7 +3,10 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, GetFailure, Instance};
+mod kit;
+
+use kit::{instance, is_whole, key};
+use retrial::{Class, GetFailure, Instance};
 use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,21 +17,14 @@ use std::time::Duration;
 const SESSIONS: u32 = 16;
 const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
 
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Object, "S", name)
-}
-
 /// Runs it on a thread of its own, for half a minute at most.
 fn with_cache(run: impl FnOnce(&Instance, &Cache<'_>) + Send + 'static) {
     let (done, watched) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let arena = SHAPE.arena(SESSIONS);
-        let instance = Instance::anonymous(Capacity { sessions: SESSIONS, arena, ..Capacity::default() }).unwrap();
+        let instance = instance(SHAPE, SESSIONS);
         let cache = Cache::create(&instance, "c", SHAPE).unwrap();
         run(&instance, &cache);
-        let session = instance.session("check", Class::Normal).unwrap();
-        let audit = cache.check(&session).unwrap();
-        assert!(audit.wrong.is_empty(), "{:#?}", audit.wrong);
+        is_whole(&cache, &instance);
         done.send(()).unwrap();
     });
     watched.recv_timeout(Duration::from_secs(30)).expect("it ends, without a panic");

@@ -3,23 +3,14 @@
 
 #![allow(missing_docs)]
 
-use retrial::{Capacity, Class, Instance, fail};
-use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
-use std::convert::Infallible;
+mod kit;
+
+use kit::{fill, instance, key};
+use retrial::{Class, Instance, fail};
+use retrial_cache::{Cache, CacheError, Client, Shape};
 
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
 const SESSIONS: u32 = 8;
-
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Child, "S", name)
-}
-
-fn fill(with: u8) -> impl Fn(&mut [u8]) -> Result<(), Infallible> {
-    move |bytes| {
-        bytes.fill(with);
-        Ok(())
-    }
-}
 
 /// What a session does, and may die of.
 type Deed = (&'static str, fn(&Client<'_>));
@@ -81,9 +72,7 @@ fn a_death_at_any_point_leaves_the_cache_whole() {
     for (name, deed) in DEEDS {
         let mut points = 0;
         for n in 1.. {
-            let arena = SHAPE.arena(SESSIONS);
-            let capacity = Capacity { sessions: SESSIONS, arena, ..Capacity::default() };
-            let instance = Instance::anonymous(capacity).unwrap();
+            let instance = instance(SHAPE, SESSIONS);
             let cache = Cache::create(&instance, "c", SHAPE).unwrap();
             let session = instance.session("survivor", Class::Normal).unwrap();
             let client = cache.join(&session).unwrap();
@@ -134,8 +123,7 @@ fn a_death_at_any_point_leaves_the_cache_whole() {
 }
 
 fn with_cache(sessions: u32, run: impl FnOnce(&Instance, &Cache<'_>)) {
-    let arena = SHAPE.arena(sessions);
-    let instance = Instance::anonymous(Capacity { sessions, arena, ..Capacity::default() }).unwrap();
+    let instance = instance(SHAPE, sessions);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     run(&instance, &cache);
 }

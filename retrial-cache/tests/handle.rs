@@ -3,21 +3,19 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, CacheError, Client, Key, Namespace, OVERHEAD, Shape};
+mod kit;
+
+use kit::{instance, key};
+use retrial::Class;
+use retrial_cache::{Cache, CacheError, Client, OVERHEAD, Shape};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 const SESSIONS: u32 = 8;
 const SHAPE: Shape = Shape { bytes: 16 << 10, shards: 1 };
 
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Object, "S", name)
-}
-
 fn with_client(run: impl FnOnce(&Cache<'_>, &Client<'_>)) {
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).unwrap();
+    let instance = instance(SHAPE, SESSIONS);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("s", Class::Normal).unwrap();
     run(&cache, &cache.join(&session).unwrap());

@@ -3,10 +3,12 @@
 
 #![allow(missing_docs)]
 
+mod kit;
+
+use kit::{Random, fill, instance, key};
 use retrial::engine::Owner;
-use retrial::{Capacity, Class, Instance, Session};
-use retrial_cache::{Cache, Client, Key, Namespace, Shape};
-use std::convert::Infallible;
+use retrial::{Class, Instance, Session};
+use retrial_cache::{Cache, Client, Shape};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -16,16 +18,6 @@ const SESSIONS: u32 = 4;
 const HEAD: usize = 648 / 4;
 const CHAINS: usize = 32;
 const FIELDS: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 27];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        // The constants of Knuth's MMIX.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
 
 /// A shard's words.
 fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
@@ -39,19 +31,15 @@ fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
 /// Names of objects in the first shard.
 fn names() -> Vec<String> {
     let all = (0..200).map(|i| format!("OBJECT{i}"));
-    all.filter(|name| Key::new(Namespace::Object, "S", name).hash().0 >> 127 == 0).take(12).collect()
+    all.filter(|name| key(name).hash().0 >> 127 == 0).take(12).collect()
 }
 
 fn use_all(cache: &Cache<'_>, client: &Client<'_>, session: &Session<'_>, names: &[String], hot: bool) {
-    let fill = |bytes: &mut [u8]| {
-        bytes.fill(7);
-        Ok::<_, Infallible>(())
-    };
     for (i, name) in names.iter().enumerate() {
-        let key = Key::new(Namespace::Object, "S", name);
+        let key = key(name);
         let _ = client.get(&key).map(|pin| pin.map(|pin| pin.iter().map(|byte| u64::from(*byte)).sum::<u64>()));
-        let _ = client.get_or_create(&key, [10, 300, 2000][i % 3], fill).map(drop);
-        let _ = client.replace(&key, 40, fill).map(drop);
+        let _ = client.get_or_create(&key, [10, 300, 2000][i % 3], fill(7)).map(drop);
+        let _ = client.replace(&key, 40, fill(7)).map(drop);
         let _ = client.exclusive(&key).map(|held| held.map(|mut held| held.fill(1)));
         if hot {
             let _ = client.mark_hot(&key, 3);
@@ -73,13 +61,12 @@ fn any_bytes_of_a_shard_are_an_error_or_an_object() {
         for seed in 0..1500 {
             let mut random = Random(seed);
             told.send(seed).unwrap();
-            let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-            let instance = Instance::anonymous(capacity).unwrap();
+            let instance = instance(SHAPE, SESSIONS);
             let cache = Cache::create(&instance, "c", SHAPE).unwrap();
             let session = instance.session("s", Class::Normal).unwrap();
             let client = cache.join(&session).unwrap();
             for (i, name) in names.iter().enumerate() {
-                drop(client.get_or_insert(&Key::new(Namespace::Object, "S", name), &vec![i as u8; i * 20]).unwrap());
+                drop(client.get_or_insert(&key(name), &vec![i as u8; i * 20]).unwrap());
             }
             let (shard, next) = (words(&instance, 0), words(&instance, 1));
             let other: Vec<u32> = next.iter().map(|word| word.load(Ordering::Relaxed)).collect();
@@ -125,8 +112,7 @@ fn any_bytes_of_a_shard_are_an_error_or_an_object() {
 
 #[test]
 fn a_block_that_says_it_is_longer_than_its_shard_is_not() {
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).unwrap();
+    let instance = instance(SHAPE, SESSIONS);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("s", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();
@@ -139,10 +125,7 @@ fn a_block_that_says_it_is_longer_than_its_shard_is_not() {
     }
     cache.repair(&session).unwrap();
     let name = &names()[0];
-    let made = client.get_or_create(&Key::new(Namespace::Object, "S", name), 2000, |bytes| {
-        bytes.fill(7);
-        Ok::<_, Infallible>(())
-    });
+    let made = client.get_or_create(&key(name), 2000, fill(7));
     assert_eq!(made.unwrap().len(), 2000);
     let changed = (HEAD..next.len()).find(|at| next[*at].load(Ordering::Relaxed) != other[*at]);
     assert_eq!(changed, None, "a word of the next shard");

@@ -3,19 +3,18 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, CacheError, Key, Namespace, Shape};
+mod kit;
+
+use kit::{instance, key};
+use retrial::Class;
+use retrial_cache::{Cache, CacheError, Shape};
 use std::time::Duration;
 
 const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
 
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Procedure, "S", name)
-}
-
 #[test]
 fn an_object_is_executed_itself_where_its_copies_have_no_room() {
-    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let instance = instance(SHAPE, 4);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let sessions = [0, 1].map(|_| instance.session("s", Class::Normal).unwrap());
     let [reads, executes] = sessions.each_ref().map(|session| cache.join(session).unwrap());
@@ -39,7 +38,7 @@ fn an_object_is_executed_itself_where_its_copies_have_no_room() {
 
 #[test]
 fn an_object_stays_hot_while_its_copies_are_executed() {
-    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let instance = instance(SHAPE, 4);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("s", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();
@@ -60,7 +59,7 @@ fn an_object_stays_hot_while_its_copies_are_executed() {
 /// Objects of two lengths leave a gap, which the hand comes to.
 #[test]
 fn what_was_made_first_goes_first() {
-    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let instance = instance(SHAPE, 4);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("s", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();

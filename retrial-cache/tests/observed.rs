@@ -2,9 +2,11 @@
 
 #![allow(missing_docs)]
 
+mod kit;
+
+use kit::{capacity, fill, key};
 use retrial::{Address, Capacity, Class, Instance, Observer};
 use retrial_cache::{Cache, Key, Namespace, Observed, Shape};
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,8 +18,7 @@ impl Scratch {
         let path = std::env::temp_dir().join(format!("retrial-cache-{name}-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let address = Address::new(path.to_str().unwrap()).unwrap();
-        let capacity = Capacity { sessions: 16, mutexes: 4096, ..Capacity::default() };
-        let capacity = Capacity { arena: shape.arena(16) + (1 << 16), ..capacity };
+        let capacity = Capacity { mutexes: 4096, arena: shape.arena(16) + (1 << 16), ..capacity(shape, 16) };
         let instance = Instance::create(&address, capacity, 0o600).unwrap();
         Self(address, instance)
     }
@@ -116,11 +117,7 @@ fn what_is_seen_of_a_cache_that_changes_all_the_time_was_there() {
             while !stop.load(Ordering::Relaxed) {
                 i += 1;
                 let name = format!("{}-{i}", "N".repeat(i % 90));
-                let fill = |bytes: &mut [u8]| {
-                    bytes.fill(0xff);
-                    Ok::<_, Infallible>(())
-                };
-                drop(client.get_or_create(&Key::new(Namespace::Object, "S", &name), i % 500, fill).unwrap());
+                drop(client.get_or_create(&key(&name), i % 500, fill(0xff)).unwrap());
             }
         });
         let observer = Observer::open(&scratch.0).unwrap();
@@ -152,7 +149,7 @@ fn bytes_that_no_cache_wrote_are_no_cache_and_no_object() {
     let cache = Cache::create(instance, "c", shape).unwrap();
     let session = instance.session("s", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();
-    drop(client.get_or_insert(&Key::new(Namespace::Object, "S", "N"), &[1; 64]).unwrap());
+    drop(client.get_or_insert(&key("N"), &[1; 64]).unwrap());
     drop(client);
     let observer = Observer::open(&scratch.0).unwrap();
     let shard = observer.tables().object_of(seen(&observer)[0].shard_mutexes().next().unwrap()).unwrap();

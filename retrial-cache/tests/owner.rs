@@ -3,10 +3,13 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod kit;
+
+use kit::{capacity, key};
 use retrial::engine::{EngineMutex, Owner};
 use retrial::views::MutexInfo;
 use retrial::{Capacity, Class, Instance, ObjectError, Shareable, location};
-use retrial_cache::{Cache, CacheError, Key, Namespace, Shape};
+use retrial_cache::{Cache, CacheError, Shape};
 
 const SESSIONS: u32 = 4;
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
@@ -18,11 +21,7 @@ const SHARD: usize = SHAPE.bytes as usize;
 fn instance() -> Instance {
     // Room for an object in the way.
     let arena = 2 * SHAPE.arena(SESSIONS);
-    Instance::anonymous(Capacity { sessions: SESSIONS, arena, ..Capacity::default() }).unwrap()
-}
-
-fn key() -> Key<'static> {
-    Key::new(Namespace::Object, "S", "V")
+    Instance::anonymous(Capacity { arena, ..capacity(SHAPE, SESSIONS) }).unwrap()
 }
 
 /// Overwrites what the mutex of this name protects; how many bytes.
@@ -42,7 +41,7 @@ fn no_other_safe_call_lends_the_bytes_of_a_cache() {
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("reader", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();
-    let pinned = client.get_or_insert(&key(), &[7; 64]).unwrap();
+    let pinned = client.get_or_insert(&key("V"), &[7; 64]).unwrap();
     let mut objects = 0;
     for MutexInfo { id, name, .. } in instance.tables().mutexes() {
         let Some(at) = instance.tables().object_of(id) else { continue };
@@ -100,7 +99,7 @@ fn a_cache_is_found_beside_other_mutexes_of_its_names() {
         let cache = Cache::create(&instance, "c", SHAPE).unwrap_or_else(|why| panic!("{taken}: {why}"));
         let session = instance.session("reader", Class::Normal).unwrap();
         let client = cache.join(&session).unwrap();
-        drop(client.get_or_insert(&key(), &[7; 64]).unwrap());
+        drop(client.get_or_insert(&key("V"), &[7; 64]).unwrap());
         let other = Cache::open(&instance, "c").unwrap();
         assert_eq!(other.objects(&session).unwrap().len(), 1, "{taken}");
     }

@@ -3,34 +3,22 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
-use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, CacheError, Client, Key, Namespace, Shape};
-use std::convert::Infallible;
+mod kit;
+
+use kit::{fill, instance, is_whole, key};
+use retrial::{Class, Instance};
+use retrial_cache::{Cache, CacheError, Client, Shape};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SESSIONS: u32 = 16;
 const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
 
-fn key(name: &str) -> Key<'_> {
-    Key::new(Namespace::Object, "S", name)
-}
-
-fn fill(with: u8) -> impl FnOnce(&mut [u8]) -> Result<(), Infallible> {
-    move |bytes| {
-        bytes.fill(with);
-        Ok(())
-    }
-}
-
 fn with_cache(run: impl FnOnce(&Instance, &Cache<'_>)) {
-    let arena = SHAPE.arena(SESSIONS);
-    let instance = Instance::anonymous(Capacity { sessions: SESSIONS, arena, ..Capacity::default() }).unwrap();
+    let instance = instance(SHAPE, SESSIONS);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     run(&instance, &cache);
-    let session = instance.session("check", Class::Normal).unwrap();
-    let audit = cache.check(&session).unwrap();
-    assert!(audit.wrong.is_empty(), "{:#?}", audit.wrong);
+    is_whole(&cache, &instance);
 }
 
 /// Runs each of these in a loop on a thread of its own, with a session of its own, for so long.

@@ -7,7 +7,10 @@
 
 #![allow(missing_docs)]
 
-use retrial::{Address, Capacity, Class, Instance};
+mod kit;
+
+use kit::{Random, capacity};
+use retrial::{Address, Class, Instance};
 use retrial_cache::{Cache, CacheError, Client, Handle, Key, Namespace, Shape};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -15,49 +18,39 @@ use std::time::{Duration, Instant};
 const WORKERS: usize = 6;
 const SESSIONS: u32 = 16;
 const SHAPE: Shape = Shape { bytes: 96 << 10, shards: 2 };
-const OBJECTS: u64 = 400;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        // The constants of Knuth's MMIX.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
+const OBJECTS: usize = 400;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 /// Which object, how long it is, and that all its bytes are the same: half of a change would show.
-fn whole(which: u64, bytes: &[u8]) {
-    assert_eq!(bytes.len() as u64, length(which), "object {which}");
+fn whole(which: usize, bytes: &[u8]) {
+    assert_eq!(bytes.len(), length(which), "object {which}");
     assert!(bytes.iter().all(|byte| *byte == bytes[0]), "half of a change in object {which}: {bytes:?}");
 }
 
-fn length(which: u64) -> u64 {
-    [8, 64, 200, 1500][which as usize % 4]
+fn length(which: usize) -> usize {
+    [8, 64, 200, 1500][which % 4]
 }
 
 /// Three versions of a name in each namespace.
-fn key(name: &str, which: u64) -> Key<'_> {
-    Key::new(Namespace::ALL[which as usize % 4], "STORM", name).version((which / 4 % 3) as u16)
+fn key(name: &str, which: usize) -> Key<'_> {
+    Key::new(Namespace::ALL[which % 4], "STORM", name).version((which / 4 % 3) as u16)
 }
 
-fn name(which: u64) -> String {
+fn name(which: usize) -> String {
     format!("OBJECT{}", which / 12)
 }
 
 /// Objects that a session has handles of.
-const HANDLES: u64 = 16;
+const HANDLES: usize = 16;
 
 fn deed(client: &Client<'_>, handles: &[Handle<'_>], random: &mut Random) -> Result<(), CacheError> {
     let which = random.below(OBJECTS);
     let name = name(which);
     let key = key(&name, which);
-    let (len, with) = (length(which) as usize, random.below(256) as u8);
+    let (len, with) = (length(which), random.below(256) as u8);
     let fill = |bytes: &mut [u8]| {
         // Byte by byte: to be killed in between.
         for byte in bytes.iter_mut() {
@@ -69,9 +62,9 @@ fn deed(client: &Client<'_>, handles: &[Handle<'_>], random: &mut Random) -> Res
         0..40 => whole(which, &client.get_or_create(&key, len, fill)?),
         40..60 => {
             let which = random.below(HANDLES);
-            let handle = &handles[which as usize];
+            let handle = &handles[which];
             if handle.read(|bytes| whole(which, bytes))?.is_none() {
-                whole(which, &client.get_or_create(handle.key(), length(which) as usize, fill)?);
+                whole(which, &client.get_or_create(handle.key(), length(which), fill)?);
             }
         }
         60..70 => whole(which, &client.replace(&key, len, fill)?),
@@ -104,7 +97,7 @@ fn deed(client: &Client<'_>, handles: &[Handle<'_>], random: &mut Random) -> Res
             let second = random.below(OBJECTS);
             let name = self::name(second);
             let other = self::key(&name, second);
-            let second_one = client.get_or_create(&other, length(second) as usize, fill)?;
+            let second_one = client.get_or_create(&other, length(second), fill)?;
             std::thread::yield_now();
             whole(which, &first);
             whole(second, &second_one);
@@ -158,15 +151,14 @@ fn end(pid: libc::pid_t) {
 fn main() {
     let (kills, seed) = (setting("RETRIAL_STORM_KILLS", 200), setting("RETRIAL_STORM_SEED", 1));
     let address = Address::new(&format!("test-cache-storm-{}", std::process::id())).unwrap();
-    let capacity = Capacity { sessions: SESSIONS, arena: SHAPE.arena(SESSIONS), ..Capacity::default() };
-    let instance = Instance::create(&address, capacity, 0o600).unwrap();
+    let instance = Instance::create(&address, capacity(SHAPE, SESSIONS), 0o600).unwrap();
     let cache = Cache::create(&instance, "storm", SHAPE).unwrap();
     let mut random = Random(seed);
     let mut workers: Vec<_> = (0..WORKERS as u64).map(|number| start(&address, seed + number)).collect();
     let (mut pinned, start_of_all) = (0, Instant::now());
     for kill in 1..=kills {
-        std::thread::sleep(Duration::from_micros(500 + random.below(8000)));
-        let which = random.below(WORKERS as u64) as usize;
+        std::thread::sleep(Duration::from_micros(500 + random.below(8000) as u64));
+        let which = random.below(WORKERS);
         end(workers[which]);
         workers[which] = start(&address, seed + kill * 100);
         if kill.is_multiple_of(50) || kill == kills {
@@ -188,7 +180,7 @@ fn main() {
     cache.flush(&session).unwrap();
     let audit = cache.check(&session).unwrap();
     assert!(audit.wrong.is_empty() && (audit.objects, audit.building, audit.gone) == (0, 0, 0), "{audit:?}");
-    assert!(totals.evicted > 0 && totals.created > OBJECTS, "{totals:?}");
+    assert!(totals.evicted > 0 && totals.created > OBJECTS as u64, "{totals:?}");
     println!("cache storm: {kills} kills in {:.1?}, {pinned} pins seen, {totals:?}: whole", start_of_all.elapsed());
     drop((session, cache));
     retrial::remove(&address).unwrap();

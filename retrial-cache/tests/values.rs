@@ -3,9 +3,12 @@
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod kit;
+
+use kit::{instance, key};
+use retrial::Class;
 use retrial::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, CacheError, Key, Namespace, Shape};
+use retrial_cache::{Cache, CacheError, Shape};
 use std::convert::Infallible;
 
 const SHAPE: Shape = Shape { bytes: 32 << 10, shards: 1 };
@@ -20,11 +23,10 @@ struct Plan {
 
 #[test]
 fn a_value_is_built_read_and_changed_as_its_type() {
-    let instance = Instance::anonymous(Capacity { sessions: 4, arena: SHAPE.arena(4), ..Capacity::default() }).unwrap();
+    let instance = instance(SHAPE, 4);
     let cache = Cache::create(&instance, "c", SHAPE).unwrap();
     let session = instance.session("s", Class::Normal).unwrap();
     let client = cache.join(&session).unwrap();
-    let key = |name| Key::new(Namespace::Cursor, "S", name);
 
     let built = client.get_or_create_value(&key("PLAN"), |plan: &mut Plan| {
         assert_eq!(*plan, Plan { cost: 0, steps: [0; 6] });

@@ -1,13 +1,12 @@
 //! What is done when the library has been loaded, and when the process ends.
 
-use crate::errno::Errno;
 use crate::instance::{Type, instance};
 use crate::private::PrivateMutex;
 use crate::process;
 use crate::thread::Thread;
 use crate::{caller, condition, filter, profile, real, registry};
 use retrial::interposer::{self, RobustCalls};
-use retrial::sys;
+use retrial::sys::{self, Errno};
 use retrial::wait::DEFAULT;
 use retrial::{Address, AttachError, Capacity, Instance, MutexId, P};
 use std::env;

@@ -1,7 +1,6 @@
 //! Waits for events, which are libc's own or a condition's: counted and timed. Only a wait that finds its
 //! event not there yet comes here.
 
-use crate::errno::Errno;
 use crate::instance::{Type, instance};
 use crate::process;
 use crate::real;
@@ -9,6 +8,7 @@ use crate::thread::Thread;
 use crate::{caller, registry};
 use libc::{c_int, c_void};
 use retrial::interposer::EventWait;
+use retrial::sys::Errno;
 
 /// What the wait is recorded as: nothing where the thread has no session.
 pub(crate) fn begin(kind: Type, address: usize, from: usize, thread: &Thread) -> Option<EventWait> {

@@ -6,11 +6,11 @@
 //! program started is not looked for: most of them answer with an error, and then this library does without
 //! the call.
 
-use crate::errno::{Errno, errno};
 use crate::process;
 use crate::thread::Thread;
 use libc::{c_int, c_long, c_void};
 use retrial::interposer;
+use retrial::sys::{Errno, errno};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -2,7 +2,6 @@
 //! kernel's list of robust locks and libc's rules for destroying stay right. This library does the waiting;
 //! its timed looks also heal the wake-ups that libc loses when owners are killed.
 
-use crate::errno::Errno;
 use crate::instance::Type;
 use crate::limit::Limit;
 use crate::profile::{self, Lock};
@@ -12,6 +11,7 @@ use crate::thread::Thread;
 use crate::waiting;
 use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::interposer::{Park, Parked, Target};
+use retrial::sys::Errno;
 use retrial::views::Sid;
 use retrial::{Mode, MutexId, sys};
 use std::sync::atomic::{AtomicU32, Ordering};

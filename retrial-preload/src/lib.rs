@@ -36,7 +36,6 @@ mod c11;
 mod caller;
 mod condition;
 mod constructor;
-mod errno;
 mod event;
 pub mod exports;
 pub mod filter;

@@ -20,7 +20,6 @@
 mod condition;
 mod getting;
 
-use crate::errno::Errno;
 use crate::foreign::{self, Sort};
 use crate::instance::{Type, instance};
 use crate::limit::Limit;
@@ -33,6 +32,7 @@ use crate::waiting::{self, Ask};
 use getting::Getting;
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::interposer::{self, Target as _};
+use retrial::sys::Errno;
 use retrial::views::Word;
 use retrial::{Mode, MutexId, sys};
 use std::cell::Cell;

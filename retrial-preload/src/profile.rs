@@ -6,7 +6,6 @@
 //! With a profile [`process::is_known_on`] is false, so that all calls take the paths that come here. Without
 //! one nothing of this runs.
 
-use crate::errno::Errno;
 use crate::instance::Type;
 use crate::process;
 use crate::sampling::{GET_SHIFT_MAX, WAIT_SHIFT_MAX};
@@ -15,6 +14,7 @@ use libc::iovec;
 use retrial::interposer::samples::{
     CLAIMED, FILE, FREE, FULL, GET, HOLD, MAGIC, MAPS, Registers, Ring, SLOTS, STACK, Sample, Slot, VARIABLE, WAIT,
 };
+use retrial::sys::Errno;
 use retrial::{Mode, MutexId, sys};
 use std::cell::Cell;
 use std::fs::{self, OpenOptions};

@@ -3,7 +3,7 @@
 //! Asked once, perhaps before libc has started: nothing is allocated, and the auxiliary vector is there from
 //! the first instruction on.
 
-use crate::errno::Errno;
+use retrial::sys::Errno;
 use std::ffi::{CStr, c_char};
 
 /// Room for the path of an executable; of a longer one the name is not known, but what it was started as.

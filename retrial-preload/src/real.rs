@@ -3,11 +3,11 @@
 //! All are looked up at once, at start or by the first call that needs one: a look-up on the path of a lock
 //! can deadlock, for the loader may allocate and the allocator may lock.
 
-use crate::errno::Errno;
 use libc::{
     c_char, c_int, c_void, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
     pthread_rwlock_t, pthread_rwlockattr_t, pthread_spinlock_t, timespec,
 };
+use retrial::sys::Errno;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};

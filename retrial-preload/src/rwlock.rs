@@ -1,7 +1,6 @@
 //! Read-write locks, in libc's format, so that all kinds stay what they are: its tries, our waiting, and its
 //! own timed wait as the park.
 
-use crate::errno::Errno;
 use crate::instance::Type;
 use crate::limit::Limit;
 use crate::process;
@@ -12,6 +11,7 @@ use crate::thread::Thread;
 use crate::waiting;
 use libc::{EBUSY, EDEADLK, ETIMEDOUT, c_int, clockid_t, pthread_rwlock_t, timespec};
 use retrial::interposer::{Park, Parked, Target};
+use retrial::sys::Errno;
 use retrial::views::Sid;
 use retrial::{Mode, MutexId};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,6 @@
 //! another process does not, and a thread may wait for that one: so all waiters look by themselves, together
 //! as often as a single one that naps.
 
-use crate::errno::Errno;
 use crate::instance::Type;
 use crate::process;
 use crate::profile::{self, Lock};
@@ -14,6 +13,7 @@ use crate::waiting;
 use libc::{EBUSY, c_int, pthread_spinlock_t};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::parking::Found;
+use retrial::sys::Errno;
 use retrial::views::Sid;
 use retrial::{Mode, MutexId};
 use std::sync::atomic::{AtomicU32, Ordering};

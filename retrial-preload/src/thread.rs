@@ -3,12 +3,12 @@
 //! It lies in the static thread-local block (condition.c) and has no destructor: the session's robust lock
 //! tells the instance that the thread is gone. All zeros is a thread that has not come by yet.
 
-use crate::errno::Errno;
 use crate::instance::instance;
 use crate::process;
 use crate::sampling::Sampling;
 use retrial::condition::Wake;
 use retrial::interposer::{self, Waiter};
+use retrial::sys::Errno;
 use retrial::views::Sid;
 use retrial::{Class, Instance, Session, sys};
 use std::cell::{Cell, UnsafeCell};

@@ -7,7 +7,7 @@ pub mod pins;
 pub mod size;
 mod stores;
 
-use crate::report::Output;
+use crate::report::{Output, header};
 use clap::ValueEnum;
 use gate::{Conditions, Kind, Work};
 use miette::Report;
@@ -70,7 +70,7 @@ impl Peer {
         let value = || vec![1; bytes];
         let room = names.len() * 2;
         Ok(match self {
-            Self::Retrial => Box::new(Ours::new(names, bytes)),
+            Self::Retrial => Box::new(Ours::new(names, bytes)?),
             Self::QuickCache => {
                 let cache = QuickCache::new(room);
                 for name in names {
@@ -149,7 +149,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("high", |row: &Row| 1e3 / row.low),
         column("retrial_to_it", |row: &Row| row.ours_to_it),
     ];
-    output.whole(&Table::of(&columns, &rows))?;
+    output.whole(&header(), &Table::of(&columns, &rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

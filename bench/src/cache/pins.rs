@@ -1,14 +1,13 @@
 //! Pins by the session's row alone beside references that are counted in the object's mutex.
 
 use super::gate::{self, Conditions, Kind, Load, Work};
-use super::stores::{Store, fill, key, look};
-use crate::report::Output;
+use super::stores::{Ours, Store, get, key, look, replace};
+use crate::report::{Output, header};
 use clap::ValueEnum;
 use miette::{IntoDiagnostic, Report};
-use retrial::{Capacity, Class, Instance};
 use retrial_bench::outcome::median;
 use retrial_bench::output::{Table, column};
-use retrial_cache::{Cache, Shape};
+use retrial_cache::{Client, Shape};
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
@@ -49,40 +48,29 @@ enum How {
 
 /// A cache of a few objects, and how they are changed.
 struct Few {
-    instance: Instance,
+    ours: Ours,
     how: How,
 }
 
 impl Few {
     fn new(names: &[String], how: How, is_counted: bool) -> Result<Self, Report> {
-        let shape = Shape { bytes: 4 << 20, shards: 4 };
-        let capacity = Capacity { sessions: 64, arena: shape.arena(64), ..Capacity::default() };
-        let instance = Instance::anonymous(capacity).into_diagnostic()?;
-        let cache = Cache::create(&instance, "bench", shape).into_diagnostic()?;
-        cache.set_counted(is_counted);
-        let session = instance.session("fill", Class::Normal).into_diagnostic()?;
-        let client = cache.join(&session).into_diagnostic()?;
-        for name in names {
-            drop(client.get_or_insert(&key(name), &[1; 64]).into_diagnostic()?);
-        }
-        drop(client);
-        drop(session);
-        drop(cache);
-        Ok(Self { instance, how })
+        let ours = Ours::empty(Shape { bytes: 4 << 20, shards: 4 })?;
+        ours.joined(|cache, _| cache.set_counted(is_counted))?;
+        ours.fill(names, 64)?;
+        Ok(Self { ours, how })
     }
 }
 
 impl Store for Few {
     fn work(&self, load: &Load<'_>) {
-        let cache = Cache::open(&self.instance, "bench").expect("a cache");
-        let session = self.instance.session("bench", Class::Normal).expect("a session");
-        let client = cache.join(&session).expect("a client");
-        let get = |name: &str| client.get(&key(name)).expect("a get").inspect(|pin| look(pin)).is_some();
-        let put = |name: &str, with| match self.how {
-            How::Exclusive => client.exclusive(&key(name)).expect("in X").expect("there").fill(with),
-            How::Replace => drop(client.replace(&key(name), load.bytes, fill(with)).expect("replaced")),
+        let work = |client: &Client<'_>| {
+            let put = |name: &str, with| match self.how {
+                How::Exclusive => client.exclusive(&key(name)).expect("in X").expect("there").fill(with),
+                How::Replace => replace(client, name, load.bytes, with),
+            };
+            load.run(|name| get(client, name), put);
         };
-        load.run(get, put);
+        self.ours.joined(|_, client| work(client)).expect("a session");
     }
 }
 
@@ -104,7 +92,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     let names: Vec<String> =
         (0..args.objects.iter().copied().max().unwrap_or(1)).map(|i| format!("SCHEMA.OBJECT_{i}")).collect();
     let alone = Few::new(&names, How::Exclusive, false)?;
-    let [get, handle, pair] = alone.beside_a_pair(&names[0], args.rounds)?;
+    let [get, handle, pair] = alone.ours.joined(|_, client| beside_a_pair(client, &names[0], args.rounds))??;
     output.say(&format!(
         "one object alone: get and unpin {get:.1} ns, by a handle {handle:.1} ns, compare-exchange and store {pair:.1} ns"
     ));
@@ -138,30 +126,25 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("counted_M_per_s", |row: &Row| of(&row.counted)),
         column("private_to_counted", ratio),
     ];
-    output.whole(&Table::of(&columns, &rows))?;
+    output.whole(&header(), &Table::of(&columns, &rows))?;
     Ok(ExitCode::SUCCESS)
 }
 
-impl Few {
-    /// ns of a get of one object with its unpin, of the same by a handle, and of a compare-exchange and a store of
-    /// one word: medians.
-    fn beside_a_pair(&self, name: &str, rounds: usize) -> Result<[f64; 3], Report> {
-        let cache = Cache::open(&self.instance, "bench").into_diagnostic()?;
-        let session = self.instance.session("bench", Class::Normal).into_diagnostic()?;
-        let client = cache.join(&session).into_diagnostic()?;
-        let handle = client.handle(&key(name)).into_diagnostic()?;
-        let word = AtomicU64::new(0);
-        let mut all = [const { Vec::new() }; 3];
-        for _ in 0..rounds {
-            all[0].push(timed(|| client.get(&key(black_box(name))).expect("a get").iter().for_each(|pin| look(pin))));
-            all[1].push(timed(|| black_box(&handle).read(look).expect("read").expect("there")));
-            all[2].push(timed(|| {
-                let _ = black_box(&word).compare_exchange(0, 1, AcqRel, Relaxed);
-                word.store(0, Release);
-            }));
-        }
-        Ok(all.each_ref().map(|rounds| of(rounds)))
+/// ns of a get of one object with its unpin, of the same by a handle, and of a compare-exchange and a store
+/// of one word: medians.
+fn beside_a_pair(client: &Client<'_>, name: &str, rounds: usize) -> Result<[f64; 3], Report> {
+    let handle = client.handle(&key(name)).into_diagnostic()?;
+    let word = AtomicU64::new(0);
+    let mut all = [const { Vec::new() }; 3];
+    for _ in 0..rounds {
+        all[0].push(timed(|| client.get(&key(black_box(name))).expect("a get").iter().for_each(|pin| look(pin))));
+        all[1].push(timed(|| black_box(&handle).read(look).expect("read").expect("there")));
+        all[2].push(timed(|| {
+            let _ = black_box(&word).compare_exchange(0, 1, AcqRel, Relaxed);
+            word.store(0, Release);
+        }));
     }
+    Ok(all.each_ref().map(|rounds| of(rounds)))
 }
 
 /// ns of it, a million times.

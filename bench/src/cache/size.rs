@@ -1,9 +1,9 @@
 //! What one object costs against how many there are: to build, to find, to evict.
 
 use super::stores::{Ours, fill, key, look};
-use crate::report::Output;
+use crate::report::{Output, header};
 use miette::{IntoDiagnostic, Report};
-use retrial::{Capacity, Class, Instance};
+use retrial::Class;
 use retrial_bench::chart::{Axis, Chart, Form, Legend, Point, Scale, Series, svg};
 use retrial_bench::outcome::median;
 use retrial_bench::output::{Table, column};
@@ -71,7 +71,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
         column("memory_ns", |row: &Row| row.of(3).0),
         column("overhead_bytes", |row: &Row| row.overhead),
     ];
-    output.whole(&Table::of(&columns, &rows))?;
+    output.whole(&header(), &Table::of(&columns, &rows))?;
     if let Some(path) = &args.svg {
         std::fs::write(path, svg(&[chart(args.bytes, &rows)], 1)?).into_diagnostic()?;
     }
@@ -103,10 +103,8 @@ fn measured(objects: usize, bytes: usize, round: usize) -> Result<([f64; 4], f64
     // As many as are built fit, and hardly any more: a chain's head for each 256 bytes, and a shard's head.
     let shards = Shape::of((objects * each) as u64).shards;
     let shape = Shape { bytes: ((objects * each) as u64 * 65 / 64).max(4096) + u64::from(shards) * 4096, shards };
-    let arena = shape.arena(Ours::SESSIONS);
-    let capacity = Capacity { sessions: Ours::SESSIONS, arena, ..Capacity::default() };
-    let instance = Instance::anonymous(capacity).into_diagnostic()?;
-    let cache = Cache::create(&instance, "size", shape).into_diagnostic()?;
+    let Ours(instance) = Ours::empty(shape)?;
+    let cache = Cache::open(&instance, "bench").into_diagnostic()?;
     let session = instance.session("size", Class::Normal).into_diagnostic()?;
     let client = cache.join(&session).into_diagnostic()?;
     let order = shuffled(objects, round as u64);

@@ -1,8 +1,9 @@
 //! The stores of one process, and ours.
 
 use super::gate::Load;
+use miette::{IntoDiagnostic, Report};
 use retrial::{Capacity, Class, Instance};
-use retrial_cache::{Cache, Key, Namespace, Shape};
+use retrial_cache::{Cache, Client, Key, Namespace, Shape};
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,68 +31,80 @@ pub fn fill(with: u8) -> impl Fn(&mut [u8]) -> Result<(), Infallible> {
     }
 }
 
+pub fn get(client: &Client<'_>, name: &str) -> bool {
+    client.get(&key(name)).expect("a get").inspect(|pin| look(pin)).is_some()
+}
+
+pub fn replace(client: &Client<'_>, name: &str, bytes: usize, with: u8) {
+    drop(client.replace(&key(name), bytes, fill(with)).expect("replaced"));
+}
+
 /// An instance with a cache `bench`, which a session opens in its own process.
 pub struct Ours(pub Instance);
 
 impl Ours {
     /// Sessions that the instance has room for: those of a measurement, and those that make it ready.
-    pub const SESSIONS: u32 = 96;
+    const SESSIONS: u32 = 96;
 
     /// With room for so many more bytes of objects than these take.
-    pub fn new(names: &[String], bytes: usize) -> Self {
+    pub fn new(names: &[String], bytes: usize) -> Result<Self, Report> {
         let room = names.len() as u64 * (bytes as u64 + 160) * 5 / 4;
-        let shape = Shape::of(room.max(1 << 20));
+        let ours = Self::empty(Shape::of(room.max(1 << 20)))?;
+        ours.fill(names, bytes)?;
+        Ok(ours)
+    }
+
+    pub fn empty(shape: Shape) -> Result<Self, Report> {
         let arena = shape.arena(Self::SESSIONS);
         let capacity = Capacity { sessions: Self::SESSIONS, arena, ..Capacity::default() };
-        let ours = Self(Instance::anonymous(capacity).expect("memory"));
-        let cache = Cache::create(&ours.0, "bench", shape).expect("a cache");
-        let session = ours.0.session("fill", Class::Normal).expect("a session");
-        let client = cache.join(&session).expect("a client");
-        for name in names {
-            drop(client.get_or_insert(&key(name), &vec![1; bytes]).expect("room"));
-        }
-        drop(client);
-        drop(session);
-        drop(cache);
-        ours
+        let ours = Self(Instance::anonymous(capacity).into_diagnostic()?);
+        Cache::create(&ours.0, "bench", shape).into_diagnostic()?;
+        Ok(ours)
+    }
+
+    pub fn fill(&self, names: &[String], bytes: usize) -> Result<(), Report> {
+        let value = vec![1; bytes];
+        let insert = |client: &Client<'_>, name| client.get_or_insert(&key(name), &value).map(drop).into_diagnostic();
+        self.joined(|_, client| names.iter().try_for_each(|name| insert(client, name)))?
+    }
+
+    /// Has a session of its own do this.
+    pub fn joined<T>(&self, work: impl FnOnce(&Cache<'_>, &Client<'_>) -> T) -> Result<T, Report> {
+        let cache = Cache::open(&self.0, "bench").into_diagnostic()?;
+        let session = self.0.session("bench", Class::Normal).into_diagnostic()?;
+        Ok(work(&cache, &cache.join(&session).into_diagnostic()?))
     }
 }
 
 impl Store for Ours {
     fn work(&self, load: &Load<'_>) {
-        let cache = Cache::open(&self.0, "bench").expect("a cache");
-        let session = self.0.session("bench", Class::Normal).expect("a session");
-        let client = cache.join(&session).expect("a client");
-        let get = |name: &str| client.get(&key(name)).expect("a get").inspect(|pin| look(pin)).is_some();
-        let put = |name: &str, with| drop(client.replace(&key(name), load.bytes, fill(with)).expect("replaced"));
-        load.warm(get);
-        load.run(get, put);
+        let work = |client: &Client<'_>| {
+            load.warm(|name| get(client, name));
+            load.run(|name| get(client, name), |name, with| replace(client, name, load.bytes, with));
+        };
+        self.joined(|_, client| work(client)).expect("a session");
     }
 }
 
-pub type QuickCache = quick_cache::sync::Cache<String, Arc<[u8]>>;
+/// Stores within one process.
+macro_rules! stores {
+    ($($name:ident = $store:ty;)+) => {$(
+        pub type $name = $store;
 
-impl Store for QuickCache {
-    fn work(&self, load: &Load<'_>) {
-        let get = |name: &str| Self::get(self, name).inspect(|value| look(value)).is_some();
-        load.run(get, |name, with| self.insert(name.to_owned(), vec![with; load.bytes].into()));
-    }
+        impl Store for $name {
+            fn work(&self, load: &Load<'_>) {
+                let get = |name: &str| Self::get(self, name).inspect(|value| look(value)).is_some();
+                let put = |name: &str, with| {
+                    self.insert(name.to_owned(), vec![with; load.bytes].into());
+                };
+                load.run(get, put);
+            }
+        }
+    )+};
 }
 
-pub type Moka = moka::sync::Cache<String, Arc<[u8]>>;
-
-impl Store for Moka {
-    fn work(&self, load: &Load<'_>) {
-        let get = |name: &str| Self::get(self, name).inspect(|value| look(value)).is_some();
-        load.run(get, |name, with| self.insert(name.to_owned(), vec![with; load.bytes].into()));
-    }
-}
-
-pub type DashMap = dashmap::DashMap<String, Box<[u8]>>;
-
-impl Store for DashMap {
-    fn work(&self, load: &Load<'_>) {
-        let get = |name: &str| Self::get(self, name).inspect(|value| look(value.value())).is_some();
-        load.run(get, |name, with| drop(self.insert(name.to_owned(), vec![with; load.bytes].into())));
-    }
+stores! {
+    QuickCache = quick_cache::sync::Cache<String, Arc<[u8]>>;
+    Moka = moka::sync::Cache<String, Arc<[u8]>>;
+    DashMap = dashmap::DashMap<String, Box<[u8]>>;
 }

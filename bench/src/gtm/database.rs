@@ -1,9 +1,9 @@
 //! A database of GT.M's, and what runs on it.
 
-use super::row::{Load, Run};
+use super::row::{self, Load};
 use super::running::Running;
 use super::workload::Workload;
-use crate::command::{self, Instance};
+use crate::command::{self, Instance, Run};
 use crate::report;
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial_bench::cell::Stopped;
@@ -147,11 +147,11 @@ impl Database {
             all.push(numbers(&running.line("done")?)?);
         }
         let stall = running.end()?;
-        let mut run = Run::of(&all)?;
+        let (mut run, operations) = row::run(&all)?;
         // Two in the critical section at once damage the database.
         said(self.command("mupip").args(["integ", "-file", "bench.dat"]))?;
         let found = self.run(&format!("check^{}", workload.routine))?;
-        if let Some(wrong) = (workload.wrong)(&numbers(&found)?, run.operations) {
+        if let Some(wrong) = (workload.wrong)(&numbers(&found)?, operations) {
             return Err(miette!(code = "bench::gtm::wrong", "WRONG RESULTS: {wrong}").into());
         }
         if scheme.is_some() {

@@ -14,7 +14,7 @@ use miette::Report;
 use retrial::wait::NAMES;
 use retrial_bench::cell::Stopped;
 use retrial_bench::signals;
-use row::{HIDDEN, Load, Row, Run};
+use row::{HIDDEN, Load, Row};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use workload::{WORKLOADS, Workload, workload};
@@ -103,8 +103,8 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
 }
 
 /// All rounds of the schemes under a load; `whole` is no longer so after Ctrl-C.
-fn rounds(args: &Args, database: &Database, retrial: &Path, load: &Load, whole: &mut bool) -> Vec<Measured<Run>> {
-    let mut measured: Vec<Measured<Run>> = args.schemes.iter().map(|_| Measured::default()).collect();
+fn rounds(args: &Args, database: &Database, retrial: &Path, load: &Load, whole: &mut bool) -> Vec<Measured> {
+    let mut measured: Vec<Measured> = args.schemes.iter().map(|_| Measured::default()).collect();
     for round in 0..args.rounds as usize {
         for i in 0..measured.len() {
             let i = (round + i) % measured.len();

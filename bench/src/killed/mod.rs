@@ -9,7 +9,7 @@ mod row;
 
 use crate::report::{self, Output, header};
 use crate::row as table;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use kit::{Kit, mdb};
 use miette::{Report, miette};
 use retrial::P;
@@ -116,9 +116,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     let all = u64::from(args.rounds) * variants.len() as u64 * loads.len() as u64;
     eprintln!("{all} rounds, about {}", duration::text(time(variants.len(), args.rounds, &loads)));
     signals::catch();
-    // Drawn to stderr, and only when that is a terminal.
-    let style = ProgressStyle::with_template("{bar:30} {msg}  {eta} left").unwrap_or(ProgressStyle::default_bar());
-    let bar = ProgressBar::new(all).with_style(style);
+    let bar = report::bar(all);
     let mut rows = Vec::new();
     for load in loads {
         let new = measure(&kit, &variants, load, args, &bar)?;

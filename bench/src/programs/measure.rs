@@ -4,10 +4,9 @@ use super::catalogue::{Loader, Operations, Program, SOCKET};
 use super::memcached;
 use super::pace::Pace;
 use super::process::{Place, Running};
-use crate::command::{self, Instance, Measured};
+use crate::command::{self, Instance, Measured, Run};
 use miette::IntoDiagnostic;
 use retrial_bench::cell::Stopped;
-use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -23,18 +22,6 @@ pub struct Plan<'a> {
     pub root: &'a Path,
 }
 
-/// What a run came to.
-pub struct Run {
-    pub ops_per_s: f64,
-    /// Of the program, user and system.
-    pub cpu_s_per_s: f64,
-    pub cpu_us_per_op: f64,
-    /// Waits in µs as the load printed them: median, 99 of 100, 999 of 1000, longest.
-    pub waits_us: [Option<f64>; 4],
-    /// What `retrial run` reports.
-    pub report: Option<Value>,
-}
-
 /// What stands after the waits in the output.
 const WAITS: [&str; 4] = ["us p50", "us p99", "us p999", "us longest"];
 
@@ -48,9 +35,9 @@ const REPORT: &str = "report.json";
 
 impl Plan<'_> {
     /// All rounds of a program; the rounds so far after Ctrl-C.
-    pub fn measure(&self, program: &Program) -> Result<Vec<Measured<Run>>, Stopped> {
+    pub fn measure(&self, program: &Program) -> Result<Vec<Measured>, Stopped> {
         let place = self.prepare(program)?;
-        let mut measured: Vec<Measured<Run>> = self.variants.iter().map(|_| Measured::default()).collect();
+        let mut measured: Vec<Measured> = self.variants.iter().map(|_| Measured::default()).collect();
         'all: for round in 0..self.rounds as usize {
             for i in 0..measured.len() {
                 let i = (round + i) % measured.len();
@@ -145,6 +132,7 @@ impl Plan<'_> {
             }
         };
         let run = Run {
+            operations,
             ops_per_s,
             cpu_s_per_s: cpu_s / elapsed_s,
             cpu_us_per_op: cpu_s * 1e6 / operations,

@@ -117,7 +117,7 @@ pub fn run(args: &Args, output: &Output) -> Result<ExitCode, Report> {
     if !whole {
         eprintln!("interrupted; {} rows", all.len());
     }
-    let good = whole && !all.is_empty() && all.iter().all(|row| row.ops_per_s.is_some() && row.failure.is_none());
+    let good = whole && !all.is_empty() && all.iter().all(|row| row.speed.ops_per_s.is_some() && row.failure.is_none());
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 

@@ -6,7 +6,7 @@ use crate::signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
 use retrial::{Class, Instance, Session, SessionError, sys};
-use retrial_bench::limits;
+use retrial_bench::limits::{self, THRONG};
 use retrial_bench::load::Random;
 use retrial_bench::outcome::Kind;
 use retrial_bench::process::{Crew, Shared, Zeroed, children_cpu};
@@ -16,8 +16,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// Sessions that may be on their way to the start at a time.
-const THRONG: u32 = 64;
 /// How long the next session may take to come to the start or, told to end, to the end.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Runs that take longer show their progress.
@@ -220,13 +218,7 @@ impl Run<'_> {
     /// Forks the sessions and waits until all are ready.
     fn gather(&self, crew: &mut Crew) -> Result<(), Report> {
         let &Plan { sessions, kind, .. } = self.plan;
-        let room = match kind {
-            Kind::Threads => limits::threads().is_none_or(|most| u64::from(sessions) <= most),
-            Kind::Processes => limits::memory_for(sessions),
-        };
-        if !room {
-            return Err(no_more(self.plan, 0, &io::Error::from_raw_os_error(libc::ENOMEM)));
-        }
+        limits::room(kind, sessions).map_err(|error| no_more(self.plan, 0, &error))?;
         match kind {
             Kind::Threads => crew.fork(|| self.threads()).map_err(|error| no_more(self.plan, 0, &error))?,
             Kind::Processes => {

@@ -1,7 +1,6 @@
 //! A wait on a condition, step by step, for the shim in condition.c that makes its system calls.
 
 use super::{CALLS, CALLS_PASSED, CALLS_POLLED, Condition, MONOTONIC, SHARED};
-use crate::errno::Errno;
 use crate::event;
 use crate::foreign::{Class, Foreign, class, kind_of};
 use crate::instance::Type;
@@ -15,6 +14,7 @@ use crate::thread::Thread;
 use libc::{EINTR, EOWNERDEAD, ETIMEDOUT, c_int, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 use retrial::condition::{Look, Place};
 use retrial::interposer::EventWait;
+use retrial::sys::Errno;
 use retrial::sys::{self, Clock, Deadline};
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};

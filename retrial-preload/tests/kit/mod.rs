@@ -71,7 +71,7 @@ fn compiler(is_cpp: bool) -> OsString {
     std::env::var_os(variable).unwrap_or_else(|| usual.into())
 }
 
-fn compile(is_cpp: bool, source: &Path, binary: &Path, options: &[&str]) -> ExitStatus {
+pub(crate) fn compile(is_cpp: bool, source: &Path, binary: &Path, options: &[&str]) -> ExitStatus {
     let mut command = Command::new(compiler(is_cpp));
     command.args(["-O2", "-pthread"]).args(options).arg("-o").arg(binary).arg(source).arg("-ldl");
     command.status().expect("a compiler is there")

@@ -1,6 +1,6 @@
 //! What sessions do to each other through the kernel: give way, sleep, wait and wake, find out who is dead.
 
-use super::{Clock, Errno, Taken, Woken, calls_are_limited, errno, interposed::robust_calls, membarrier};
+use super::{Clock, Errno, Taken, Woken, calls_are_limited, error, interposed::robust_calls, membarrier};
 use crate::fail;
 use crate::probes;
 pub(crate) use std::hint::spin_loop;
@@ -87,7 +87,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, pr
 }
 
 fn woken(rc: libc::c_long) -> Woken {
-    match (rc, errno()) {
+    match (rc, error()) {
         (0, _) => Woken::Yes,
         (_, libc::ETIMEDOUT) => Woken::TimedOut,
         _ => Woken::Changed,

@@ -10,6 +10,7 @@ use std::time::Duration;
 #[cfg(not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 compile_error!("retrial runs on Linux with glibc on x86-64 and aarch64: it relies on robust futexes in glibc's format");
 
+mod errno;
 mod file;
 pub(crate) mod interposed;
 #[cfg(not(any(loom, shuttle)))]
@@ -19,6 +20,8 @@ mod memory;
 mod model;
 mod thread_end;
 
+use errno::error;
+pub use errno::{Errno, errno};
 pub use file::File;
 pub(crate) use interposed::{calls_are_limited, libc_tid};
 #[cfg(not(any(loom, shuttle)))]
@@ -85,28 +88,6 @@ pub fn end_deadlines() {
 #[must_use]
 pub fn now_ns() -> u64 {
     clock_ns(Clock::Monotonic)
-}
-
-/// Keeps `errno` as it was: the lock calls of C leave it alone, and the interposer is called in their place.
-struct Errno(i32);
-
-impl Errno {
-    fn keep() -> Self {
-        Self(errno())
-    }
-}
-
-fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-impl Drop for Errno {
-    fn drop(&mut self) {
-        // SAFETY: always callable.
-        let location = unsafe { libc::__errno_location() };
-        // SAFETY: the location is this thread's own and always valid.
-        unsafe { *location = self.0 };
-    }
 }
 
 /// Why a futex wait ended.
@@ -253,7 +234,7 @@ pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
     let _errno = Errno::keep();
     // SAFETY: signal 0 is none, it only asks.
     let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
-    rc == -1 && errno() == libc::ESRCH
+    rc == -1 && error() == libc::ESRCH
 }
 
 /// The calling thread's id in its own PID namespace.
@@ -338,7 +319,7 @@ pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
         // SAFETY: the caller's.
         let rc = unsafe { libc::madvise(address.cast(), len, libc::MADV_POPULATE_WRITE) };
         // Refused: the kernel is older than the call, or a filter forbids it.
-        if rc == 0 || !matches!(errno(), libc::EINVAL | libc::ENOSYS | libc::EPERM) {
+        if rc == 0 || !matches!(error(), libc::EINVAL | libc::ENOSYS | libc::EPERM) {
             return rc == 0;
         }
     }
