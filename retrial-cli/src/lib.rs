@@ -17,6 +17,8 @@ mod errors;
 mod experiment;
 mod export;
 mod flame;
+#[cfg(test)]
+mod golden;
 mod instances;
 mod lengths;
 mod naming;

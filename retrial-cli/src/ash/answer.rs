@@ -171,8 +171,8 @@ impl Answer {
 mod tests {
     use super::super::question::columns;
     use super::*;
+    use crate::golden::golden;
     use crate::recording::Snapshot;
-    use std::path::Path;
 
     fn snapshot(s: u64) -> Snapshot {
         let mut snapshot = Snapshot::default();
@@ -213,10 +213,6 @@ mod tests {
             answer(Some("holds"), Vec::new(), None),
         ];
         let text = texts.map(|answer| answer.text() + "\n").join("\n");
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ash.txt");
-        if std::env::var_os("RETRIAL_BLESS").is_some() {
-            std::fs::write(&golden, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(&golden).unwrap(), "RETRIAL_BLESS=1 writes it anew");
+        golden("ash.txt", &text);
     }
 }
