@@ -22,6 +22,7 @@ mod golden;
 mod instances;
 mod lengths;
 mod naming;
+mod output;
 mod page;
 mod predict;
 mod punctual;
@@ -36,7 +37,7 @@ mod work;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Format;
-use retrial_bench::{calibration, chart, duration, output, signals};
+use retrial_bench::{calibration, chart, duration, signals};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@ use super::heatmap::Heatmap;
 use super::question::{Group, Groups, Question};
 use crate::clock::time;
 use crate::duration;
-use crate::output::{Column, Format, Table, column, counted, line, measure, short};
+use crate::output::{self, Column, Format, Table, column, counted, line, measure, short};
 use crate::recording::Span;
 use crate::recording::store::Rounds;
 use retrial_model::Measure;
@@ -76,7 +76,7 @@ pub struct Answer {
 impl Answer {
     pub fn print(&self, format: Format) {
         if format.json {
-            line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
+            output::json(&self.json());
         } else if format.csv {
             self.heatmap
                 .as_ref()

@@ -3,7 +3,7 @@
 use super::model;
 use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration;
-use crate::output::{Format, Table, column, counted, line, measure, short, whole};
+use crate::output::{self, Format, Table, column, counted, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
@@ -97,7 +97,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if format.json {
         let whole = json!({ "of": recording.of, "holds": recording.holds, "notes": recording.notes, "workload": recording.workload,
             "check": compared.as_ref().map(|compared| check::table(compared, "simulated").json()), "fits": is_fit, "cases": table.json() });
-        line(&serde_json::to_string_pretty(&whole).unwrap_or_default());
+        output::json(&whole);
     } else {
         table.print(format);
     }
