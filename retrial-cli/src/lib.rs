@@ -13,6 +13,7 @@ mod cmd;
 #[cfg(test)]
 mod consumers;
 mod doctor;
+mod duration;
 mod errors;
 mod experiment;
 mod export;
@@ -37,7 +38,7 @@ mod work;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Format;
-use retrial_bench::{calibration, chart, duration, signals};
+use retrial_bench::{calibration, chart, signals};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
