@@ -8,6 +8,7 @@
 mod ash;
 mod attach;
 mod blocking;
+mod cgroup;
 mod clock;
 mod cmd;
 #[cfg(test)]
