@@ -8,18 +8,23 @@
 mod ash;
 mod attach;
 mod blocking;
+mod cgroup;
 mod clock;
 mod cmd;
 #[cfg(test)]
 mod consumers;
 mod doctor;
+mod duration;
 mod errors;
 mod experiment;
 mod export;
 mod flame;
+#[cfg(test)]
+mod golden;
 mod instances;
 mod lengths;
 mod naming;
+mod output;
 mod page;
 mod predict;
 mod punctual;
@@ -34,7 +39,7 @@ mod work;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Format;
-use retrial_bench::{calibration, chart, duration, output, signals};
+use retrial_bench::{calibration, chart, signals};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 

@@ -7,11 +7,11 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::load::{Load, Pass};
 use kit::{Scratch, both, command, failed};
 use retrial::{P, wait};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -179,17 +179,8 @@ fn the_best_of_a_search_that_was_measured_stays() {
     assert_eq!(set, [applied["change"].as_str().unwrap()]);
 }
 
-/// A file that is removed at the end.
-struct File(PathBuf);
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// A recording of what the simulator itself says of a workload, its gets multiplied.
-fn recording(name: &str, times: f64) -> File {
+fn recording(times: f64) -> File {
     let words = [
         "dist=exponential:mean=20us",
         "think=exponential:mean=30us",
@@ -218,17 +209,16 @@ fn recording(name: &str, times: f64) -> File {
         "waiting_s": waiting_s, "cpu_s": of("cpus_busy"), "queued_s": 0.0 });
     let recording = json!({ "of": "mutex m", "instance": "shop", "mutex": "#1", "mutex_type": "load", "holds": "given",
         "workload": all["workload"], "measured": measured, "notes": [] });
-    let path = std::env::temp_dir().join(format!("retrial-advise-{}-{name}.json", std::process::id()));
-    std::fs::write(&path, recording.to_string()).unwrap();
-    File(path)
+    let file = File::new("recording.json");
+    std::fs::write(&*file, recording.to_string()).unwrap();
+    file
 }
 
 #[test]
 fn numbers_are_predicted_only_where_the_model_fits_the_present() {
     for (times, is_fit) in [(1.0, true), (1.2, true), (1.4, false), (0.7, false)] {
-        let file = recording(&format!("{times}"), times);
-        let path = file.0.to_str().unwrap();
-        let output = command(&["advise", "--json", "--from", path]).output().unwrap();
+        let file = recording(times);
+        let output = command(&["advise", "--json", "--from", &file]).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", both(&output));
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&document["fits"], first(&document)), (&json!(is_fit), "sleeps_too_long"), "{times}: {document}");
@@ -238,7 +228,7 @@ fn numbers_are_predicted_only_where_the_model_fits_the_present() {
             assert_eq!(prediction[0]["figure"], "gets_per_s");
             assert!(prediction[0]["interval"].as_f64().unwrap() > 0.0, "{prediction}");
         }
-        let text = command(&["advise", "--from", path, "--duration", "5ms"]).output().unwrap();
+        let text = command(&["advise", "--from", &file, "--duration", "5ms"]).output().unwrap();
         assert_eq!(text.status.code(), Some(1), "{}", both(&text));
         assert!(both(&text).contains("1. sessions sleep for far longer"), "{}", both(&text));
     }
@@ -247,9 +237,8 @@ fn numbers_are_predicted_only_where_the_model_fits_the_present() {
 #[test]
 fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
     for (times, is_fit) in [(1.0, true), (1.4, false)] {
-        let file = recording(&format!("search-{times}"), times);
-        let path = file.0.to_str().unwrap();
-        let output = command(&["advise", "--json", "--search", "--from", path]).output().unwrap();
+        let file = recording(times);
+        let output = command(&["advise", "--json", "--search", "--from", &file]).output().unwrap();
         let document: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
         let found = document["findings"].as_array().unwrap();
@@ -259,7 +248,7 @@ fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
             assert_eq!(finding["rule"], "search");
             assert!(gets(finding, "predicted") > 1.03 * gets(finding, "present"), "{finding}");
         }
-        let text = both(&command(&["advise", "--search", "--from", path]).output().unwrap());
+        let text = both(&command(&["advise", "--search", "--from", &file]).output().unwrap());
         assert_eq!(text.contains("says of other settings is worth nothing"), !is_fit, "{text}");
     }
 }
@@ -267,13 +256,12 @@ fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
 #[test]
 fn what_if_says_the_same_of_the_present_and_no_gains_where_it_is_off() {
     for (times, is_fit) in [(1.0, true), (1.4, false)] {
-        let file = recording(&format!("same-{times}"), times);
-        let path = file.0.to_str().unwrap();
+        let file = recording(times);
         let of = |arguments: &[&str]| -> Value {
             serde_json::from_slice(&command(arguments).output().unwrap().stdout).unwrap()
         };
-        let advised = of(&["advise", "--json", "--from", path]);
-        let what_if = of(&["what-if", "--json", "--from", path, "--scheme", "orbit"]);
+        let advised = of(&["advise", "--json", "--from", &file]);
+        let what_if = of(&["what-if", "--json", "--from", &file, "--scheme", "orbit"]);
         assert_eq!((&what_if["check"], &what_if["fits"]), (&advised["check"], &json!(is_fit)), "{what_if}");
         let orbit = what_if["cases"].as_array().unwrap().iter().find(|case| case["scheme"] == "orbit").unwrap();
         assert!(orbit["gets_per_s"].is_f64() && orbit["change_pct"].is_number() == is_fit, "{orbit}");
@@ -282,13 +270,12 @@ fn what_if_says_the_same_of_the_present_and_no_gains_where_it_is_off() {
 
 #[test]
 fn nothing_is_predicted_of_waits_that_the_present_does_not_have() {
-    let file = recording("waits", 1.0);
-    let mut document: Value = serde_json::from_str(&std::fs::read_to_string(&file.0).unwrap()).unwrap();
+    let file = recording(1.0);
+    let mut document: Value = serde_json::from_str(&std::fs::read_to_string(&*file).unwrap()).unwrap();
     let waiting_s = document["measured"]["waiting_s"].as_f64().unwrap();
     document["measured"]["waiting_s"] = json!(3.0 * waiting_s);
-    std::fs::write(&file.0, document.to_string()).unwrap();
-    let path = file.0.to_str().unwrap();
-    let output = command(&["advise", "--json", "--from", path]).output().unwrap();
+    std::fs::write(&*file, document.to_string()).unwrap();
+    let output = command(&["advise", "--json", "--from", &file]).output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let predicted = document["findings"][0]["prediction"].as_array().unwrap();
     let figures: Vec<&str> = predicted.iter().map(|row| row["figure"].as_str().unwrap()).collect();
@@ -297,7 +284,7 @@ fn nothing_is_predicted_of_waits_that_the_present_does_not_have() {
         (&json!(true), vec!["gets_per_s", "k", "sleeps_per_get", "cpus"]),
         "{document}"
     );
-    let text = both(&command(&["advise", "--from", path]).output().unwrap());
+    let text = both(&command(&["advise", "--from", &file]).output().unwrap());
     assert!(text.contains("but for wait_us, of which nothing is predicted"), "{text}");
 }
 
@@ -320,13 +307,12 @@ fn what_is_wrong_is_answered_with_what_is_expected() {
         let said = scratch.fail(&[&["advise"], arguments].concat());
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
-    let file = File(std::env::temp_dir().join(format!("retrial-advise-{}-described.json", std::process::id())));
-    let path = file.0.to_str().unwrap();
+    let file = File::new("described.json");
     let words =
-        ["what-if", "dist=exponential:mean=5us", "sessions=2", "duration=1ms", "--scheme", "orbit", "--record", path];
+        ["what-if", "dist=exponential:mean=5us", "sessions=2", "duration=1ms", "--scheme", "orbit", "--record", &file];
     assert!(command(&words).output().unwrap().status.success());
-    let said = failed(&command(&["advise", "--from", path]).output().unwrap());
+    let said = failed(&command(&["advise", "--from", &file]).output().unwrap());
     assert!(said.contains("nothing was measured, expected a recording of a live instance"), "{said}");
-    let said = failed(&command(&["advise", "--from", path, "--apply"]).output().unwrap());
+    let said = failed(&command(&["advise", "--from", &file, "--apply"]).output().unwrap());
     assert!(said.contains("cannot be used with"), "{said}");
 }

@@ -2,39 +2,21 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::load::{Load, Pass};
 use kit::{Running, Scratch, both, command, failed, until};
 use serde_json::Value;
-use std::path::Path;
 use std::time::Duration;
 
-/// A recording that is removed at the end.
-struct File(String);
-
-impl File {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("retrial-ash-{}-{name}.db", std::process::id()));
-        Self(path.to_str().unwrap().to_owned())
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Value {
-        let output = command(&[&["ash", &self.0, "--json"], arguments].concat()).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", both(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    fn rows(&self, statement: &str) -> Value {
-        let output = command(&["sql", &self.0, statement, "--json"]).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{statement}: {}", both(&output)))
-    }
+fn ask(file: &str, arguments: &[&str]) -> Value {
+    let output = command(&[&["ash", file, "--json"], arguments].concat()).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", both(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        for end in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(Path::new(&format!("{}{end}", self.0)));
-        }
-    }
+fn rows(file: &str, statement: &str) -> Value {
+    let output = command(&["sql", file, statement, "--json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{statement}: {}", both(&output)))
 }
 
 /// An instance in which one session holds `m` and three wait for it, each at a place of its own, for as long as all are kept.
@@ -68,10 +50,10 @@ fn sum(answer: &Value, name: &str) -> f64 {
 #[test]
 fn one_holds_and_three_wait_all_the_time() {
     let (scratch, _all) = three_wait();
-    let file = File::new("truth");
-    scratch.run(&["record", &file.0, "--for", "400ms", "--interval", "100ms", "--sample", "5ms"]);
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "400ms", "--interval", "100ms", "--sample", "5ms"]);
     for ask in [&(|arguments: &[&str]| live(&scratch, arguments)) as &dyn Fn(&[&str]) -> Value, &|arguments| {
-        file.ask(arguments)
+        ask(&file, arguments)
     }] {
         let answer = ask(&[]);
         assert!(is(number(&answer, "holding"), 1.0) && is(number(&answer, "waiting"), 3.0), "{answer}");
@@ -141,12 +123,12 @@ fn holders_of_a_recording_have_the_digits_of_the_utilization() {
         hold: Pass::Busy(Duration::from_micros(300)),
         think: Pass::Asleep(Duration::from_micros(300)),
     };
-    let (scratch, file) = (Scratch::new(), File::new("digits"));
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
     load.during(&scratch, || {
-        scratch.run(&["record", &file.0, "--for", "600ms", "--interval", "200ms", "--sample", "2ms"]);
+        scratch.run(&["record", &file, "--for", "600ms", "--interval", "200ms", "--sample", "2ms"]);
     });
-    let answer = file.ask(&["--holders", "--by", "mutex"]);
-    let utilization = number(&file.rows("SELECT utilization FROM v$mutex")[0], "utilization");
+    let answer = ask(&file, &["--holders", "--by", "mutex"]);
+    let utilization = number(&rows(&file, "SELECT utilization FROM v$mutex")[0], "utilization");
     let held = number(&answer["groups"][0], "active_sessions");
     assert!(utilization > 0.0 && (held / utilization - 1.0).abs() < 1e-9, "{held}, {utilization}");
 }
@@ -154,12 +136,12 @@ fn holders_of_a_recording_have_the_digits_of_the_utilization() {
 #[test]
 fn a_part_of_a_recording_has_the_samples_of_that_part() {
     let (scratch, _all) = three_wait();
-    let file = File::new("part");
-    scratch.run(&["record", &file.0, "--for", "600ms", "--interval", "200ms", "--sample", "5ms"]);
-    let rows = file.rows("SELECT utc(at_ns) AS at FROM snapshot ORDER BY id");
-    let all = file.ask(&[]);
-    let begin = file.ask(&["--to", rows[1]["at"].as_str().unwrap()]);
-    let end = file.ask(&["--from", rows[1]["at"].as_str().unwrap()]);
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "600ms", "--interval", "200ms", "--sample", "5ms"]);
+    let rows = rows(&file, "SELECT utc(at_ns) AS at FROM snapshot ORDER BY id");
+    let all = ask(&file, &[]);
+    let begin = ask(&file, &["--to", rows[1]["at"].as_str().unwrap()]);
+    let end = ask(&file, &["--from", rows[1]["at"].as_str().unwrap()]);
     // Each round sees four sessions.
     for part in [&all, &begin, &end] {
         assert!((sum(part, "samples") - 4.0 * number(part, "looks")).abs() < 0.5, "{part}");
@@ -171,10 +153,10 @@ fn a_part_of_a_recording_has_the_samples_of_that_part() {
 #[test]
 fn bad_input_is_one_clear_error() {
     let scratch = Scratch::new();
-    let file = File::new("bad");
+    let file = File::new("r.db");
     scratch.run(&["hold", "m", "--create", "--for", "0s"]);
-    scratch.run(&["record", &file.0, "--for", "50ms", "--interval", "20ms", "--sample", "0s"]);
-    let before = std::fs::read(&file.0).unwrap();
+    scratch.run(&["record", &file, "--for", "50ms", "--interval", "20ms", "--sample", "0s"]);
+    let before = std::fs::read(&*file).unwrap();
     for (arguments, parts) in [
         (&["--by", "locaton"][..], &["`locaton`", "did you mean location?"][..]),
         (&["--by", "mutex,"], &["--by ``", "expected some of instance"]),
@@ -194,12 +176,12 @@ fn bad_input_is_one_clear_error() {
         (&["--top", "0"], &["invalid value '0' for '--top <N>'"]),
         (&[], &["no samples in this period", "--sample 10ms"]),
     ] {
-        let said = failed(&command(&[&["ash", &file.0], arguments].concat()).output().unwrap());
+        let said = failed(&command(&[&["ash", &file], arguments].concat()).output().unwrap());
         for part in parts {
             assert!(said.contains(part), "`{part}` of {arguments:?} in: {said}");
         }
     }
-    assert_eq!(before, std::fs::read(&file.0).unwrap(), "nothing was changed");
+    assert_eq!(before, std::fs::read(&*file).unwrap(), "nothing was changed");
     for (arguments, part) in [
         (&["--every", "0s"][..], "--every 0s, expected 1.00 us at least"),
         (&["--every", "5"], "without a unit"),
@@ -219,9 +201,9 @@ fn bad_input_is_one_clear_error() {
 #[test]
 fn a_heatmap_says_what_was_when() {
     let (scratch, _all) = three_wait();
-    let file = File::new("heat");
-    scratch.run(&["record", &file.0, "--for", "600ms", "--interval", "200ms", "--sample", "5ms"]);
-    let answer = file.ask(&["--heatmap", "--by", "mutex"]);
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "600ms", "--interval", "200ms", "--sample", "5ms"]);
+    let answer = ask(&file, &["--heatmap", "--by", "mutex"]);
     let cells = answer["heatmap"].as_array().unwrap();
     assert_eq!((cells.len() % 2, answer["groups"].as_array().unwrap().len()), (0, 2), "{answer}");
     let (mut time_s, mut at) = (0.0, String::new());
@@ -235,7 +217,7 @@ fn a_heatmap_says_what_was_when() {
     let text = scratch.run(&["ash", "--for", "300ms", "--heatmap", "--by", "mutex"]);
     let line = text.lines().find(|line| line.starts_with("waits  m  ")).unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains('█') && text.contains("each cell is "), "{text}");
-    let csv = command(&["ash", &file.0, "--heatmap", "--csv"]).output().unwrap();
+    let csv = command(&["ash", &file, "--heatmap", "--csv"]).output().unwrap();
     let csv = String::from_utf8(csv.stdout).unwrap();
     assert!(csv.starts_with("time,cell_s,sampled_s,state,class,step,groups,active_sessions\n"), "{csv}");
     assert!(csv.lines().count() > 2 && csv.contains(",waits,Concurrency,park,1,"), "{csv}");
@@ -244,10 +226,10 @@ fn a_heatmap_says_what_was_when() {
 #[test]
 fn a_flame_graph_has_a_frame_for_each_column() {
     let (scratch, _all) = three_wait();
-    let file = File::new("flame");
-    scratch.run(&["record", &file.0, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
     let folded = |arguments: &[&str]| {
-        let output = command(&[&["ash", &file.0, "--flame"], arguments].concat()).output().unwrap();
+        let output = command(&[&["ash", &file, "--flame"], arguments].concat()).output().unwrap();
         assert!(output.status.success(), "{}", both(&output));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -259,21 +241,19 @@ fn a_flame_graph_has_a_frame_for_each_column() {
         .collect();
     let names: Vec<&str> = stacks.iter().map(|(stack, _)| *stack).collect();
     assert_eq!(names, ["holds;m;keeper", "waits;m;first", "waits;m;second", "waits;m;third"]);
-    let all_s = number(&file.ask(&[]), "active_sessions") * number(&file.ask(&[]), "sampled_s");
+    let all_s = number(&ask(&file, &[]), "active_sessions") * number(&ask(&file, &[]), "sampled_s");
     assert!((stacks.iter().map(|(_, ns)| ns / 1e9).sum::<f64>() / all_s - 1.0).abs() < 1e-6, "{text}");
     assert!(folded(&["--waiters", "--by", "holder_location,mode"]).starts_with("keeper;S "));
-    let svg = std::env::temp_dir().join(format!("retrial-ash-{}.svg", std::process::id()));
-    let said = folded(&[svg.to_str().unwrap()]);
-    let picture = std::fs::read_to_string(&svg).unwrap();
-    std::fs::remove_file(&svg).unwrap();
+    let svg = File::new("ash.svg");
+    let said = folded(&[&svg]);
+    let picture = std::fs::read_to_string(&*svg).unwrap();
     assert!(said.contains("is the flame graph.") && picture.contains("<title>waits: ") && picture.contains("75.0 %"));
     assert!(!picture.contains("<script") && !picture.contains("http://www.w3.org/1999"), "{picture}");
     // A recording is no place for a picture.
-    let said = failed(&command(&["ash", "--flame", &file.0]).output().unwrap());
+    let said = failed(&command(&["ash", "--flame", &file]).output().unwrap());
     assert!(said.contains("expected a name that ends in .svg"), "{said}");
     assert!(
-        failed(&command(&["ash", &file.0, "--flame", "--json"]).output().unwrap())
-            .contains("folded stacks are neither")
+        failed(&command(&["ash", &file, "--flame", "--json"]).output().unwrap()).contains("folded stacks are neither")
     );
-    file.ask(&[]);
+    ask(&file, &[]);
 }

@@ -8,15 +8,14 @@ mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
+use kit::directory::Directory;
 use kit::{RETRIAL, Running, Scratch, both, command, failed, until};
 use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What the program of [`WAITING`] does is said by its letters: `h` a holder that sleeps and three threads that wait for it,
 /// `d` two threads that wait for each other, `c` a thread that waits on a condition, `s` one at a semaphore, `l` one of two that
@@ -109,32 +108,20 @@ int main(int count, char **words) {
 }
 "#;
 
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The program, compiled once.
 fn compiled() -> Directory {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let directory = std::env::temp_dir().join(format!("retrial-attach-{}-{number}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
+    let directory = Directory::new();
     let (source, program) = (directory.join("waiting.c"), directory.join("waiting"));
     fs::write(&source, WAITING).unwrap();
     let compiled = Command::new("cc").args(["-g", "-O1", "-pthread", "-o"]).args([&program, &source]).status().unwrap();
     assert!(compiled.success());
-    Directory(directory)
+    directory
 }
 
 /// The program under way; `None` where this user may not look into it.
 fn started(letters: &str) -> Option<(Running, Directory)> {
     let directory = compiled();
-    let mut program = Command::new(directory.0.join("waiting"));
+    let mut program = Command::new(directory.join("waiting"));
     let program = Running::new(program.arg(letters).stdin(Stdio::null()));
     if !may_look(program.pid()) {
         return None;
@@ -392,7 +379,7 @@ fn a_program_under_retrial_run_is_left_to_the_commands_that_know_more() {
     let directory = compiled();
     let scratch = Scratch::unborn();
     let mut run = Command::new(RETRIAL);
-    run.args(["run", "--instance", &scratch.name, "--"]).arg(directory.0.join("waiting")).arg("h");
+    run.args(["run", "--instance", &scratch.name, "--"]).arg(directory.join("waiting")).arg("h");
     let run = Running::new(run.env("RETRIAL_PRELOAD_LIBRARY", library()).stderr(Stdio::null()));
     until("the instance", || scratch.path().exists() && scratch.output(&["who"]).status.success());
     until("its threads", || !scratch.observer().tables().sessions().is_empty());

@@ -6,6 +6,7 @@ mod kit;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 
+use kit::directory::Directory;
 use kit::{Scratch, both, command, failed};
 use not_tested::not_tested;
 use retrial::{Address, Capacity, Class, GetError, Instance, location};
@@ -13,32 +14,9 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("retrial-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        // Another user can look in.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn assert_says(error: &str, parts: &[&str]) {
     for part in parts.iter().chain(&["retrial::", "help:"]) {
@@ -178,7 +156,7 @@ fn refused(path: &str, parts: &[&str]) {
 #[test]
 fn a_file_that_is_no_segment_of_this_build_is_refused_and_left_alone() {
     let scratch = instance();
-    let directory = Directory::new("files");
+    let directory = Directory::new();
     let segment = fs::read(scratch.path()).unwrap();
     let with = |at: usize, bytes: &[u8]| {
         let mut copy = segment.clone();
@@ -206,21 +184,21 @@ fn a_file_that_is_no_segment_of_this_build_is_refused_and_left_alone() {
         ("greedy", with(48, &(1u64 << 40).to_le_bytes()), &["truncated"]),
     ];
     for (name, bytes, parts) in files {
-        let path = directory.file(name);
+        let path = directory.path(name);
         fs::write(&path, bytes).unwrap();
         refused(&path, parts);
         assert!(fs::read(&path).unwrap() == *bytes, "{name} was changed");
     }
     // A copy that is whole is a segment, by its path.
-    let path = directory.file("copy");
+    let path = directory.path("copy");
     fs::write(&path, &segment).unwrap();
     assert!(command(&["show", "-i", &path]).output().unwrap().status.success());
     // `rm` asks for --force where it cannot look, and never removes what is no segment.
-    let version = directory.file("version");
+    let version = directory.path("version");
     assert_says(&failed(&command(&["rm", &version]).output().unwrap()), &["--force", "0x123456789abcdef0"]);
     assert!(command(&["rm", &version, "--force"]).output().unwrap().status.success());
     assert!(!Path::new(&version).exists());
-    let random = directory.file("random");
+    let random = directory.path("random");
     assert_says(&failed(&command(&["rm", &random, "--force"]).output().unwrap()), &["not a retrial segment"]);
     assert!(Path::new(&random).exists());
 }
@@ -228,19 +206,19 @@ fn a_file_that_is_no_segment_of_this_build_is_refused_and_left_alone() {
 #[test]
 fn what_is_no_regular_file_is_refused() {
     let scratch = instance();
-    let directory = Directory::new("kinds");
-    refused(directory.0.to_str().unwrap(), &["is a directory", "regular file"]);
-    let link = directory.file("link");
+    let directory = Directory::new();
+    refused(directory.to_str().unwrap(), &["is a directory", "regular file"]);
+    let link = directory.path("link");
     symlink(scratch.path(), &link).unwrap();
     refused(&link, &["is a symbolic link", "regular file"]);
-    let fifo = directory.file("fifo");
+    let fifo = directory.path("fifo");
     let c_path = std::ffi::CString::new(fifo.clone()).unwrap();
     // SAFETY: the path is a string with its 0.
     assert_eq!(unsafe { libc::mkfifo(c_path.as_ptr(), 0o600) }, 0);
     refused(&fifo, &["is a FIFO", "regular file"]);
     refused("/dev/null", &["is a device or socket", "regular file"]);
     // Nor is one replaced by a new instance.
-    for path in [directory.0.to_str().unwrap(), &link, &fifo] {
+    for path in [directory.to_str().unwrap(), &link, &fifo] {
         assert_says(&failed(&command(&["create", path]).output().unwrap()), &["exists"]);
     }
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -294,7 +272,7 @@ fn is_root() -> bool {
 
 /// The command as another user; it is copied to where that user can run it.
 fn as_nobody(directory: &Directory, arguments: &[&str]) -> Command {
-    let copy = directory.file("retrial");
+    let copy = directory.path("retrial");
     if !Path::new(&copy).exists() {
         // By another process: a child that another test makes meanwhile would have the file open for writing,
         // and nobody could run it.
@@ -317,7 +295,9 @@ fn without_permission_nothing_is_opened_or_changed() {
         }
         return;
     }
-    let directory = Directory::new("permission");
+    let directory = Directory::new();
+    // Another user can look in.
+    fs::set_permissions(&*directory, fs::Permissions::from_mode(0o755)).unwrap();
     for arguments in BOTH {
         let arguments = [arguments, &["-i", &scratch.name]].concat();
         let error = failed(&as_nobody(&directory, &arguments).output().unwrap());
@@ -345,7 +325,7 @@ fn without_permission_nothing_is_opened_or_changed() {
         assert_says(&error, &["belongs to user 12345", "user 0 or root"]);
     }
     // Somebody who may not write in the directory creates nothing.
-    let path = directory.file("new");
+    let path = directory.path("new");
     let error = failed(&as_nobody(&directory, &["create", &path]).output().unwrap());
     assert!(error.contains(&format!("cannot create {path}")) && error.contains("help:"), "{error}");
     assert!(!Path::new(&path).exists());
@@ -356,9 +336,9 @@ fn without_permission_nothing_is_opened_or_changed() {
 struct Small(Directory);
 
 impl Small {
-    fn new(name: &str, size: &str) -> Option<Self> {
-        let directory = Directory::new(name);
-        let at = std::ffi::CString::new(directory.0.to_str().unwrap()).unwrap();
+    fn new(size: &str) -> Option<Self> {
+        let directory = Directory::new();
+        let at = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
         let data = std::ffi::CString::new(format!("size={size}")).unwrap();
         // SAFETY: all are strings with their 0.
         let rc = unsafe { libc::mount(c"tmpfs".as_ptr(), at.as_ptr(), c"tmpfs".as_ptr(), 0, data.as_ptr().cast()) };
@@ -372,7 +352,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        let at = std::ffi::CString::new(self.0.0.to_str().unwrap()).unwrap();
+        let at = std::ffi::CString::new(self.0.to_str().unwrap()).unwrap();
         // SAFETY: a string with its 0.
         unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
     }
@@ -383,12 +363,12 @@ fn a_full_file_system_is_said_at_whatever_step_it_fills_up() {
     let (mut created, mut held) = (0, 0);
     // From nothing to enough for all: the first step that finds no memory says so, whichever it is.
     for kb in (8..=320).step_by(4) {
-        let Some(small) = Small::new("no-space", &format!("{kb}k")) else { return };
-        let path = small.0.file("instance");
+        let Some(small) = Small::new(&format!("{kb}k")) else { return };
+        let path = small.0.path("instance");
         let output = command(&["create", &path]).output().unwrap();
         if !output.status.success() {
             assert_says(&failed(&output), &["no space", "df -h"]);
-            assert_eq!(fs::read_dir(&small.0.0).unwrap().count(), 0, "nothing is left");
+            assert_eq!(fs::read_dir(&*small.0).unwrap().count(), 0, "nothing is left");
             continue;
         }
         created += 1;
@@ -407,14 +387,14 @@ fn a_full_file_system_is_said_at_whatever_step_it_fills_up() {
 #[test]
 fn waits_beyond_those_that_there_is_memory_for_go_on_uncounted_in_a_full_file_system() {
     const MUTEXES: usize = 100;
-    let Some(small) = Small::new("full", "2m") else { return };
-    let instance = Instance::create(&Address::new(&small.0.file("instance")).unwrap(), Capacity::default(), 0o600);
+    let Some(small) = Small::new("2m") else { return };
+    let instance = Instance::create(&Address::new(&small.0.path("instance")).unwrap(), Capacity::default(), 0o600);
     let instance = instance.unwrap();
     let mutexes: Vec<_> = (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0u64).unwrap()).collect();
     let holder = instance.session("holder", Class::Normal).unwrap();
     let _held: Vec<_> = mutexes.iter().map(|mutex| mutex.exclusive(&holder, location!("hold")).unwrap()).collect();
     let waiter = instance.session("waiter", Class::Normal).unwrap();
-    let mut rest = fs::File::create(small.0.file("rest")).unwrap();
+    let mut rest = fs::File::create(small.0.path("rest")).unwrap();
     while rest.write_all(&[1; 4096]).is_ok() {}
     for mutex in &mutexes {
         let in_a_moment = retrial::sys::Deadline::after(Duration::from_millis(1));

@@ -1,31 +1,29 @@
 //! `retrial bench` as a user runs it. Function only: nothing here depends on how fast anything is.
 
+mod kit;
+
+use kit::{Running, failed, stderr, until};
 use retrial::{Address, Observer};
 use serde_json::Value;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
 const COLUMNS: &str = "scheme,sessions,copies,kind,cs_ns,think_ns,ops_per_s,cpu_s_per_s,jain,wait_p50_us,wait_p99_us,wait_p999_us,wait_max_us,k,kappa,sleeps_per_s,errors";
 
+/// `retrial bench` with these arguments.
+fn command(arguments: &str) -> Command {
+    kit::command(&["bench"].into_iter().chain(arguments.split_whitespace()).collect::<Vec<_>>())
+}
+
 fn bench(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_retrial")).arg("bench").args(arguments.split_whitespace()).output().unwrap()
+    command(arguments).output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Everything said on stderr, on one line however it was folded.
-fn stderr(output: &Output) -> String {
-    let text = String::from_utf8(output.stderr.clone()).unwrap();
-    text.lines().map(|line| line.trim().trim_start_matches('│').trim()).collect::<Vec<_>>().join(" ")
-}
-
 fn fails(arguments: &str, says: &[&str]) {
-    let output = bench(arguments);
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{arguments}: {said}");
+    let said = failed(&bench(arguments));
     for part in says {
         assert!(said.contains(part), "{arguments}: `{part}` is not in: {said}");
     }
@@ -91,45 +89,12 @@ fn copies_give_rows_of_their_own_and_each_excludes() {
     }
 }
 
-/// A bench that is told to stop when this goes, as Ctrl-C does.
-struct Running(std::process::Child);
-
-impl Running {
-    fn new(arguments: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_retrial"));
-        command.arg("bench").args(arguments.split_whitespace());
-        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
-    }
-
-    /// Interrupts it: the signal that it dies of.
-    fn interrupt(mut self) -> Option<i32> {
-        // SAFETY: a child of ours that was not reaped.
-        assert_eq!(unsafe { libc::kill(self.0.id().cast_signed(), libc::SIGINT) }, 0);
-        self.0.wait().unwrap().signal()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn until(what: &str, come: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_mins(2);
-    while !come() {
-        assert!(Instant::now() < patience, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_named_instance_is_there_while_it_runs_and_gone_after_it() {
     let name = format!("test-bench-{}", std::process::id());
     let address = Address::new(&name).unwrap();
-    let running =
-        Running::new(&format!("--schemes sleep --sessions 4 --copies 2 --cs 50us --duration 10min --instance {name}"));
+    let arguments = format!("--schemes sleep --sessions 4 --copies 2 --cs 50us --duration 10min --instance {name}");
+    let running = Running::new(&mut command(&arguments));
     let gets = |mutex: &str| {
         let observer = Observer::open(&address).ok()?;
         Some(observer.tables().mutex_state(observer.tables().mutex_named(mutex)?)?.gets)
@@ -137,10 +102,8 @@ fn a_named_instance_is_there_while_it_runs_and_gone_after_it() {
     for mutex in ["bench.0", "bench.1"] {
         until(mutex, || gets(mutex) > Some(100));
     }
-    let retrial = |arguments: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_retrial"));
-        command.args(arguments.split_whitespace()).args(["-i", &name]).output().unwrap()
-    };
+    let retrial =
+        |arguments: &str| kit::command(&[]).args(arguments.split_whitespace()).args(["-i", &name]).output().unwrap();
     let shown = retrial("show mutexes");
     assert!(shown.status.success() && stdout(&shown).contains("bench.1"), "{}", stderr(&shown));
     let told = retrial("what-if --mutex bench.1 --interval 2s --quick --duration 20ms --copies 1 --json");
@@ -149,8 +112,9 @@ fn a_named_instance_is_there_while_it_runs_and_gone_after_it() {
     // What is set while it runs is in force.
     assert!(retrial("set --type bench mutex_wait_scheme=orbit").status.success());
     let again = bench(&format!("--duration 20ms --schemes orbit --sessions 1 --instance {name}"));
-    assert!(stderr(&again).contains(&format!("retrial rm {name}")), "{}", stderr(&again));
-    assert_eq!(running.interrupt(), Some(libc::SIGINT));
+    let said = failed(&again);
+    assert!(said.contains(&format!("retrial rm {name}")), "{said}");
+    running.die_of(libc::SIGINT);
     assert!(Observer::open(&address).is_err(), "{name} is still there");
 }
 
@@ -185,12 +149,12 @@ fn what_cannot_be_measured_is_refused_with_what_to_type() {
 #[test]
 fn a_cell_that_does_not_move_is_killed_and_counted() {
     let output = bench("--schemes orbit --sessions 3 --kind both --cs 60s --duration 50ms --stuck-after 300ms --json");
-    assert_eq!(output.status.code(), Some(2));
+    let said = failed(&output);
     let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in rows.as_array().unwrap() {
         assert_eq!((&row["ops_per_s"], row["errors"].as_u64() >= Some(1)), (&Value::Null, true), "{row}");
     }
-    assert!(stderr(&output).contains("were killed"), "{}", stderr(&output));
+    assert!(said.contains("were killed"), "{said}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::{Scratch, failed};
 use retrial::{Class, MutexId, P};
 use retrial_cache::{Cache, Key, Namespace};
@@ -354,16 +355,14 @@ fn sql_shows_the_objects_of_a_cache_and_leads_from_a_mutex_to_one() {
 #[test]
 fn a_recording_has_the_mutexes_of_objects_and_a_file_that_cannot_be_read_is_told() {
     let (scratch, _instance) = two_objects();
-    let path = std::env::temp_dir().join(format!("retrial-cache-recording-{}.db", std::process::id()));
-    let file = path.to_str().unwrap();
-    scratch.run(&["record", file, "--for", "300ms"]);
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "300ms"]);
     let ask = |statement: &str| {
-        String::from_utf8(kit::command(&["sql", file, statement, "--csv"]).output().unwrap().stdout).unwrap()
+        String::from_utf8(kit::command(&["sql", &file, statement, "--csv"]).output().unwrap().stdout).unwrap()
     };
     assert_eq!(ask("SELECT count(*) AS n FROM v$db_object_cache").trim(), "n\n0");
     assert_eq!(ask("SELECT count(*) AS n FROM x$kglob").trim(), "n\n0");
     assert!(ask("SELECT name FROM v$mutex").contains("SCOTT.select 'a name"));
-    std::fs::remove_file(path).unwrap();
     std::fs::write(scratch.path(), b"none").unwrap();
     assert!(!scratch.fail(&["sql", "SELECT * FROM v$db_object_cache"]).is_empty());
 }

@@ -4,32 +4,11 @@
 
 mod kit;
 
+use kit::directory::Directory;
 use kit::load::{Load, Pass};
 use kit::{Scratch, command, failed};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("retrial-diff-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(Path::new(&self.0));
-    }
-}
 
 fn record(scratch: &Scratch, file: &str) {
     scratch.run(&["record", file, "--for", "1500ms", "--interval", "150ms", "--sample", "2ms"]);
@@ -58,8 +37,8 @@ fn load(sessions: usize) -> Load {
 
 #[test]
 fn what_has_changed_is_told_from_what_varies() {
-    let directory = Directory::new("load");
-    let (one, eight, again) = (directory.file("one.db"), directory.file("eight.db"), directory.file("again.db"));
+    let directory = Directory::new();
+    let (one, eight, again) = (directory.path("one.db"), directory.path("eight.db"), directory.path("again.db"));
     let scratch = Scratch::new();
     load(1).during(&scratch, || record(&scratch, &one));
     scratch.run(&["set", "mutex_spin_count=77"]);
@@ -107,8 +86,8 @@ fn what_has_changed_is_told_from_what_varies() {
 
 #[test]
 fn two_periods_of_one_recording_can_be_compared() {
-    let (directory, scratch) = (Directory::new("one"), Scratch::new());
-    let file = directory.file("r.db");
+    let (directory, scratch) = (Directory::new(), Scratch::new());
+    let file = directory.path("r.db");
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     record(&scratch, &file);
     let waiter = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);

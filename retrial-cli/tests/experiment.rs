@@ -4,36 +4,11 @@
 
 mod kit;
 
+use kit::directory::{Directory, File};
 use kit::{both, command, failed};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(std::env::temp_dir().join(format!("retrial-experiment-{}-{n}", std::process::id())))
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn read(&self, path: &str) -> String {
-        std::fs::read_to_string(self.0.join(path)).unwrap()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn output(arguments: &[&str]) -> Output {
     // Nothing calibrated: the same costs on every machine.
@@ -127,14 +102,15 @@ fn theory_simulation_and_claims_are_beside_each_other() {
 #[test]
 fn the_page_and_the_picture_have_all_lines() {
     let directory = Directory::new();
-    let said = text(&[&SIMULATED[..], &["--out", directory.name()]].concat());
+    let to = directory.path("new");
+    let said = text(&[&SIMULATED[..], &["--out", &to]].concat());
     assert!(said.contains("experiments.md"), "{said}");
-    let svg = directory.read("experiments/squaring.svg");
+    let svg = std::fs::read_to_string(format!("{to}/experiments/squaring.svg")).unwrap();
     for word in ["sleeps of 1 ms", "k₀", "2 sessions, here", "8 sessions, Exadata X2-2", "spin_time"] {
         assert!(svg.contains(word), "`{word}` is not in {svg}");
     }
     assert!(svg.matches("<path").count() > 6 && svg.len() < 60_000 && !svg.contains("NaN"), "{svg}");
-    let page = directory.read("experiments.md");
+    let page = std::fs::read_to_string(format!("{to}/experiments.md")).unwrap();
     for word in [
         "## squaring",
         "![doubling the spin count squares the sleep ratio](experiments/squaring.svg)",
@@ -265,10 +241,9 @@ fn csv_has_a_row_for_each_figure() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_found_before_anything_is_done() {
-    let file = Directory::new();
-    std::fs::write(&file.0, "").unwrap();
-    let said = failed(&output(&["all", "--out", file.name()]));
+    let file = File::new("file");
+    std::fs::write(&*file, "").unwrap();
+    let said = failed(&output(&["all", "--out", &file]));
     assert!(said.contains("cannot write") && said.contains("expected a directory"), "{said}");
-    assert!(Path::new(file.name()).is_file());
-    std::fs::remove_file(&file.0).unwrap();
+    assert!(Path::new(&*file).is_file());
 }

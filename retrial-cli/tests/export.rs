@@ -6,13 +6,13 @@ mod kit;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 
+use kit::directory::Directory;
 use kit::{Running, Scratch, failed, until};
 use not_tested::not_tested;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
@@ -181,17 +181,16 @@ fn the_dashboard_asks_for_what_is_exported() {
     }
 }
 
-/// A server that is ended, and its directory removed.
+/// A server that is ended before its directory is removed.
 struct Prometheus {
     child: Child,
-    directory: PathBuf,
+    _directory: Directory,
 }
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -203,8 +202,7 @@ fn prometheus_scrapes_it_and_answers_a_query() {
     let scratch = Scratch::new();
     let _both = contended(&scratch);
     let (_export, address) = export(&scratch, &[]);
-    let directory = std::env::temp_dir().join(format!("retrial-prometheus-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
+    let directory = Directory::new();
     let config = directory.join("prometheus.yml");
     let text = format!(
         "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}\n\
@@ -217,7 +215,7 @@ fn prometheus_scrapes_it_and_answers_a_query() {
     prometheus.arg(format!("--config.file={}", config.display()));
     prometheus.arg(format!("--storage.tsdb.path={}", directory.join("data").display()));
     prometheus.arg(format!("--web.listen-address={own}")).stdout(Stdio::null()).stderr(Stdio::null());
-    let _prometheus = Prometheus { child: prometheus.spawn().unwrap(), directory };
+    let _prometheus = Prometheus { child: prometheus.spawn().unwrap(), _directory: directory };
     until("it listens", || TcpStream::connect(&own).is_ok());
     let query = |query: &str| -> Option<Value> {
         let (_, _, body) = ask(&own, &format!("GET /api/v1/query?query={query}"), "*/*");

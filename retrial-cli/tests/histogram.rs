@@ -4,6 +4,7 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::{Scratch, command};
 use retrial::sys::Deadline;
 use retrial::{Class, GetError, Instance, location};
@@ -55,20 +56,18 @@ fn each_consumer_counts_the_same_waits() {
     }
     assert_eq!((of("a"), of("b")), (a.clone(), b));
     // Of a recording; of a period in it only what came in that.
-    let path = std::env::temp_dir().join(format!("retrial-histogram-{}.db", std::process::id()));
-    let file = path.to_str().unwrap();
-    scratch.run(&["record", file, "--for", "100ms", "--interval", "50ms"]);
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "100ms", "--interval", "50ms"]);
     wait_in_vain(&instance, "a", 3, Duration::from_millis(3));
-    scratch.run(&["record", file, "--for", "100ms", "--interval", "50ms"]);
+    scratch.run(&["record", &file, "--for", "100ms", "--interval", "50ms"]);
     let recorded = |arguments: &[&str]| -> Value {
         let output = command(&[arguments, &["--json"]].concat()).output().unwrap();
         assert!(output.status.success(), "{}", kit::both(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let all = recorded(&["sql", file, &format!("{histogram}'a'")]);
-    let report = recorded(&["report", file]);
+    let all = recorded(&["sql", &file, &format!("{histogram}'a'")]);
+    let report = recorded(&["report", &file]);
     let text = scratch.run(&["export", "--once"]);
-    std::fs::remove_file(&path).unwrap();
     assert_eq!(sum(all.as_array().unwrap()), 8, "{all}");
     let [waits] = report["waits"].as_array().unwrap().as_slice() else { panic!("{}", report["waits"]) };
     assert_eq!((&waits["mutex"], &waits["ended"]), (&"a".into(), &3.into()), "{waits}");

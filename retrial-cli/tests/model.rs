@@ -4,6 +4,7 @@
 
 mod kit;
 
+use kit::directory::Directory;
 use kit::{both, command, failed};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -124,14 +125,13 @@ fn what_cannot_be_answered_says_what_was_found_and_what_is_allowed() {
 
 #[test]
 fn simulate_says_whose_costs_it_took() {
-    let cache = std::env::temp_dir().join(format!("retrial-model-{}", std::process::id()));
-    std::fs::create_dir_all(&cache).unwrap();
+    let cache = Directory::new();
     let simulate = |machine: &[&str]| {
         let case =
             ["model", "simulate", "dist=exponential:mean=1us", "sessions=4", "scheme=ydb", "replications=2", "--json"];
         let times = ["warm_up=0s", "duration=2ms"];
         let output =
-            command(&[&case[..], &times[..], machine].concat()).env("XDG_CACHE_HOME", &cache).output().unwrap();
+            command(&[&case[..], &times[..], machine].concat()).env("XDG_CACHE_HOME", &*cache).output().unwrap();
         (output.status.code() == Some(0)).then(|| lines(&output).remove(0)).ok_or_else(|| both(&output))
     };
     let file = cache.join("costs");
@@ -155,7 +155,6 @@ fn simulate_says_whose_costs_it_took() {
         let said = simulate(&[machine]).unwrap_err();
         assert!(said.contains(expected), "{machine}: {said}");
     }
-    std::fs::remove_dir_all(&cache).unwrap();
 }
 
 #[test]

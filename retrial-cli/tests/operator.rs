@@ -6,6 +6,7 @@ mod kit;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 
+use kit::directory::Directory;
 use kit::{Running, Scratch, both, command, until};
 use not_tested::not_tested;
 use retrial::engine::RawMutex;
@@ -383,7 +384,8 @@ fn every_view_is_text_json_and_csv() {
 
 #[test]
 fn what_calibrate_measures_is_kept_and_given_to_later_instances() {
-    let home = std::env::temp_dir().join(format!("retrial-calibrate-{}", std::process::id()));
+    let directory = Directory::new();
+    let home = directory.join("home");
     let with = |arguments: &[&str]| command(arguments).env("XDG_CACHE_HOME", &home).output().unwrap();
     let cost = |scratch: &Scratch, name: &str| {
         let rows = scratch.rows(&["show", "machine"]);
@@ -421,7 +423,6 @@ fn what_calibrate_measures_is_kept_and_given_to_later_instances() {
     let said = kit::failed(&with(&["calibrate"]));
     assert!(said.contains("cannot write") && said.contains("XDG_CACHE_HOME"), "{said}");
     assert_eq!(std::fs::read_to_string(&home).unwrap(), "a file");
-    std::fs::remove_file(&home).unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod kit;
 
+use kit::directory::Directory;
 use kit::load::{Load, Pass};
 use kit::{Scratch, both, command, failed};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -17,27 +18,6 @@ use std::time::Duration;
 
 const LOAD: Load =
     Load { sessions: 4, hold: Pass::Busy(Duration::from_micros(200)), think: Pass::Asleep(Duration::from_micros(100)) };
-
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("retrial-parquet-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A recording of a second under load.
 fn recorded(directory: &Directory, more: &[&str]) -> String {
@@ -94,7 +74,7 @@ fn recorded_rows(file: &str) -> BTreeMap<String, i64> {
 
 #[test]
 fn each_row_of_a_recording_is_in_one_file() {
-    let directory = Directory::new("all");
+    let directory = Directory::new();
     let to = directory.path("parquet");
     let file = recorded(&directory, &["--parquet", &to]);
     let all = recorded_rows(&file);
@@ -128,7 +108,7 @@ fn each_row_of_a_recording_is_in_one_file() {
 
 #[test]
 fn what_is_there_is_complete_whenever_it_is_killed() {
-    let directory = Directory::new("kill");
+    let directory = Directory::new();
     let file = recorded(&directory, &[]);
     let (to, all) = (directory.path("parquet"), recorded_rows(&file));
     for delay in 0..25 {
@@ -167,7 +147,7 @@ fn what_is_there_is_complete_whenever_it_is_killed() {
 
 #[test]
 fn what_cannot_be_written_is_said_and_leaves_nothing_half_done() {
-    let directory = Directory::new("full");
+    let directory = Directory::new();
     let (file, to) = (recorded(&directory, &[]), directory.path("parquet"));
     let limited = format!("ulimit -f 4; exec {} record {file} --convert --parquet {to}", kit::RETRIAL);
     let said = failed(&Command::new("sh").args(["-c", &limited]).env("NO_COLOR", "1").output().unwrap());
@@ -200,7 +180,7 @@ fn duckdb_asks_the_files_of_two_hosts() {
     if !has_duckdb() {
         return;
     }
-    let directory = Directory::new("duckdb");
+    let directory = Directory::new();
     let (file, to) = (recorded(&directory, &[]), directory.path("parquet"));
     let other = directory.path("other.db");
     fs::copy(&file, &other).unwrap();

@@ -1,75 +1,49 @@
 //! `retrial run --profile`, by its executable, on programs whose calls are known.
 
+mod kit;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
+use kit::directory::Directory;
+use kit::{RETRIAL, stderr, words};
 use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// Compiles a program, without frame pointers.
+fn compile(directory: &Directory, name: &str, source: &str, options: &[&str]) -> String {
+    let is_cpp = source.contains("std::");
+    let (file, program) =
+        (directory.path(&format!("{name}.{}", if is_cpp { "cc" } else { "c" })), directory.path(name));
+    fs::write(&file, source).unwrap();
+    let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
+    compiler.args(["-O2", "-fomit-frame-pointer", "-pthread", "-o", &program, &file]).args(options);
+    assert!(compiler.status().expect("a compiler").success(), "{name} compiles");
+    program
 }
 
-/// A directory of the test's own, removed with this value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("retrial-profile-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Compiles a program, without frame pointers.
-    fn compile(&self, name: &str, source: &str, options: &[&str]) -> String {
-        let is_cpp = source.contains("std::");
-        let (file, program) = (self.path(&format!("{name}.{}", if is_cpp { "cc" } else { "c" })), self.path(name));
-        fs::write(&file, source).unwrap();
-        let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
-        compiler.args(["-O2", "-fomit-frame-pointer", "-pthread", "-o", &program, &file]).args(options);
-        assert!(compiler.status().expect("a compiler").success(), "{name} compiles");
-        program
-    }
-
-    /// Runs with a profile: the report.
-    fn run(&self, program: &[&str]) -> Value {
-        self.run_with(&[], program)
-    }
-
-    fn run_with(&self, options: &[&str], program: &[&str]) -> Value {
-        let output = self.command(&[&["--json"], options].concat(), program).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        serde_json::from_slice(&output.stderr).unwrap()
-    }
-
-    fn command(&self, options: &[&str], program: &[&str]) -> Command {
-        let mut command = Command::new(RETRIAL);
-        command.arg("run").arg(format!("--profile={}", self.path("out"))).args(options).arg("--").args(program);
-        command.env("RETRIAL_PRELOAD_LIBRARY", library()).env_remove("LD_PRELOAD").stdin(Stdio::null());
-        command
-    }
+/// Runs with a profile: the report.
+fn run(directory: &Directory, program: &[&str]) -> Value {
+    run_with(directory, &[], program)
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn run_with(directory: &Directory, options: &[&str], program: &[&str]) -> Value {
+    let output = command(directory, &[&["--json"], options].concat(), program).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serde_json::from_slice(&output.stderr).unwrap()
+}
+
+fn command(directory: &Directory, options: &[&str], program: &[&str]) -> Command {
+    let mut command = Command::new(RETRIAL);
+    command.arg("run").arg(format!("--profile={}", directory.path("out"))).args(options).arg("--").args(program);
+    command.env("RETRIAL_PRELOAD_LIBRARY", library()).env_remove("LD_PRELOAD").stdin(Stdio::null());
+    command
 }
 
 /// The lock whose name has this in it.
@@ -127,9 +101,9 @@ int main(int count, char **arguments) {
 
 #[test]
 fn gets_have_their_shares_by_stack() {
-    let scratch = Scratch::new();
-    let program = scratch.compile("two", TWO_WAYS, &["-DLONG=20", "-DTHREADS=16"]);
-    let report = scratch.run(&[&program, "40000"]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "two", TWO_WAYS, &["-DLONG=20", "-DTHREADS=16"]);
+    let report = run(&scratch, &[&program, "40000"]);
     let (hot, heap) = (lock(&report, "hot (two)"), lock(&report, "heap lock of on_heap < work"));
     assert_eq!((&hot["static"], &heap["static"]), (&Value::Bool(true), &Value::Bool(false)));
     let first = sum(hot, &["inner", "first", "work"], "gets");
@@ -149,10 +123,10 @@ fn gets_have_their_shares_by_stack() {
 
 #[test]
 fn csv_has_a_row_for_each_mutex_and_one_for_each_stack() {
-    let scratch = Scratch::new();
-    let program = scratch.compile("two", TWO_WAYS, &["-DLONG=20", "-DTHREADS=2"]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "two", TWO_WAYS, &["-DLONG=20", "-DTHREADS=2"]);
     let file = scratch.path("report.csv");
-    let output = scratch.command(&["--report", &file], &[&program, "4000"]).output().unwrap();
+    let output = command(&scratch, &["--report", &file], &[&program, "4000"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = fs::read_to_string(&file).unwrap();
     let mut rows = csv::Reader::from_reader(text.as_bytes());
@@ -175,12 +149,12 @@ fn csv_has_a_row_for_each_mutex_and_one_for_each_stack() {
 
 #[test]
 fn holds_have_their_length_by_stack() {
-    let scratch = Scratch::new();
-    let program = scratch.compile("two", TWO_WAYS, &["-DLONG=300", "-DTHREADS=2"]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "two", TWO_WAYS, &["-DLONG=300", "-DTHREADS=2"]);
     let mut found = Vec::new();
     // A holder that loses its processor holds for milliseconds, whichever way it came: then once more.
     for _ in 0..10 {
-        let report = scratch.run(&[&program, "40000"]);
+        let report = run(&scratch, &[&program, "40000"]);
         let hot = lock(&report, "hot (two)");
         let mean = |way: &str| sum(hot, &["inner", way], "hold_ms") / sum(hot, &["inner", way], "gets");
         let (shortest, longest) = (mean("first"), mean("second"));
@@ -194,7 +168,7 @@ fn holds_have_their_length_by_stack() {
 
 #[test]
 fn the_wait_time_of_the_samples_is_that_of_all_waits() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     // Each thread leaves the processor with the lock, so that there are waits on any machine.
     let source = r"
 #include <pthread.h>
@@ -213,9 +187,9 @@ int main(void) {
     return 0;
 }
 ";
-    let program = scratch.compile("slow", source, &[]);
+    let program = compile(&scratch, "slow", source, &[]);
     // By this scheme they are many and short, so that most are not sampled.
-    let report = scratch.run_with(&["--scheme", "pthread"], &[&program]);
+    let report = run_with(&scratch, &["--scheme", "pthread"], &[&program]);
     let hot = lock(&report, "hot (slow)");
     let (sampled, counted) = (sum(hot, &["slow", "work"], "wait_ms"), report["wait_ms"].as_f64().unwrap());
     assert!(counted > 0.0 && (0.4..2.5).contains(&(sampled / counted)), "{sampled} of {counted} ms: {hot:#}");
@@ -244,10 +218,10 @@ int main() { shop::Stock stock; for (int i = 0; i < 20000; i++) serve(stock); }
         not_tested("no C++ compiler");
         return;
     }
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     for options in [&[][..], &["-g"]] {
-        let program = scratch.compile("shop", source, options);
-        let report = scratch.run(&[&program]);
+        let program = compile(&scratch, "shop", source, options);
+        let report = run(&scratch, &[&program]);
         let table = lock(&report, "table (shop)");
         assert!(sum(table, &["shop::Stock::sell", "serve", "main"], "gets") > 0.0, "{options:?}: {table:#}");
     }
@@ -275,13 +249,13 @@ void enter(void) { deep_within(); sink++; }
 
 #[test]
 fn a_library_that_was_opened_late_is_unwound_through() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     let (library, program) =
-        (scratch.compile("late.so", OPENED, &["-shared", "-fPIC"]), scratch.compile("opens", OPENS, &["-ldl"]));
+        (compile(&scratch, "late.so", OPENED, &["-shared", "-fPIC"]), compile(&scratch, "opens", OPENS, &["-ldl"]));
     // Who unwinds asks for new libraries now and then: how long that takes is up to the machine.
     for tenths in [5, 20, 80, 320] {
         let end = scratch.path(&format!("end-{tenths}"));
-        let child = scratch.command(&["--json"], &[&program, &library, &end]).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command(&scratch, &["--json"], &[&program, &library, &end]).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(tenths * 100));
         fs::write(&end, "").unwrap();
         let output = child.wait_with_output().unwrap();
@@ -297,11 +271,11 @@ fn a_library_that_was_opened_late_is_unwound_through() {
 
 #[test]
 fn a_profiled_program_is_seen_from_outside_while_it_runs() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     let (library, program) =
-        (scratch.compile("late.so", OPENED, &["-shared", "-fPIC"]), scratch.compile("opens", OPENS, &["-ldl"]));
+        (compile(&scratch, "late.so", OPENED, &["-shared", "-fPIC"]), compile(&scratch, "opens", OPENS, &["-ldl"]));
     let end = scratch.path("end");
-    let child = scratch.command(&["--json"], &[&program, &library, &end]).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command(&scratch, &["--json"], &[&program, &library, &end]).stderr(Stdio::piped()).spawn().unwrap();
     let instance = format!("run-{}", child.id());
     let is_seen = (0..10_000).any(|_| {
         let shown = Command::new(RETRIAL).args(["ps", "--json", "-i", &instance]).output().unwrap();
@@ -338,9 +312,9 @@ int main(int count, char **arguments) {
     return status;
 }
 "#;
-    let scratch = Scratch::new();
-    let program = scratch.compile("forks", source, &[]);
-    let report = scratch.run(&[&program]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "forks", source, &[]);
+    let report = run(&scratch, &[&program]);
     let name = lock(&report, "shared_name (forks)");
     for who in ["parent", "child", "other"] {
         let gets = sum(name, &["get", who, "main"], "gets");
@@ -364,9 +338,9 @@ __attribute__((noinline)) long dive(long depth) {
 static void *work(void *unused) { for (int i = 0; i < 100; i++) sink += dive(20); return unused; }
 int main(void) { pthread_t thread; pthread_create(&thread, 0, work, 0); pthread_join(thread, 0); return 0; }
 ";
-    let scratch = Scratch::new();
-    let program = scratch.compile("dives", source, &[]);
-    let report = scratch.run(&[&program]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "dives", source, &[]);
+    let report = run(&scratch, &[&program]);
     let bottom = lock(&report, "bottom (dives)");
     let stack = &bottom["stacks"][0];
     assert_eq!(calls(stack).last(), Some(&"[truncated]"), "{stack:#}");
@@ -400,9 +374,9 @@ int main(void) {
     return 0;
 }
 ";
-    let scratch = Scratch::new();
-    let program = scratch.compile("kinds", source, &[]);
-    let report = scratch.run(&[&program]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "kinds", source, &[]);
+    let report = run(&scratch, &[&program]);
     let catalogue = lock(&report, "catalogue (kinds)");
     assert_eq!(catalogue["type"], "pthread rwlock");
     for (call, mode) in [("reads", "S"), ("writes", "X")] {
@@ -431,16 +405,16 @@ void __attribute__((noinline)) both(void) {
 }
 int main(void) { for (int i = 0; i < 5; i++) both(); return 0; }
 ";
-    let scratch = Scratch::new();
-    let program = scratch.compile("nests", source, &[]);
-    let report = scratch.run(&[&program]);
+    let scratch = Directory::new();
+    let program = compile(&scratch, "nests", source, &[]);
+    let report = run(&scratch, &[&program]);
     let nested = lock(&report, "nested (nests)");
     assert!(nested["mean_hold_us"].as_f64() >= Some(1000.0), "{nested:#}");
 }
 
 #[test]
 fn without_the_option_there_is_no_profile() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     let mut command = Command::new(RETRIAL);
     command.args(["run", "--json", "--", "sh", "-c", "echo ${RETRIAL_PROFILE-none}"]);
     // One of a run around this one is not ours to write to.
@@ -453,19 +427,19 @@ fn without_the_option_there_is_no_profile() {
 
 #[test]
 fn a_directory_that_cannot_be_written_is_known_before_the_program_runs() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     fs::write(scratch.path("out"), "a file").unwrap();
-    let output = scratch.command(&[], &["echo", "ran"]).output().unwrap();
+    let output = command(&scratch, &[], &["echo", "ran"]).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    let said = stderr(&output).replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = words(&output);
     assert!(said.contains("retrial::run::profile") && said.contains("--profile=DIRECTORY"), "{said}");
 }
 
 #[test]
 fn nothing_is_left_in_shared_memory_and_the_text_has_the_files() {
-    let scratch = Scratch::new();
-    let program = scratch.compile("two", TWO_WAYS, &["-DLONG=2", "-DTHREADS=1"]);
-    let child = scratch.command(&[], &[&program, "1000"]).stderr(Stdio::piped()).spawn().unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, "two", TWO_WAYS, &["-DLONG=2", "-DTHREADS=1"]);
+    let child = command(&scratch, &[], &[&program, "1000"]).stderr(Stdio::piped()).spawn().unwrap();
     let place = format!("/dev/shm/retrial-profile.{}", child.id());
     let output = child.wait_with_output().unwrap();
     assert!(!Path::new(&place).exists());

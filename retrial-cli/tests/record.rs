@@ -2,37 +2,17 @@
 
 mod kit;
 
+use kit::directory::{Directory, File};
 use kit::{Running, Scratch, both, command, failed, until};
 use rusqlite::{Connection, OpenFlags};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A recording that is removed at the end.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("retrial-record-{}-{name}.db", std::process::id())))
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn connection(&self) -> Connection {
-        Connection::open_with_flags(&self.0, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
-    }
-
-    fn number(&self, sql: &str) -> i64 {
-        self.connection().query_row(sql, [], |row| row.get(0)).unwrap()
-    }
+fn connection(file: &str) -> Connection {
+    Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        for end in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(Path::new(&format!("{}{end}", self.text())));
-        }
-    }
+fn number(file: &str, sql: &str) -> i64 {
+    connection(file).query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
 /// The number of the snapshot that a line of JSON tells of.
@@ -43,13 +23,13 @@ fn snapshot(line: &str) -> i64 {
 #[test]
 fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
     const ROUNDS: u64 = 100;
-    let (scratch, file) = (Scratch::new(), File::new("killed"));
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     let _waits = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
     let mut random = 88_172_645_463_325_252_u64;
     let mut told = 0;
     for round in 0..ROUNDS {
-        let mut recorder = scratch.start(&["record", file.text(), "--interval", "10ms", "--sample", "1ms", "--json"]);
+        let mut recorder = scratch.start(&["record", &file, "--interval", "10ms", "--sample", "1ms", "--json"]);
         // At once, or after some of its snapshots, and somewhere on the way to the next one.
         random ^= random << 13;
         random ^= random >> 7;
@@ -65,7 +45,7 @@ fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
         if told == 0 {
             continue;
         }
-        let connection = file.connection();
+        let connection = connection(&file);
         let check: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(check, "ok", "round {round}");
         let (count, last): (i64, i64) = connection
@@ -76,85 +56,85 @@ fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
     assert!(told > 10, "{told}");
     // Each snapshot has its sessions, and the last one can be read.
     assert_eq!(
-        file.number("SELECT count(*) FROM snapshot WHERE whole AND id NOT IN (SELECT snapshot FROM session)"),
+        number(&file, "SELECT count(*) FROM snapshot WHERE whole AND id NOT IN (SELECT snapshot FROM session)"),
         0
     );
-    scratch.run(&["record", file.text(), "--interval", "10ms", "--for", "50ms"]);
+    scratch.run(&["record", &file, "--interval", "10ms", "--for", "50ms"]);
 }
 
 #[test]
 fn a_recorder_that_was_killed_before_it_had_made_the_tables_is_in_nobodys_way() {
-    let (scratch, file) = (Scratch::new(), File::new("unborn"));
-    let connection = Connection::open(&file.0).unwrap();
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let connection = Connection::open(&*file).unwrap();
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").unwrap();
     connection.pragma_update(None, "journal_mode", "WAL").unwrap();
     drop(connection);
-    let said = failed(&command(&["report", file.text()]).output().unwrap());
+    let said = failed(&command(&["report", &file]).output().unwrap());
     assert!(said.contains("is empty, expected a recording"), "{said}");
-    scratch.run(&["record", file.text(), "--for", "10ms"]);
-    assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
-    assert_eq!(file.number("PRAGMA auto_vacuum"), 2, "incremental");
+    scratch.run(&["record", &file, "--for", "10ms"]);
+    assert_eq!(number(&file, "SELECT count(*) FROM snapshot"), 2);
+    assert_eq!(number(&file, "PRAGMA auto_vacuum"), 2, "incremental");
 }
 
 #[test]
 fn a_second_recorder_is_refused() {
-    let (scratch, file) = (Scratch::new(), File::new("second"));
-    let mut first = scratch.start(&["record", file.text(), "--json"]);
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let mut first = scratch.start(&["record", &file, "--json"]);
     first.line();
-    let refused = scratch.fail(&["record", file.text(), "--for", "1s"]);
+    let refused = scratch.fail(&["record", &file, "--for", "1s"]);
     assert!(refused.contains("another process records into"), "{refused}");
     // Dead, it is in nobody's way.
     first.signal(libc::SIGKILL);
-    scratch.run(&["record", file.text(), "--for", "10ms"]);
+    scratch.run(&["record", &file, "--for", "10ms"]);
 }
 
 #[test]
 fn a_recorder_goes_on_with_what_an_earlier_one_saw_of_the_mutexes() {
-    let (scratch, file) = (Scratch::new(), File::new("again"));
-    let record = ["record", file.text(), "--for", "200ms", "--interval", "50ms", "--sample", "5ms"];
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let record = ["record", &file, "--for", "200ms", "--interval", "50ms", "--sample", "5ms"];
     scratch.run(&["hold", "m", "--create", "--mode", "X", "--for", "0s"]);
     scratch.run(&record);
-    let free = file.number("SELECT max(looks) FROM mutex_state");
+    let free = number(&file, "SELECT max(looks) FROM mutex_state");
     let _hold = scratch.hold(&["m", "--mode", "X", "--for", "300s"]);
     scratch.run(&record);
     // All looks of both, and what was free is no part of what was held: U of any period is a share.
     let (looks, held) = ("SELECT max(looks) FROM mutex_state", "SELECT max(held) FROM mutex_state");
-    assert_eq!(file.number(looks), file.number("SELECT sum(rounds) FROM snapshot"));
-    assert!(free > 0 && file.number(held) == file.number(looks) - free);
+    assert_eq!(number(&file, looks), number(&file, "SELECT sum(rounds) FROM snapshot"));
+    assert!(free > 0 && number(&file, held) == number(&file, looks) - free);
     let fallen = "SELECT count(*) FROM mutex_state a JOIN mutex_state b ON b.snapshot > a.snapshot \
                   WHERE b.looks < a.looks OR b.held_s - a.held_s > b.looked_s - a.looked_s + 1e-6";
-    assert_eq!(file.number(fallen), 0);
+    assert_eq!(number(&file, fallen), 0);
 }
 
 #[test]
 fn a_signal_ends_a_recording_with_a_last_snapshot_in_one_file() {
-    let (scratch, file) = (Scratch::new(), File::new("signal"));
-    let mut recorder = scratch.start(&["record", file.text(), "--json"]);
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let mut recorder = scratch.start(&["record", &file, "--json"]);
     recorder.line();
     let rest = recorder.die_of(libc::SIGINT);
     assert_eq!(snapshot(&rest), 2, "{rest}");
-    assert_eq!(file.number("SELECT max(id) FROM snapshot"), 2);
-    assert!(!Path::new(&format!("{}-wal", file.text())).exists());
+    assert_eq!(number(&file, "SELECT max(id) FROM snapshot"), 2);
+    assert!(!Path::new(&format!("{}-wal", &*file)).exists());
 }
 
 #[test]
 fn an_instance_that_comes_back_is_another_one() {
-    let (scratch, file) = (Scratch::new(), File::new("back"));
-    let mut recorder = scratch.start(&["record", file.text(), "--json", "--interval", "20ms"]);
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let mut recorder = scratch.start(&["record", &file, "--json", "--interval", "20ms"]);
     recorder.line();
     assert!(command(&["rm", &scratch.name]).output().unwrap().status.success());
-    until("the last snapshot of the first", || file.number("SELECT count(*) FROM snapshot") > 1);
+    until("the last snapshot of the first", || number(&file, "SELECT count(*) FROM snapshot") > 1);
     assert!(command(&["create", &scratch.name]).output().unwrap().status.success());
-    until("snapshots of the second", || file.number("SELECT max(instance) FROM snapshot") == 2);
+    until("snapshots of the second", || number(&file, "SELECT max(instance) FROM snapshot") == 2);
     recorder.die_of(libc::SIGTERM);
-    let names = file.number("SELECT count(DISTINCT name) FROM instance");
-    assert_eq!((names, file.number("SELECT count(*) FROM instance")), (1, 2));
+    let names = number(&file, "SELECT count(DISTINCT name) FROM instance");
+    assert_eq!((names, number(&file, "SELECT count(*) FROM instance")), (1, 2));
 }
 
 #[test]
 fn all_instances_are_recorded_also_those_to_come() {
-    let (first, file) = (Scratch::new(), File::new("all"));
-    let mut recorder = Running::new(&mut command(&["record", file.text(), "--all", "--json", "--interval", "50ms"]));
+    let (first, file) = (Scratch::new(), File::new("r.db"));
+    let mut recorder = Running::new(&mut command(&["record", &file, "--all", "--json", "--interval", "50ms"]));
     recorder.until(&first.name);
     let second = Scratch::new();
     recorder.until(&second.name);
@@ -163,55 +143,55 @@ fn all_instances_are_recorded_also_those_to_come() {
 
 #[test]
 fn what_is_sampled_is_who_holds_and_who_waits() {
-    let (scratch, file) = (Scratch::new(), File::new("samples"));
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     let _waits = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
     until("a wait", || scratch.observer().tables().waits().next().is_some());
-    let said = scratch.run(&["record", file.text(), "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    let said = scratch.run(&["record", &file, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
     assert!(said.contains(", for 300 ms\n") && !said.contains("Ctrl-C"), "{said}");
     // A sample is a session at one look, in every command.
-    let samples = format!(" and {} samples in ", file.number("SELECT sum(count) FROM sample"));
+    let samples = format!(" and {} samples in ", number(&file, "SELECT sum(count) FROM sample"));
     assert!(said.replace(',', "").contains(&samples), "no{samples}in {said}");
     let held = "SELECT count(*) FROM sample WHERE state = 'holds' AND sid = 1 AND mode = 'X'";
     let waited = "SELECT count(*) FROM sample WHERE state = 'waits' AND sid = 2 AND blocker = 1 AND step IS NOT NULL";
-    assert!(file.number(held) > 0 && file.number(waited) > 0);
+    assert!(number(&file, held) > 0 && number(&file, waited) > 0);
     // Held at every look: what the samples stand for is the time in which they were taken.
     let off =
         "SELECT abs((SELECT sum(length_ns) FROM sample WHERE state = 'holds') - (SELECT sum(rounds_ns) FROM snapshot))";
-    assert_eq!(file.number(off), 0);
-    assert_eq!(file.number("SELECT count(*) FROM mutex_state WHERE looks <> held"), 0);
+    assert_eq!(number(&file, off), 0);
+    assert_eq!(number(&file, "SELECT count(*) FROM mutex_state WHERE looks <> held"), 0);
 }
 
 #[test]
 fn bad_input_is_answered_and_changes_nothing() {
     let scratch = Scratch::new();
-    let file = File::new("bad");
+    let file = File::new("r.db");
     for (arguments, expected) in [
         (&["--interval", "1us"][..], "expected 10.0 ms at least"),
         (&["--interval", "5"], "without a unit"),
         (&["--for", "0s"], "--for 0s, expected 1.00 ms at least"),
         (&["--keep", "soon"], "expected a number and one of the units"),
     ] {
-        let said = scratch.fail(&[&["record", file.text()], arguments].concat());
+        let said = scratch.fail(&[&["record", &file], arguments].concat());
         assert!(said.contains(expected), "{said}");
     }
-    let said = failed(&command(&["record", file.text(), "-i", "no-such-instance"]).output().unwrap());
+    let said = failed(&command(&["record", &file, "-i", "no-such-instance"]).output().unwrap());
     assert!(said.contains("no instance"), "{said}");
-    let said = failed(&command(&["record", file.text(), "-p", "4000000"]).output().unwrap());
+    let said = failed(&command(&["record", &file, "-p", "4000000"]).output().unwrap());
     assert!(said.contains("process 4000000 is not there"), "{said}");
-    assert!(!file.0.exists());
+    assert!(!Path::new(&*file).exists());
     // Where there is no room for a recording, no empty file is left either; nobody's own file goes.
     let full = |path: &str| {
         let limited = format!("ulimit -f 4; exec {} record {path} -i {}", kit::RETRIAL, scratch.name);
         failed(&std::process::Command::new("sh").args(["-c", &limited]).output().unwrap())
     };
-    let said = full(file.text());
-    assert!(said.contains("no room for what comes next") && !file.0.exists(), "{said}");
-    std::fs::write(&file.0, "").unwrap();
-    full(file.text());
-    assert!(file.0.exists());
-    for empty in [&["report", file.text()][..], &["sql", file.text(), "SELECT 1"]] {
-        std::fs::write(&file.0, "").unwrap();
+    let said = full(&file);
+    assert!(said.contains("no room for what comes next") && !Path::new(&*file).exists(), "{said}");
+    std::fs::write(&*file, "").unwrap();
+    full(&file);
+    assert!(Path::new(&*file).exists());
+    for empty in [&["report", &file][..], &["sql", &file, "SELECT 1"]] {
+        std::fs::write(&*file, "").unwrap();
         let said = failed(&command(empty).output().unwrap());
         assert!(said.contains("is empty, expected a recording"), "{said}");
     }
@@ -221,19 +201,19 @@ fn bad_input_is_answered_and_changes_nothing() {
 
 #[test]
 fn a_run_is_recorded_with_the_names_of_its_locks() {
-    let file = File::new("run");
-    let output = command(&["run", "--record", file.text(), "--", "sort", "--parallel=4", "-S", "1M", "/etc/services"])
+    let file = File::new("r.db");
+    let output = command(&["run", "--record", &file, "--", "sort", "--parallel=4", "-S", "1M", "/etc/services"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", kit::both(&output));
-    assert_eq!(file.number("SELECT count(*) FROM snapshot"), 2);
-    assert!(file.number("SELECT max(session_gets) FROM snapshot") > 0);
+    assert_eq!(number(&file, "SELECT count(*) FROM snapshot"), 2);
+    assert!(number(&file, "SELECT max(session_gets) FROM snapshot") > 0);
 }
 
 #[test]
 fn what_is_waited_for_without_being_held_is_reported_with_its_place() {
     let (file, python) = (
-        File::new("semaphore"),
+        File::new("r.db"),
         "import threading, time
 lock = threading.Lock()
 def work():
@@ -243,9 +223,9 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]",
     );
-    let output = command(&["run", "--record", file.text(), "--", "python3", "-c", python]).output().unwrap();
+    let output = command(&["run", "--record", &file, "--", "python3", "-c", python]).output().unwrap();
     assert!(output.status.success(), "{}", kit::both(&output));
-    let report = command(&["report", file.text(), "--json"]).output().unwrap();
+    let report = command(&["report", &file, "--json"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let busiest = &report["awaited"][0];
     assert_eq!(busiest["type"], "pthread semaphore", "{report}");
@@ -267,7 +247,7 @@ fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
     const SESSIONS: usize = 64;
     const MUTEXES: usize = 1000;
     let scratch = Scratch::with(&["--sessions", "128", "--mutexes", "2048", "--arena", "1M"]);
-    let file = File::new("cost");
+    let file = File::new("r.db");
     let instance = scratch.instance();
     let mutexes: Vec<retrial::Mutex<u64>> =
         (0..MUTEXES).map(|i| instance.mutex(&format!("m{i}"), "test", || 0).unwrap()).collect();
@@ -288,7 +268,7 @@ fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
                 }
             });
         }
-        let recorder = scratch.start(&["record", file.text(), "--json"]);
+        let recorder = scratch.start(&["record", &file, "--json"]);
         let pid = recorder.pid();
         std::thread::sleep(std::time::Duration::from_secs(25));
         let by_kernel = 100.0 * cpu_s(pid) / 25.0;
@@ -296,7 +276,7 @@ fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         let last: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
         let own = last["recorder_cpu_pct"].as_f64().unwrap();
-        let samples = file.number("SELECT sum(rounds) FROM snapshot");
+        let samples = number(&file, "SELECT sum(rounds) FROM snapshot");
         println!("{own} % by itself, {by_kernel} % by the kernel, {samples} samples, {} bytes", last["size_bytes"]);
         assert!(own < 1.0 && by_kernel < 1.0);
     });
@@ -305,9 +285,8 @@ fn the_recorder_takes_less_than_a_hundredth_of_a_processor() {
 #[test]
 fn a_name_is_that_of_a_file_whatever_it_begins_with() {
     let scratch = Scratch::new();
-    let directory = std::env::temp_dir().join(format!("retrial-record-names-{}", std::process::id()));
-    std::fs::create_dir(&directory).unwrap();
-    let here = |arguments: &[&str]| command(arguments).current_dir(&directory).output().unwrap();
+    let directory = Directory::new();
+    let here = |arguments: &[&str]| command(arguments).current_dir(&*directory).output().unwrap();
     let mut names = Vec::new();
     for name in ["file:x?mode=ro", ":memory:", "file:y"] {
         let output = here(&["record", name, "-i", &scratch.name, "--for", "30ms", "--interval", "10ms"]);
@@ -316,9 +295,8 @@ fn a_name_is_that_of_a_file_whatever_it_begins_with() {
         assert!(output.status.success(), "{name}: {}", both(&output));
         names.push(name.to_owned());
     }
-    let found = std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let found = std::fs::read_dir(&*directory).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut found: Vec<String> = found.collect();
-    std::fs::remove_dir_all(&directory).unwrap();
     names.sort();
     found.sort();
     assert_eq!(found, names);

@@ -2,40 +2,22 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::load::{Load, Pass, deadlocked};
 use kit::{Scratch, both, command, failed, until};
 use retrial::{Class, location};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-/// A recording that is removed at the end.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("retrial-report-{}-{name}.db", std::process::id())))
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn text_report(&self, arguments: &[&str]) -> String {
-        let output = command(&[&["report", self.text()], arguments].concat()).output().unwrap();
-        assert!(output.status.success(), "{}", both(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn report(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.text_report(&[arguments, &["--json"]].concat())).unwrap()
-    }
+fn text_report(file: &str, arguments: &[&str]) -> String {
+    let output = command(&[&["report", file], arguments].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", both(&output));
+    String::from_utf8(output.stdout).unwrap()
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn report(file: &str, arguments: &[&str]) -> Value {
+    serde_json::from_str(&text_report(file, &[arguments, &["--json"]].concat())).unwrap()
 }
 
 const LOAD: Load =
@@ -129,24 +111,23 @@ fn a_live_report_times_holds_from_outside() {
 #[test]
 fn a_report_of_a_recording_says_what_kept_whom() {
     let scratch = Scratch::new();
-    let path = std::env::temp_dir().join(format!("retrial-report-{}.db", std::process::id()));
-    let file = path.to_str().unwrap();
+    let file = File::new("r.db");
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     let _waits = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
     until("a wait", || scratch.observer().tables().waits().next().is_some());
-    scratch.run(&["record", file, "--for", "100ms", "--interval", "50ms", "--sample", "5ms"]);
+    scratch.run(&["record", &file, "--for", "100ms", "--interval", "50ms", "--sample", "5ms"]);
     scratch.run(&["set", "mutex_spin_count=77"]);
-    scratch.run(&["record", file, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
-    let text = command(&["report", file]).output().unwrap();
+    scratch.run(&["record", &file, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    let text = command(&["report", &file]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    let report: Value = serde_json::from_slice(&command(&["report", file, "--json"]).output().unwrap().stdout).unwrap();
-    let said = failed(&command(&["report", file, "--from", "2999-01-01"]).output().unwrap());
+    let report: Value =
+        serde_json::from_slice(&command(&["report", &file, "--json"]).output().unwrap().stdout).unwrap();
+    let said = failed(&command(&["report", &file, "--from", "2999-01-01"]).output().unwrap());
     assert!(said.contains("no two snapshots in this period"), "{said}");
-    let said = failed(&command(&["report", file, "--from", "noon"]).output().unwrap());
+    let said = failed(&command(&["report", &file, "--from", "noon"]).output().unwrap());
     assert!(said.contains("expected a moment in UTC"), "{said}");
-    let said = failed(&command(&["report", file, "-i", "other"]).output().unwrap());
+    let said = failed(&command(&["report", &file, "-i", "other"]).output().unwrap());
     assert!(said.contains("no instance `other` in it, expected one of"), "{said}");
-    let _ = std::fs::remove_file(&path);
     assert_eq!(report["blockers"][0]["blocker"], 1, "{report}");
     // One long wait, which had missed before: this is the mutex that matters.
     assert_eq!(report["mutexes"][0]["mutex"], "m", "{report}");
@@ -167,15 +148,17 @@ fn a_report_of_a_recording_says_what_kept_whom() {
 
 #[test]
 fn a_page_is_written_and_has_the_load_over_time() {
-    let (scratch, file) = (Scratch::new(), File::new("page"));
-    let page = std::env::temp_dir().join(format!("retrial-report-{}.html", std::process::id()));
-    let shown = page.to_str().unwrap();
-    let record = ["record", file.text(), "--for", "1s", "--interval", "100ms", "--sample", "2ms"];
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let page = File::new("r.html");
+    let record = ["record", &file, "--for", "1s", "--interval", "100ms", "--sample", "2ms"];
     LOAD.during(&scratch, || scratch.run(&record));
     // It is written anew, as whatever else commands write.
-    std::fs::write(&page, "what was there before").unwrap();
-    assert_eq!(file.text_report(&["--html", shown]), format!("{shown} is the report: a page to open in a browser.\n"));
-    let html = std::fs::read_to_string(&page).unwrap();
+    std::fs::write(&*page, "what was there before").unwrap();
+    assert_eq!(
+        text_report(&file, &["--html", &page]),
+        format!("{} is the report: a page to open in a browser.\n", &*page)
+    );
+    let html = std::fs::read_to_string(&*page).unwrap();
     assert!(html.starts_with("<!doctype html>") && html.ends_with("</html>\n"), "{html}");
     // Ten parts make a line of more than a few points in each chart.
     for title in ["sessions", "gets per second"] {
@@ -184,35 +167,34 @@ fn a_page_is_written_and_has_the_load_over_time() {
         assert!(lines.map(|path| path.matches('L').count()).max() >= Some(15), "{title}: {chart}");
     }
     // What the text says, the page says; with JSON both are given.
-    for line in file.text_report(&[]).lines().filter(|line| line.starts_with("machine: ")) {
+    for line in text_report(&file, &[]).lines().filter(|line| line.starts_with("machine: ")) {
         assert!(html.contains(line), "no {line} in {html}");
     }
-    std::fs::remove_file(&page).unwrap();
-    let figures: Value = serde_json::from_str(&file.text_report(&["--html", shown, "--json"])).unwrap();
-    assert!(figures["events"].is_array() && page.exists());
-    file.text_report(&["--diff", file.text(), "--from", "500ms", "--html", shown]);
-    let html = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_file(&*page).unwrap();
+    let figures: Value = serde_json::from_str(&text_report(&file, &["--html", &page, "--json"])).unwrap();
+    assert!(figures["events"].is_array() && Path::new(&*page).exists());
+    text_report(&file, &["--diff", &file, "--from", "500ms", "--html", &page]);
+    let html = std::fs::read_to_string(&*page).unwrap();
     assert_eq!(html.matches("<svg class=\"bar\"").count(), 2, "{html}");
     assert!(html.contains("TIME OF THE SESSIONS: MEAN NUMBER") && html.contains(" before</li>"), "{html}");
-    scratch.run(&["report", "--for", "20ms", "--html", shown]);
-    assert!(std::fs::read_to_string(&page).unwrap().contains("from the live instance"));
-    std::fs::remove_file(&page).unwrap();
+    scratch.run(&["report", "--for", "20ms", "--html", &page]);
+    assert!(std::fs::read_to_string(&*page).unwrap().contains("from the live instance"));
 }
 
 #[test]
 fn a_page_that_cannot_be_written_is_an_error_and_changes_nothing() {
-    let (scratch, file) = (Scratch::new(), File::new("nowhere"));
-    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms"]);
-    let before = std::fs::read(&file.0).unwrap();
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    scratch.run(&["record", &file, "--for", "30ms", "--interval", "10ms"]);
+    let before = std::fs::read(&*file).unwrap();
     let refused = |arguments: &[&str]| failed(&command(arguments).output().unwrap());
     // The recording in the place of the page.
-    let said = refused(&["report", "--html", file.text()]);
+    let said = refused(&["report", "--html", &file]);
     assert!(
         said.contains("expected a name that ends in .html") && said.contains("retrial report retrial.db --html"),
         "{said}"
     );
-    assert!(std::fs::read(&file.0).unwrap() == before);
-    let said = refused(&["report", file.text(), "--html", "/nonexistent/r.html"]);
+    assert!(std::fs::read(&*file).unwrap() == before);
+    let said = refused(&["report", &file, "--html", "/nonexistent/r.html"]);
     assert!(said.contains("/nonexistent/r.html: No such file or directory") && said.contains("help:"), "{said}");
     // A live instance is not watched for it: this ends at once, though the time is long.
     let said = refused(&["report", "-i", &scratch.name, "--for", "1h", "--html", "/dev/null/r.html"]);
@@ -221,10 +203,10 @@ fn a_page_that_cannot_be_written_is_an_error_and_changes_nothing() {
 
 #[test]
 fn without_samples_nothing_is_said_of_holding() {
-    let (scratch, file) = (Scratch::new(), File::new("unsampled"));
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
-    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms", "--sample", "0s"]);
-    let report = file.report(&[]);
+    scratch.run(&["record", &file, "--for", "30ms", "--interval", "10ms", "--sample", "0s"]);
+    let report = report(&file, &[]);
     let parts: Vec<&str> =
         report["session_time"].as_array().unwrap().iter().map(|row| row["part"].as_str().unwrap()).collect();
     assert!(
@@ -236,26 +218,26 @@ fn without_samples_nothing_is_said_of_holding() {
 
 #[test]
 fn a_deadlock_is_what_a_report_says_first() {
-    let (scratch, file) = (Scratch::new(), File::new("deadlock"));
-    deadlocked(&scratch, || scratch.run(&["record", file.text(), "--for", "50ms", "--interval", "20ms"]));
-    let text = file.text_report(&[]);
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    deadlocked(&scratch, || scratch.run(&["record", &file, "--for", "50ms", "--interval", "20ms"]));
+    let text = text_report(&file, &[]);
     let (deadlock, load) = (text.find("DEADLOCK: 2 sessions wait for each other"), text.find("LOAD"));
     assert!(deadlock.is_some() && deadlock < load, "{text}");
     assert!(text.contains("waits for X of a at second, held by session "), "{text}");
-    assert_eq!(file.report(&[])["deadlocks"][0]["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(report(&file, &[])["deadlocks"][0]["sessions"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn an_earlier_instance_of_the_name_is_told_of_and_can_be_reported() {
-    let (scratch, file) = (Scratch::new(), File::new("again"));
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
     let _hold = scratch.hold(&["first", "--create", "--for", "300s"]);
-    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms"]);
-    let first_to = file.report(&[])["to"].as_str().unwrap().to_owned();
-    assert!(!file.text_report(&[]).contains("instances of this name"));
+    scratch.run(&["record", &file, "--for", "30ms", "--interval", "10ms"]);
+    let first_to = report(&file, &[])["to"].as_str().unwrap().to_owned();
+    assert!(!text_report(&file, &[]).contains("instances of this name"));
     assert!(command(&["rm", &scratch.name, "--force"]).output().unwrap().status.success());
     assert!(command(&["create", &scratch.name]).output().unwrap().status.success());
-    scratch.run(&["record", file.text(), "--for", "30ms", "--interval", "10ms"]);
-    let text = file.text_report(&[]);
+    scratch.run(&["record", &file, "--for", "30ms", "--interval", "10ms"]);
+    let text = text_report(&file, &[]);
     assert!(text.contains("the latest of 2 instances of this name"), "{text}");
-    assert_eq!(file.report(&["--to", &first_to])["to"], first_to.as_str());
+    assert_eq!(report(&file, &["--to", &first_to])["to"], first_to.as_str());
 }

@@ -1,5 +1,6 @@
 //! `retrial run`, by its executable and on real programs.
 
+mod kit;
 #[path = "kit/may_read.rs"]
 mod may_read;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
@@ -9,6 +10,8 @@ mod preload;
 #[path = "kit/terminal.rs"]
 mod terminal;
 
+use kit::directory::Directory;
+use kit::{RETRIAL, stderr, words};
 use may_read::may_read;
 use not_tested::not_tested;
 use preload::library;
@@ -17,12 +20,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use terminal::Terminal;
-
-const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
 
 /// `retrial run` with these arguments.
 fn retrial_run(arguments: &[&str]) -> Command {
@@ -35,49 +36,17 @@ fn run(arguments: &[&str]) -> Output {
     retrial_run(arguments).output().unwrap()
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Standard error without the line breaks that fit it to a terminal.
-fn flat(output: &Output) -> String {
-    stderr(output).replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// A directory of the test's own, removed with this value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("retrial-run-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Compiles a C program; `None` when the compiler cannot with these options.
-    fn compile(&self, source: &str, options: &[&str]) -> Option<String> {
-        let (file, program) = (self.path("program.c"), self.path("program"));
-        fs::write(&file, source).unwrap();
-        let mut compiler = Command::new("cc");
-        compiler.args(["-g", "-O1", "-pthread", "-o", &program, &file]).args(options).stderr(Stdio::null());
-        compiler.status().expect("a C compiler").success().then_some(program)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Compiles a C program; `None` when the compiler cannot with these options.
+fn compile(directory: &Directory, source: &str, options: &[&str]) -> Option<String> {
+    let (file, program) = (directory.path("program.c"), directory.path("program"));
+    fs::write(&file, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-g", "-O1", "-pthread", "-o", &program, &file]).args(options).stderr(Stdio::null());
+    compiler.status().expect("a C compiler").success().then_some(program)
 }
 
 /// Runs with a JSON report and reads it.
-fn report(scratch: &Scratch, options: &[&str], program: &[&str]) -> Value {
+fn report(scratch: &Directory, options: &[&str], program: &[&str]) -> Value {
     let file = scratch.path("report.json");
     let output = run(&[options, &["--report", &file, "--"], program].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -167,8 +136,8 @@ fn a_program_killed_by_a_signal_has_us_die_of_it() {
 #[test]
 fn a_signal_to_us_is_passed_on_and_the_instance_is_removed() {
     let name = unused_name();
-    let scratch = Scratch::new();
-    let program = scratch.compile(SIGNALLED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, SIGNALLED, &[]).unwrap();
     let mut child = retrial_run(&["--instance", &name, "--", &program]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -184,17 +153,17 @@ fn a_signal_to_us_is_passed_on_and_the_instance_is_removed() {
 fn no_program_is_127_and_no_executable_126() {
     let missing = run(&["--", "no-such-program-anywhere"]);
     assert_eq!(missing.status.code(), Some(127));
-    assert!(flat(&missing).contains("no program `no-such-program-anywhere`"), "{}", stderr(&missing));
+    assert!(words(&missing).contains("no program `no-such-program-anywhere`"), "{}", stderr(&missing));
     let blocked = run(&["--", "/etc/passwd"]);
     assert_eq!(blocked.status.code(), Some(126));
-    assert!(flat(&blocked).contains("/etc/passwd: no file that may be executed"), "{}", stderr(&blocked));
-    let scratch = Scratch::new();
+    assert!(words(&blocked).contains("/etc/passwd: no file that may be executed"), "{}", stderr(&blocked));
+    let scratch = Directory::new();
     let script = scratch.path("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     assert!(Command::new("chmod").args(["+x", &script]).status().unwrap().success());
     let dangling = run(&["--", &script]);
     assert_eq!(dangling.status.code(), Some(126));
-    assert!(flat(&dangling).contains("its interpreter"), "{}", stderr(&dangling));
+    assert!(words(&dangling).contains("its interpreter"), "{}", stderr(&dangling));
 }
 
 #[test]
@@ -211,7 +180,7 @@ fn bad_settings_run_nothing_and_say_what_is_expected() {
     for (options, expected) in cases {
         let output = run(&[options, &["--", "echo", "ran"]].concat());
         assert_eq!(output.status.code(), Some(2), "{options:?}");
-        assert!(flat(&output).contains(expected), "{options:?}: {}", stderr(&output));
+        assert!(words(&output).contains(expected), "{options:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{options:?} ran the program");
     }
     let good = run(&["--scheme", "backoff", "--set", "mutex_wait_time=30cs", "--", "true"]);
@@ -222,13 +191,13 @@ fn bad_settings_run_nothing_and_say_what_is_expected() {
 fn a_missing_library_is_named_with_what_can_be_typed() {
     let output = retrial_run(&["--", "true"]).env("RETRIAL_PRELOAD_LIBRARY", "/no/such.so").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = flat(&output);
+    let said = words(&output);
     assert!(said.contains("no file /no/such.so") && said.contains("the command has the library with it"), "{said}");
 }
 
 #[test]
 fn standard_output_is_the_programs_alone() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     let (file, temporary) = (scratch.path("text"), scratch.path("."));
     let mut text = String::new();
     let mut random: u64 = 1;
@@ -277,8 +246,8 @@ fn another_preloaded_library_stays() {
 
 #[test]
 fn a_contended_lock_is_reported_with_its_place_and_a_split_that_adds_up() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(CONTENDED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, CONTENDED, &[]).unwrap();
     for scheme in ["orbit", "backoff", "pthread", "yield"] {
         let report = report(&scratch, &["--scheme", scheme], &[&program]);
         assert_eq!(report["scheme"], scheme);
@@ -339,8 +308,8 @@ int main(int count, char **arguments) {
 
 #[test]
 fn a_mutex_of_several_processes_is_one_whatever_its_address() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(SEVERAL, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, SEVERAL, &[]).unwrap();
     let file = scratch.path("memory");
     let mut found = Value::Null;
     // What the observer has not looked at before, or not often enough, is not known: then the processes live
@@ -413,8 +382,8 @@ int main(int count, char **arguments) {
 
 #[test]
 fn processes_that_end_too_soon_to_be_looked_at_are_known_by_the_address() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(SHORT_LIVED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, SHORT_LIVED, &[]).unwrap();
     let mut seen = Vec::new();
     // Their parent has to be looked at, and their rows to have room: neither is sure on a busy machine.
     for children in ["30", "100", "200", "300"].into_iter().cycle().take(12) {
@@ -430,8 +399,8 @@ fn processes_that_end_too_soon_to_be_looked_at_are_known_by_the_address() {
 
 #[test]
 fn a_mutex_of_several_processes_is_measured_as_one_while_they_run() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(SEVERAL, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, SEVERAL, &[]).unwrap();
     let (file, name) = (scratch.path("memory"), unused_name());
     fs::write(&file, [0; 8192]).unwrap();
     let arguments = ["--instance", &name, "--", &program, &file, "2000000000"];
@@ -473,8 +442,8 @@ int main(void) {
 
 #[test]
 fn what_if_need_not_guess_what_a_run_was() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(SHARED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, SHARED, &[]).unwrap();
     let options = ["--scheme", "sleep", "--set", "mutex_wait_time=20", "--set", "mutex_spin_count=77"];
     let path = scratch.path("report.json");
     let output = run(&[&options[..], &["--report", &path, "--", &program]].concat());
@@ -515,9 +484,9 @@ int main(void) {
 
 #[test]
 fn every_miss_is_a_first_spin_or_a_wait_and_rho_counts_those_that_gave_up() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     for source in [CONTENDED, GIVES_UP] {
-        let program = scratch.compile(source, &[]).unwrap();
+        let program = compile(&scratch, source, &[]).unwrap();
         let report = report(&scratch, &[], &[&program]);
         let row = &report["busiest"][0];
         for figures in [&report, row] {
@@ -530,15 +499,15 @@ fn every_miss_is_a_first_spin_or_a_wait_and_rho_counts_those_that_gave_up() {
         let expected = row["misses"].as_u64().unwrap() as f64 / requests;
         assert!((row["miss_ratio"].as_f64().unwrap() - expected).abs() < 1e-9, "{row:#}");
     }
-    let program = scratch.compile(GIVES_UP, &[]).unwrap();
+    let program = compile(&scratch, GIVES_UP, &[]).unwrap();
     let text = stderr(&run(&["--", &program]));
     assert!(text.contains("1,000 waits, of which 1,000 gave up") && text.contains("busiest: #1 "), "{text}");
 }
 
 #[test]
 fn an_uncontended_run_says_so_and_lists_no_lock() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, UNCONTENDED, &[]).unwrap();
     let output = run(&["--", &program]);
     assert!(stderr(&output).contains("no lock was contended: "), "{}", stderr(&output));
     let report = report(&scratch, &[], &[&program]);
@@ -569,8 +538,8 @@ int main(void) {
 
 #[test]
 fn memory_that_was_a_mutex_is_not_counted() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(REUSED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, REUSED, &[]).unwrap();
     let report = report(&scratch, &[], &[&program]);
     let gets = report["gets"].as_u64().unwrap();
     assert!((1000..10_000).contains(&gets), "{report:#}");
@@ -583,8 +552,8 @@ fn memory_that_was_a_mutex_is_not_counted() {
 fn a_program_without_pthread_locks_is_told_apart() {
     let output = run(&["--", "true"]);
     assert!(stderr(&output).contains("no pthread lock was handled: "), "{}", stderr(&output));
-    let scratch = Scratch::new();
-    if let Some(program) = scratch.compile("int main(void) { return 0; }", &["-static"]) {
+    let scratch = Directory::new();
+    if let Some(program) = compile(&scratch, "int main(void) { return 0; }", &["-static"]) {
         let output = run(&["--", &program]);
         assert!(stderr(&output).contains("statically linked"), "{}", stderr(&output));
     }
@@ -592,8 +561,8 @@ fn a_program_without_pthread_locks_is_told_apart() {
 
 #[test]
 fn a_program_with_thread_sanitizer_is_refused() {
-    let scratch = Scratch::new();
-    let Some(program) = scratch.compile(UNCONTENDED, &["-fsanitize=thread"]) else {
+    let scratch = Directory::new();
+    let Some(program) = compile(&scratch, UNCONTENDED, &["-fsanitize=thread"]) else {
         not_tested("the compiler has no ThreadSanitizer");
         return;
     };
@@ -603,15 +572,15 @@ fn a_program_with_thread_sanitizer_is_refused() {
     for started in [&program, &script] {
         let output = run(&["--", started]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-        assert!(flat(&output).contains("has ThreadSanitizer in it"), "{}", stderr(&output));
-        assert!(flat(&output).contains("help: "), "{}", stderr(&output));
+        assert!(words(&output).contains("has ThreadSanitizer in it"), "{}", stderr(&output));
+        assert!(words(&output).contains("help: "), "{}", stderr(&output));
     }
 }
 
 #[test]
 fn a_program_with_address_sanitizer_runs_alone_or_started_by_another() {
-    let scratch = Scratch::new();
-    let Some(program) = scratch.compile(UNCONTENDED, &["-fsanitize=address"]) else {
+    let scratch = Directory::new();
+    let Some(program) = compile(&scratch, UNCONTENDED, &["-fsanitize=address"]) else {
         not_tested("the compiler has no AddressSanitizer");
         return;
     };
@@ -625,8 +594,8 @@ fn a_program_with_address_sanitizer_runs_alone_or_started_by_another() {
 
 #[test]
 fn programs_are_excluded_by_name() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, UNCONTENDED, &[]).unwrap();
     let gets = |options: &[&str], command: &[&str]| report(&scratch, options, command)["gets"].as_u64().unwrap();
     assert!(gets(&["--exclude", "other", "--exclude", "sh*"], &["sh", "-c", &program]) >= 1000);
     assert_eq!(gets(&["--exclude", "other", "--exclude", "prog*"], &["sh", "-c", &program]), 0);
@@ -642,8 +611,8 @@ fn programs_are_excluded_by_name() {
 #[test]
 fn a_set_user_id_program_is_told_in_a_line() {
     const NOBODY: u32 = 65_534;
-    let scratch = Scratch::new();
-    let program = scratch.compile(UNCONTENDED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, UNCONTENDED, &[]).unwrap();
     if std::os::unix::fs::chown(&program, Some(NOBODY), None).is_err() {
         not_tested("only root gives files away");
         return;
@@ -652,7 +621,7 @@ fn a_set_user_id_program_is_told_in_a_line() {
     let output = run(&["--", &program]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let expected = format!("{program} is set-user-ID: the loader preloads nothing into it");
-    assert_eq!(flat(&output).matches(&expected).count(), 1, "{}", stderr(&output));
+    assert_eq!(words(&output).matches(&expected).count(), 1, "{}", stderr(&output));
 }
 
 #[test]
@@ -665,8 +634,8 @@ fn what_a_program_left_behind_starts_is_told_nothing() {
 
 #[test]
 fn a_report_has_the_form_that_its_file_asks_for() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(CONTENDED, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, CONTENDED, &[]).unwrap();
     let (csv, text) = (scratch.path("report.csv"), scratch.path("report.txt"));
     assert!(run(&["--report", &csv, "--", &program]).status.success());
     let rows = fs::read_to_string(&csv).unwrap();
@@ -705,8 +674,8 @@ int main(void) {
 
 #[test]
 fn the_one_that_was_contended_is_found_among_many() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(MANY, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, MANY, &[]).unwrap();
     let report = report(&scratch, &[], &[&program]);
     let row = &report["busiest"][0];
     assert_eq!((report["mutexes_contended"].as_u64(), row["misses"].as_u64()), (Some(1), report["misses"].as_u64()));
@@ -732,8 +701,8 @@ int main(void) {
 
 #[test]
 fn gets_of_processes_that_end_without_a_word_do_not_contradict_the_number_of_mutexes() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(WITHOUT_A_WORD, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, WITHOUT_A_WORD, &[]).unwrap();
     let text = stderr(&run(&["--", &program]));
     assert!(text.contains("mutexes: 0 contended; 8,0") && !text.contains(" used"), "{text}");
 }
@@ -766,8 +735,8 @@ int main(void) {
 
 #[test]
 fn memory_behind_a_programs_variables_is_not_named_after_it() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(BEHIND, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, BEHIND, &[]).unwrap();
     let report = report(&scratch, &[], &[&program]);
     let mutex = &report["busiest"][0]["mutex"];
     assert!(report["misses"].as_u64() > Some(0) && mutex.as_str().is_some_and(|title| !title.contains(' ')), "{mutex}");
@@ -807,8 +776,8 @@ int main(void) {
 
 #[test]
 fn the_holding_time_is_the_utilization_over_the_rate_of_gets() {
-    let scratch = Scratch::new();
-    let program = scratch.compile(CHANGES, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, CHANGES, &[]).unwrap();
     let report = report(&scratch, &[], &[&program]);
     let row = &report["busiest"][0];
     let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {row:#}"));
@@ -840,8 +809,8 @@ fn gets_of_a_lock_in_a_process_are_shown_when_they_are_known() {
     if !may_read() {
         return;
     }
-    let scratch = Scratch::new();
-    let program = scratch.compile(UNTIL, &[]).unwrap();
+    let scratch = Directory::new();
+    let program = compile(&scratch, UNTIL, &[]).unwrap();
     let (file, name) = (scratch.path("here"), unused_name());
     fs::write(&file, "").unwrap();
     let mut child = retrial_run(&["--instance", &name, "--keep", "--", &program, &file]);
@@ -871,12 +840,12 @@ fn gets_of_a_lock_in_a_process_are_shown_when_they_are_known() {
 /// `retrial run` itself takes no more than it is allowed, and what it makes leaves room to programs.
 #[test]
 fn limits_are_asked_first() {
-    let scratch = Scratch::new();
+    let scratch = Directory::new();
     let source =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../retrial-preload/tests/c/limits.c")).unwrap();
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../retrial-preload/tests/c/check.h"), scratch.path("check.h"))
         .unwrap();
-    let program = scratch.compile(&source, &[]).expect("a C compiler");
+    let program = compile(&scratch, &source, &[]).expect("a C compiler");
     let run = |resource, limit: u64| {
         let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
         let set = move || {
@@ -894,11 +863,11 @@ fn limits_are_asked_first() {
     {
         let output = run(resource, limit);
         assert!(output.status.success(), "{}", stderr(&output));
-        assert!(flat(&output).contains("gets"), "{}", stderr(&output));
+        assert!(words(&output).contains("gets"), "{}", stderr(&output));
     }
     let output = run(libc::RLIMIT_FSIZE, 64 << 10);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(flat(&output).contains("limit of this process for the size of a file is 65536"), "{}", stderr(&output));
+    assert!(words(&output).contains("limit of this process for the size of a file is 65536"), "{}", stderr(&output));
 }
 
 /// A run under way, in a process group of its own; killed at the end with its program, which may be stuck.
@@ -997,9 +966,9 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
     }
     // Ours and libc's format.
     for robust in ["PTHREAD_MUTEX_STALLED", "PTHREAD_MUTEX_ROBUST"] {
-        let (name, scratch) = (unused_name(), Scratch::new());
+        let (name, scratch) = (unused_name(), Directory::new());
         let source = DEADLOCKED.replace("ROBUST", robust).replace("INITIALIZER", "PTHREAD_MUTEX_INITIALIZER");
-        let program = scratch.compile(&source, &[]).unwrap();
+        let program = compile(&scratch, &source, &[]).unwrap();
         let (file, page) = (scratch.path("report.json"), scratch.path("report.html"));
         let mut run = Under::new(&mut retrial_run(&[
             "--scheme",
@@ -1071,8 +1040,8 @@ int main(void) {
 
 #[test]
 fn threads_that_have_ended_are_not_shown_as_dead() {
-    let (name, scratch) = (unused_name(), Scratch::new());
-    let program = scratch.compile(COMES_AND_GOES, &[]).unwrap();
+    let (name, scratch) = (unused_name(), Directory::new());
+    let program = compile(&scratch, COMES_AND_GOES, &[]).unwrap();
     let mut command = retrial_run(&["--instance", &name, "--", &program]);
     let mut run = Under::new(command.stdin(Stdio::piped()));
     // For a moment the only one may be a thread that is about to end.
@@ -1108,8 +1077,8 @@ fn ps_and_show_say_who_has_a_programs_lock_now() {
     if !may_read() {
         return;
     }
-    let (name, scratch) = (unused_name(), Scratch::new());
-    let program = scratch.compile(HELD_ON, &[]).unwrap();
+    let (name, scratch) = (unused_name(), Directory::new());
+    let program = compile(&scratch, HELD_ON, &[]).unwrap();
     let file = scratch.path("report.json");
     let mut command = retrial_run(&["--keep", "--instance", &name, "--report", &file, "--", &program]);
     let mut run = Under::new(command.stdin(Stdio::piped()));
@@ -1191,8 +1160,8 @@ int main(void) {
 
 #[test]
 fn waits_for_what_nobody_holds_are_timed_apart_from_contention() {
-    let (name, scratch) = (unused_name(), Scratch::new());
-    let program = scratch.compile(AWAITING, &[]).unwrap();
+    let (name, scratch) = (unused_name(), Directory::new());
+    let program = compile(&scratch, AWAITING, &[]).unwrap();
     let file = scratch.path("report.json");
     let mut command = retrial_run(&["--instance", &name, "--report", &file, "--", &program]);
     let mut run = Under::new(command.stdin(Stdio::piped()));

@@ -2,16 +2,18 @@
 
 #![allow(missing_docs)]
 
+mod kit;
 #[path = "kit/preload.rs"]
 mod preload;
 
+use kit::directory::Directory;
+use kit::{RETRIAL, stderr, words};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use preload::library;
 use retrial_bench::output::markup;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Two threads with one mutex, and a semaphore that is waited for.
 const PROGRAM: &str = r#"
@@ -42,42 +44,20 @@ int main(void) {
 }
 "#;
 
-/// A directory with the program, removed with this value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("retrial-page-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        let scratch = Self(path);
-        fs::write(scratch.path("program.c"), PROGRAM).unwrap();
-        let program = ["-g", "-O1", "-pthread", "-o", &scratch.path("a<b>&c"), &scratch.path("program.c")];
-        assert!(Command::new("cc").args(program).status().unwrap().success());
-        scratch
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    /// `retrial run` of the program with these options.
-    fn run(&self, options: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_retrial"));
-        command.arg("run").args(options).args(["--", &self.path("a<b>&c")]);
-        command.env("RETRIAL_PRELOAD_LIBRARY", library()).env("NO_COLOR", "1").output().unwrap()
-    }
+/// A directory with the program.
+fn compiled() -> Directory {
+    let scratch = Directory::new();
+    fs::write(scratch.path("program.c"), PROGRAM).unwrap();
+    let program = ["-g", "-O1", "-pthread", "-o", &scratch.path("a<b>&c"), &scratch.path("program.c")];
+    assert!(Command::new("cc").args(program).status().unwrap().success());
+    scratch
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+/// `retrial run` of the program with these options.
+fn run(scratch: &Directory, options: &[&str]) -> Output {
+    let mut command = Command::new(RETRIAL);
+    command.arg("run").args(options).args(["--", &scratch.path("a<b>&c")]);
+    command.env("RETRIAL_PRELOAD_LIBRARY", library()).env("NO_COLOR", "1").output().unwrap()
 }
 
 /// That a page has every word of a text, in the same order.
@@ -93,10 +73,10 @@ fn has_every_word(page: &str, text: &str) {
 
 #[test]
 fn a_page_has_every_figure_of_the_text() {
-    let scratch = Scratch::new();
+    let scratch = compiled();
     let (text, page, profile) = (scratch.path("r.txt"), scratch.path("r.html"), scratch.path("profile"));
     for more in [&[][..], &[&*format!("--profile={profile}")]] {
-        let output = scratch.run(&[&["--report", &text, "--html", &page], more].concat());
+        let output = run(&scratch, &[&["--report", &text, "--html", &page], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_eq!(stderr(&output), format!("retrial: report in {text}\nretrial: report in {page}\n"));
         let (text, page) = (fs::read_to_string(&text).unwrap(), fs::read_to_string(&page).unwrap());
@@ -120,11 +100,11 @@ fn a_page_has_every_figure_of_the_text() {
 
 #[test]
 fn a_page_is_instead_of_the_text() {
-    let scratch = Scratch::new();
+    let scratch = compiled();
     let page = scratch.path("r.html");
-    let output = scratch.run(&["--html", &page]);
+    let output = run(&scratch, &["--html", &page]);
     assert_eq!(stderr(&output), format!("retrial: report in {page}\n"));
-    let output = scratch.run(&["--html", &page, "--json"]);
+    let output = run(&scratch, &["--html", &page, "--json"]);
     let report: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
     let page = fs::read_to_string(&page).unwrap();
     assert!(page.contains(report["instance"].as_str().unwrap()), "both are of this run: {page}");
@@ -132,11 +112,11 @@ fn a_page_is_instead_of_the_text() {
 
 #[test]
 fn a_page_that_cannot_be_written_is_said_before_the_program_runs() {
-    let scratch = Scratch::new();
+    let scratch = compiled();
     let said = |options: &[&str]| {
-        let output = scratch.run(options);
+        let output = run(&scratch, options);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{}", stderr(&output));
-        stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+        words(&output)
     };
     let absent = said(&["--html", "/no/such/directory/r.html"]);
     assert!(absent.contains("/no/such/directory/r.html: No such file") && absent.contains("ls -ld"), "{absent}");
@@ -156,9 +136,9 @@ fn a_page_that_cannot_be_written_is_said_before_the_program_runs() {
 
 #[test]
 fn the_recording_of_a_run_is_written_as_parquet_files_too() {
-    let scratch = Scratch::new();
+    let scratch = compiled();
     let (file, to) = (scratch.path("r.db"), scratch.path("parquet"));
-    let output = scratch.run(&["--record", &file, "--parquet", &to]);
+    let output = run(&scratch, &["--record", &file, "--parquet", &to]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let rows = rusqlite::Connection::open(&file).unwrap();
     for table in ["snapshot", "wait", "mutex"] {

@@ -2,6 +2,7 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::load::{Load, Pass};
 use kit::{Scratch, command, failed, until};
 use serde_json::Value;
@@ -10,30 +11,17 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A recording of an instance that has been waited in, removed at the end.
-struct File(String);
-
-impl File {
-    fn of(scratch: &Scratch, name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("retrial-sql-{}-{name}.db", std::process::id()));
-        let file = Self(path.to_str().unwrap().to_owned());
-        scratch.run(&["record", &file.0, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
-        file
-    }
-
-    fn rows(&self, statement: &str) -> Vec<Value> {
-        let output = command(&["sql", &self.0, statement, "--json"]).output().unwrap();
-        assert!(output.status.success(), "{statement}: {}", kit::both(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
+/// A recording of an instance.
+fn recording(scratch: &Scratch) -> File {
+    let file = File::new("r.db");
+    scratch.run(&["record", &file, "--for", "300ms", "--interval", "100ms", "--sample", "5ms"]);
+    file
 }
 
-impl Drop for File {
-    fn drop(&mut self) {
-        for end in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(Path::new(&format!("{}{end}", self.0)));
-        }
-    }
+fn rows(file: &str, statement: &str) -> Vec<Value> {
+    let output = command(&["sql", file, statement, "--json"]).output().unwrap();
+    assert!(output.status.success(), "{statement}: {}", kit::both(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// An instance in which one session has waited in vain for another one, and nothing happens any more.
@@ -64,7 +52,7 @@ fn same(what: &str, told: &Value, asked: &Value, names: &[(&str, &str)]) {
 #[allow(clippy::too_many_lines)] // one story
 fn live_and_recorded_and_show_have_the_same_digits() {
     let scratch = waited();
-    let file = File::of(&scratch, "digits");
+    let file = recording(&scratch);
     let live = |statement| scratch.rows(&["sql", statement]);
     for (view, asked, names) in [
         (
@@ -123,7 +111,7 @@ fn live_and_recorded_and_show_have_the_same_digits() {
             ],
         ),
     ] {
-        let (told, live, recorded) = (scratch.rows(&["show", view]), live(asked), file.rows(asked));
+        let (told, live, recorded) = (scratch.rows(&["show", view]), live(asked), rows(&file, asked));
         assert!(!told.is_empty() && told.len() == live.len() && told.len() == recorded.len(), "{view}");
         for (told, (live, recorded)) in told.iter().zip(live.iter().zip(&recorded)) {
             same(view, told, live, names);
@@ -132,7 +120,7 @@ fn live_and_recorded_and_show_have_the_same_digits() {
     }
     let params = "SELECT name, value FROM v$parameter WHERE mutex_type IS NULL";
     let told: Vec<_> = scratch.rows(&["show", "params"]);
-    for (told, (live, recorded)) in told.iter().zip(live(params).iter().zip(file.rows(params))) {
+    for (told, (live, recorded)) in told.iter().zip(live(params).iter().zip(rows(&file, params))) {
         same("params", told, live, &[("name", "name"), ("value", "value")]);
         assert_eq!(*live, recorded);
     }
@@ -156,12 +144,12 @@ fn what_is_shown_over_a_time_is_what_happened_in_it() {
 fn a_recording_can_be_asked_over_the_time_that_it_was_told_to_take() {
     let scratch = Scratch::new();
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
-    let file = File::of(&scratch, "whole");
+    let file = recording(&scratch);
     let ask =
-        |over: &str| command(&["sql", &file.0, "--over", over, "SELECT period_s FROM v$instance"]).output().unwrap();
+        |over: &str| command(&["sql", &file, "--over", over, "SELECT period_s FROM v$instance"]).output().unwrap();
     // It was to be 300 ms, and is a little less or more, as its snapshots came.
     let length_ms =
-        1e3 * file.rows("SELECT (max(at_ns) - min(at_ns)) / 1e9 AS s FROM snapshot")[0]["s"].as_f64().unwrap();
+        1e3 * rows(&file, "SELECT (max(at_ns) - min(at_ns)) / 1e9 AS s FROM snapshot")[0]["s"].as_f64().unwrap();
     let output = ask(&format!("{:.0}ms", length_ms * 1.02));
     assert!(output.status.success(), "{}", kit::both(&output));
     let output = ask(&format!("{:.0}ms", length_ms / 2.0));
@@ -175,12 +163,12 @@ fn sessions_and_samples_say_who_waits_for_whom() {
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     let _waits = scratch.start(&["hold", "m", "--mode", "S", "--for", "0s"]);
     until("a wait", || scratch.observer().tables().waits().next().is_some());
-    let file = File::of(&scratch, "sessions");
+    let file = recording(&scratch);
     let statement = "SELECT w.event, w.name, w.step IS NOT NULL AS has_step, w.blocking_session, h.mode, h.location \
                      FROM v$session_wait w JOIN v$mutex_holder h USING (mutex)";
     let expected = serde_json::json!({ "event": "cursor: pin S wait on X", "name": "m", "has_step": 1,
         "blocking_session": 1, "mode": "X", "location": "retrial hold" });
-    for rows in [scratch.rows(&["sql", statement]), file.rows(statement)] {
+    for rows in [scratch.rows(&["sql", statement]), rows(&file, statement)] {
         assert_eq!((rows.len(), &rows[0]), (1, &expected));
     }
     let history = "SELECT session_state, sid, name, mode, blocking_session, sum(time_s) > 0 AS some \
@@ -189,7 +177,7 @@ fn sessions_and_samples_say_who_waits_for_whom() {
         { "session_state": "holds", "sid": 1, "name": "m", "mode": "X", "blocking_session": null, "some": 1 },
         { "session_state": "waits", "sid": 2, "name": "m", "mode": "S", "blocking_session": 1, "some": 1 },
     ]);
-    assert_eq!(Value::from(file.rows(history)), expected);
+    assert_eq!(Value::from(rows(&file, history)), expected);
     assert_eq!(Value::from(scratch.rows(&["sql", history])), expected);
     // The first word of the segment: its magic number.
     let magic = format!("{:016x}", u64::from_le_bytes(*b"RETRIAL\0"));
@@ -200,8 +188,8 @@ fn sessions_and_samples_say_who_waits_for_whom() {
 #[test]
 fn nothing_can_be_changed() {
     let scratch = waited();
-    let file = File::of(&scratch, "read-only");
-    let before = std::fs::read(&file.0).unwrap();
+    let file = recording(&scratch);
+    let before = std::fs::read(&*file).unwrap();
     for statement in [
         "DELETE FROM wait",
         "INSERT INTO alert VALUES (1, 2, 3, 'x')",
@@ -218,13 +206,12 @@ fn nothing_can_be_changed() {
         "BEGIN",
         "UPDATE v$mutex SET gets = 0",
     ] {
-        for source in [&[&file.0][..], &[&"-i".to_owned(), &scratch.name]] {
-            let source: Vec<&str> = source.iter().map(|word| word.as_str()).collect();
-            let said = failed(&command(&[&["sql"], &source[..], &[statement]].concat()).output().unwrap());
+        for source in [&[&*file][..], &["-i", &scratch.name]] {
+            let said = failed(&command(&[&["sql"], source, &[statement]].concat()).output().unwrap());
             assert!(said.contains("retrial::sql::"), "{statement}: {said}");
         }
     }
-    assert_eq!(std::fs::read(&file.0).unwrap(), before);
+    assert_eq!(std::fs::read(&*file).unwrap(), before);
     assert!(!Path::new("/tmp/other.db").exists());
 }
 

@@ -2,11 +2,14 @@
 //! output, the same answers. What is not installed is left out with a line, or fails the test where
 //! `CI_PROGRAMS=required`.
 
+#[path = "kit/directory.rs"]
+mod directory;
 #[path = "../../retrial/tests/kit/not_tested.rs"]
 mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
+use directory::Directory;
 use not_tested::not_tested;
 use preload::library;
 use serde_json::Value;
@@ -15,9 +18,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
@@ -75,7 +77,7 @@ impl Stock {
     }
 
     fn run(&self, ours: bool) -> (Seen, Option<Value>) {
-        let scratch = Scratch::new();
+        let scratch = Scratch(Directory::new());
         let mut prepare = scratch.line(self.prepare, &[]);
         assert_eq!(prepare.end(), Some(0), "{}: {}", self.prepare, scratch.read("err"));
         let instance = scratch.instance();
@@ -94,18 +96,10 @@ impl Stock {
     }
 }
 
-/// A directory of the test's own, removed with this value.
-struct Scratch(PathBuf);
+/// A directory, whose name is that of an instance too.
+struct Scratch(Directory);
 
 impl Scratch {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("retrial-stock-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
     fn instance(&self) -> String {
         self.0.file_name().unwrap().to_str().unwrap().to_owned()
     }
@@ -120,9 +114,9 @@ impl Scratch {
         let is_root = unsafe { libc::geteuid() } == 0;
         let file = |name| fs::File::create(self.0.join(name)).unwrap();
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("set -e\n{line}"), "sh"]).args(under).current_dir(&self.0).process_group(0);
+        command.args(["-c", &format!("set -e\n{line}"), "sh"]).args(under).current_dir(&*self.0).process_group(0);
         command.env("RETRIAL_PRELOAD_LIBRARY", library()).env_remove("LD_PRELOAD");
-        command.env("AS_ROOT", if is_root { "--user=root" } else { "" }).env("HOME", &self.0);
+        command.env("AS_ROOT", if is_root { "--user=root" } else { "" }).env("HOME", &*self.0);
         command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
         let follow = || {
             // Of a test that is killed, nothing stays.
@@ -138,7 +132,6 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
         // There only when `retrial run` was killed.
         let _ = fs::remove_file(format!("/dev/shm/retrial.{}", self.instance()));
     }

@@ -4,6 +4,7 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::{Scratch, command};
 use retrial::{Class, location};
 use serde_json::Value;
@@ -117,8 +118,7 @@ fn compare(tool: &str, said: [Option<f64>; 4], truth: [f64; 4], worst: &mut f64)
 #[ignore = "measures: for a machine that does nothing else, in release"]
 fn every_tool_tells_the_load_within_3_percent() {
     let scratch = Scratch::new();
-    let file = std::env::temp_dir().join(format!("retrial-truth-{}.db", std::process::id()));
-    let file = file.to_str().unwrap();
+    let file = File::new("r.db");
     let instance = scratch.instance();
     let mutex: retrial::Mutex<u64> = instance.mutex("m", "load", || 0).unwrap();
     let (truth, mut worst) = (Truth::default(), 0.0f64);
@@ -174,22 +174,19 @@ fn every_tool_tells_the_load_within_3_percent() {
         let said = [Some(gets / (last.0 - first.0).as_secs_f64()), None, None, Some((last.2 - first.2) / gets)];
         compare("export", said, figures(from, to), &mut worst);
 
-        let (_, known) = during(&["record", file, "--for", FOR, "--interval", "1s"]);
+        let (_, known) = during(&["record", &file, "--for", FOR, "--interval", "1s"]);
         let of_file = |arguments: &[&str]| {
             let output = command(arguments).output().unwrap();
             assert!(output.status.success(), "{}", kit::both(&output));
             String::from_utf8(output.stdout).unwrap()
         };
-        let from_report = of_report(&of_file(&["report", file, "--json"]));
+        let from_report = of_report(&of_file(&["report", &file, "--json"]));
         compare("record, report", from_report, known, &mut worst);
-        let from_ash = number(&json(&of_file(&["ash", file, "--holders", "--json"])), "holding");
+        let from_ash = number(&json(&of_file(&["ash", &file, "--holders", "--json"])), "holding");
         compare("record, ash", [None, None, from_ash, None], known, &mut worst);
         // The digits of a recording are the same wherever it is read.
-        let from_sql = of_row(&json(&of_file(&["sql", file, "--over", "19s", columns, "--json"]))[0]);
+        let from_sql = of_row(&json(&of_file(&["sql", &file, "--over", "19s", columns, "--json"]))[0]);
         compare("record, sql", from_sql, known, &mut worst);
     });
-    for end in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(format!("{file}{end}"));
-    }
     assert!(worst < 0.03, "{:.2} % off", 100.0 * worst);
 }

@@ -4,27 +4,12 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::{Running, Scratch, both, until};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 
 const FAST: [&str; 2] = ["--every", "20ms"];
-
-/// A file that is removed at the end.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("retrial-watch-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
 
 fn watch(scratch: &Scratch, arguments: &[&str]) -> Running {
     scratch.start(&[&["watch", "--json"], &FAST[..], arguments].concat())
@@ -48,7 +33,7 @@ fn contended(scratch: &Scratch) -> (Running, Running) {
 fn an_event_runs_the_command_with_the_event_on_its_standard_input() {
     let (scratch, file) = (Scratch::new(), File::new("event"));
     let _both = contended(&scratch);
-    let command = format!("cat > {}", file.0.display());
+    let command = format!("cat > {}", &*file);
     let when = "holder_age(\"m\") > 100ms and longest_wait('Cursor Pin') > 0 and waiters == 1";
     let mut watch = watch(&scratch, &["--when", when, "--for", "50ms", "--once", "--do", &command]);
     let began = told(&mut watch);
@@ -59,7 +44,7 @@ fn an_event_runs_the_command_with_the_event_on_its_standard_input() {
     let done = told(&mut watch);
     assert!(done["what"] == "command" && done["text"].as_str().unwrap().starts_with("command done in "), "{done}");
     assert_eq!(watch.end(), (Some(0), String::new()));
-    let read: Value = serde_json::from_str(&fs::read_to_string(&file.0).unwrap()).unwrap();
+    let read: Value = serde_json::from_str(&fs::read_to_string(&*file).unwrap()).unwrap();
     assert_eq!(read, began["event"]);
 }
 

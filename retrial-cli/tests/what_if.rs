@@ -4,36 +4,12 @@
 
 mod kit;
 
+use kit::directory::File;
 use kit::load::{Load, Pass};
 use kit::{Scratch, both, command, failed};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::fs;
 use std::time::Duration;
-
-/// A file that is removed at the end.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("retrial-what-if-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        Self(path)
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-
-    fn text(&self) -> String {
-        std::fs::read_to_string(&self.0).unwrap()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 fn run(arguments: &[&str]) -> String {
     let output = command(arguments).output().unwrap();
@@ -147,33 +123,23 @@ fn a_case_that_cannot_be_simulated_leaves_the_others() {
 #[test]
 fn what_is_measured_is_recorded_and_read_again() {
     let scratch = Scratch::new();
-    let (first, second) = (File::new("first.json", ""), File::new("second.json", ""));
+    let (first, second) = (File::new("first.json"), File::new("second.json"));
     let load = Load {
         sessions: 3,
         hold: Pass::Asleep(Duration::from_millis(1)),
         think: Pass::Asleep(Duration::from_millis(1)),
     };
     let measured = load.during(&scratch, || {
-        let arguments = [
-            "what-if",
-            "--interval",
-            "1s",
-            "--scheme",
-            "orbit",
-            "--duration",
-            "50ms",
-            "--record",
-            first.name(),
-            "--json",
-        ];
+        let arguments =
+            ["what-if", "--interval", "1s", "--scheme", "orbit", "--duration", "50ms", "--record", &first, "--json"];
         serde_json::from_str::<Value>(&scratch.run(&arguments)).unwrap()
     });
-    let recording: Value = serde_json::from_str(&first.text()).unwrap();
+    let recording: Value = serde_json::from_str(&fs::read_to_string(&*first).unwrap()).unwrap();
     assert_eq!((&recording["instance"], &recording["mutex_type"]), (&json!(scratch.name), &json!("load")));
     assert_eq!(recording["measured"]["sessions"], 3);
     assert_eq!(recording["holds"], "mean");
-    let read = what_if(&["--from", first.name(), "--scheme", "orbit", "--duration", "50ms", "--record", second.name()]);
-    assert_eq!(first.text(), second.text());
+    let read = what_if(&["--from", &first, "--scheme", "orbit", "--duration", "50ms", "--record", &second]);
+    assert_eq!(fs::read_to_string(&*first).unwrap(), fs::read_to_string(&*second).unwrap());
     assert_eq!(read, measured);
     // Sleeping holders of 1 ms at least, of whom there is one at a time.
     let hold_s = recording["workload"]["hold"]["mean"].as_f64().unwrap();
@@ -184,7 +150,7 @@ fn what_is_measured_is_recorded_and_read_again() {
     assert!(read["cases"][0]["gets_per_s_fixed"].as_f64().unwrap() > 0.0);
     let given = what_if(&[
         "--from",
-        first.name(),
+        &first,
         "dist=uniform:low=0us,high=9us",
         "sessions=5",
         "--scheme",
@@ -231,22 +197,21 @@ fn sessions_have_the_processors_that_they_may_run_on_and_not_the_observers() {
 
 #[test]
 fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
-    let file = File::new("report.json", "");
-    run(&[&["what-if", "--record", file.name(), "--scheme", "ydb"], &described(&["sessions=4"])[..]].concat());
+    let file = File::new("report.json");
+    run(&[&["what-if", "--record", &file, "--scheme", "ydb"], &described(&["sessions=4"])[..]].concat());
     let of = |mutex: &str, scheme: &str| {
-        let mut recording: Value = serde_json::from_str(&file.text()).unwrap();
+        let mut recording: Value = serde_json::from_str(&fs::read_to_string(&*file).unwrap()).unwrap();
         (recording["mutex"], recording["workload"]["params"]["mutex_wait_scheme"]) = (json!(mutex), json!(scheme));
         recording
     };
     let workloads = [of("#7 pool", "pthread"), of("#8 log", "sleep")];
-    std::fs::write(file.name(), json!({ "command": "db -t 4", "workloads": workloads }).to_string()).unwrap();
-    let scheme = |more: &[&str]| {
-        what_if(&[&["--from", file.name(), "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone()
-    };
+    fs::write(&*file, json!({ "command": "db -t 4", "workloads": workloads }).to_string()).unwrap();
+    let scheme =
+        |more: &[&str]| what_if(&[&["--from", &file, "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone();
     assert_eq!([&[][..], &["--mutex", "log"], &["--mutex", "#7"]].map(scheme), ["pthread", "sleep", "pthread"]);
-    assert!(fails(&["--from", file.name(), "--mutex", "none"]).contains("no mutex `none`, there are #7 pool, #8 log"));
-    std::fs::write(file.name(), json!({ "workloads": [] }).to_string()).unwrap();
-    assert!(fails(&["--from", file.name()]).contains("no mutex of which enough was measured"));
+    assert!(fails(&["--from", &file, "--mutex", "none"]).contains("no mutex `none`, there are #7 pool, #8 log"));
+    fs::write(&*file, json!({ "workloads": [] }).to_string()).unwrap();
+    assert!(fails(&["--from", &file]).contains("no mutex of which enough was measured"));
 }
 
 #[test]
@@ -260,16 +225,18 @@ fn the_three_forms_say_the_same() {
     let second: Vec<&str> = lines.nth(1).unwrap().split(',').collect();
     let position = header.iter().position(|name| *name == "gets_per_s").unwrap();
     assert_eq!(second[position].parse::<f64>().ok(), json["cases"][1]["gets_per_s"].as_f64());
-    let picture = File::new("picture.svg", "");
-    let sessions = ["--scheme", "sleep,ydb", "--sessions", "2,4", "--plot", "--svg", picture.name()];
+    let picture = File::new("picture.svg");
+    let sessions = ["--scheme", "sleep,ydb", "--sessions", "2,4", "--plot", "--svg", &picture];
     let text = run(&[&["what-if"], &described(&["sessions=3"])[..], &sessions].concat());
     assert!(text.contains("gets/s against sessions, simulated") && text.contains("B sleep"), "{text}");
-    assert!(picture.text().contains("sessions") && picture.text().contains("ydb"), "{}", picture.text());
+    let shown = fs::read_to_string(&*picture).unwrap();
+    assert!(shown.contains("sessions") && shown.contains("ydb"), "{shown}");
 }
 
 #[test]
 fn what_cannot_be_answered_says_what_was_found_and_what_is_allowed() {
-    let file = File::new("wrong.json", "{\"a\": 1}");
+    let file = File::new("wrong.json");
+    fs::write(&*file, "{\"a\": 1}").unwrap();
     for (arguments, expected) in [
         (&["dist=exponential:mean=1us", "sessions=4", "rate=1"][..], "both sessions and rate, expected one of the two"),
         (&["dist=exponential:mean=1us", "sesions=4"], "parameter `sesions` of simulate, expected dist, sessions"),
@@ -296,7 +263,7 @@ fn what_cannot_be_answered_says_what_was_found_and_what_is_allowed() {
             "copies 0, expected a whole number from 1",
         ),
         (&["--from", "/nonexistent/file"], "/nonexistent/file: No such file"),
-        (&["--from", file.name()], "expected a recording of what-if, a report of run, or a workload"),
+        (&["--from", &file], "expected a recording of what-if, a report of run, or a workload"),
         (&["-i", "no-such-instance"], "no-such-instance"),
     ] {
         let said = fails(arguments);

@@ -8,6 +8,7 @@ mod not_tested;
 #[path = "kit/preload.rs"]
 mod preload;
 
+use kit::directory::Directory;
 use kit::{RETRIAL, Running, Scratch, command, failed, until};
 use not_tested::not_tested;
 use preload::library;
@@ -15,7 +16,6 @@ use retrial::engine::RawMutex;
 use retrial::{Class, CodeLocation, Mode, Patience, location};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
@@ -218,15 +218,6 @@ int main(void) {
 }
 ";
 
-/// A directory that is removed at the end.
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn threads_of_a_program_are_found_by_its_pid_with_the_calls_of_the_holder() {
     // SAFETY: has no preconditions.
@@ -234,9 +225,8 @@ fn threads_of_a_program_are_found_by_its_pid_with_the_calls_of_the_holder() {
         not_tested("this user may not read other processes' memory");
         return;
     }
-    let directory = Directory(std::env::temp_dir().join(format!("retrial-who-{}", std::process::id())));
-    fs::create_dir_all(&directory.0).unwrap();
-    let (source, program) = (directory.0.join("dozing.c"), directory.0.join("dozing"));
+    let directory = Directory::new();
+    let (source, program) = (directory.join("dozing.c"), directory.join("dozing"));
     fs::write(&source, DOZING).unwrap();
     let compiled = Command::new("cc").args(["-g", "-O1", "-pthread", "-o"]).args([&program, &source]).status().unwrap();
     assert!(compiled.success());

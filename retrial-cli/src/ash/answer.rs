@@ -4,7 +4,7 @@ use super::heatmap::Heatmap;
 use super::question::{Group, Groups, Question};
 use crate::clock::time;
 use crate::duration;
-use crate::output::{Column, Format, Table, column, counted, line, measure, short};
+use crate::output::{self, Column, Format, Table, column, counted, line, measure, short};
 use crate::recording::Span;
 use crate::recording::store::Rounds;
 use retrial_model::Measure;
@@ -76,7 +76,7 @@ pub struct Answer {
 impl Answer {
     pub fn print(&self, format: Format) {
         if format.json {
-            line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
+            output::json(&self.json());
         } else if format.csv {
             self.heatmap
                 .as_ref()
@@ -171,8 +171,8 @@ impl Answer {
 mod tests {
     use super::super::question::columns;
     use super::*;
+    use crate::golden::golden;
     use crate::recording::Snapshot;
-    use std::path::Path;
 
     fn snapshot(s: u64) -> Snapshot {
         let mut snapshot = Snapshot::default();
@@ -213,10 +213,6 @@ mod tests {
             answer(Some("holds"), Vec::new(), None),
         ];
         let text = texts.map(|answer| answer.text() + "\n").join("\n");
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ash.txt");
-        if std::env::var_os("RETRIAL_BLESS").is_some() {
-            std::fs::write(&golden, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(&golden).unwrap(), "RETRIAL_BLESS=1 writes it anew");
+        golden("ash.txt", &text);
     }
 }

@@ -3,7 +3,7 @@
 use super::what_if::{SEEDS, impossible};
 use crate::duration;
 use crate::instances::mutex_type;
-use crate::output::{Format, Table, column, line, measure};
+use crate::output::{self, Format, Table, column, line, measure};
 use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
@@ -176,7 +176,7 @@ fn print(
     format: Format,
 ) {
     if format.json {
-        line(&serde_json::to_string_pretty(document).unwrap_or_default());
+        output::json(document);
     } else if format.csv {
         type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
         let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);

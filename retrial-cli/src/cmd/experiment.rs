@@ -3,7 +3,7 @@
 use crate::experiment::lab::Lab;
 use crate::experiment::render::{Done, PICTURES, figures, page};
 use crate::experiment::{EXPERIMENTS, Experiment, named};
-use crate::output::{Format, Table, column, line};
+use crate::output::{self, Format, Table, column};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial_bench::cell::Stopped;
@@ -84,7 +84,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     lab.end();
     if format.json {
-        line(&serde_json::to_string_pretty(&done.iter().map(Done::json).collect::<Value>()).unwrap_or_default());
+        output::json(&done.iter().map(Done::json).collect::<Value>());
     } else if format.csv {
         figures(&done).print(format);
     }

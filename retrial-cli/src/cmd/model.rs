@@ -4,7 +4,7 @@ mod formfactor;
 
 use crate::calibration;
 use crate::chart;
-use crate::output::{Format, Table, column, line};
+use crate::output::{self, Format, Table, column, line};
 use miette::{Report, miette};
 use retrial_model::function::{Field, Parameter, Unit};
 use retrial_model::sim::GUESSED;
@@ -248,7 +248,7 @@ fn refused(error: &CallError) -> Report {
 
 fn list(listed: &[&Function], format: Format) {
     if format.json {
-        return line(&serde_json::to_string_pretty(listed).unwrap_or_default());
+        return output::json(listed);
     }
     if format.csv {
         let columns = [

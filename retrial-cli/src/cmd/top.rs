@@ -1,7 +1,7 @@
 //! `retrial top`.
 
 use crate::instances::Which;
-use crate::output::{Format, line};
+use crate::output::{self, Format, line};
 use crate::top::{self, Seen, State, live, rows, terminal};
 use crate::{duration, signals};
 use miette::{Report, miette};
@@ -89,7 +89,7 @@ const WIDTH: u16 = 120;
 
 fn once(seen: Seen, name: String, format: Format) {
     if format.json {
-        line(&serde_json::to_string_pretty(&rows::json(&seen)).unwrap_or_default());
+        output::json(&rows::json(&seen));
     } else if format.csv {
         rows::mutexes(&seen).print(format);
     } else {

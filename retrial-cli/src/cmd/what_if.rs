@@ -2,8 +2,8 @@
 
 use super::model;
 use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
-use crate::duration;
-use crate::output::{Format, Table, column, counted, line, measure, short, whole};
+use crate::duration::seconds;
+use crate::output::{self, Format, Table, column, counted, line, measure, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Predict what a workload would come to with another scheme, other parameters, sessions, processors, copies
 ///
@@ -97,7 +96,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if format.json {
         let whole = json!({ "of": recording.of, "holds": recording.holds, "notes": recording.notes, "workload": recording.workload,
             "check": compared.as_ref().map(|compared| check::table(compared, "simulated").json()), "fits": is_fit, "cases": table.json() });
-        line(&serde_json::to_string_pretty(&whole).unwrap_or_default());
+        output::json(&whole);
     } else {
         table.print(format);
     }
@@ -144,12 +143,12 @@ fn head(recording: &Recording) {
         Arrivals::Closed { sessions, think, on_processor } => {
             let away = if *on_processor { "" } else { ", away from the processors" };
             let sessions = counted((*sessions).into(), "session that thinks", "sessions that think");
-            format!("{sessions} for {}{away}", time(think.mean()))
+            format!("{sessions} for {}{away}", seconds(think.mean()))
         }
         Arrivals::Open { rate } => format!("sessions from outside, {}/s", short(*rate)),
     };
     let processors = machine.processors.map_or_else(|| "a processor each".to_owned(), |n| format!("{n} processors"));
-    line(&format!("{}: {who}, hold it for {}, {processors}", recording.of, time(hold.mean())));
+    line(&format!("{}: {who}, hold it for {}, {processors}", recording.of, seconds(hold.mean())));
     line(&match recording.holds {
         Holds::Given => "holding times: as given".to_owned(),
         Holds::Timed(count) => {
@@ -164,11 +163,6 @@ fn head(recording: &Recording) {
         line(&format!("note: {note}"));
     }
     line("");
-}
-
-/// A time for people.
-fn time(seconds: f64) -> String {
-    duration::text(Duration::from_secs_f64(seconds))
 }
 
 /// Everything for JSON and CSV; a person reads the columns of what is varied, and the main figures. Changes only

@@ -1,9 +1,9 @@
 //! The checks, as data: what is looked at, what it means for waits, what to type.
 
 use super::machine::{Machine, Space};
+use crate::cgroup;
 use crate::output::grouped;
-use crate::predict::room::in_processors;
-use std::fmt::Write as _;
+use std::path::Path;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -273,8 +273,9 @@ fn locked_memory(machine: &Machine<'_>) -> Finding {
 const SESSIONS: u64 = 16_384;
 
 fn threads(machine: &Machine<'_>) -> Finding {
-    let cgroup = cgroup_file(machine, "pids.max").and_then(|text| text.parse().ok());
-    let limit: Option<u64> = machine.limits.threads.filter(|_| !machine.is_root).into_iter().chain(cgroup).min();
+    let groups = cgroup::files(machine.read, "self", "pids.max");
+    let of_groups = groups.iter().filter_map(|(_, text)| text.parse().ok());
+    let limit: Option<u64> = machine.limits.threads.filter(|_| !machine.is_root).into_iter().chain(of_groups).min();
     match limit {
         Some(limit) if limit < SESSIONS => finding(
             Verdict::Limits,
@@ -289,13 +290,6 @@ fn threads(machine: &Machine<'_>) -> Finding {
     }
 }
 
-/// A file of this process's control group.
-fn cgroup_file(machine: &Machine<'_>, name: &str) -> Option<String> {
-    let groups = (machine.read)("/proc/self/cgroup").unwrap_or_default();
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").trim_end_matches('/');
-    (machine.read)(&format!("/sys/fs/cgroup{own}/{name}")).or_else(|| (machine.read)(&format!("/sys/fs/cgroup/{name}")))
-}
-
 fn processors(machine: &Machine<'_>) -> Finding {
     let online = (machine.read)("/proc/cpuinfo").map_or(0, |text| text.matches("processor\t").count());
     let ours = std::thread::available_parallelism().map_or(1, usize::from);
@@ -308,15 +302,20 @@ fn processors(machine: &Machine<'_>) -> Finding {
 }
 
 fn cgroup_quota(machine: &Machine<'_>) -> Finding {
-    let Some(processors) = cgroup_file(machine, "cpu.max").as_deref().and_then(in_processors) else {
+    let quotas = cgroup::quotas(machine.read, "self");
+    let Some(processors) = cgroup::least(&quotas) else {
         return fine("none", "no holder is stopped for having used up its group's time");
     };
-    let stat = cgroup_file(machine, "cpu.stat").unwrap_or_default();
-    let throttled = stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")).unwrap_or("?").to_owned();
-    let mut found = format!("{} processors", crate::output::short(processors));
-    let _ = write!(found, ", {throttled} times used up");
+    // The kernel counts for each group how often its own quota was used up.
+    let used_up = |group: &Path| -> Option<u64> {
+        let stat = (machine.read)(group.join("cpu.stat").to_str()?)?;
+        stat.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.parse().ok()
+    };
+    let throttled = quotas.iter().filter_map(|(group, _)| used_up(group)).reduce(|a, b| a + b);
+    let times = throttled.map_or_else(|| "?".to_owned(), |times| times.to_string());
+    let found = format!("{} processors, {times} times used up", crate::output::short(processors));
     let means = "when the quota is used up, the holder stops with its mutexes for up to 100 ms, and all others wait";
-    let verdict = if matches!(throttled.as_str(), "0") { Verdict::Limits } else { Verdict::Slows };
+    let verdict = if throttled == Some(0) { Verdict::Limits } else { Verdict::Slows };
     finding(verdict, found, means, "raise the quota (docker run --cpus=…), or let fewer threads run")
 }
 
@@ -514,6 +513,12 @@ mod tests {
         let quota = told("cgroup_quota", &group.into(), |_| {});
         assert_eq!((quota.verdict, quota.found.as_str()), (Slows, "1.50 processors, 7 times used up"));
         assert_eq!(verdict("cgroup_quota", &[("/proc/self/cgroup", "0::/a"), (max, "max 100000")]), Fine);
+        // A group above it binds as well.
+        let below =
+            [("/proc/self/cgroup", "0::/a/b"), ("/sys/fs/cgroup/a/b/cpu.max", "max 100000"), group[1], group[2]];
+        assert_eq!(told("cgroup_quota", &below.into(), |_| {}), quota);
+        let wide = [below[0], ("/sys/fs/cgroup/a/b/cpu.max", "800000 100000"), group[1], group[2]];
+        assert_eq!(told("cgroup_quota", &wide.into(), |_| {}), quota);
         let huge = "/sys/kernel/mm/transparent_hugepage/enabled";
         assert_eq!(verdict("huge_pages", &[(huge, "[always] madvise never")]), Limits);
         assert_eq!(verdict("huge_pages", &[(huge, "always [madvise] never")]), Fine);
@@ -528,6 +533,9 @@ mod tests {
         assert_eq!((locked(false), locked(true)), (Verdict::Limits, Verdict::Fine));
         let few = told("threads", &Files::from([("/sys/fs/cgroup/pids.max", "100")]), |m| m.is_root = true);
         assert_eq!((few.verdict, few.found.as_str()), (Verdict::Limits, "100"));
+        let above =
+            [("/proc/self/cgroup", "0::/a"), ("/sys/fs/cgroup/a/pids.max", "max"), ("/sys/fs/cgroup/pids.max", "100")];
+        assert_eq!(told("threads", &above.into(), |m| m.is_root = true), few);
         assert_eq!(told("timer_slack", &Files::new(), |m| m.timer_slack_ns = Some(4_000_000)).verdict, Verdict::Slows);
     }
 }

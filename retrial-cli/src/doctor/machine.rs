@@ -1,13 +1,13 @@
 //! What is asked of this machine, once, for all checks.
 
+use crate::cgroup::Read;
 use miette::Report;
 use retrial::{Address, Capacity, Class, Instance, location};
 use std::ffi::CString;
 
 /// The machine as a process of this user finds it.
 pub struct Machine<'f> {
-    /// The text of a file of the kernel's; `None` where there is none, or it may not be read.
-    pub read: &'f dyn Fn(&str) -> Option<String>,
+    pub read: &'f Read<'f>,
     pub is_root: bool,
     /// Soft limits; `None` is no limit.
     pub limits: Limits,

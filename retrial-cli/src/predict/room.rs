@@ -1,6 +1,7 @@
 //! The threads of sessions, as the kernel knows them: their times, the processors that they may use, and what
 //! others take of these.
 
+use crate::cgroup;
 use crate::recording::Spent;
 use crate::who::thread::{State, Thread};
 use retrial::views::{Phase, SessionInfo, Sid, Standing, Tables};
@@ -9,7 +10,6 @@ use retrial_bench::process::own_cpu;
 use retrial_model::Profile;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
-use std::path::Path;
 
 /// How busy each processor was so far, and the observer's own part of it.
 #[derive(Clone)]
@@ -135,31 +135,14 @@ fn allowed(tid: u32) -> Option<BTreeSet<usize>> {
     Some((0..bits).filter(|bit| mask[bit / 64] >> (bit % 64) & 1 == 1).collect())
 }
 
-/// Processors that the group of a process may use at a time, by its own quota and those above it.
+/// Processors that a process may use at a time, by the quotas of its control groups.
 fn quota(pid: u32) -> Option<f64> {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let group = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::/"))?);
-    let of = |group: &Path| {
-        in_processors(&fs::read_to_string(Path::new("/sys/fs/cgroup").join(group).join("cpu.max")).ok()?)
-    };
-    group.ancestors().filter_map(of).reduce(f64::min)
-}
-
-/// The quota that `cpu.max` has, in processors.
-pub fn in_processors(max: &str) -> Option<f64> {
-    let (quota, period) = max.trim().split_once(' ')?;
-    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+    cgroup::least(&cgroup::quotas(&|path| fs::read_to_string(path).ok(), &pid.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_quota_is_in_processors() {
-        assert_eq!(in_processors("150000 100000\n"), Some(1.5));
-        assert_eq!(in_processors("max 100000\n"), None);
-    }
 
     #[test]
     fn a_session_that_is_asleep_at_no_mutex_is_away() {

@@ -3,14 +3,13 @@
 
 use super::cases::{scheme, settings};
 use super::fit::limit_s;
-use crate::duration;
+use crate::duration::seconds;
 use crate::output::{counted, short, whole};
 use retrial::views::{Counter, Params};
 use retrial::{P, wait};
 use retrial_model::sim::{Arrivals, Workload};
 use retrial_model::theory::{self, Spared};
 use retrial_model::{Measure, Profile, tuning};
-use std::time::Duration;
 
 /// What a rule has found.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,11 +64,6 @@ impl Change {
             scheme(workload)
         ))
     }
-}
-
-/// A time for people.
-fn time(seconds: f64) -> String {
-    duration::text(Duration::from_secs_f64(seconds))
 }
 
 type Rule = fn(&Profile, &Workload) -> Option<Finding>;
@@ -168,7 +162,7 @@ fn spins_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
         evidence: vec![
             format!("{} on {processors} processors", counted(sessions(measured).into(), "session", "sessions")),
             format!("{} of the {} processors that they use spin", short(spinning), short(cpus)),
-            format!("a spin lasts up to {}, the mutex is held for {}", time(now_s), time(workload.hold.mean())),
+            format!("a spin lasts up to {}, the mutex is held for {}", seconds(now_s), seconds(workload.hold.mean())),
         ],
         change: Change::Set(p, polls(p, best_s, workload)),
         price: "a get that finds the mutex busy leaves its processor more often: switches and wake-ups instead of spins",
@@ -187,7 +181,7 @@ fn sleeps_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
     let free = 1.0 - utilization(measured)?;
     let evidence = vec![
         format!("{} of {} sessions asleep at a time", short(asleep), sessions(measured)),
-        format!("a sleep takes {}, the mutex is held for {}", time(sleep_s), time(hold_s)),
+        format!("a sleep takes {}, the mutex is held for {}", seconds(sleep_s), seconds(hold_s)),
         format!(
             "{}/s of sleeps; the mutex is free {} % of the time",
             short(Measure::SleepsPerS.of(measured)?),
@@ -241,7 +235,7 @@ fn parks_too_soon(measured: &Profile, workload: &Workload) -> Option<Finding> {
     }
     let evidence = vec![
         format!("{} parks in 100 gets", short(100.0 * parks / gets)),
-        format!("the mutex is held for {}, to wake a parked session takes {}", time(hold_s), time(wake_s)),
+        format!("the mutex is held for {}, to wake a parked session takes {}", seconds(hold_s), seconds(wake_s)),
     ];
     let title = "sessions park for a mutex that is free again before a wake-up reaches them";
     let price = "processor time: sessions spin and yield before they park";
@@ -264,7 +258,12 @@ fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     let evidence = vec![
         format!("{} of {} sessions asleep at a time", short(Measure::Asleep.of(measured)?), sessions(measured)),
         format!("{} sleeps/s for {} gets/s", short(sleeps_per_s), short(Measure::Throughput.of(measured)?)),
-        format!("some {} of the {} processors that they use, at {} a sleep", short(waking), short(cpus), time(each_s)),
+        format!(
+            "some {} of the {} processors that they use, at {} a sleep",
+            short(waking),
+            short(cpus),
+            seconds(each_s)
+        ),
     ];
     Some(to_orbit("sleeps_too_many", "processors are busy with sessions that wake up in vain", evidence))
 }
@@ -286,11 +285,11 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
                 short(100.0 * k),
                 short(Measure::SleepRatio.of(measured)?)
             ),
-            format!("a spin lasts up to {}, the mutex is held for {}", time(now_s), time(workload.hold.mean())),
+            format!("a spin lasts up to {}, the mutex is held for {}", seconds(now_s), seconds(workload.hold.mean())),
             format!(
                 "a sleep takes {}; the best limit by theory is {}",
-                time(Measure::SleepTime.of(measured)?),
-                time(best_s)
+                seconds(Measure::SleepTime.of(measured)?),
+                seconds(best_s)
             ),
         ],
         change: Change::Set(p, polls(p, best_s, workload)),

@@ -17,7 +17,7 @@ use super::snapshot::{Mutex, Parameter};
 use super::store::{Holder, Rounds};
 use crate::blocking::Deadlock;
 use crate::lengths;
-use crate::output::{Format, Table, column, counted, counter, line, measure, short};
+use crate::output::{self, Format, Table, column, counted, counter, line, measure, short};
 use crate::page::{Bar, Page, Part, Picture};
 use crate::predict::holds::Timed;
 use crate::{clock, cmd::show::figures};
@@ -55,7 +55,7 @@ impl Report {
 
     pub fn print(&self, format: Format) -> Result<(), Failure> {
         if format.json {
-            line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
+            output::json(&self.json());
         } else if format.csv {
             self.time().events().print(format);
         } else {

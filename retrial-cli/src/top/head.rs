@@ -8,7 +8,6 @@ use crate::duration;
 use crate::output::{counted, grouped, short};
 use crate::recording::{self, Snapshot};
 use retrial_model::Measure;
-use std::time::Duration;
 
 /// A part of a line, which is left out where it is empty.
 pub type Part = (String, Tone);
@@ -20,7 +19,7 @@ pub fn lines(state: &State, seen: &Seen) -> [Vec<Part>; 4] {
 
 fn instance(state: &State, seen: &Seen) -> Vec<Part> {
     let period = seen.span.period();
-    let length = duration::text(Duration::try_from_secs_f64(period.time_s()).unwrap_or_default());
+    let length = duration::seconds(period.time_s());
     let of = if period.from().is_some() { format!("last {length}") } else { format!("since creation, {length}") };
     let clock = time(seen.to().at.real_ns).get(11..19).unwrap_or_default().to_owned();
     let is = if state.gone {

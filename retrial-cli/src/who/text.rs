@@ -222,9 +222,8 @@ impl Holding {
         if let Some(place) = &self.waited_at {
             let _ = write!(text, ", waited for last at {place}");
         }
-        let time = |s: f64| duration::text(Duration::try_from_secs_f64(s).unwrap_or_default());
         if let Some(s) = self.seen_s.into_iter().chain(self.held_s).reduce(f64::max) {
-            let _ = write!(text, ", had it {} ago", time(s));
+            let _ = write!(text, ", had it {} ago", duration::seconds(s));
         }
         let others = match self.others.as_slice() {
             [] => String::new(),

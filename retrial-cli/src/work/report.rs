@@ -1,7 +1,7 @@
 //! What came of a run, for people and for programs.
 
 use super::crew::{Outcome, Plan};
-use crate::output::{Column, Format, Table, column, counted, counter, line, measure};
+use crate::output::{self, Column, Format, Table, column, counted, counter, measure};
 use crate::recording::{Period, Snapshot};
 use retrial::views::{Counter, Key, LocationId, TypeId, WaitEvent};
 use retrial_model::{Measure, Profile};
@@ -18,7 +18,7 @@ pub fn print(plan: &Plan, outcome: &Outcome, seen: (&Snapshot, &Snapshot), forma
     if format.json {
         let mut rows = run.json();
         rows[0]["waits"] = waits.json();
-        line(&serde_json::to_string_pretty(&rows).unwrap_or_default());
+        output::json(&rows);
         return;
     }
     let sessions = counted(plan.sessions.into(), "session", "sessions");

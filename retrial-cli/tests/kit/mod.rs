@@ -2,6 +2,7 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses a part
 
+pub mod directory;
 pub mod load;
 
 use serde_json::Value;
@@ -111,11 +112,19 @@ pub fn both(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// What a failed command said, words only: the error is wrapped to the terminal's width.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Standard error, words only: it is wrapped to the terminal's width.
+pub fn words(output: &Output) -> String {
+    stderr(output).replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The words of a failed command.
 pub fn failed(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(2), "{}", both(output));
-    let text = String::from_utf8_lossy(&output.stderr).replace('│', " ");
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    words(output)
 }
 
 /// A command under way; killed at the end.

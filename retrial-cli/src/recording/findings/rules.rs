@@ -2,14 +2,13 @@
 //! have are there.
 
 use super::{Blocker, Evidence, Found, Rule, TRIFLE, Urgency, session_text};
-use crate::duration;
+use crate::duration::seconds;
 use crate::output::{counted, grouped, short};
 use crate::predict::rules;
 use crate::recording::State;
 use retrial::Mode;
 use retrial::views::{Counter, Sid};
 use retrial_model::Measure;
-use std::time::Duration;
 
 /// Every rule.
 pub const RULES: &[Rule] = &[
@@ -21,10 +20,6 @@ pub const RULES: &[Rule] = &[
     Rule { name: "sleeps_too_long", urgency: Urgency::Time, find: sleeps_too_long },
     Rule { name: "one_place", urgency: Urgency::Time, find: one_place },
 ];
-
-fn time(seconds: f64) -> String {
-    duration::text(Duration::from_secs_f64(seconds.max(0.0)))
-}
 
 fn pct(share: f64) -> String {
     format!("{} %", short(100.0 * share))
@@ -88,7 +83,7 @@ fn dead_holder(evidence: &Evidence<'_>) -> Vec<Found> {
             (None, false) => return None,
         };
         let time_s = evidence.waited_s(mutex.info.id);
-        let evidence = vec![line, format!("{} of waits for it in the period", time(time_s))];
+        let evidence = vec![line, format!("{} of waits for it in the period", seconds(time_s))];
         Some(Found { sentence, evidence, time_s, command })
     };
     to.mutexes.iter().filter_map(found).collect()
@@ -107,8 +102,8 @@ fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
     let load = from.map(|from| &from.load);
     let mut lines = vec![format!(
         "the sessions were in run queues for {} of the {} in which they could run: {}",
-        time(queued_s),
-        time(ready_s),
+        seconds(queued_s),
+        seconds(ready_s),
         pct(queued_s / ready_s)
     )];
     let mut machine = vec![counted(to.load.processors as u64, "processor", "processors")];
@@ -120,7 +115,7 @@ fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
     lines.push(machine.join(", "));
     let late =
         Measure::OverShare.of(&evidence.total).unwrap_or(0.0) + Measure::YieldShare.of(&evidence.total).unwrap_or(0.0);
-    lines.push(format!("{} of waits, {} of it in yields, or awake too late", time(waited_s), pct(late)));
+    lines.push(format!("{} of waits, {} of it in yields, or awake too late", seconds(waited_s), pct(late)));
     vec![Found {
         sentence: "processors are short, not the mutexes: holders wait for a processor while others wait for them"
             .to_owned(),
@@ -159,12 +154,12 @@ fn long_holder(evidence: &Evidence<'_>) -> Vec<Found> {
             format!(
                 "{} waited for it, for {} together, {} of all that waited for this mutex",
                 counted(blocker.waiters, "session", "sessions"),
-                time(kept_s),
+                seconds(kept_s),
                 pct(blocker.time_ns as f64 / all_ns as f64)
             ),
-            format!("one wait alone was kept for {}", time(longest_s)),
+            format!("one wait alone was kept for {}", seconds(longest_s)),
         ];
-        lines.extend(hold_s.map(|hold_s| format!("the mutex is held for {} on average", time(hold_s))));
+        lines.extend(hold_s.map(|hold_s| format!("the mutex is held for {} on average", seconds(hold_s))));
         lines.extend(action.filter(|action| !action.is_empty()).map(|action| format!("its action: {action}")));
         Some(Found {
             sentence: format!(
@@ -200,12 +195,12 @@ fn hot_mutex(evidence: &Evidence<'_>) -> Vec<Found> {
                 format!(
                     "{} gets/s, each holds it for {} (S); at most {}/s are possible",
                     short(Measure::Throughput.of(profile)?),
-                    time(hold_s),
+                    seconds(hold_s),
                     short(1.0 / hold_s)
                 ),
                 format!(
                     "{} of waits and first spins for it, {} sessions at a time",
-                    time(waits_s),
+                    seconds(waits_s),
                     short(waits_s / profile.time_s)
                 ),
             ],
@@ -229,9 +224,9 @@ fn sleeps_too_long(evidence: &Evidence<'_>) -> Vec<Found> {
         Some(Found {
             sentence: format!(
                 "sessions sleep for {} where {} is held for {}: the wait time does not fit",
-                time(sleep_s),
+                seconds(sleep_s),
                 mutex.label(),
-                time(hold_s)
+                seconds(hold_s)
             ),
             evidence: vec![
                 format!(
@@ -265,7 +260,7 @@ fn one_place(evidence: &Evidence<'_>) -> Vec<Found> {
             Some(format!(
                 "{}, {} together, at one of {} places",
                 counted(*waits, "wait", "waits"),
-                time(*s),
+                seconds(*s),
                 places.len()
             )),
             second,

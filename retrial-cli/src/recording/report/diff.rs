@@ -6,7 +6,7 @@
 
 use super::Report;
 use super::course::{Course, Step};
-use crate::output::{Format, Table, column, line, per, short};
+use crate::output::{self, Format, Table, column, line, per, short};
 use crate::page::{Bar, Page, Part, Picture};
 use crate::recording::snapshot::Parameter;
 use miette::Report as Failure;
@@ -204,7 +204,7 @@ impl Diff {
         if format.is_text() {
             line(&self.page().text());
         } else if format.json {
-            line(&serde_json::to_string_pretty(&self.json()).unwrap_or_default());
+            output::json(&self.json());
         } else {
             let rows: Vec<Row> = self.sections().into_iter().flat_map(|(_, rows)| rows).collect();
             table(&rows).print(format);

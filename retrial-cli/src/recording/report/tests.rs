@@ -2,6 +2,7 @@
 
 use super::course::{Course, charts};
 use super::{Report, Step};
+use crate::golden::golden;
 use crate::output::markup;
 use crate::recording::Span;
 use crate::recording::findings::{Blocker, Source};
@@ -9,17 +10,6 @@ use crate::recording::store::{Holder, Rounds};
 use crate::top::tests::scene::snapshot;
 use retrial::views::LocationId;
 use retrial::{Mode, MutexId};
-use std::path::Path;
-
-fn is_golden(name: &str, found: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    let found = format!("{}\n", found.trim_end());
-    if std::env::var_os("RETRIAL_BLESS").is_some() {
-        std::fs::write(&file, &found).unwrap();
-    }
-    let expected = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(found, expected, "RETRIAL_BLESS=1 writes {} anew", file.display());
-}
 
 /// A second of it, sampled a hundred times.
 fn report(from: u64, to: u64) -> Report {
@@ -65,12 +55,12 @@ fn drawn() -> Report {
 
 #[test]
 fn a_report_is_as_it_was() {
-    is_golden("report.txt", &report(1, 2).text());
+    golden("report.txt", &report(1, 2).text());
 }
 
 #[test]
 fn a_page_is_as_it_was() {
-    is_golden("report.html", &drawn().html().unwrap());
+    golden("report.html", &drawn().html().unwrap());
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::output::short;
 use crate::top::grid::{width, wrap};
 use retrial::views::Counter;
 use retrial_model::{Measure, Profile};
-use std::time::Duration;
 
 /// Width that one column of figures needs, and of its part before the descriptions.
 const COLUMN: u16 = 90;
@@ -70,7 +69,7 @@ fn texts(profile: &Profile, room: u16) -> Vec<Vec<String>> {
 
 /// A time with its unit, which takes as much room as that of a rate.
 fn time(value_s: f64) -> String {
-    let text = duration::text(Duration::try_from_secs_f64(value_s).unwrap_or_default());
+    let text = duration::seconds(value_s);
     let (value, unit) = text.split_once(' ').unwrap_or((&text, ""));
     format!("{value} {unit:3}")
 }

@@ -7,6 +7,7 @@ use super::columns;
 use super::draw::{draw, text};
 use super::seen::Seen;
 use super::state::{Change, Effect, State, Undo};
+use crate::golden::golden;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -15,7 +16,6 @@ use ratatui::style::{Color, Modifier};
 use retrial::P;
 use retrial::views::{Sid, TypeId};
 use scene::{deadlocked, seen};
-use std::path::Path;
 use std::sync::Arc;
 
 fn state(seen: Seen, (width, height): (u16, u16)) -> State {
@@ -59,16 +59,6 @@ fn keys(state: &mut State, typed: &str) -> Option<Effect> {
     effect
 }
 
-fn is_golden(name: &str, found: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/top-{name}.txt"));
-    let found = format!("{found}\n");
-    if std::env::var_os("RETRIAL_BLESS").is_some() {
-        std::fs::write(&file, &found).unwrap();
-    }
-    let expected = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(found, expected, "RETRIAL_BLESS=1 writes {} anew", file.display());
-}
-
 /// The names of the mutexes in the order of the screen.
 fn mutexes(state: &State) -> Vec<String> {
     let seen = state.seen.as_ref().unwrap();
@@ -79,16 +69,16 @@ fn mutexes(state: &State) -> Vec<String> {
 #[test]
 fn screens_of_all_sizes_are_as_they_were() {
     for size in [(60, 20), (80, 24), (200, 60), (300, 80)] {
-        is_golden(&format!("{}x{}", size.0, size.1), &screen(&state(seen(2), size)));
+        golden(&format!("top-{}x{}.txt", size.0, size.1), &screen(&state(seen(2), size)));
     }
     let mut small = state(seen(1), (80, 24));
-    is_golden("creation", &screen(&small));
+    golden("top-creation.txt", &screen(&small));
     keys(&mut small, "2");
-    is_golden("sessions", &screen(&small));
+    golden("top-sessions.txt", &screen(&small));
     let mut tree = state(deadlocked(), (80, 24));
     keys(&mut tree, "3");
-    is_golden("deadlock", &screen(&tree));
-    is_golden("once", &super::once(Arc::new(seen(2)), "bank".to_owned(), 120));
+    golden("top-deadlock.txt", &screen(&tree));
+    golden("top-once.txt", &super::once(Arc::new(seen(2)), "bank".to_owned(), 120));
 }
 
 #[test]
@@ -96,11 +86,11 @@ fn pages_are_as_they_were() {
     for size in [(80, 24), (200, 60)] {
         let mut state = state(seen(2), size);
         keys(&mut state, "<enter>");
-        is_golden(&format!("mutex-{}", size.0), &screen(&state));
+        golden(&format!("top-mutex-{}.txt", size.0), &screen(&state));
         keys(&mut state, "<esc>2<down><enter>");
-        is_golden(&format!("session-{}", size.0), &screen(&state));
+        golden(&format!("top-session-{}.txt", size.0), &screen(&state));
         keys(&mut state, "?");
-        is_golden(&format!("help-{}", size.0), &screen(&state));
+        golden(&format!("top-help-{}.txt", size.0), &screen(&state));
     }
 }
 
@@ -333,7 +323,7 @@ fn a_parameter_is_set_after_a_confirmation_only_and_set_back() {
 fn a_parameter_is_described_whole_and_chosen_whole() {
     let mut state = state(seen(2), (80, 24));
     keys(&mut state, "p");
-    is_golden("parameters-80", &screen(&state));
+    golden("top-parameters-80.txt", &screen(&state));
     for size in [(60, 200), (80, 200), (120, 200), (200, 200)] {
         state.resize(size.0, size.1);
         let words: Vec<String> = screen(&state).split_whitespace().map(str::to_owned).collect();
