@@ -154,11 +154,13 @@ class Mutex:
     ) -> None: ...
 
 class Hold:
-    """A mutex asked for in a mode; held between begin and end of the `with`. It may be entered again then."""
+    """A mutex asked for in a mode; held between begin and end of the `with`. It may be entered again then. One of S
+    or E is refused with `NotHeld` while another thread has it in S: each thread makes its own."""
 
     @property
     def data(self) -> memoryview:
-        """The data, until the `with` ends; read-only in S and E."""
+        """The data, until the `with` ends or the mode changes; read-only in S and E. Where views made of it are
+        still there then, that raises `BufferError`; later holds do not mind them."""
 
     @property
     def mode(self) -> Literal["S", "X", "LX", "E"]:
