@@ -60,8 +60,8 @@ fn give_back(py: Python<'_>, hold: retrial::Hold<'static>) {
 }
 
 /// Waits without the interpreter lock. What a signal handler raised meanwhile goes before what the wait gave.
-fn apart<R>(py: Python<'_>, wait: impl FnOnce() -> R) -> (R, PyResult<()>) {
-    let waiting = session::Waiting::begin();
+fn apart<R>(py: Python<'_>, session: &Session<'static>, wait: impl FnOnce() -> R) -> (R, PyResult<()>) {
+    let waiting = session::Waiting::begin(session);
     let got = detached(py, wait);
     drop(waiting);
     (got, session::raised().map_or(Ok(()), Err))
@@ -115,7 +115,8 @@ impl Hold {
             // SAFETY: as in `enter`.
             let record = unsafe { &*ptr::from_ref(self.named.record()) };
             // SAFETY: the session is of the mutex's instance.
-            let (waited, raised) = apart(py, || unsafe { record.get_at(session, self.ask.mode, at, wait.patience()) });
+            let (waited, raised) =
+                apart(py, session, || unsafe { record.get_at(session, self.ask.mode, at, wait.patience()) });
             got = waited;
             if let Err(raised) = raised {
                 detached(py, || drop(got));
@@ -236,7 +237,9 @@ impl Hold {
             self.state.end_views(py)?;
             match to(hold, Patience::None) {
                 Err(ConvertError::Busy) if wait != Wait::Once => {
-                    let (converted, raised) = apart(py, || to(hold, wait.patience()));
+                    // SAFETY: this thread's own, as `with_hold` has checked.
+                    let session = unsafe { &*self.state.owner() };
+                    let (converted, raised) = apart(py, session, || to(hold, wait.patience()));
                     raised?;
                     converted.or_raise()
                 }

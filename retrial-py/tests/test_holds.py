@@ -1,10 +1,13 @@
 """Holds and mutexes that several threads, objects and children of fork have a part in."""
 
+import os
+import signal
 import threading
+import time
 import unittest
 
 import retrial
-from test_retrial import Case, count, until
+from test_retrial import Case, count, in_child, until
 
 
 class Entered(Case):
@@ -88,6 +91,68 @@ class Views(Case):
             with self.mutex as held:
                 left = memoryview(held)
         del left
+
+
+class Forks(Case):
+    def signalled_while_it_waits(self, handler):
+        """Waits for the mutex; meanwhile a signal handler runs."""
+        entered = threading.Event()
+
+        def hold():
+            with self.mutex:
+                entered.set()
+                until(lambda: any(s["waits_for"] == "m" for s in self.instance.sessions()))
+                time.sleep(0.1)
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+                until(lambda: handled)
+
+        handled = []
+        before = signal.signal(signal.SIGUSR1, lambda *_: handled.append(handler()))
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        thread = threading.Thread(target=hold)
+        thread.start()
+        entered.wait()
+        try:
+            with self.mutex:
+                pass
+        finally:
+            thread.join(30)
+        return handled
+
+    def test_a_child_that_is_forked_while_its_parent_waits_gets_mutexes(self):
+        other = self.instance.mutex("other", format="q")
+
+        def child():
+            count(other, 3)
+            # The parent waits for this one; so can the child.
+            return 5 if not self.mutex.acquire(timeout=0.05) else 6
+
+        def handler():
+            with self.assertRaisesRegex(retrial.Deadlock, "signal handler"):
+                other.acquire()
+            return in_child(child)
+
+        self.assertEqual(self.signalled_while_it_waits(handler), [5])
+        with other as held:
+            self.assertEqual(held.data[0], 3)
+
+    def test_a_child_that_goes_on_with_its_parents_wait_is_told(self):
+        pids = []
+
+        def handler():
+            pids.append(os.fork())
+            return pids[0]
+
+        parent = os.getpid()
+        try:
+            self.signalled_while_it_waits(handler)
+        except BaseException as error:
+            if os.getpid() == parent:
+                raise
+            os._exit(7 if isinstance(error, retrial.NotHeld) else 8)
+        if os.getpid() != parent:
+            os._exit(9)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]), 7)
 
 
 if __name__ == "__main__":
