@@ -102,7 +102,8 @@ class Instance:
 
 class Mutex:
     """A mutex with the data that it protects. `with mutex as held` holds it in X; `acquire` and `release` are
-    those of `threading.Lock`, but for the thread that holds it alone. It can be pickled as its instance can."""
+    those of `threading.Lock`, but for the thread that holds it alone: `threading.Condition` takes it for one, for
+    the threads of one process. It can be pickled as its instance can."""
 
     @property
     def name(self) -> str: ...
@@ -140,7 +141,8 @@ class Mutex:
         and changed after `upgrade`."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1.0) -> bool:
-        """Gets it in X. Whether it was got: False after `timeout` s, or after the one try of `blocking=False`."""
+        """Gets it in X. Whether it was got: False after `timeout` s, or after the one try of `blocking=False` or
+        `timeout=0`. The thread that has it gets False from one try, and `Deadlock` where it would wait."""
 
     def release(self) -> None:
         """Gives it back; `NotHeld` unless this thread has it by `with mutex` or `acquire`."""

@@ -5,7 +5,7 @@ use crate::mutex::Named;
 use crate::session;
 use crate::state::State;
 use crate::wait::Wait;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTimeoutError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyMemoryView};
@@ -175,17 +175,23 @@ impl Hold {
             return Ok(());
         }
         match self.release(py) {
-            // The exception under way says more, and its traceback may be what keeps a view.
-            Err(error) if !exc_type.is_none() && error.is_instance_of::<PyBufferError>(py) => Ok(()),
+            // The exception under way says more. Its traceback may be what keeps a view; and a `Condition` whose
+            // wait it ended does not have the mutex.
+            Err(_) if !exc_type.is_none() => Ok(()),
             released => released,
         }
     }
 
-    /// As of a lock of Python's: whether it was got.
+    /// As of a lock of Python's: whether it was got. One try by the thread that has it is answered by no, from
+    /// which `threading.Condition` knows that it is held.
     pub(crate) fn acquire(&self, py: Python<'_>, wait: Wait) -> PyResult<bool> {
+        let is_no = |error: &PyErr| {
+            let has_it = || wait == Wait::Once && !session::is_waiting() && Kind::Deadlock.is(py, error);
+            error.is_instance_of::<PyTimeoutError>(py) || has_it()
+        };
         match self.enter(py, wait) {
             Ok(()) => Ok(true),
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py) => Ok(false),
+            Err(error) if is_no(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -63,6 +63,11 @@ fn format_named(name: &str) -> PyResult<&'static Format> {
     })
 }
 
+/// What a lock of Python's takes for a flag.
+fn truth(flag: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag.is_truthy()
+}
+
 /// A mutex with the data that it protects.
 #[pyclass(frozen, module = "retrial")]
 pub(crate) struct Mutex {
@@ -161,7 +166,12 @@ macro_rules! with_modes {
             }
 
             #[pyo3(signature = (blocking=true, timeout=-1.0))]
-            fn acquire(&self, py: Python<'_>, blocking: bool, timeout: f64) -> PyResult<bool> {
+            fn acquire(
+                &self,
+                py: Python<'_>,
+                #[pyo3(from_py_with = truth)] blocking: bool,
+                timeout: f64,
+            ) -> PyResult<bool> {
                 let wait = match (blocking, timeout) {
                     (true, -1.0) => Wait::Endless,
                     (true, timeout) => Wait::of(Some(timeout))?,

@@ -123,7 +123,7 @@ pub(crate) fn close(shared: &Shared) -> PyResult<()> {
 }
 
 /// Whether the calling thread waits. A child that is forked meanwhile, by a signal handler, does not.
-fn is_waiting() -> bool {
+pub(crate) fn is_waiting() -> bool {
     // SAFETY: this thread's own session, which is not ended while it waits; a parent's stays in memory.
     unsafe { WAITING.get().as_ref() }.is_some_and(|session| !session.is_forked())
 }

@@ -93,6 +93,83 @@ class Views(Case):
         del left
 
 
+class Locks(Case):
+    """What it has of `threading.Lock`."""
+
+    def test_the_thread_that_has_it_is_told_no_by_one_try(self):
+        lock = threading.Lock()
+        for held in [lock, self.mutex, self.mutex.exclusive(), self.mutex.shared()]:
+            tried = lock if held is lock else self.mutex
+            with held:
+                for arguments in [(False,), (0,), (True, 0), (1, 0.0)]:
+                    self.assertIs(tried.acquire(*arguments), False)
+        with self.mutex:
+            for wait in [self.mutex.acquire, lambda: self.mutex.acquire(1, 0.01), self.mutex.__enter__]:
+                with self.assertRaises(retrial.Deadlock):
+                    wait()
+
+    def test_flags_are_what_bool_takes(self):
+        class Wrong:
+            def __bool__(self):
+                raise KeyError("no flag")
+
+        numbers, others = [1, 0, -1], [2.5, None, "yes", []]
+        # Before 3.12 the lock of Python takes numbers alone.
+        for lock, flags in [(threading.Lock(), numbers), (self.mutex, numbers + others)]:
+            for flag in flags:
+                self.assertIs(lock.acquire(flag), True)
+                lock.release()
+            self.assertIs(lock.acquire(blocking=1, timeout=1), True)
+            lock.release()
+            with self.assertRaises(ValueError):
+                lock.acquire(0, 1)
+            self.assertFalse(lock.locked())
+        with self.assertRaises(KeyError):
+            self.mutex.acquire(Wrong())
+
+    def test_a_condition_waits_and_is_notified(self):
+        condition = threading.Condition(self.mutex)
+        for call in [condition.notify, condition.wait]:
+            with self.assertRaisesRegex(RuntimeError, "un-acquired"):
+                call()
+        with condition as held:
+            self.assertIs(condition.wait(0.01), False)
+            self.assertEqual(held.data[0], 0)
+
+        def take():
+            with condition as held:
+                got = condition.wait_for(lambda: held.data[0] > 0, timeout=30)
+                held.data[0] -= 1
+                return got
+
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(take())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in threads[1:]:
+            with condition as held:
+                held.data[0] += 1
+                condition.notify()
+        with condition as held:
+            held.data[0] += 1
+            condition.notify_all()
+        for thread in threads:
+            thread.join(30)
+        self.assertEqual(answers, [True] * 4)
+        self.assertFalse(self.mutex.locked())
+        with self.mutex as held:
+            self.assertEqual(held.data[0], 0)
+
+    def test_a_condition_whose_wait_finds_a_dead_holder_says_so(self):
+        condition = threading.Condition(self.mutex)
+        with self.assertRaises(retrial.OwnerDied):
+            with condition:
+                thread = threading.Thread(target=lambda: self.mutex.acquire())
+                thread.start()
+                condition.wait(0.05)
+        thread.join(30)
+
+
 class Forks(Case):
     def signalled_while_it_waits(self, handler):
         """Waits for the mutex; meanwhile a signal handler runs."""
