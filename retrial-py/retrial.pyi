@@ -145,7 +145,8 @@ class Mutex:
         `timeout=0`. The thread that has it gets False from one try, and `Deadlock` where it would wait."""
 
     def release(self) -> None:
-        """Gives it back; `NotHeld` unless this thread has it by `with mutex` or `acquire`."""
+        """Gives it back; `NotHeld` unless this thread has it by `with mutex` or `acquire`, of this object or another
+        one of the same mutex."""
 
     def locked(self) -> bool:
         """Whether any thread of any process holds it, in whatever mode."""

@@ -31,7 +31,7 @@ pub(crate) struct Ask {
 pub(crate) struct Hold {
     named: Arc<Named>,
     ask: Ask,
-    state: State,
+    state: Arc<State>,
     /// Elements and bytes of each, where views read them.
     shape: [ffi::Py_ssize_t; 2],
 }
@@ -68,10 +68,10 @@ fn apart<R>(py: Python<'_>, session: &Session<'static>, wait: impl FnOnce() -> R
 }
 
 impl Hold {
-    pub(crate) fn new(named: Arc<Named>, ask: Ask) -> Self {
+    pub(crate) fn new(named: Arc<Named>, ask: Ask, state: Arc<State>) -> Self {
         let bytes = named.format.bytes;
         let shape = [named.size / bytes, bytes].map(ffi::Py_ssize_t::try_from).map(Result::unwrap_or_default);
-        Self { named, ask, state: State::default(), shape }
+        Self { named, ask, state, shape }
     }
 
     /// Gets the mutex.

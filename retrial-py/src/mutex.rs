@@ -72,7 +72,7 @@ fn truth(flag: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pyclass(frozen, module = "retrial")]
 pub(crate) struct Mutex {
     named: Arc<Named>,
-    /// What `with mutex` and `acquire` hold: X, of one thread at a time.
+    /// What `with mutex` and `acquire` hold: X, of one thread at a time, by any object of the mutex.
     own: Py<Hold>,
 }
 
@@ -98,7 +98,8 @@ impl Mutex {
         let (name, mutex_type) = (name.to_owned(), mutex_type.to_owned());
         let named = Arc::new(Named { record, bytes, size, format, name, mutex_type, shared: Arc::clone(shared) });
         let ask = Ask { mode: Mode::Exclusive, wait: Wait::Endless, at: None, keeps: false };
-        Ok(Self { own: Py::new(py, Hold::new(Arc::clone(&named), ask))?, named })
+        let state = shared.own_state(record);
+        Ok(Self { own: Py::new(py, Hold::new(Arc::clone(&named), ask, state))?, named })
     }
 
     /// A hold that is not entered yet.
@@ -119,7 +120,7 @@ impl Mutex {
             Some(at) => Some(self.named.shared.place(&at.to_cow()?)),
             None => None,
         };
-        Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }))
+        Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }, Arc::default()))
     }
 }
 

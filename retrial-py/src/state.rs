@@ -19,7 +19,7 @@ pub(crate) struct State {
     pub(crate) owner_died: Cell<bool>,
     /// How often it was entered: tells a view of what is held now from one that was left of an earlier hold.
     entries: Cell<usize>,
-    /// What `data` gave since it was entered, and of which objects: each has a format of its own.
+    /// What `data` gave since it was entered, and of which objects: those of one mutex may differ in format.
     given: Cell<Vec<(*const Hold, Py<PyAny>)>>,
     /// Views that there are of those made since it was entered: what `data` gave, and what was made of it.
     views: Cell<usize>,

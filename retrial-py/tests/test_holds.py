@@ -1,6 +1,8 @@
 """Holds and mutexes that several threads, objects and children of fork have a part in."""
 
+import gc
 import os
+import pickle
 import signal
 import threading
 import time
@@ -91,6 +93,54 @@ class Views(Case):
             with self.mutex as held:
                 left = memoryview(held)
         del left
+
+
+class Objects(Case):
+    """Several objects of a mutex."""
+
+    def test_a_mutex_whose_object_is_gone_is_released_by_another_one(self):
+        self.instance.mutex("n").acquire()
+        gc.collect()
+        again = self.instance.mutex("n")
+        self.assertIs(again.acquire(False), False)
+        self.assertIsInstance(self.other_thread(again.release), retrial.NotHeld)
+        self.assertTrue(again.locked())
+        again.release()
+        self.assertFalse(again.locked())
+        self.instance.mutex("n").acquire()
+        with self.assertRaisesRegex(retrial.Error, "holds"):
+            self.instance.close()
+        self.instance.mutex("n").release()
+        self.instance.close()
+
+    def test_an_object_of_the_mutex_sees_and_releases_what_another_one_got(self):
+        bytewise, copy = self.instance.mutex("m"), pickle.loads(pickle.dumps(self.mutex))
+        with self.mutex as held:
+            held.data[0] = 0x0102
+            views = [held.data, bytewise.data, copy.data]
+            self.assertEqual([view.format for view in views], ["q", "B", "q"])
+            self.assertIs(views[1], bytewise.data)
+            self.assertEqual((views[1][0], views[1][1], views[2][0]), (2, 1, 0x0102))
+        for view in views:
+            with self.assertRaisesRegex(ValueError, "released"):
+                view[0]
+        copy.acquire()
+        view = copy.data
+        bytewise.release()
+        with self.assertRaisesRegex(ValueError, "released"):
+            view[0]
+        for mutex in [bytewise, copy, self.mutex]:
+            with self.assertRaises(retrial.NotHeld):
+                mutex.release()
+
+    def test_an_object_that_is_gone_while_a_view_is_there_leaves_nothing(self):
+        self.instance.mutex("n").acquire()
+        self.instance.mutex("n").data[0] = 7
+        left = self.instance.mutex("n").data[0:1]
+        with self.assertRaises(BufferError):
+            self.instance.mutex("n").release()
+        with self.instance.mutex("n") as held:
+            self.assertEqual((held.data[0], left[0]), (7, 7))
 
 
 class Locks(Case):
