@@ -1,13 +1,15 @@
 """Mutexes in shared memory for many processes. `docs/PYTHON.md` of the project is the introduction."""
 
+import builtins
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 __version__: str
 
 def remove(name: str) -> None:
     """Removes the file of an instance. Processes that have it open keep it."""
 
+@final
 class Instance:
     """A segment of shared memory with its mutexes, found by a name, or by a path if there is a `/` in it.
 
@@ -100,6 +102,7 @@ class Instance:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@final
 class Mutex:
     """A mutex with the data that it protects. `with mutex as held` holds it in X; `acquire` and `release` are
     those of `threading.Lock`, but for the thread that holds it alone: `threading.Condition` takes it for one, for
@@ -153,9 +156,14 @@ class Mutex:
 
     def __enter__(self) -> Hold: ...
     def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+        self,
+        exc_type: builtins.type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
     ) -> None: ...
 
+@final
 class Hold:
     """A mutex asked for in a mode; held between begin and end of the `with`. It may be entered again then. One of S
     or E is refused with `NotHeld` while another thread has it in S: each thread makes its own."""

@@ -175,15 +175,15 @@ impl Hold {
             return Ok(());
         }
         match self.release(py) {
-            // The exception under way says more. Its traceback may be what keeps a view; and a `Condition` whose
-            // wait it ended does not have the mutex.
+            // The exception under way says more. Its traceback may be what keeps a view; and a `Condition`
+            // whose wait it ended does not have the mutex.
             Err(_) if !exc_type.is_none() => Ok(()),
             released => released,
         }
     }
 
-    /// As of a lock of Python's: whether it was got. One try by the thread that has it is answered by no, from
-    /// which `threading.Condition` knows that it is held.
+    /// As of a lock of Python's: whether it was got. One try by the thread that has it is answered by no,
+    /// from which `threading.Condition` knows that it is held.
     pub(crate) fn acquire(&self, py: Python<'_>, wait: Wait) -> PyResult<bool> {
         let is_no = |error: &PyErr| {
             let has_it = || wait == Wait::Once && !session::is_waiting() && Kind::Deadlock.is(py, error);

@@ -23,7 +23,8 @@ thread_local! {
     /// All of them. Nothing to drop: destructors of other thread-locals may release mutexes.
     static OPENED: ManuallyDrop<RefCell<Vec<Entry>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 
-    /// The session that waits for a mutex, or null: a signal handler of Python's that runs meanwhile gets none.
+    /// The session that waits for a mutex, or null: a signal handler of Python's that runs meanwhile gets
+    /// none.
     static WAITING: Cell<*const Session<'static>> = const { Cell::new(ptr::null()) };
 
     /// What a signal handler has raised while this thread waited.

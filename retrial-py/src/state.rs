@@ -25,8 +25,9 @@ pub(crate) struct State {
     views: Cell<usize>,
 }
 
-// SAFETY: touched with the interpreter lock only (the module says that it needs it), and the hold in it by the
-// thread of its session only, as `Hold::is_owned` checks. The pointers to objects are compared, not followed.
+// SAFETY: touched with the interpreter lock only (the module says that it needs it), and the hold in it by
+// the thread of its session only, as `Hold::is_owned` checks. The pointers to objects are compared, not
+// followed.
 unsafe impl Send for State {}
 // SAFETY: as above.
 unsafe impl Sync for State {}
@@ -67,8 +68,8 @@ impl State {
         self.hold.set(Some(hold));
     }
 
-    /// Whether a thread holds it in S, or waits to convert S: others get S and E beside that. What is entered in
-    /// another mode when they get it was left by a thread that has ended.
+    /// Whether a thread holds it in S, or waits to convert S: others get S and E beside that. What is entered
+    /// in another mode when they get it was left by a thread that has ended.
     pub(crate) fn is_shared(&self) -> bool {
         let hold = self.hold.take();
         let is_shared = hold.as_ref().is_none_or(|hold| hold.mode() == Mode::Shared);
