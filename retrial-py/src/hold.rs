@@ -31,7 +31,9 @@ pub(crate) struct Ask {
 pub(crate) struct Hold {
     named: Arc<Named>,
     ask: Ask,
-    state: Arc<State>,
+    state: State,
+    /// In place of that, the state that all objects of a mutex have together.
+    common: Option<Arc<State>>,
     /// Elements and bytes of each, where views read them.
     shape: [ffi::Py_ssize_t; 2],
 }
@@ -68,10 +70,15 @@ fn apart<R>(py: Python<'_>, session: &Session<'static>, wait: impl FnOnce() -> R
 }
 
 impl Hold {
-    pub(crate) fn new(named: Arc<Named>, ask: Ask, state: Arc<State>) -> Self {
+    pub(crate) fn new(named: Arc<Named>, ask: Ask, common: Option<Arc<State>>) -> Self {
         let bytes = named.format.bytes;
         let shape = [named.size / bytes, bytes].map(ffi::Py_ssize_t::try_from).map(Result::unwrap_or_default);
-        Self { named, ask, state, shape }
+        Self { named, ask, state: State::default(), common, shape }
+    }
+
+    #[inline]
+    fn state(&self) -> &State {
+        self.common.as_deref().unwrap_or(&self.state)
     }
 
     /// Gets the mutex.
@@ -87,13 +94,13 @@ impl Hold {
             Ok(hold) => (hold, false),
             Err(error) => self.contended(py, session, error, wait)?,
         };
-        if matches!(self.ask.mode, Mode::Shared | Mode::Examine) && self.state.is_shared() {
+        if matches!(self.ask.mode, Mode::Shared | Mode::Examine) && self.state().is_shared() {
             give_back(py, got);
             let call = if self.ask.mode == Mode::Shared { "shared" } else { "examine" };
             let why = format_args!("this hold is entered already; make another one by `mutex.{call}()`");
             return Err(raise(Kind::NotHeld, why));
         }
-        self.state.begin(session, got, death);
+        self.state().begin(session, got, death);
         Ok(())
     }
 
@@ -148,7 +155,7 @@ impl Hold {
     fn is_owned(&self) -> bool {
         let session = session::existing(&self.named.shared);
         // SAFETY: this thread's own session.
-        ptr::eq(self.state.owner(), session) && unsafe { session.as_ref() }.is_some_and(|it| !it.is_forked())
+        ptr::eq(self.state().owner(), session) && unsafe { session.as_ref() }.is_some_and(|it| !it.is_forked())
     }
 
     fn check_owned(&self) -> PyResult<()> {
@@ -158,8 +165,8 @@ impl Hold {
 
     pub(crate) fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.check_owned()?;
-        let ended = self.state.end_views(py);
-        if let Some(hold) = self.state.end() {
+        let ended = self.state().end_views(py);
+        if let Some(hold) = self.state().end() {
             give_back(py, hold);
         }
         ended
@@ -200,11 +207,11 @@ impl Hold {
     pub(crate) fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (hold, py) = (slf.get(), slf.py());
         hold.check_owned()?;
-        if let Some(view) = hold.state.given(py, hold) {
+        if let Some(view) = hold.state().given(py, hold) {
             return Ok(view.into_bound(py));
         }
         let view = PyMemoryView::from(slf.as_any())?.into_any();
-        hold.state.give(hold, view.clone().unbind());
+        hold.state().give(hold, view.clone().unbind());
         Ok(view)
     }
 
@@ -215,7 +222,7 @@ impl Hold {
         change: impl FnOnce(&mut retrial::Hold<'static>) -> PyResult<R>,
     ) -> PyResult<R> {
         self.check_owned()?;
-        let Some(mut hold) = self.state.take() else {
+        let Some(mut hold) = self.state().take() else {
             return Err(raise(Kind::NotHeld, "the hold is being converted"));
         };
         let mode = hold.mode();
@@ -225,7 +232,7 @@ impl Hold {
             let names: Vec<_> = modes.iter().map(|mode| mode.name()).collect();
             Err(raise(Kind::NotHeld, format_args!("the mutex is held in {mode}, expected {}", names.join(" or "))))
         };
-        self.state.put_back(hold);
+        self.state().put_back(hold);
         changed
     }
 
@@ -240,11 +247,11 @@ impl Hold {
         let wait = Wait::of(timeout)?;
         self.with_hold(&[from], |hold| {
             // The view is read-only in the one mode, and not in the other.
-            self.state.end_views(py)?;
+            self.state().end_views(py)?;
             match to(hold, Patience::None) {
                 Err(ConvertError::Busy) if wait != Wait::Once => {
                     // SAFETY: this thread's own, as `with_hold` has checked.
-                    let session = unsafe { &*self.state.owner() };
+                    let session = unsafe { &*self.state().owner() };
                     let (converted, raised) = apart(py, session, || to(hold, wait.patience()));
                     raised?;
                     converted.or_raise()
@@ -292,13 +299,13 @@ impl Hold {
     /// Whether the get found that an earlier holder had died.
     #[getter]
     fn owner_died(&self) -> bool {
-        self.state.owner_died.get()
+        self.state().owner_died.get()
     }
 
     fn consistent(&self) -> PyResult<()> {
         self.with_hold(ALONE, |hold| {
             hold.consistent();
-            self.state.owner_died.set(false);
+            self.state().owner_died.set(false);
             Ok(())
         })
     }
@@ -315,7 +322,7 @@ impl Hold {
 
     fn share(&self, py: Python<'_>) -> PyResult<()> {
         self.with_hold(ALONE, |hold| {
-            self.state.end_views(py)?;
+            self.state().end_views(py)?;
             hold.share();
             Ok(())
         })
@@ -346,7 +353,7 @@ impl Hold {
             shape: if wanted(ffi::PyBUF_ND) { shape } else { ptr::null_mut() },
             strides: if wanted(ffi::PyBUF_STRIDES) { shape.wrapping_add(1) } else { ptr::null_mut() },
             suboffsets: ptr::null_mut(),
-            internal: ptr::without_provenance_mut(hold.state.count_view()),
+            internal: ptr::without_provenance_mut(hold.state().count_view()),
         };
         // SAFETY: as above. What it points to lives as long as `obj`, and the mapping with it.
         unsafe { view.write(filled) };
@@ -355,7 +362,7 @@ impl Hold {
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: Python gives the buffer that was filled in above.
-        self.state.forget_view(unsafe { (*view).internal }.addr());
+        self.state().forget_view(unsafe { (*view).internal }.addr());
     }
 }
 

@@ -99,7 +99,7 @@ impl Mutex {
         let named = Arc::new(Named { record, bytes, size, format, name, mutex_type, shared: Arc::clone(shared) });
         let ask = Ask { mode: Mode::Exclusive, wait: Wait::Endless, at: None, keeps: false };
         let state = shared.own_state(record);
-        Ok(Self { own: Py::new(py, Hold::new(Arc::clone(&named), ask, state))?, named })
+        Ok(Self { own: Py::new(py, Hold::new(Arc::clone(&named), ask, Some(state)))?, named })
     }
 
     /// A hold that is not entered yet.
@@ -120,7 +120,7 @@ impl Mutex {
             Some(at) => Some(self.named.shared.place(&at.to_cow()?)),
             None => None,
         };
-        Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }, Arc::default()))
+        Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }, None))
     }
 }
 

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use retrial::{Mode, Session};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ptr;
 
@@ -20,7 +20,7 @@ pub(crate) struct State {
     /// How often it was entered: tells a view of what is held now from one that was left of an earlier hold.
     entries: Cell<usize>,
     /// What `data` gave since it was entered, and of which objects: those of one mutex may differ in format.
-    given: Cell<Vec<(*const Hold, Py<PyAny>)>>,
+    given: RefCell<Vec<(*const Hold, Py<PyAny>)>>,
     /// Views that there are of those made since it was entered: what `data` gave, and what was made of it.
     views: Cell<usize>,
 }
@@ -44,9 +44,7 @@ impl State {
         self.entries.set(self.entries.get().wrapping_add(1));
         self.views.set(0);
         // A thread that ended as the holder has left them.
-        let mut given = self.given.take();
-        given.clear();
-        self.given.set(given);
+        while self.pop_given().is_some() {}
         self.owner_died.set(has_died);
         self.hold.set(Some(ManuallyDrop::new(hold)));
         self.owner.set(session);
@@ -79,16 +77,18 @@ impl State {
 
     /// The view that an object has given of what is held.
     pub(crate) fn given(&self, py: Python<'_>, by: *const Hold) -> Option<Py<PyAny>> {
-        let given = self.given.take();
-        let found = given.iter().find(|(giver, _)| ptr::eq(*giver, by)).map(|(_, view)| view.clone_ref(py));
-        self.given.set(given);
-        found
+        let given = self.given.borrow();
+        given.iter().find(|(giver, _)| ptr::eq(*giver, by)).map(|(_, view)| view.clone_ref(py))
     }
 
     pub(crate) fn give(&self, by: *const Hold, view: Py<PyAny>) {
-        let mut given = self.given.take();
-        given.push((by, view));
-        self.given.set(given);
+        self.given.borrow_mut().push((by, view));
+    }
+
+    /// One of them, which is taken out first: Python's code may run when it is released.
+    #[inline]
+    fn pop_given(&self) -> Option<Py<PyAny>> {
+        self.given.borrow_mut().pop().map(|(_, view)| view)
     }
 
     /// Counts a view: which hold it is of.
@@ -107,12 +107,10 @@ impl State {
     /// Ends the views that `data` gave. An error when others were made of them, which still reach the data.
     #[inline]
     pub(crate) fn end_views(&self, py: Python<'_>) -> PyResult<()> {
-        let mut given = self.given.take();
-        for (_, view) in given.drain(..) {
+        while let Some(view) = self.pop_given() {
             // It fails where others were made of it, which are counted.
             let _ = view.call_method0(py, "release");
         }
-        self.given.set(given);
         if self.views.get() == 0 {
             return Ok(());
         }
