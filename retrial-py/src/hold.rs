@@ -175,10 +175,8 @@ impl Hold {
     /// The end of a `with`. A child of fork has its parent's object, not the hold.
     #[inline]
     pub(crate) fn exit(&self, py: Python<'_>, exc_type: &Bound<'_, PyAny>) -> PyResult<()> {
-        // SAFETY: this thread's own session, or null.
-        if let Some(session) = unsafe { session::existing(&self.named.shared).as_ref() }
-            && session.is_forked()
-        {
+        // SAFETY: null, or a session that holds something, which stays in memory.
+        if unsafe { self.state().owner().as_ref() }.is_some_and(Session::is_forked) {
             return Ok(());
         }
         match self.release(py) {

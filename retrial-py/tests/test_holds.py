@@ -4,6 +4,8 @@ import gc
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -262,6 +264,22 @@ class Forks(Case):
         self.assertEqual(self.signalled_while_it_waits(handler), [5])
         with other as held:
             self.assertEqual(held.data[0], 3)
+
+    def test_a_child_that_has_got_mutexes_leaves_its_parents_with_as_any_other(self):
+        code = """if True:
+            import os, retrial, sys
+            instance = retrial.Instance.attach(sys.argv[1])
+            mutex, other = instance.mutex("m", format="q"), instance.mutex("other")
+            with mutex, mutex.instance.mutex("third").examine():
+                pid = os.fork()
+                if pid == 0:
+                    with other: pass
+            if pid == 0:
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            with mutex.exclusive(timeout=0): pass
+        """
+        subprocess.run([sys.executable, "-c", code, self.path], check=True, timeout=60)
 
     def test_a_child_that_goes_on_with_its_parents_wait_is_told(self):
         pids = []
