@@ -65,6 +65,25 @@ class Entered(Case):
             thread.join(30)
         self.assertFalse(self.mutex.locked())
 
+    def test_what_a_thread_left_when_it_ended_is_entered_by_others(self):
+        hold = self.mutex.examine(timeout=10, on_death="hold")
+
+        def enter(held):
+            held.__enter__()
+            return held.data[0]
+
+        self.assertEqual(self.other_thread(lambda: enter(hold)), 0)
+        with hold as held:
+            self.assertTrue(held.owner_died)
+            held.consistent()
+            self.assertEqual((held.mode, held.data[0]), ("E", 0))
+        self.assertEqual(self.other_thread(lambda: enter(self.mutex)), 0)
+        with hold as held:
+            held.consistent()
+        self.assertTrue(self.mutex.acquire(timeout=10))
+        self.assertEqual(self.mutex.data[0], 0)
+        self.mutex.release()
+
 
 class Views(Case):
     def test_a_view_that_is_left_concerns_no_later_hold(self):
