@@ -1,13 +1,15 @@
 """Mutexes in shared memory for many processes. `docs/PYTHON.md` of the project is the introduction."""
 
+import builtins
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 __version__: str
 
 def remove(name: str) -> None:
     """Removes the file of an instance. Processes that have it open keep it."""
 
+@final
 class Instance:
     """A segment of shared memory with its mutexes, found by a name, or by a path if there is a `/` in it.
 
@@ -100,9 +102,11 @@ class Instance:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+@final
 class Mutex:
     """A mutex with the data that it protects. `with mutex as held` holds it in X; `acquire` and `release` are
-    those of `threading.Lock`, but for the thread that holds it alone. It can be pickled as its instance can."""
+    those of `threading.Lock`, but for the thread that holds it alone: `threading.Condition` takes it for one, for
+    the threads of one process. It can be pickled as its instance can."""
 
     @property
     def name(self) -> str: ...
@@ -140,25 +144,34 @@ class Mutex:
         and changed after `upgrade`."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1.0) -> bool:
-        """Gets it in X. Whether it was got: False after `timeout` s, or after the one try of `blocking=False`."""
+        """Gets it in X. Whether it was got: False after `timeout` s, or after the one try of `blocking=False` or
+        `timeout=0`. The thread that has it gets False from one try, and `Deadlock` where it would wait."""
 
     def release(self) -> None:
-        """Gives it back; `NotHeld` unless this thread has it by `with mutex` or `acquire`."""
+        """Gives it back; `NotHeld` unless this thread has it by `with mutex` or `acquire`, of this object or another
+        one of the same mutex."""
 
     def locked(self) -> bool:
         """Whether any thread of any process holds it, in whatever mode."""
 
     def __enter__(self) -> Hold: ...
     def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None, /
+        self,
+        exc_type: builtins.type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+        /,
     ) -> None: ...
 
+@final
 class Hold:
-    """A mutex asked for in a mode; held between begin and end of the `with`. It may be entered again then."""
+    """A mutex asked for in a mode; held between begin and end of the `with`. It may be entered again then. One of S
+    or E is refused with `NotHeld` while another thread has it in S: each thread makes its own."""
 
     @property
     def data(self) -> memoryview:
-        """The data, until the `with` ends; read-only in S and E."""
+        """The data, until the `with` ends or the mode changes; read-only in S and E. Where views made of it are
+        still there then, that raises `BufferError`; later holds do not mind them."""
 
     @property
     def mode(self) -> Literal["S", "X", "LX", "E"]:

@@ -3,17 +3,16 @@
 use crate::errors::{Kind, OrRaise, Raised, raise};
 use crate::mutex::Named;
 use crate::session;
+use crate::state::State;
 use crate::wait::Wait;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTimeoutError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyMemoryView};
 use retrial::engine::Get;
 use retrial::views::LocationId;
 use retrial::{ConvertError, GetError, GetFailure, Mode, Patience, Session};
-use std::cell::Cell;
 use std::ffi::{CStr, c_int};
-use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::Arc;
 
@@ -27,35 +26,17 @@ pub(crate) struct Ask {
     pub(crate) keeps: bool,
 }
 
-/// What is held. Changed with the interpreter lock.
-#[derive(Default)]
-struct State {
-    /// The session that holds it; null while it is not entered. No other has the address of one that holds.
-    owner: Cell<*const Session<'static>>,
-    /// Dropped by its owner alone. One that its thread left behind is recovered with the session.
-    hold: Cell<Option<ManuallyDrop<retrial::Hold<'static>>>>,
-    owner_died: Cell<bool>,
-    /// What `data` gave.
-    view: Cell<Option<Py<PyAny>>>,
-    /// Views of the data that there are: the one above, and what was made of it.
-    views: Cell<usize>,
-}
-
 /// A mutex asked for, for `with`.
 #[pyclass(frozen, module = "retrial")]
 pub(crate) struct Hold {
     named: Arc<Named>,
     ask: Ask,
     state: State,
+    /// In place of that, the state that all objects of a mutex have together.
+    common: Option<Arc<State>>,
     /// Elements and bytes of each, where views read them.
     shape: [ffi::Py_ssize_t; 2],
 }
-
-// SAFETY: `state` is touched with the interpreter lock only (the module says that it needs it), and the hold in it by
-// the thread of its session only, as `owned` checks.
-unsafe impl Send for Hold {}
-// SAFETY: as above.
-unsafe impl Sync for Hold {}
 
 /// What a thread does without the interpreter lock: the same thread, so that its session may go along.
 struct Apart<T>(T);
@@ -81,18 +62,23 @@ fn give_back(py: Python<'_>, hold: retrial::Hold<'static>) {
 }
 
 /// Waits without the interpreter lock. What a signal handler raised meanwhile goes before what the wait gave.
-fn apart<R>(py: Python<'_>, wait: impl FnOnce() -> R) -> (R, PyResult<()>) {
-    let waiting = session::Waiting::begin();
+fn apart<R>(py: Python<'_>, session: &Session<'static>, wait: impl FnOnce() -> R) -> (R, PyResult<()>) {
+    let waiting = session::Waiting::begin(session);
     let got = detached(py, wait);
     drop(waiting);
     (got, session::raised().map_or(Ok(()), Err))
 }
 
 impl Hold {
-    pub(crate) fn new(named: Arc<Named>, ask: Ask) -> Self {
+    pub(crate) fn new(named: Arc<Named>, ask: Ask, common: Option<Arc<State>>) -> Self {
         let bytes = named.format.bytes;
         let shape = [named.size / bytes, bytes].map(ffi::Py_ssize_t::try_from).map(Result::unwrap_or_default);
-        Self { named, ask, state: State::default(), shape }
+        Self { named, ask, state: State::default(), common, shape }
+    }
+
+    #[inline]
+    fn state(&self) -> &State {
+        self.common.as_deref().unwrap_or(&self.state)
     }
 
     /// Gets the mutex.
@@ -108,13 +94,13 @@ impl Hold {
             Ok(hold) => (hold, false),
             Err(error) => self.contended(py, session, error, wait)?,
         };
-        if self.ask.mode == Mode::Shared && !self.state.owner.get().is_null() {
+        if matches!(self.ask.mode, Mode::Shared | Mode::Examine) && self.state().is_shared() {
             give_back(py, got);
-            return Err(raise(Kind::NotHeld, "this hold is entered already; make another one by `mutex.shared()`"));
+            let call = if self.ask.mode == Mode::Shared { "shared" } else { "examine" };
+            let why = format_args!("this hold is entered already; make another one by `mutex.{call}()`");
+            return Err(raise(Kind::NotHeld, why));
         }
-        self.state.owner_died.set(death);
-        self.state.hold.set(Some(ManuallyDrop::new(got)));
-        self.state.owner.set(session);
+        self.state().begin(session, got, death);
         Ok(())
     }
 
@@ -136,7 +122,8 @@ impl Hold {
             // SAFETY: as in `enter`.
             let record = unsafe { &*ptr::from_ref(self.named.record()) };
             // SAFETY: the session is of the mutex's instance.
-            let (waited, raised) = apart(py, || unsafe { record.get_at(session, self.ask.mode, at, wait.patience()) });
+            let (waited, raised) =
+                apart(py, session, || unsafe { record.get_at(session, self.ask.mode, at, wait.patience()) });
             got = waited;
             if let Err(raised) = raised {
                 detached(py, || drop(got));
@@ -168,7 +155,7 @@ impl Hold {
     fn is_owned(&self) -> bool {
         let session = session::existing(&self.named.shared);
         // SAFETY: this thread's own session.
-        ptr::eq(self.state.owner.get(), session) && unsafe { session.as_ref() }.is_some_and(|it| !it.is_forked())
+        ptr::eq(self.state().owner(), session) && unsafe { session.as_ref() }.is_some_and(|it| !it.is_forked())
     }
 
     fn check_owned(&self) -> PyResult<()> {
@@ -176,27 +163,11 @@ impl Hold {
         if self.is_owned() { Ok(()) } else { Err(raise(Kind::NotHeld, why)) }
     }
 
-    /// Ends the view of the data. An error when others were made of it, which still reach the data.
-    #[inline]
-    fn end_view(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(view) = self.state.view.take() {
-            // It fails where others were made of it, which are counted.
-            let _ = view.call_method0(py, "release");
-        }
-        match self.state.views.get() {
-            0 => Ok(()),
-            views => Err(PyBufferError::new_err(format!(
-                "{views} views made of the data are still there; drop them before the mutex is released or shared"
-            ))),
-        }
-    }
-
     pub(crate) fn release(&self, py: Python<'_>) -> PyResult<()> {
         self.check_owned()?;
-        let ended = self.end_view(py);
-        self.state.owner.set(ptr::null());
-        if let Some(hold) = self.state.hold.take() {
-            give_back(py, ManuallyDrop::into_inner(hold));
+        let ended = self.state().end_views(py);
+        if let Some(hold) = self.state().end() {
+            give_back(py, hold);
         }
         ended
     }
@@ -204,24 +175,28 @@ impl Hold {
     /// The end of a `with`. A child of fork has its parent's object, not the hold.
     #[inline]
     pub(crate) fn exit(&self, py: Python<'_>, exc_type: &Bound<'_, PyAny>) -> PyResult<()> {
-        // SAFETY: this thread's own session, or null.
-        if let Some(session) = unsafe { session::existing(&self.named.shared).as_ref() }
-            && session.is_forked()
-        {
+        // SAFETY: null, or a session that holds something, which stays in memory.
+        if unsafe { self.state().owner().as_ref() }.is_some_and(Session::is_forked) {
             return Ok(());
         }
         match self.release(py) {
-            // The exception under way says more, and its traceback may be what keeps a view.
-            Err(error) if !exc_type.is_none() && error.is_instance_of::<PyBufferError>(py) => Ok(()),
+            // The exception under way says more. Its traceback may be what keeps a view; and a `Condition`
+            // whose wait it ended does not have the mutex.
+            Err(_) if !exc_type.is_none() => Ok(()),
             released => released,
         }
     }
 
-    /// As of a lock of Python's: whether it was got.
+    /// As of a lock of Python's: whether it was got. One try by the thread that has it is answered by no,
+    /// from which `threading.Condition` knows that it is held.
     pub(crate) fn acquire(&self, py: Python<'_>, wait: Wait) -> PyResult<bool> {
+        let is_no = |error: &PyErr| {
+            let has_it = || wait == Wait::Once && !session::is_waiting() && Kind::Deadlock.is(py, error);
+            error.is_instance_of::<PyTimeoutError>(py) || has_it()
+        };
         match self.enter(py, wait) {
             Ok(()) => Ok(true),
-            Err(error) if error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py) => Ok(false),
+            Err(error) if is_no(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -230,11 +205,11 @@ impl Hold {
     pub(crate) fn view<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (hold, py) = (slf.get(), slf.py());
         hold.check_owned()?;
-        let view = match hold.state.view.take() {
-            Some(view) => view.into_bound(py),
-            None => PyMemoryView::from(slf.as_any())?.into_any(),
-        };
-        hold.state.view.set(Some(view.clone().unbind()));
+        if let Some(view) = hold.state().given(py, hold) {
+            return Ok(view.into_bound(py));
+        }
+        let view = PyMemoryView::from(slf.as_any())?.into_any();
+        hold.state().give(hold, view.clone().unbind());
         Ok(view)
     }
 
@@ -245,7 +220,7 @@ impl Hold {
         change: impl FnOnce(&mut retrial::Hold<'static>) -> PyResult<R>,
     ) -> PyResult<R> {
         self.check_owned()?;
-        let Some(mut hold) = self.state.hold.take() else {
+        let Some(mut hold) = self.state().take() else {
             return Err(raise(Kind::NotHeld, "the hold is being converted"));
         };
         let mode = hold.mode();
@@ -255,7 +230,7 @@ impl Hold {
             let names: Vec<_> = modes.iter().map(|mode| mode.name()).collect();
             Err(raise(Kind::NotHeld, format_args!("the mutex is held in {mode}, expected {}", names.join(" or "))))
         };
-        self.state.hold.set(Some(hold));
+        self.state().put_back(hold);
         changed
     }
 
@@ -270,10 +245,12 @@ impl Hold {
         let wait = Wait::of(timeout)?;
         self.with_hold(&[from], |hold| {
             // The view is read-only in the one mode, and not in the other.
-            self.end_view(py)?;
+            self.state().end_views(py)?;
             match to(hold, Patience::None) {
                 Err(ConvertError::Busy) if wait != Wait::Once => {
-                    let (converted, raised) = apart(py, || to(hold, wait.patience()));
+                    // SAFETY: this thread's own, as `with_hold` has checked.
+                    let session = unsafe { &*self.state().owner() };
+                    let (converted, raised) = apart(py, session, || to(hold, wait.patience()));
                     raised?;
                     converted.or_raise()
                 }
@@ -320,13 +297,13 @@ impl Hold {
     /// Whether the get found that an earlier holder had died.
     #[getter]
     fn owner_died(&self) -> bool {
-        self.state.owner_died.get()
+        self.state().owner_died.get()
     }
 
     fn consistent(&self) -> PyResult<()> {
         self.with_hold(ALONE, |hold| {
             hold.consistent();
-            self.state.owner_died.set(false);
+            self.state().owner_died.set(false);
             Ok(())
         })
     }
@@ -343,7 +320,7 @@ impl Hold {
 
     fn share(&self, py: Python<'_>) -> PyResult<()> {
         self.with_hold(ALONE, |hold| {
-            self.end_view(py)?;
+            self.state().end_views(py)?;
             hold.share();
             Ok(())
         })
@@ -374,16 +351,16 @@ impl Hold {
             shape: if wanted(ffi::PyBUF_ND) { shape } else { ptr::null_mut() },
             strides: if wanted(ffi::PyBUF_STRIDES) { shape.wrapping_add(1) } else { ptr::null_mut() },
             suboffsets: ptr::null_mut(),
-            internal: ptr::null_mut(),
+            internal: ptr::without_provenance_mut(hold.state().count_view()),
         };
         // SAFETY: as above. What it points to lives as long as `obj`, and the mapping with it.
         unsafe { view.write(filled) };
-        hold.state.views.set(hold.state.views.get() + 1);
         Ok(())
     }
 
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.state.views.set(self.state.views.get().saturating_sub(1));
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: Python gives the buffer that was filled in above.
+        self.state().forget_view(unsafe { (*view).internal }.addr());
     }
 }
 

@@ -4,10 +4,12 @@ use crate::errors::{Kind, OrRaise, raise};
 use crate::figures;
 use crate::mutex::Mutex;
 use crate::session;
+use crate::state::State;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList, PyTuple, PyType};
+use retrial::engine::RawMutex;
 use retrial::views::{Domain, LocationId, TypeId};
 use retrial::{Address, AttachError, Capacity, CreateError, P};
 use std::collections::HashMap;
@@ -23,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) nowhere: LocationId,
     /// Places by name: the library's table is in shared memory, and takes a microsecond.
     places: sync::Mutex<HashMap<String, LocationId>>,
+    /// What `with mutex` and `acquire` hold, by the mutex's address: its objects in Python may go meanwhile.
+    own: sync::Mutex<HashMap<usize, Arc<State>>>,
     closed: AtomicBool,
 }
 
@@ -40,8 +44,8 @@ impl Shared {
         let mut found = found.filter(|shared| of_tables(&shared.instance) == of_tables(&instance));
         found.next().unwrap_or_else(|| {
             let nowhere = instance.register_location("python").unwrap_or_default();
-            let shared =
-                Arc::new(Self { instance, nowhere, places: sync::Mutex::default(), closed: AtomicBool::new(false) });
+            let (places, own, closed) = (sync::Mutex::default(), sync::Mutex::default(), AtomicBool::new(false));
+            let shared = Arc::new(Self { instance, nowhere, places, own, closed });
             open.push(Arc::downgrade(&shared));
             shared
         })
@@ -58,6 +62,12 @@ impl Shared {
             places.insert(name.to_owned(), place);
         }
         place
+    }
+
+    /// What `with mutex` and `acquire` hold of this mutex. As `OPEN`, no child finds the map locked.
+    pub(crate) fn own_state(&self, record: *const RawMutex) -> Arc<State> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(own.entry(record.addr()).or_default())
     }
 
     pub(crate) fn is_closed(&self) -> bool {

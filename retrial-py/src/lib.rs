@@ -9,6 +9,7 @@ mod hold;
 mod instance;
 mod mutex;
 mod session;
+mod state;
 mod wait;
 
 use crate::errors::OrRaise;

@@ -63,11 +63,16 @@ fn format_named(name: &str) -> PyResult<&'static Format> {
     })
 }
 
+/// What a lock of Python's takes for a flag.
+fn truth(flag: &Bound<'_, PyAny>) -> PyResult<bool> {
+    flag.is_truthy()
+}
+
 /// A mutex with the data that it protects.
 #[pyclass(frozen, module = "retrial")]
 pub(crate) struct Mutex {
     named: Arc<Named>,
-    /// What `with mutex` and `acquire` hold: X, of one thread at a time.
+    /// What `with mutex` and `acquire` hold: X, of one thread at a time, by any object of the mutex.
     own: Py<Hold>,
 }
 
@@ -93,7 +98,8 @@ impl Mutex {
         let (name, mutex_type) = (name.to_owned(), mutex_type.to_owned());
         let named = Arc::new(Named { record, bytes, size, format, name, mutex_type, shared: Arc::clone(shared) });
         let ask = Ask { mode: Mode::Exclusive, wait: Wait::Endless, at: None, keeps: false };
-        Ok(Self { own: Py::new(py, Hold::new(Arc::clone(&named), ask))?, named })
+        let state = shared.own_state(record);
+        Ok(Self { own: Py::new(py, Hold::new(Arc::clone(&named), ask, Some(state)))?, named })
     }
 
     /// A hold that is not entered yet.
@@ -114,7 +120,7 @@ impl Mutex {
             Some(at) => Some(self.named.shared.place(&at.to_cow()?)),
             None => None,
         };
-        Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }))
+        Ok(Hold::new(Arc::clone(&self.named), Ask { mode, wait: Wait::of(timeout)?, at, keeps }, None))
     }
 }
 
@@ -161,7 +167,12 @@ macro_rules! with_modes {
             }
 
             #[pyo3(signature = (blocking=true, timeout=-1.0))]
-            fn acquire(&self, py: Python<'_>, blocking: bool, timeout: f64) -> PyResult<bool> {
+            fn acquire(
+                &self,
+                py: Python<'_>,
+                #[pyo3(from_py_with = truth)] blocking: bool,
+                timeout: f64,
+            ) -> PyResult<bool> {
                 let wait = match (blocking, timeout) {
                     (true, -1.0) => Wait::Endless,
                     (true, timeout) => Wait::of(Some(timeout))?,

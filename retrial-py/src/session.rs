@@ -23,8 +23,9 @@ thread_local! {
     /// All of them. Nothing to drop: destructors of other thread-locals may release mutexes.
     static OPENED: ManuallyDrop<RefCell<Vec<Entry>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 
-    /// Whether it waits for a mutex: a signal handler of Python's that runs meanwhile gets none.
-    static IS_WAITING: Cell<bool> = const { Cell::new(false) };
+    /// The session that waits for a mutex, or null: a signal handler of Python's that runs meanwhile gets
+    /// none.
+    static WAITING: Cell<*const Session<'static>> = const { Cell::new(ptr::null()) };
 
     /// What a signal handler has raised while this thread waited.
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
@@ -53,7 +54,7 @@ pub(crate) fn existing(shared: &Shared) -> *const Session<'static> {
 
 #[cold]
 fn search(shared: &Shared) -> *const Session<'static> {
-    if IS_WAITING.get() {
+    if is_waiting() {
         return ptr::null();
     }
     OPENED.with(|opened| {
@@ -79,7 +80,7 @@ pub(crate) fn of(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Sess
 
 #[cold]
 fn open(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'static>> {
-    if IS_WAITING.get() {
+    if is_waiting() {
         let why = "this thread waits for a mutex: a signal handler that runs meanwhile cannot get another one";
         return Err(raise(Kind::Deadlock, why));
     }
@@ -122,20 +123,26 @@ pub(crate) fn close(shared: &Shared) -> PyResult<()> {
     Ok(())
 }
 
+/// Whether the calling thread waits. A child that is forked meanwhile, by a signal handler, does not.
+pub(crate) fn is_waiting() -> bool {
+    // SAFETY: this thread's own session, which is not ended while it waits; a parent's stays in memory.
+    unsafe { WAITING.get().as_ref() }.is_some_and(|session| !session.is_forked())
+}
+
 /// A wait of the calling thread.
 pub(crate) struct Waiting;
 
 impl Waiting {
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn begin(session: &Session<'static>) -> Self {
         LAST.set((ptr::null(), ptr::null()));
-        IS_WAITING.set(true);
+        WAITING.set(session);
         Self
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        IS_WAITING.set(false);
+        WAITING.set(ptr::null());
     }
 }
 

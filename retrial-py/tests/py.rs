@@ -20,7 +20,9 @@ fn python<A: AsRef<OsStr>>(arguments: &[A]) -> Option<String> {
 
 #[test]
 fn python_programs_work() {
-    python(&[format!("{HERE}/tests/test_retrial.py")]);
+    for tests in ["test_retrial.py", "test_holds.py", "test_stub.py"] {
+        python(&[format!("{HERE}/tests/{tests}")]);
+    }
 }
 
 #[test]
