@@ -130,6 +130,17 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// Waits a little, the longer the more `rounds` were in vain, for a session that executes an object.
+    pub(crate) fn pause(&self, rounds: u32) -> Result<(), CacheError> {
+        if rounds <= 16 {
+            sys::yield_now();
+            return Ok(());
+        }
+        self.ask()?;
+        sys::sleep(Duration::from_micros(u64::from(rounds.min(1000))));
+        Ok(())
+    }
+
     /// Throws an object away, which other caches call a purge: nobody finds it or its hot copies any more,
     /// and sessions that have it pinned read on. Its memory is free at once where no session has it pinned,
     /// else when a session looks for room after the last pin has gone. Whether it was there.

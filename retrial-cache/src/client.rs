@@ -283,9 +283,13 @@ impl<'c> Client<'c> {
             place.bind_mutex()?;
         }
         let patience = if self.own_pin(place).is_some() { Patience::None } else { Patience::Endless };
+        let mut rounds = 0;
         let got = loop {
             match self.get_mutex(&block.mutex, mode, at, patience) {
-                Err(CacheError::Get(GetFailure::Busy)) if is_biased(block.state.load(Acquire)) => sys::yield_now(),
+                Err(CacheError::Get(GetFailure::Busy)) if is_biased(block.state.load(Acquire)) => {
+                    rounds += 1;
+                    self.pause(rounds)?;
+                }
                 // A session that has it in X may wait for this session's pin.
                 Err(CacheError::Get(GetFailure::Busy | GetFailure::Deadlock { .. })) => {
                     return Err(CacheError::Deadlock);

@@ -239,6 +239,33 @@ fn a_wait_for_readers_ends_when_the_session_gives_up() {
     });
 }
 
+#[test]
+fn a_wait_for_what_executes_an_object_that_this_session_reads_ends_when_it_gives_up() {
+    with_cache(|instance, cache| {
+        let ((has_begun, begins), (may_end, ends)) = (channel(), channel());
+        std::thread::scope(|scope| {
+            let session = instance.session("changes", Class::Normal).unwrap();
+            let client = cache.join(&session).unwrap();
+            let pin = client.get_or_insert(&key("V"), &[1; 8]).unwrap();
+            scope.spawn(move || {
+                let session = instance.session("executes", Class::Normal).unwrap();
+                let client = cache.join(&session).unwrap();
+                let run = |_: &[u8]| {
+                    has_begun.send(()).unwrap();
+                    ends.recv().unwrap();
+                };
+                client.execute(&key("V"), run).unwrap().unwrap();
+            });
+            begins.recv().unwrap();
+            session.ask_while_waiting(|| true);
+            let refused = client.exclusive(&key("V")).map(|changed| changed.is_some());
+            assert!(matches!(refused, Err(CacheError::Get(GetFailure::TimedOut))), "{refused:?}");
+            may_end.send(()).unwrap();
+            drop(pin);
+        });
+    });
+}
+
 /// True when it is asked first, after longer than one of the waits that a wait for a builder consists of.
 fn gives_up_late() -> bool {
     thread_local!(static IS_ASKED: Cell<bool> = const { Cell::new(false) });

@@ -214,9 +214,11 @@ impl EngineCondition {
         if id.0 != 0 && instance.tables.is_waited_for(id) {
             return Ok(false);
         }
-        self.instance.store(GONE, Ordering::Release);
+        // The entry first: a process that is killed in between leaks none.
         // SAFETY: bound by this id or by none, and nobody uses it, as the caller says.
         unsafe { instance.unregister_mutex(id) };
+        fail::point();
+        self.instance.store(GONE, Ordering::Release);
         Ok(true)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::entries::Place;
 use crate::error::{BindError, ObjectError, TableFull};
+use crate::fail;
 use crate::guard::Shared;
 use crate::instance::Instance;
 use crate::operation_log::MutexId;
@@ -147,9 +148,11 @@ impl EngineMutex {
         if !is_free || !self.is_left(instance, id) {
             return Ok(false);
         }
-        self.instance.store(GONE, Ordering::Release);
+        // The entry first: a process that is killed in between leaks none.
         // SAFETY: bound by this id or by none, free, and nobody gets it, as the caller says.
         unsafe { instance.unregister_mutex(id) };
+        fail::point();
+        self.instance.store(GONE, Ordering::Release);
         Ok(true)
     }
 
@@ -243,6 +246,7 @@ impl Instance {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::entries::CLAIMED;
     use crate::mode::Mode;
     use crate::operation_log::{LocationId, Phase, Record};
     use crate::segment::Capacity;
@@ -343,6 +347,21 @@ mod tests {
         assert_eq!((unbind(&mutex), unbind(&mutex)), (Ok(true), Err(BindError::Gone)));
         let (named, _) = instance.mutex_bytes("m", "t", 8).unwrap();
         assert_eq!(unbind(named), Err(BindError::Named));
+    }
+
+    #[test]
+    fn an_entry_that_was_given_back_amid_an_unbind_stays_the_next_ones() {
+        let instance = instance();
+        let mutex = EngineMutex::default();
+        let id = mutex.record(&instance).unwrap().id();
+        let entry = instance.tables.mutex_entry(id).unwrap();
+        // As a process leaves it that is killed amid an unbind; and what another one does to it meanwhile.
+        // SAFETY: no session gets it.
+        unsafe { instance.unregister_mutex(id) };
+        entry.key.store(CLAIMED, Ordering::Relaxed);
+        // SAFETY: no session gets it.
+        assert_eq!(unsafe { mutex.unbind(&instance) }, Ok(true));
+        assert_eq!(entry.key.load(Ordering::Relaxed), CLAIMED);
     }
 
     #[test]

@@ -154,9 +154,12 @@ impl Instance {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub unsafe fn unregister_mutex(&self, id: MutexId) {
-        if let Some(entry) = self.tables.mutex_entry(id) {
+        let Some(entry) = self.tables.mutex_entry(id) else { return };
+        let key = entry.key.load(Ordering::Relaxed);
+        // What is given back twice, because a caller was killed after the first time, may be claimed again.
+        if !matches!(key, 0 | FREED | CLAIMED | RETIRED) {
             // Release: pairs with the Acquire of the next claim.
-            entry.key.store(FREED, Ordering::Release);
+            let _ = entry.key.compare_exchange(key, FREED, Ordering::Release, Ordering::Relaxed);
         }
     }
 
