@@ -5,8 +5,10 @@ use crate::error::{ConvertError, GetError};
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::raw_mutex::RawMutex;
+use crate::registration::Extent;
 use crate::sys::AtomicU64;
 use std::cell::UnsafeCell;
+use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
 
 /// A named mutex in shared memory.
@@ -16,6 +18,12 @@ pub(crate) struct Shared<T> {
     /// When the instance was created, once the value was written; changed under the mutex. See `EngineMutex`.
     pub(crate) initialised: AtomicU64,
     pub(crate) value: UnsafeCell<T>,
+}
+
+impl<T> Shared<T> {
+    /// As [`Instance::mutex_bytes`](crate::Instance::mutex_bytes) has it, where the alignment of the value lets the
+    /// value begin behind the mutex at once.
+    pub(crate) const EXTENT: Extent = Extent { data: offset_of!(Self, value) as u32, len: size_of::<T>() };
 }
 
 /// What a get of a [`Mutex`](crate::Mutex) gives.
