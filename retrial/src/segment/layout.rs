@@ -78,13 +78,14 @@ pub struct Layout {
 const FIRST: usize = 4;
 
 impl Layout {
-    /// The layout of a segment with these capacities, which must be in their ranges.
+    /// The layout of a segment with these capacities. Out of their ranges it may be as long as `usize` can say.
     #[must_use]
     pub fn of(capacity: Capacity) -> Self {
-        let mut next = 0;
+        let mut next = 0_usize;
         let mut table = |size: usize, count: usize| {
             let start = next;
-            next += (size * count).next_multiple_of(PAGE);
+            let len = size.saturating_mul(count).checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+            next = next.saturating_add(len);
             start
         };
         let sessions = capacity.sessions as usize + 1;
