@@ -50,7 +50,7 @@ pub trait Shareable: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 's
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Shareable for T {}
 
 /// A mutex in the arena of an instance, with the data it protects. Sessions of any process find it by its
-/// name.
+/// name. A panic of its holder gives it back and does not poison it: see [`Guard`].
 #[derive(Clone, Copy)]
 pub struct Mutex<'i, T> {
     shared: &'i Shared<T>,
