@@ -251,8 +251,8 @@ pub enum ObjectError {
         /// Those of the data asked for.
         expected: u64,
     },
-    /// There is one by this name, but it is something else: a condition, or a mutex whose data are elsewhere in it,
-    /// since they are aligned otherwise.
+    /// There is one by this name, but it is something else: a condition, or a mutex whose data are elsewhere
+    /// in it, since they are aligned otherwise.
     #[error("object `{name}` is {found}, expected {expected}: take another name")]
     Kind {
         /// Its name.
@@ -277,7 +277,8 @@ pub enum ObjectError {
         /// Bytes of the arena.
         capacity: u64,
     },
-    /// The first value of a mutex asked for the mutex itself, in the thread that is about to write that value.
+    /// The first value of a mutex asked for the mutex itself, in the thread that is about to write that
+    /// value.
     #[error("object `{0}` has no value yet, and this thread is writing it: have the value not ask for its own object")]
     Deadlock(String),
     /// There is one by this name, whose bytes are lent out by other code than the caller's.

@@ -21,8 +21,8 @@ pub(crate) struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// As [`Instance::mutex_bytes`](crate::Instance::mutex_bytes) has it, where the alignment of the value lets the
-    /// value begin behind the mutex at once.
+    /// As [`Instance::mutex_bytes`](crate::Instance::mutex_bytes) has it, where the alignment of the value
+    /// lets the value begin behind the mutex at once.
     pub(crate) const EXTENT: Extent = Extent { data: offset_of!(Self, value) as u32, len: size_of::<T>() };
 }
 
@@ -34,9 +34,10 @@ pub type WaitResult<'a, T> = Result<(Guard<'a, T>, Waited), GetError<Guard<'a, T
 
 /// A mutex held, with access to its data; given back when dropped.
 ///
-/// Also when a panic drops it: then the mutex is free, *not* poisoned, and the next session gets what was written so
-/// far as ordinary data. Only a death is told ([`GetError::OwnerDied`]). Where data may be left half changed, change a
-/// copy and store it at once at the end, or build with `panic = "abort"`, which makes a death of it.
+/// Also when a panic drops it: then the mutex is free, *not* poisoned, and the next session gets what was
+/// written so far as ordinary data. Only a death is told ([`GetError::OwnerDied`]). Where data may be left
+/// half changed, change a copy and store it at once at the end, or build with `panic = "abort"`, which makes
+/// a death of it.
 ///
 /// ```
 /// # use retrial::{Capacity, Class, Instance, location};

@@ -83,8 +83,8 @@ thread_local! {
     /// Further sessions, while the thread holds more locks than a log has records. A session ends when its
     /// log is empty again.
     static MORE: RefCell<ManuallyDrop<Vec<Session<'static>>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
-    /// The one of these that has done something last, `FIRST` for the one that the thread always has: most often it
-    /// is the next one to do something, and a look through the logs of all before it is spared.
+    /// Which of these has done something last, `FIRST` for the session that the thread always has: most often
+    /// it does the next thing too, and a look through the logs of all before it is spared.
     static LAST: Cell<usize> = const { Cell::new(FIRST) };
     /// Addresses of the locks without an entry that the thread reads: logs name all of them alike.
     static READS: RefCell<ManuallyDrop<Vec<u64>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
@@ -99,7 +99,7 @@ fn new_session() -> Result<Session<'static>, SessionError> {
     unsafe { instance().thread_session(&name, Class::Detect) }
 }
 
-/// Calls `f` with the sessions of the thread, first with the one that did something last, until `f` gives
+/// Calls `f` with the sessions of the thread, first with that which did something last, until `f` gives
 /// something. When it gives nothing for any of them, `more` says whether it may have a new session.
 fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
     if LAST.get() != FIRST

@@ -75,8 +75,8 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`]; also when the mutex exists with data of another size, and when `value` asks for the mutex that
-    /// it is the value of.
+    /// [`ObjectError`]; also when the mutex exists with data of another size, and when `value` asks for the
+    /// mutex that it is the value of.
     pub fn mutex<T: Shareable>(
         &self,
         name: &str,

@@ -190,8 +190,8 @@ impl Instance {
         }
     }
 
-    /// The memory of the named object, allocated if it is new: its entry and the address of its bytes, which were 0
-    /// when it was made. Aligned to 64 bytes. An object of another owner, kind or size is refused.
+    /// The memory of the named object, allocated if it is new: its entry and the address of its bytes, which
+    /// were 0 when it was made. Aligned to 64 bytes. An object of another owner, kind or size is refused.
     pub(crate) fn object(
         &self,
         owner: Owner,

@@ -78,7 +78,8 @@ pub struct Layout {
 const FIRST: usize = 4;
 
 impl Layout {
-    /// The layout of a segment with these capacities. Out of their ranges it may be as long as `usize` can say.
+    /// The layout of a segment with these capacities. Out of their ranges it may be as long as `usize` can
+    /// say.
     #[must_use]
     pub fn of(capacity: Capacity) -> Self {
         let mut next = 0_usize;
