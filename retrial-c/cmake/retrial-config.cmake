@@ -10,6 +10,6 @@ if(NOT TARGET retrial::retrial)
   set_target_properties(retrial::static PROPERTIES
     IMPORTED_LOCATION "${retrial_prefix}/lib/libretrial.a"
     INTERFACE_INCLUDE_DIRECTORIES "${retrial_prefix}/include"
-    INTERFACE_LINK_LIBRARIES "pthread;dl;m;gcc_s")
+    INTERFACE_LINK_LIBRARIES "pthread;dl;m")
 endif()
 unset(retrial_prefix)

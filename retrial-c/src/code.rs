@@ -80,9 +80,11 @@ failures! {
         SessionError::Stuck => Busy,
     }
     ObjectError {
-        ObjectError::Full(_) | ObjectError::NoSpace(_) | ObjectError::Session(SessionError::Full { .. }) => Full,
+        ObjectError::Full(_) | ObjectError::TooLarge { .. } | ObjectError::NoSpace(_)
+            | ObjectError::Session(SessionError::Full { .. }) => Full,
         ObjectError::Name { .. } => Invalid,
-        ObjectError::Shape { .. } | ObjectError::Owned { .. } => Shape,
+        ObjectError::Shape { .. } | ObjectError::Kind { .. } | ObjectError::Owned { .. } => Shape,
+        ObjectError::Deadlock(_) => Deadlock,
         ObjectError::Session(SessionError::Stuck) => Busy,
     }
     BindError {

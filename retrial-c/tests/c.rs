@@ -51,7 +51,7 @@ fn compiled(source: &str, how: How) -> PathBuf {
         command.args(["-g", "-fsanitize=thread"]);
     }
     if how == How::Static {
-        command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm", "-lgcc_s"]);
+        command.arg(prefix().join("lib/libretrial.a")).args(["-ldl", "-lm"]);
     } else {
         command.args(shared());
     }

@@ -302,7 +302,10 @@ pub fn object_error(error: ObjectError) -> Report {
     let (code, help) = match error {
         ObjectError::Session(error) => return session_error(error),
         ObjectError::Full(full) => ("full", format!("retrial create NAME --{} {}", full.table, full.capacity * 2)),
-        ObjectError::Shape { .. } | ObjectError::Owned { .. } => {
+        ObjectError::TooLarge { capacity, .. } => {
+            ("full", format!("retrial create NAME --arena {}", (capacity * 2).max(1 << 20)))
+        }
+        ObjectError::Shape { .. } | ObjectError::Kind { .. } | ObjectError::Owned { .. } => {
             return miette!(code = "retrial::mutex::shape", help = "retrial show mutexes", "{error}");
         }
         ObjectError::Name { .. } => {

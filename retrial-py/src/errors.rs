@@ -123,8 +123,8 @@ raised! {
     }
     SessionError { Self::Full { .. } | Self::NoSpace => Full }
     ObjectError {
-        Self::Full(_) | Self::NoSpace(_) | Self::Session(SessionError::Full { .. }) => Full,
-        Self::Name { .. } | Self::Shape { .. } | Self::Owned { .. } => Invalid,
+        Self::Full(_) | Self::TooLarge { .. } | Self::NoSpace(_) | Self::Session(SessionError::Full { .. }) => Full,
+        Self::Name { .. } | Self::Shape { .. } | Self::Kind { .. } | Self::Owned { .. } => Invalid,
     }
     ParamError {
         Self::Unknown { .. } => NotFound,

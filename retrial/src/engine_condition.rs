@@ -35,6 +35,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::mutex::Patience;
 use crate::operation_log::MutexId;
+use crate::registration::Extent;
 use crate::session::Session;
 use crate::stats::EVENT_TYPES;
 use crate::sys::protocol::AtomicU32;
@@ -284,8 +285,8 @@ impl Instance {
     ///
     /// [`ObjectError`]; also when there is a mutex of this name.
     pub fn condition(&self, name: &str) -> Result<Condition<'_>, ObjectError> {
-        let (mutex_type, len) = (self.register_type(TYPE)?, size_of::<EngineCondition>());
-        let (id, address) = self.object(Owner::NONE, name, mutex_type, len)?;
+        let extent = Extent { data: 0, len: size_of::<EngineCondition>() };
+        let (id, address) = self.object(Owner::NONE, name, self.register_type(TYPE)?, extent)?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
         // SAFETY: `object` gives that many bytes, for as long as the instance is mapped; any bytes are a
         // value.

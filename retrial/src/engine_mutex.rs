@@ -1,12 +1,13 @@
 //! A mutex for memory that an engine lays out itself, and the bytes of a named object for such an engine.
 
 use crate::entries::Place;
-use crate::error::{BindError, ObjectError, TableFull};
+use crate::error::{BindError, ObjectError};
 use crate::fail;
 use crate::guard::Shared;
 use crate::instance::Instance;
 use crate::operation_log::MutexId;
 use crate::raw_mutex::RawMutex;
+use crate::registration::Extent;
 use crate::sys::{self, AtomicU64, Ordering};
 use crate::tables::Tables;
 use crate::word::Word;
@@ -37,6 +38,9 @@ pub struct EngineMutex {
 }
 
 pub(crate) const GONE: u64 = u64::MAX;
+
+/// Where the data of a named mutex begin, where they are aligned to no more than 16.
+const DATA: u32 = size_of::<EngineMutex>() as u32;
 
 /// Type of the mutexes that were never told theirs.
 const TYPE: &str = "engine mutex";
@@ -223,18 +227,13 @@ impl Instance {
         mutex_type: &str,
         len: usize,
     ) -> Result<(&EngineMutex, *mut u8), ObjectError> {
-        let capacity = self.capacity().arena;
-        if len as u64 > capacity {
-            return Err(TableFull { table: "arena", capacity }.into());
-        }
         let mutex_type = self.register_type(mutex_type)?;
-        let whole = size_of::<EngineMutex>() + len.next_multiple_of(align_of::<EngineMutex>());
-        let (_, address) = self.object(owner, name, mutex_type, whole)?;
+        let (_, address) = self.object(owner, name, mutex_type, Extent { data: DATA, len })?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
         // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are
         // a value.
         let mutex = unsafe { &*address.cast::<EngineMutex>() };
-        // SAFETY: the object is longer than that.
+        // SAFETY: the object has `len` bytes behind it.
         let bytes = unsafe { address.add(size_of::<EngineMutex>()) };
         // SAFETY: `len` bytes of it, and its first holder's alone. A session that was killed here may have
         // written half of a value.
@@ -388,7 +387,7 @@ mod tests {
         // SAFETY: 8 bytes, and nobody writes.
         assert_eq!(unsafe { bytes.cast::<[u8; 8]>().read() }, 7u64.to_ne_bytes());
         assert!(matches!(instance.mutex_bytes("m", "t", 16), Err(ObjectError::Shape { .. })));
-        assert!(matches!(instance.mutex_bytes("n", "t", usize::MAX), Err(ObjectError::Full(_))));
+        assert!(matches!(instance.mutex_bytes("n", "t", usize::MAX), Err(ObjectError::TooLarge { .. })));
         instance.mutex_bytes("n", "t", 8).unwrap();
         let zero = instance.mutex("n", "t", || 9u64).unwrap();
         assert_eq!(*zero.shared(&instance.session("", Class::Normal).unwrap(), crate::location!()).unwrap(), 0);

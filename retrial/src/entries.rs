@@ -91,8 +91,11 @@ pub(crate) struct MutexEntry {
     /// Of a mutex that lies in the bytes of an object of the arena its offset there, so that each process can recover
     /// it; 0 for all others.
     pub(crate) within: AtomicU64,
+    /// Bytes of a named object up to the end of its data, 0 of all others.
     pub(crate) len: AtomicU64,
-    pub(crate) pid: AtomicU64,
+    pub(crate) pid: AtomicU32,
+    /// Of a named mutex where its data begin in it, 0 of all others.
+    pub(crate) data: AtomicU32,
     /// Of a named object the [`Owner`](crate::engine::Owner) of its bytes.
     pub(crate) owner: AtomicU64,
     /// Gets of a mutex whose memory is gone, of those before it at the same address too.
@@ -224,7 +227,7 @@ impl MutexEntry {
     /// Whether an entry with this key is that of a mutex in a process that is gone. A process of another PID
     /// namespace may be taken for one: then its mutex gets another id at its next miss.
     pub(crate) fn is_of_dead_process(&self, key: u64) -> bool {
-        let pid = u32::try_from(self.pid.load(Ordering::Relaxed)).unwrap_or(0);
+        let pid = self.pid.load(Ordering::Relaxed);
         key > RETIRED && self.place.load(Ordering::Relaxed) == Place::Process as u32 && sys::is_gone(pid, pid)
     }
 
@@ -233,7 +236,8 @@ impl MutexEntry {
         self.place.store(place as u32, Ordering::Relaxed);
         self.address.store(address, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
-        self.pid.store(u64::from(sys::pid()), Ordering::Relaxed);
+        self.pid.store(sys::pid(), Ordering::Relaxed);
+        self.data.store(0, Ordering::Relaxed);
         for cell in [&self.within, &self.owner, &self.gets, &self.death, &self.debts_due_ns] {
             cell.store(0, Ordering::Relaxed);
         }

@@ -230,7 +230,7 @@ pub enum BindError {
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// A table or the arena is full.
+    /// A table is full.
     #[error(transparent)]
     Full(#[from] TableFull),
     /// Not a name that an object can have.
@@ -241,16 +241,46 @@ pub enum ObjectError {
         /// Longest name, in bytes.
         longest: usize,
     },
-    /// There is one by this name, but of another shape.
-    #[error("object `{name}` has {found} bytes, expected {expected}")]
+    /// There is one by this name, but its data have another size.
+    #[error("object `{name}` has {found} bytes, expected {expected}: take that size or another name")]
     Shape {
         /// Its name.
         name: String,
-        /// Its size.
+        /// Bytes of its data.
         found: u64,
-        /// That of the type asked for.
+        /// Those of the data asked for.
         expected: u64,
     },
+    /// There is one by this name, but it is something else: a condition, or a mutex whose data are elsewhere
+    /// in it, since they are aligned otherwise.
+    #[error("object `{name}` is {found}, expected {expected}: take another name")]
+    Kind {
+        /// Its name.
+        name: String,
+        /// What it is.
+        found: &'static str,
+        /// What was asked for.
+        expected: &'static str,
+    },
+    /// The arena has no room for it.
+    #[error(
+        "object `{name}` of {found} bytes is too large: the arena has room for {left} of its {capacity}; create the \
+         instance with more (`arena`)"
+    )]
+    TooLarge {
+        /// Its name.
+        name: String,
+        /// Bytes of the data asked for.
+        found: u64,
+        /// Bytes of data that there is room for.
+        left: u64,
+        /// Bytes of the arena.
+        capacity: u64,
+    },
+    /// The first value of a mutex asked for the mutex itself, in the thread that is about to write that
+    /// value.
+    #[error("object `{0}` has no value yet, and this thread is writing it: have the value not ask for its own object")]
+    Deadlock(String),
     /// There is one by this name, whose bytes are lent out by other code than the caller's.
     #[error("object `{name}` belongs to {found}, expected {expected}: take another name")]
     Owned {

@@ -5,8 +5,10 @@ use crate::error::{ConvertError, GetError};
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::raw_mutex::RawMutex;
+use crate::registration::Extent;
 use crate::sys::AtomicU64;
 use std::cell::UnsafeCell;
+use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
 
 /// A named mutex in shared memory.
@@ -18,6 +20,12 @@ pub(crate) struct Shared<T> {
     pub(crate) value: UnsafeCell<T>,
 }
 
+impl<T> Shared<T> {
+    /// As [`Instance::mutex_bytes`](crate::Instance::mutex_bytes) has it, where the alignment of the value
+    /// lets the value begin behind the mutex at once.
+    pub(crate) const EXTENT: Extent = Extent { data: offset_of!(Self, value) as u32, len: size_of::<T>() };
+}
+
 /// What a get of a [`Mutex`](crate::Mutex) gives.
 pub type GuardResult<'a, T> = Result<Guard<'a, T>, GetError<Guard<'a, T>>>;
 
@@ -25,6 +33,29 @@ pub type GuardResult<'a, T> = Result<Guard<'a, T>, GetError<Guard<'a, T>>>;
 pub type WaitResult<'a, T> = Result<(Guard<'a, T>, Waited), GetError<Guard<'a, T>>>;
 
 /// A mutex held, with access to its data; given back when dropped.
+///
+/// Also when a panic drops it: then the mutex is free, *not* poisoned, and the next session gets what was
+/// written so far as ordinary data. Only a death is told ([`GetError::OwnerDied`]). Where data may be left
+/// half changed, change a copy and store it at once at the end, or build with `panic = "abort"`, which makes
+/// a death of it.
+///
+/// ```
+/// # use retrial::{Capacity, Class, Instance, location};
+/// # use std::panic::{AssertUnwindSafe, catch_unwind};
+/// # let instance = Instance::anonymous(Capacity::default())?;
+/// # let session = instance.session("", Class::Normal)?;
+/// let accounts = instance.mutex("accounts", "bank", || [100u64, 0])?;
+/// let transfer = |amount: u64, account: usize| {
+///     let mut guard = accounts.exclusive(&session, location!("transfer")).unwrap();
+///     let mut new = *guard;
+///     new[0] -= amount;
+///     new[account] += amount; // may panic: nothing is stored then
+///     *guard = new;
+/// };
+/// assert!(catch_unwind(AssertUnwindSafe(|| transfer(30, 7))).is_err());
+/// assert_eq!(*accounts.exclusive(&session, location!())?, [100, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the mutex is given back at once otherwise"]
 pub struct Guard<'a, T> {
     pub(crate) hold: Hold<'a>,

@@ -34,7 +34,7 @@ use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys;
 use crate::word::Word;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -83,7 +83,14 @@ thread_local! {
     /// Further sessions, while the thread holds more locks than a log has records. A session ends when its
     /// log is empty again.
     static MORE: RefCell<ManuallyDrop<Vec<Session<'static>>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+    /// Which of these has done something last, `FIRST` for the session that the thread always has: most often
+    /// it does the next thing too, and a look through the logs of all before it is spared.
+    static LAST: Cell<usize> = const { Cell::new(FIRST) };
+    /// Addresses of the locks without an entry that the thread reads: logs name all of them alike.
+    static READS: RefCell<ManuallyDrop<Vec<u64>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
+
+const FIRST: usize = usize::MAX;
 
 fn new_session() -> Result<Session<'static>, SessionError> {
     let name = std::thread::current().name().unwrap_or("").to_owned();
@@ -92,22 +99,31 @@ fn new_session() -> Result<Session<'static>, SessionError> {
     unsafe { instance().thread_session(&name, Class::Detect) }
 }
 
-/// Calls `f` with the sessions of the thread, first with the one that it always has, until `f` gives
+/// Calls `f` with the sessions of the thread, first with that which did something last, until `f` gives
 /// something. When it gives nothing for any of them, `more` says whether it may have a new session.
 fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> Result<Option<R>, SessionError> {
+    if LAST.get() != FIRST
+        && let Some(result) = with_last(&f)
+    {
+        return Ok(Some(result));
+    }
     let first = SESSION.with(|cell| {
         if cell.borrow().as_ref().is_none_or(|session| session.is_forked()) {
             cell.replace(Some(ManuallyDrop::new(new_session()?)));
             // A parent's are none of a child of fork.
             MORE.with(|more| more.replace(ManuallyDrop::default()));
+            READS.with(|reads| reads.replace(ManuallyDrop::default()));
         }
         Ok(cell.borrow().as_ref().and_then(|session| f(session)))
     })?;
     if first.is_some() {
+        LAST.set(FIRST);
         return Ok(first);
     }
     MORE.with(|cell| {
-        if let Some(result) = cell.borrow().iter().find_map(&f) {
+        let others = || cell.borrow().iter().enumerate().find_map(|(index, session)| Some((index, f(session)?)));
+        if let Some((index, result)) = others() {
+            LAST.set(index);
             return Ok(Some(result));
         }
         if !more {
@@ -115,8 +131,15 @@ fn with_sessions<R>(more: bool, f: impl Fn(&Session<'static>) -> Option<R>) -> R
         }
         let session = new_session()?;
         cell.borrow_mut().push(session);
-        Ok(cell.borrow().last().and_then(f))
+        LAST.set(cell.borrow().len() - 1);
+        Ok(cell.borrow().last().and_then(&f))
     })
+}
+
+#[cold]
+#[inline(never)]
+fn with_last<R>(f: impl Fn(&Session<'static>) -> Option<R>) -> Option<R> {
+    MORE.with(|cell| cell.borrow().get(LAST.get()).filter(|session| !session.is_forked()).and_then(f))
 }
 
 /// Ends the sessions that are not needed any more.
@@ -142,12 +165,16 @@ impl RawLock {
     }
 
     fn release(&self, mode: Mode) {
+        if mode == Mode::Shared {
+            self.reads(false);
+        }
         self.with_hold(mode, |hold| drop(hold));
     }
 
     /// X or E becomes S, without letting anybody in between.
     fn share(&self, mode: Mode) {
         self.with_hold(mode, |hold| ManuallyDrop::new(hold).share());
+        self.reads(true);
     }
 
     /// E becomes X; whether it did, else it is E as before.
@@ -179,11 +206,9 @@ impl RawLock {
             self.register();
         }
         let location = crate::location!("lock_api");
+        let held = self.held_beyond_the_log().filter(|held| (*held, mode) != (Mode::Shared, Mode::Shared));
         let got = with_sessions(true, |session| {
-            // Each session knows of its own log alone.
-            if let Some(held) =
-                self.held_by_one_of_several().filter(|held| (*held, mode) != (Mode::Shared, Mode::Shared))
-            {
+            if let Some(held) = held {
                 return Some(Err(GetError::Deadlock { held }));
             }
             // SAFETY: all locks and all sessions of this module are of its one instance.
@@ -198,7 +223,12 @@ impl RawLock {
         });
         Some(match (got, patience) {
             (Err(_), _) => return None,
-            (Ok(Some(Ok(()))), _) => true,
+            (Ok(Some(Ok(()))), _) => {
+                if mode == Mode::Shared {
+                    self.reads(true);
+                }
+                true
+            }
             (Ok(Some(Err(GetError::Busy | GetError::TimedOut))), _) | (_, Patience::None) => false,
             // What one holds is busy until the deadline.
             (Ok(Some(Err(GetError::Deadlock { .. }))), Patience::Until(deadline)) => {
@@ -212,12 +242,52 @@ impl RawLock {
         })
     }
 
-    /// The mode in which the thread has it, where the thread has several sessions.
-    fn held_by_one_of_several(&self) -> Option<Mode> {
-        if MORE.with(|cell| cell.borrow().is_empty()) {
+    /// The mode in which the thread has it, where the log of the session that gets it may not say so: another
+    /// session of the thread has it, or logs name it as they name others.
+    fn held_beyond_the_log(&self) -> Option<Mode> {
+        let has_entry = self.0.id() != MutexId::OVERFLOW;
+        if has_entry && MORE.with(|cell| cell.borrow().is_empty()) {
             return None;
         }
-        with_sessions(false, |session| session.held(self.0.id(), usize::MAX)).ok().flatten()
+        let word = self.0.load();
+        if !word.sid().is_none() && with_sessions(false, |session| self.is_its(session).then_some(())) == Ok(Some(())) {
+            return Some(if word.is_exclusive() { Mode::Exclusive } else { Mode::Examine });
+        }
+        // A reader among others would show in the word.
+        if word.references() == 0 {
+            return None;
+        }
+        let reads = if has_entry {
+            with_sessions(false, |session| session.held(self.0.id(), usize::MAX)).is_ok_and(|held| held.is_some())
+        } else {
+            READS.with(|reads| reads.borrow().contains(&self.0.address()))
+        };
+        reads.then_some(Mode::Shared)
+    }
+
+    /// Whether the word names the session.
+    fn is_its(&self, session: &Session<'_>) -> bool {
+        self.0.load().sid() == session.sid()
+    }
+
+    /// Notes that the thread has begun or ended to read it, where its log does not say so.
+    fn reads(&self, begins: bool) {
+        if self.0.id() != MutexId::OVERFLOW {
+            return;
+        }
+        READS.with(|reads| {
+            // Not in a handler of a signal that has come in between.
+            let Ok(mut reads) = reads.try_borrow_mut() else { return };
+            if begins {
+                reads.push(self.0.address());
+            } else if let Some(index) = reads.iter().rposition(|address| *address == self.0.address()) {
+                reads.swap_remove(index);
+            }
+            if reads.is_empty() {
+                // The thread may end next, and its memory is not given back then.
+                **reads = Vec::new();
+            }
+        });
     }
 
     #[cold]
@@ -236,8 +306,14 @@ impl RawLock {
     /// Has `f` change or drop what the calling thread holds. `None`: it holds nothing.
     fn with_hold<R>(&self, mode: Mode, f: impl Fn(Hold<'_>) -> R) -> Option<R> {
         loop {
-            // SAFETY: `get` forgets its holds, and all of this module is of one instance.
-            let resumed = with_sessions(false, |session| unsafe { self.0.resume(session, mode) }.map(&f));
+            let resumed = with_sessions(false, |session| {
+                // The word tells whose X or E it is; records of locks without an entry are all alike.
+                if mode != Mode::Shared && !self.is_its(session) {
+                    return None;
+                }
+                // SAFETY: `get` forgets its holds, and all of this module is of one instance.
+                unsafe { self.0.resume(session, mode) }.map(&f)
+            });
             let done = match resumed {
                 // A child of fork has the memory of its parent's lock, but no record of its hold.
                 Ok(None) if is_forked() => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
@@ -274,6 +350,8 @@ fn until(instant: Instant) -> Patience {
 
 impl Drop for RawLock {
     fn drop(&mut self) {
+        // Of a guard that was leaked.
+        self.reads(false);
         // In a child of fork the entry of a lock from before is the parent's.
         let registered_by = (self.0.id().0 != 0).then(|| instance().tables.mutex_in_process(self.0.id())).flatten();
         // A mutex that a leaked guard still holds keeps its entry: the session's log names it.

@@ -126,7 +126,7 @@ impl Tables {
             mutex_type: TypeId(u8::try_from(entry.mutex_type.load(Ordering::Relaxed)).unwrap_or(0)),
             place: entry.place(),
             address: entry.address.load(Ordering::Relaxed),
-            pid: u32::try_from(entry.pid.load(Ordering::Relaxed)).unwrap_or(0),
+            pid: entry.pid.load(Ordering::Relaxed),
             gets: Some(entry.gets.load(Ordering::Relaxed)).filter(|gets| key == RETIRED && *gets > 0),
             death: self.death(id),
             pthread_in_use: entry.adaption.state.load(Ordering::Relaxed) & 1 == 1,
@@ -152,8 +152,7 @@ impl Tables {
         if !live || entry.place.load(Ordering::Relaxed) != Place::Process as u32 {
             return None;
         }
-        let pid = u32::try_from(entry.pid.load(Ordering::Relaxed)).ok()?;
-        Some((pid, entry.address.load(Ordering::Relaxed)))
+        Some((entry.pid.load(Ordering::Relaxed), entry.address.load(Ordering::Relaxed)))
     }
 
     /// Highest id that a registered mutex has had.

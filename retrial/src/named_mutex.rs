@@ -50,7 +50,7 @@ pub trait Shareable: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 's
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Shareable for T {}
 
 /// A mutex in the arena of an instance, with the data it protects. Sessions of any process find it by its
-/// name.
+/// name. A panic of its holder gives it back and does not poison it: see [`Guard`].
 #[derive(Clone, Copy)]
 pub struct Mutex<'i, T> {
     shared: &'i Shared<T>,
@@ -75,7 +75,8 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`]; also when the mutex exists with data of another size.
+    /// [`ObjectError`]; also when the mutex exists with data of another size, and when `value` asks for the
+    /// mutex that it is the value of.
     pub fn mutex<T: Shareable>(
         &self,
         name: &str,
@@ -84,7 +85,7 @@ impl Instance {
     ) -> Result<Mutex<'_, T>, ObjectError> {
         const { assert!(align_of::<Shared<T>>() <= 64, "objects are aligned to 64 bytes") };
         let mutex_type = self.register_type(mutex_type)?;
-        let (id, address) = self.object(Owner::NONE, name, mutex_type, size_of::<Shared<T>>())?;
+        let (id, address) = self.object(Owner::NONE, name, mutex_type, Shared::<T>::EXTENT)?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value.
         let shared = unsafe { &*address.cast::<Shared<T>>() };
@@ -104,6 +105,10 @@ impl Instance {
             return Ok(());
         }
         let session = self.session("", crate::session::Class::Normal)?;
+        // Another holder never becomes one of this thread.
+        if self.tables.slot(raw.load().sid()).is_some_and(|holder| holder.is_of_same_thread(session.slot)) {
+            return Err(ObjectError::Deadlock(self.tables.mutex_name(raw.id())));
+        }
         // SAFETY: a session of this instance, which the mutex is registered with.
         let hold = match unsafe { raw.exclusive(&session, crate::location!("retrial: create")) } {
             Ok(hold) => hold,
@@ -138,7 +143,7 @@ impl Instance {
     /// Only sessions of this instance get it: as for [`RawMutex::register`].
     pub unsafe fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
         let mutex_type = self.register_type(mutex_type)?;
-        let (_, address) = self.object(Owner::NONE, name, mutex_type, size_of::<Shared<T>>())?;
+        let (_, address) = self.object(Owner::NONE, name, mutex_type, Shared::<T>::EXTENT)?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value, and the value is not touched.
         let shared = unsafe { &*address.cast::<Shared<T>>() };

@@ -11,6 +11,36 @@ use crate::segment::TYPES;
 use crate::sys::Ordering;
 use crate::text::hash;
 
+/// What a named object is to have room for.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    /// Where its data begin, after its mutex; 0 of a condition, which is all data.
+    pub(crate) data: u32,
+    /// Bytes of its data.
+    pub(crate) len: usize,
+}
+
+impl Extent {
+    const fn end(self) -> usize {
+        self.len.saturating_add(self.data as usize)
+    }
+
+    /// Bytes of the arena that it takes, once it is known to be no longer than that.
+    const fn allocated(self) -> usize {
+        self.end().next_multiple_of(64)
+    }
+}
+
+/// What an object is whose data begin there.
+const fn kind(data: u32) -> &'static str {
+    match data {
+        0 => "a condition",
+        // Behind its mutex at once.
+        1..=48 => "a mutex with data aligned to 16 bytes or fewer",
+        _ => "a mutex with data aligned to 32 bytes or more",
+    }
+}
+
 impl Instance {
     /// The type of this name, registered if it is new.
     ///
@@ -163,68 +193,78 @@ impl Instance {
         }
     }
 
-    /// The memory of the named object, allocated if it is new: its entry and the address of its `len` bytes,
-    /// which were 0 when it was made. Aligned to 64 bytes. The object of another owner is refused.
+    /// The memory of the named object, allocated if it is new: its entry and the address of its bytes, which
+    /// were 0 when it was made. Aligned to 64 bytes. An object of another owner, kind or size is refused.
     pub(crate) fn object(
         &self,
         owner: Owner,
         name: &str,
         mutex_type: TypeId,
-        len: usize,
+        extent: Extent,
     ) -> Result<(MutexId, *mut u8), ObjectError> {
         if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
             return Err(ObjectError::Name { found: name.to_owned(), longest: MutexEntry::NAME_BYTES });
         }
         let _admin = self.lock_tables()?;
         let header = self.tables.segment.header();
-        let found = |entry: &MutexEntry, id: MutexId| {
-            let owned = Owner(entry.owner.load(Ordering::Relaxed).to_le_bytes());
-            if owned != owner {
-                return Err(ObjectError::Owned { name: name.into(), found: owned, expected: owner });
-            }
-            let there = entry.len.load(Ordering::Relaxed);
-            if there != len as u64 {
-                return Err(ObjectError::Shape { name: name.into(), found: there, expected: len as u64 });
-            }
-            // What another process wrote there is not believed: objects are where 64 divides.
-            let offset = entry.address.load(Ordering::Relaxed);
-            let aligned = Some(offset).filter(|offset| offset.is_multiple_of(64));
-            aligned
-                .and_then(|offset| self.tables.segment.arena(offset, len))
-                .map(|address| (id, address))
-                .ok_or(ObjectError::Shape { name: name.into(), found: 0, expected: len as u64 })
-        };
         if let Some(id) = self.tables.object_named(name)
             && let Some(entry) = self.tables.mutex_entry(id)
         {
-            return found(entry, id);
+            return self.address_of(entry, owner, name, extent).map(|address| (id, address));
         }
         let capacity = self.tables.segment.capacity().arena;
-        let size = (len as u64).next_multiple_of(64);
-        let full = || ObjectError::Full(TableFull { table: "arena", capacity });
         // A multiple already, unless another program wrote there: then this session would claim an entry for
-        // a place that `found` refuses.
-        let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).ok_or_else(full)?;
-        if self.tables.segment.arena(offset, usize::try_from(size).unwrap_or(usize::MAX)).is_none() {
-            return Err(full());
+        // a place that `address_of` refuses.
+        let offset = header.arena_next.load(Ordering::Relaxed).checked_next_multiple_of(64).unwrap_or(capacity);
+        let left = capacity.saturating_sub(offset) / 64 * 64;
+        if extent.end() as u64 > left {
+            let (found, left) = (extent.len as u64, left.saturating_sub(extent.data.into()));
+            return Err(ObjectError::TooLarge { name: name.into(), found, left, capacity });
         }
-        if !self.tables.segment.populate_arena(offset, len) {
+        if !self.tables.segment.populate_arena(offset, extent.allocated()) {
             return Err(ObjectError::NoSpace(name.into()));
         }
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
-        entry.fill(mutex_type, Place::Arena, offset, len as u64, name);
+        entry.fill(mutex_type, Place::Arena, offset, extent.end() as u64, name);
+        entry.data.store(extent.data, Ordering::Relaxed);
         entry.owner.store(u64::from_le_bytes(owner.0), Ordering::Relaxed);
-        let made = found(entry, id)?;
+        let address = self.address_of(entry, owner, name, extent)?;
         if let Some(mutex) = self.tables.record(id) {
             mutex.adopt(id, mutex_type, !self.tables.has_barrier());
         }
         fail::point();
-        header.arena_next.store(offset + size, Ordering::Relaxed);
+        header.arena_next.store(offset + extent.allocated() as u64, Ordering::Relaxed);
         fail::point();
         // Last: a thread that finds the name finds a mutex that can be used.
         entry.publish(name);
         fail::point();
-        Ok(made)
+        Ok((id, address))
+    }
+
+    /// Where a named object is, unless it is another's or none like that.
+    fn address_of(
+        &self,
+        entry: &MutexEntry,
+        owner: Owner,
+        name: &str,
+        expected: Extent,
+    ) -> Result<*mut u8, ObjectError> {
+        let owned = Owner(entry.owner.load(Ordering::Relaxed).to_le_bytes());
+        if owned != owner {
+            return Err(ObjectError::Owned { name: name.into(), found: owned, expected: owner });
+        }
+        let (data, len) = (entry.data.load(Ordering::Relaxed), entry.len.load(Ordering::Relaxed));
+        if data != expected.data {
+            return Err(ObjectError::Kind { name: name.into(), found: kind(data), expected: kind(expected.data) });
+        }
+        let shape = |found| ObjectError::Shape { name: name.into(), found, expected: expected.len as u64 };
+        if len != expected.end() as u64 {
+            return Err(shape(len.saturating_sub(data.into())));
+        }
+        // What another process wrote there is not believed: objects are where 64 divides.
+        let offset = entry.address.load(Ordering::Relaxed);
+        let aligned = Some(offset).filter(|offset| offset.is_multiple_of(64));
+        aligned.and_then(|offset| self.tables.segment.arena(offset, expected.allocated())).ok_or_else(|| shape(0))
     }
 
     /// The record of a mutex in the arena.

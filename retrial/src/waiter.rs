@@ -146,14 +146,14 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Polls as long as the scheme says.
-    fn spin<T: Target>(&mut self, target: &T) -> Option<T::Got> {
+    /// Polls as long as the scheme says, at most until the deadline.
+    fn spin<T: Target>(&mut self, target: &T, deadline: Option<Deadline>) -> Option<T::Got> {
         let how = self.course.spin(&self.params, self.pthread_in_use(), || target.gets())?;
         let is_first = self.course.failed() == 0;
         if !is_first && !target.is_open(how.handed) {
             self.recorder.add(Counter::Busy, 1);
         }
-        let got = spin(target, how)?;
+        let got = spin(target, how, deadline)?;
         if is_first {
             self.recorder.add(Counter::SpinGets, 1);
         } else {
@@ -358,7 +358,7 @@ impl<'a> Waiter<'a> {
             return wait.in_one_park(target, deadline).ok_or(Ended::TimedOut);
         }
         loop {
-            if let Some(got) = wait.spin(target) {
+            if let Some(got) = wait.spin(target, deadline) {
                 if wait.adaptive().is_some() {
                     self.adapt(target, want.mutex, want.mutex_type);
                 }

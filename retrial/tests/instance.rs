@@ -1,10 +1,13 @@
 //! Instances: created whole or not at all, found by name, checked before they are trusted.
 
+use retrial::zerocopy::{FromBytes, Immutable, IntoBytes};
 use retrial::{
-    Address, AttachError, Capacity, Class, CreateError, Instance, MutexId, Observer, P, SessionError, location,
+    Address, AttachError, Capacity, Class, CreateError, Instance, MutexId, ObjectError, Observer, P, SessionError,
+    location,
 };
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A name of this process's own, removed at the end.
 struct Name(Address);
@@ -104,7 +107,6 @@ fn threads_that_come_and_go_stay_in_few_slots() {
 fn a_full_arena_and_another_shape_are_said() {
     let instance = Instance::anonymous(Capacity { arena: 256, ..Capacity::default() }).unwrap();
     instance.mutex("a", "test", || 0u64).unwrap();
-    assert!(instance.mutex("a", "test", || 0u8).is_ok(), "padding makes these the same size");
     assert!(instance.mutex("a", "test", || [0u64; 9]).unwrap_err().to_string().contains("expected"));
     assert!(instance.mutex("b", "test", || [0u64; 99]).unwrap_err().to_string().contains("`arena`"));
 }
@@ -306,4 +308,77 @@ fn where_a_limit_leaves_room_for_few_sessions_only_these_are_mapped() {
     let near = near.args(["near_a_limit", "--exact", "--ignored", "--nocapture"]).output().unwrap();
     let text = String::from_utf8_lossy(&near.stdout).into_owned() + &String::from_utf8_lossy(&near.stderr);
     assert!(text.contains("the limit leaves room for few"), "{text}");
+}
+
+#[test]
+fn a_name_is_that_of_data_of_one_size() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    let refused = |made: Result<(), ObjectError>| made.unwrap_err().to_string();
+    instance.mutex("m8", "t", || 7u8).unwrap();
+    instance.mutex("m8", "t", || 7i8).unwrap();
+    let as_u64 = refused(instance.mutex("m8", "t", || 7u64).map(drop));
+    assert!(as_u64.starts_with("object `m8` has 1 bytes, expected 8: "), "{as_u64}");
+    let as_none = refused(instance.mutex("m8", "t", || ()).map(drop));
+    assert!(as_none.starts_with("object `m8` has 1 bytes, expected 0: "), "{as_none}");
+    instance.mutex_bytes("100", "t", 100).unwrap();
+    let as_101 = refused(instance.mutex_bytes("100", "t", 101).map(drop));
+    assert!(as_101.starts_with("object `100` has 100 bytes, expected 101: "), "{as_101}");
+    instance.mutex("100", "t", || [0u8; 100]).unwrap();
+}
+
+#[test]
+fn a_name_is_that_of_data_of_one_place() {
+    #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+    #[zerocopy(crate = "retrial::zerocopy")]
+    #[repr(C, align(64))]
+    struct Line([u8; 64]);
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    instance.mutex("line", "t", || Line([1; 64])).unwrap();
+    instance.mutex("line", "t", || Line([2; 64])).unwrap();
+    instance.mutex_bytes("bytes", "t", 64).unwrap();
+    // As many bytes as either mutex has with those before its data.
+    for refused in [
+        instance.mutex_bytes("line", "t", 64).map(drop),
+        instance.mutex_bytes("line", "t", 80).map(drop),
+        instance.mutex("bytes", "t", || Line([0; 64])).map(drop),
+    ] {
+        assert!(matches!(refused, Err(ObjectError::Shape { .. } | ObjectError::Kind { .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_object_that_the_arena_cannot_hold_is_said_to_be_too_large() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    let all = (1 << 20) - 48;
+    let refused = |len, left| {
+        let text = instance.mutex_bytes("m", "t", len).unwrap_err().to_string();
+        let expected =
+            format!("object `m` of {len} bytes is too large: the arena has room for {left} of its 1048576; ");
+        assert!(text.starts_with(&expected), "{text}");
+    };
+    refused(usize::MAX, all);
+    refused(all + 1, all);
+    instance.mutex_bytes("half", "t", 1 << 19).unwrap();
+    refused(1 << 19, (1 << 19) - 48 - 64);
+    instance.mutex_bytes("most", "t", (1 << 19) - 48 - 64).unwrap();
+    assert!(matches!(instance.mutex("m", "t", || 0u8), Err(ObjectError::TooLarge { left: 0, .. })));
+}
+
+#[test]
+fn a_value_that_asks_for_its_own_mutex_is_told_so() {
+    let (told, hears) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let instance = Instance::anonymous(Capacity::default()).unwrap();
+        let mut inner = None;
+        let outer = instance.mutex("m", "t", || {
+            inner = Some(instance.mutex("m", "t", || 1u64).map(drop));
+            2u64
+        });
+        let session = instance.session("", Class::Normal).unwrap();
+        let value = *outer.unwrap().exclusive(&session, location!()).unwrap();
+        told.send((inner.unwrap(), value)).unwrap();
+    });
+    let (inner, value) = hears.recv_timeout(Duration::from_secs(10)).expect("it does not wait for itself");
+    assert!(matches!(inner, Err(ObjectError::Deadlock(_))), "{inner:?}");
+    assert_eq!(value, 2);
 }

@@ -2,6 +2,7 @@
 #![cfg(feature = "lock_api")]
 
 use retrial::lock_api::{Mutex, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -158,28 +159,76 @@ fn locks_outlive_threads_that_ended() {
     assert_eq!(*LOCK.lock(), 200);
 }
 
+/// Has threads lock what they hold, in each way.
+fn locks_twice(many: &Arc<[RwLock<u64>]>, index: usize) {
+    let lock = &many[index];
+    let twice: [fn(&RwLock<u64>); 5] = [
+        |lock| drop((lock.write(), lock.write())),
+        |lock| drop((lock.write(), lock.read())),
+        |lock| drop((lock.read(), lock.write())),
+        |lock| drop((lock.read(), lock.upgradable_read())),
+        |lock| drop((lock_api::RwLockWriteGuard::downgrade(lock.write()), lock.write())),
+    ];
+    for (case, twice) in twice.into_iter().enumerate() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let many = Arc::clone(many);
+        std::thread::spawn(move || {
+            let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| twice(&many[index])));
+            tell.send((again.is_err(), many[index].is_locked())).unwrap();
+        });
+        let told = told.recv_timeout(Duration::from_secs(10));
+        assert_eq!(told, Ok((true, false)), "lock {index}, case {case}");
+    }
+    // What was read twice, and by others too, is not held once each reader has left.
+    let reads = (lock.read(), lock.read());
+    assert!(lock.try_write().is_none() && lock.try_write_for(Duration::from_millis(1)).is_none());
+    drop(reads);
+    std::thread::scope(|scope| {
+        let reader = lock.read();
+        scope.spawn(|| assert!(lock.try_read().is_some() && lock.try_write().is_none())).join().unwrap();
+        drop(reader);
+    });
+    *lock.write() += 1;
+}
+
 #[test]
 fn locks_that_found_no_place_in_the_table_are_not_taken_for_each_other() {
     // More than the instance behind them has room for: the last ones are told by nothing but their address.
-    let many: Vec<Mutex<u64>> = (0..17_000).map(|_| Mutex::new(0)).collect();
-    for mutex in &many {
-        *mutex.lock() += 1;
+    let many: Arc<[RwLock<u64>]> = (0..17_000).map(|_| RwLock::new(0)).collect();
+    for lock in &*many {
+        *lock.write() += 1;
     }
-    let [.., one, other] = many.as_slice() else { unreachable!() };
+    locks_twice(&many, 0);
+    locks_twice(&many, 16_999);
+    let [.., one, other] = &*many else { unreachable!() };
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let held = one.lock();
+        let held = one.write();
         scope.spawn(move || {
-            let _held = other.lock();
+            let _held = other.write();
             tell.send(()).unwrap();
             std::thread::sleep(Duration::from_millis(20));
         });
         told.recv().unwrap();
         // Waits, beside what it holds: neither is the other.
-        *other.lock() += 1;
+        *other.write() += 1;
         drop(held);
     });
-    assert_eq!((*one.lock(), *other.lock()), (1, 2));
+    assert_eq!((*one.read(), *other.read()), (1, 3));
+}
+
+#[test]
+fn what_a_lock_costs_does_not_grow_with_the_locks_that_are_held() {
+    let locks: Vec<Mutex<usize>> = (0..6000).map(Mutex::new).collect();
+    for lock in &locks {
+        drop(lock.lock());
+    }
+    let start = std::time::Instant::now();
+    let held: Vec<_> = locks.iter().map(|lock| lock.lock()).collect();
+    drop(held);
+    // A look through all that is held, at each lock and for each session, takes four times as long.
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert_eq!(sessions(), 1);
 }
 
 /// What upgradable locks do, in either version of `lock_api`.

@@ -62,7 +62,10 @@ static void values(void) {
     ANSWERS(RETRIAL_INVALID, retrial_param_set(instance, NULL, "mutex_spin_count", "1s"));
     ANSWERS(RETRIAL_INVALID, retrial_param_get(instance, NULL, "mutex_spin_count", text, sizeof text));
     ANSWERS(RETRIAL_SHAPE, retrial_mutex_named(instance, "m", "t", 80, &mutex, NULL));
+    ANSWERS(RETRIAL_SHAPE, retrial_mutex_named(instance, "m", "t", 7, &mutex, NULL));
+    CHECK(strstr(retrial_message(), "has 8 bytes, expected 7"));
     ANSWERS(RETRIAL_FULL, retrial_mutex_named(instance, "large", "t", SIZE_MAX, &mutex, NULL));
+    CHECK(strstr(retrial_message(), "too large"));
     ANSWERS(RETRIAL_INVALID, retrial_mutex_named(instance, "", "t", 8, &mutex, NULL));
     CHECK(strcmp(retrial_strerror(12345), "no code of retrial") == 0);
 }

@@ -78,13 +78,15 @@ pub struct Layout {
 const FIRST: usize = 4;
 
 impl Layout {
-    /// The layout of a segment with these capacities, which must be in their ranges.
+    /// The layout of a segment with these capacities. Out of their ranges it may be as long as `usize` can
+    /// say.
     #[must_use]
     pub fn of(capacity: Capacity) -> Self {
-        let mut next = 0;
+        let mut next = 0_usize;
         let mut table = |size: usize, count: usize| {
             let start = next;
-            next += (size * count).next_multiple_of(PAGE);
+            let len = size.saturating_mul(count).checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+            next = next.saturating_add(len);
             start
         };
         let sessions = capacity.sessions as usize + 1;
@@ -121,7 +123,7 @@ impl Layout {
     #[must_use]
     pub const fn fingerprint() -> u64 {
         let parts = [
-            12, // counts changes of meaning that leave all sizes as they are
+            13, // counts changes of meaning that leave all sizes as they are
             size_of::<Header>(),
             size_of::<ParamRow>(),
             crate::params::PARAM_COUNT,

@@ -23,3 +23,15 @@ fn a_row_has_all_of_its_memory_before_a_wait_counts_in_it() {
     }
     assert!(pages.len() > 4, "rows that begin in one page and end in the next are among them");
 }
+
+#[test]
+fn capacities_out_of_their_ranges_are_as_long_as_can_be_said() {
+    let most = u32::MAX;
+    let all = Capacity { sessions: most, mutexes: most, locations: most, rows: most, arena: u64::MAX };
+    for capacity in [Capacity { arena: u64::MAX, ..Capacity::default() }, all] {
+        assert_eq!(Layout::of(capacity).len, usize::MAX);
+        let within = capacity.within_limits();
+        assert!(within.sessions >= 1 && within.sessions <= capacity.sessions, "{within:?}");
+        assert!(Instance::anonymous(capacity).is_err());
+    }
+}

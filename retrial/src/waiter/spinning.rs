@@ -1,17 +1,22 @@
 //! A spin.
 
 use super::Target;
-use crate::sys;
+use crate::sys::{self, Deadline};
 use crate::wait::Spin;
 
 /// Maximum pauses between two looks of a spin that backs off: some half a microsecond, in which a cache line
 /// comes over and goes back. With twice as many, sections of 1 us are over for longer before a spin sees it.
 const BACKS_OFF_TO: u32 = 16;
 
+/// Polls between two looks at the clock, where there is a deadline: a few tenths of a millisecond.
+const POLLS_A_LOOK: u32 = 4096;
+
 /// Looks without atomics, and tries the exchange when a look finds the target open. A spin that backs off
-/// pauses twice as long after each look.
-pub(super) fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
+/// pauses twice as long after each look. A long one ends at the deadline.
+pub(super) fn spin<T: Target>(target: &T, how: Spin, deadline: Option<Deadline>) -> Option<T::Got> {
     let (mut left, mut pauses) = (how.polls, 1);
+    let next_look = |left: u32| if deadline.is_some() { left.saturating_sub(POLLS_A_LOOK) } else { 0 };
+    let mut look_at = next_look(left);
     loop {
         if target.is_open(how.handed) {
             if let Some(got) = target.try_get(how.handed) {
@@ -21,8 +26,11 @@ pub(super) fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
                 return None;
             }
         }
-        if left == 0 {
-            return None;
+        if left <= look_at {
+            if left == 0 || deadline.is_some_and(|deadline| deadline.left().is_none()) {
+                return None;
+            }
+            look_at = next_look(left);
         }
         let now = pauses.min(left);
         left -= now;
@@ -31,6 +39,37 @@ pub(super) fn spin<T: Target>(target: &T, how: Spin) -> Option<T::Got> {
         }
         if how.backs_off {
             pauses = (2 * pauses).min(BACKS_OFF_TO);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::error::GetError;
+    use crate::instance::Instance;
+    use crate::params::P;
+    use crate::segment::Capacity;
+    use crate::session::Class;
+    use crate::sys::Deadline;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_deadline_ends_a_spin_of_any_length() {
+        let instance = Instance::anonymous(Capacity::default()).unwrap();
+        let mutex = instance.mutex("m", "test", || 0u64).unwrap();
+        let sessions = ["holds", "waits"].map(|name| instance.session(name, Class::Normal).unwrap());
+        let _held = mutex.exclusive(&sessions[0], crate::location!()).unwrap();
+        for p in [P::SpinCount, P::LatchSpinCount, P::HardSpinCount] {
+            instance.set(p, None, u64::from(u32::MAX));
+        }
+        for scheme in 0..crate::wait::NAMES.len() as u64 {
+            instance.set(P::Scheme, None, scheme);
+            let began = Instant::now();
+            let got =
+                mutex.exclusive_until(&sessions[1], crate::location!(), Deadline::after(Duration::from_millis(5)));
+            assert!(matches!(got, Err(GetError::TimedOut)), "{scheme}");
+            // The longest spins take tens of seconds.
+            assert!(began.elapsed() < Duration::from_secs(5), "scheme {scheme}: {:?}", began.elapsed());
         }
     }
 }
