@@ -579,6 +579,44 @@ fn memory_that_was_a_mutex_is_not_counted() {
     assert!(all[0]["gets"].as_u64().is_none_or(|found| found <= gets), "{report:#}");
 }
 
+/// Contended for a moment, then given back and used again, by what has no number of a mutex.
+const FREED: &str = r"
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *contend(void *mutex) {
+    for (int i = 0; i < 3; i++) {
+        pthread_mutex_lock(mutex);
+        usleep(100);
+        pthread_mutex_unlock(mutex);
+    }
+    return 0;
+}
+int main(void) {
+    for (int i = 0; i < 5; i++) {
+        unsigned *words = calloc(64, sizeof *words);
+        pthread_t threads[3];
+        for (int n = 0; n < 3; n++) pthread_create(&threads[n], 0, contend, words);
+        for (int n = 0; n < 3; n++) pthread_join(threads[n], 0);
+        for (int n = 0; n < 64; n++) words[n] = n % 2 ? 0 : 1000000007u + n;
+        if (i % 2) words[4] = words[0] = 0;
+        usleep(150000);
+    }
+    return 0;
+}
+";
+
+#[test]
+fn memory_that_is_no_mutex_any_more_gives_no_gets() {
+    let scratch = Scratch::new();
+    let program = scratch.compile(FREED, &[]).unwrap();
+    let report = report(&scratch, &[], &[&program]);
+    assert_eq!(report["gets"], 45);
+    let gets: Vec<Option<u64>> =
+        report["busiest"].as_array().unwrap().iter().map(|mutex| mutex["gets"].as_u64()).collect();
+    assert!(!gets.is_empty() && gets.iter().flatten().all(|gets| *gets <= 9), "{gets:?}");
+}
+
 #[test]
 fn a_program_without_pthread_locks_is_told_apart() {
     let output = run(&["--", "true"]);

@@ -221,6 +221,9 @@ pub fn summarize(
     let mut mutexes = busiest(mutexes, &mut symbols);
     // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
     let gets = Some(tables.session_gets());
+    for used in mutexes.iter_mut().filter(|used| used.mutex_type.starts_with("pthread ")) {
+        used.profile.gets = used.profile.gets.min(gets);
+    }
     for used in mutexes.iter_mut().filter(|used| used.profile.samples.held > 0).take(TOP) {
         used.profile.gets_of_type = gets;
         room.put(&mut used.profile, &used.sessions, before);
