@@ -1,6 +1,7 @@
 //! Figures that expressions may name: the measures of the one table, and what an instance is at the moment.
 
 use super::expression::{Value, Wrong, brief};
+use super::waiting::Waiting;
 use crate::output::per;
 use crate::recording::{Mutex, Period, Snapshot, State};
 use retrial::views::{Sid, TypeId};
@@ -203,16 +204,19 @@ pub fn check(text: &str, values: &[&Value], snapshot: &Snapshot) -> Result<(), W
 struct Scope<'s> {
     period: Period<'s>,
     ages: &'s Ages,
+    waiting: &'s Waiting,
     of: Of,
 }
 
 impl<'s> Scope<'s> {
     fn profile(&self) -> Option<Profile> {
-        match self.of {
-            Of::Instance => Some(self.period.total()),
-            Of::Mutex(id) => Some(self.period.mutex(self.period.to.mutex(id)?)),
-            Of::Type(id) => self.period.types().remove(&id),
-        }
+        let profile = match self.of {
+            Of::Instance => self.period.total(),
+            Of::Mutex(id) => self.period.mutex(self.period.to.mutex(id)?),
+            Of::Type(id) => self.period.types().remove(&id)?,
+        };
+        let waited = self.waiting.share(self.mutexes().map(|mutex| mutex.info.id));
+        Some(Profile { waiting_s: waited.map(|share| share * profile.time_s), ..profile })
     }
 
     fn covers(&self, mutex: &Mutex) -> bool {
@@ -253,9 +257,9 @@ impl<'s> Scope<'s> {
 }
 
 /// The value of a figure between two looks.
-pub fn value(value: &Value, period: Period<'_>, ages: &Ages) -> Option<f64> {
+pub fn value(value: &Value, period: Period<'_>, ages: &Ages, waiting: &Waiting) -> Option<f64> {
     let of = Of::find(period.to, value.of.as_deref())?;
-    value.name.of(&Scope { period, ages, of }).filter(|x| x.is_finite())
+    value.name.of(&Scope { period, ages, waiting, of }).filter(|x| x.is_finite())
 }
 
 /// Since when each mutex has had the holders that it has.
@@ -326,7 +330,7 @@ mod tests {
         let (period, ages) = (Period::between(&first, &last), Ages::default());
         let of = |text: &str| {
             let expression = crate::watch::expression::Expression::parse(&format!("{text} > 0")).unwrap();
-            value(expression.values()[0], period, &ages)
+            value(expression.values()[0], period, &ages, &Waiting::default())
         };
         let profile = period.mutex(period.to.mutexes.iter().find(|mutex| mutex.name == "m").unwrap());
         assert!(profile.registered_s() > 0.004, "{profile:?}");
