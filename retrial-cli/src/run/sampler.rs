@@ -5,6 +5,7 @@
 //! mutexes that are contended or used most, for their holders. It keeps its own cost below 1 % of a processor
 //! by doing less.
 
+mod counted;
 mod places;
 mod seen;
 mod waits;
@@ -12,6 +13,7 @@ mod waits;
 use super::record::{self, Format, Formats, RECORD, Record};
 use super::variables::Modules;
 use crate::punctual::punctual;
+use counted::Counted;
 use places::Places;
 use retrial::MutexId;
 use retrial::sys::{now_ns, thread_cpu_ns};
@@ -82,26 +84,6 @@ pub fn observe(tables: &Tables, also: impl Fn(), stop: &AtomicBool) -> Observati
         std::thread::park_timeout(Duration::from_nanos(pause_ns));
     }
     sampler.finish()
-}
-
-/// All gets of the interposer's mutexes at the latest census, by the sessions; when that was, and when this
-/// thread began.
-struct Counted {
-    gets: u64,
-    at_ns: u64,
-    started_ns: u64,
-}
-
-impl Counted {
-    /// How often a mutex can have been got: a get takes more than a nanosecond. The library's mutexes count
-    /// their gets themselves, perhaps since before this thread looked.
-    const fn most(&self, format: Format, now_ns: u64) -> u64 {
-        let (gets, since_ns) = match format {
-            Format::Library => (1_000_000_000, self.started_ns),
-            _ => (self.gets, self.at_ns),
-        };
-        gets.saturating_add(now_ns.saturating_sub(since_ns))
-    }
 }
 
 struct Sampler<'t> {
