@@ -244,6 +244,7 @@ fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
         what_if(&[&["--from", file.name(), "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone()
     };
     assert_eq!([&[][..], &["--mutex", "log"], &["--mutex", "#7"]].map(scheme), ["pthread", "sleep", "pthread"]);
+    assert!(fails(&["--interval", "0s"]).contains("expected 1.00 ms at least"));
     assert!(fails(&["--from", file.name(), "--mutex", "none"]).contains("no mutex `none`, there are #7 pool, #8 log"));
     std::fs::write(file.name(), json!({ "workloads": [] }).to_string()).unwrap();
     assert!(fails(&["--from", file.name()]).contains("no mutex of which enough was measured"));
