@@ -1261,6 +1261,8 @@ fn ps_and_show_say_who_has_a_programs_lock_now() {
         let traced = said(&name, &["trace", "--mutex", text, "--for", "20ms"]);
         assert!(traced.contains(&format!("on \"{gate}\"")) && traced.contains(" (program.c:"), "{text}: {traced}");
     }
+    let watched = said(&name, &["watch", "--when", "waiters('gate') > 0", "--once", "--every", "20ms"]);
+    assert!(watched.contains("waiters('gate') = 5"), "{watched}");
     let output = Command::new(RETRIAL).args(["peek", "nope", "-i", &name]).output().unwrap();
     assert!(flat(&output).contains(&format!("expected one of: {gate}")), "{}", stderr(&output));
     assert!(said(&name, &["show", "locations"]).contains(" (program.c:"));

@@ -2,6 +2,7 @@
 
 use super::expression::{Value, Wrong, brief};
 use super::waiting::Waiting;
+use crate::instances::is_called;
 use crate::output::per;
 use crate::recording::{Mutex, Period, Snapshot, State};
 use retrial::views::{Sid, TypeId};
@@ -179,7 +180,8 @@ impl Of {
     fn find(snapshot: &Snapshot, of: Option<&str>) -> Option<Self> {
         let Some(text) = of else { return Some(Self::Instance) };
         let named = |mutex: &&Mutex| {
-            !mutex.is_event && (mutex.name == text || mutex.label() == text || format!("#{}", mutex.info.id.0) == text)
+            !mutex.is_event
+                && (is_called(&mutex.name, text) || mutex.label() == text || format!("#{}", mutex.info.id.0) == text)
         };
         let mutex = snapshot.mutexes.iter().find(named).map(|mutex| Self::Mutex(mutex.info.id));
         let of_type = || snapshot.types.iter().find(|(_, name)| *name == text).map(|(id, _)| Self::Type(*id));
