@@ -263,6 +263,8 @@ fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BT
         return all;
     }
     let (formats, mut buffer) = (Formats::of(tables), vec![[0; RECORD]; 512]);
+    // Sessions count the gets of the interposer's mutexes, and a get takes more than a nanosecond.
+    let (before_ns, before) = (now_ns(), tables.session_gets());
     for (pid, mutexes) in by_process {
         let mut left = &mutexes[..];
         while !left.is_empty() {
@@ -277,8 +279,10 @@ fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BT
                 let record = Record::parse(bytes, format);
                 let gets = match format {
                     // A mutex that is missed for the first time has no number yet.
-                    Format::Library | Format::Private => {
-                        record.ours(mutex.id, now_ns(), true).map(|(_, gets)| Some(gets))
+                    Format::Library => record.ours(mutex.id, now_ns(), true).map(|(_, gets)| Some(gets)),
+                    Format::Private => {
+                        let most = before + now_ns().saturating_sub(before_ns);
+                        record.ours(mutex.id, most, true).map(|(_, gets)| Some(gets))
                     }
                     Format::Libc => record.libcs().map(|(_, count)| count.map(u64::from)),
                     Format::Rwlock | Format::Spin => Some(None),

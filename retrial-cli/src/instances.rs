@@ -1,6 +1,7 @@
 //! From what the user typed to an instance, and from the library's errors to ones with a command to type
 //! next.
 
+use crate::naming::Names;
 use crate::output::{Format, quoted};
 use clap::Args;
 use miette::{Report, miette};
@@ -254,23 +255,34 @@ fn flag(tables: &Tables) -> String {
     tables.address().map_or_else(String::new, |address| format!(" -i {}", quoted(&address.to_string())))
 }
 
-/// The mutex of this name, or of this id with `#`.
+/// The mutex of this name, of this id with `#`, or of what the tools print for it: `cash`, `cash (program)`,
+/// `#1 cash (program)`.
 pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
-    let by_id = text.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
+    let mut names = Names::new(tables);
+    let word = text.split(' ').next().unwrap_or_default();
+    let by_id = word.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
+    let by_id = by_id.filter(|id| tables.mutex_info(*id).is_some() && (word == text || names.mutex(*id) == text));
     // A name that was found out later is in no index.
-    let noted =
-        || tables.mutexes().into_iter().find(|mutex| mutex.name == text && !text.is_empty()).map(|mutex| mutex.id);
-    let by_id = by_id.filter(|id| tables.mutex_info(*id).is_some());
+    let noted = || tables.mutexes().into_iter().find(|info| is_called(&names.name(info), text)).map(|info| info.id);
     by_id.or_else(|| tables.mutex_named(text)).or_else(noted).ok_or_else(|| {
-        let names: Vec<String> =
-            tables.mutexes().into_iter().map(|m| m.name).filter(|n| !n.is_empty()).take(8).collect();
-        let known = if names.is_empty() { "none has a name".to_owned() } else { names.join(", ") };
+        let mut names = Names::new(tables);
+        let known: Vec<String> = tables.mutexes().iter().take(8).map(|info| names.mutex(info.id)).collect();
+        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        let flag = flag(tables);
         miette!(
             code = "retrial::mutex::not_found",
-            help = format!("retrial hold {} --create{}", quoted(text), flag(tables)),
+            help = format!(
+                "retrial hold {} --create{flag}; names and ids like #1: retrial show mutexes{flag}",
+                quoted(text)
+            ),
             "no mutex `{text}` in this instance, expected one of: {known}"
         )
     })
+}
+
+/// Whether a mutex of this name goes by a text: the name, or without the module of a static variable.
+pub fn is_called(name: &str, text: &str) -> bool {
+    !text.is_empty() && (name == text || name.split_once(" (").is_some_and(|(variable, _)| variable == text))
 }
 
 /// The mutex type of this name.

@@ -39,6 +39,7 @@ static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER, first = PTHREAD_MUTEX_I
     busy = PTHREAD_MUTEX_INITIALIZER, robust, inherit;
 static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t both;
+static pthread_rwlock_t table = PTHREAD_RWLOCK_INITIALIZER;
 static sem_t posts;
 static struct { atomic_int word; int count, owner, users, kind, rest; } other = { .word = 2, .users = 1 };
 __attribute__((noinline)) void doze(void) { for (;;) sleep(100); }
@@ -69,6 +70,10 @@ static void *joins(void *mutex) {
     pthread_t thread; named("joiner"); pthread_mutex_lock(mutex);
     pthread_create(&thread, 0, waits, mutex); pthread_join(thread, 0); return 0;
 }
+static void *writes(void *unused) {
+    named("scribe"); pthread_rwlock_wrlock(&table); pthread_barrier_wait(&both); doze(); return unused;
+}
+static void *reads(void *unused) { named("reader"); pthread_rwlock_rdlock(&table); return unused; }
 static void start(void *(*run)(void *), void *with) { pthread_t thread; pthread_create(&thread, 0, run, with); }
 static void held_by_one(pthread_mutex_t *mutex, int waiters) {
     start(holds, mutex); pthread_barrier_wait(&both);
@@ -89,6 +94,7 @@ int main(int count, char **words) {
         case 'd': start(forth, 0); start(back, 0); break;
         case 'c': start(waits_for_event, 0); break;
         case 's': start(takes, 0); break;
+        case 'w': start(writes, 0); pthread_barrier_wait(&both); start(reads, 0); break;
         case 'l': start(rusts, 0); break;
         case 'r': mutex(&robust, 1, 1, PTHREAD_PRIO_NONE); held_by_one(&robust, 1); break;
         case 'i': mutex(&inherit, 0, 0, PTHREAD_PRIO_INHERIT); held_by_one(&inherit, 1); break;
@@ -260,6 +266,18 @@ fn conditions_semaphores_and_other_locks_are_not_called_mutexes() {
     }
     assert!(text.contains("(ruster) waits for an event at other (waiting)"), "{text}");
     assert!(text.contains("0 threads wait for a mutex, 3 for an event, of 4 threads.\n"), "{text}");
+}
+
+#[test]
+fn a_rwlock_is_named_with_the_writer_that_has_it() {
+    let Some((program, _directory)) = started("w") else { return };
+    until_waiting(program.pid(), 0, 1);
+    let text = attach(program.pid(), &[]);
+    if cfg!(target_arch = "x86_64") {
+        let reader =
+            text.lines().find(|line| line.contains("(reader) waits for the rwlock table (waiting), held by thread "));
+        assert!(reader.is_some_and(|line| line.contains(" (scribe) in pthread_rwlock_rdlock at reads (")), "{text}");
+    }
 }
 
 #[test]

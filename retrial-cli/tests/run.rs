@@ -548,6 +548,144 @@ fn memory_that_was_a_mutex_is_not_counted() {
     assert!(all[0]["gets"].as_u64().is_none_or(|found| found <= gets), "{report:#}");
 }
 
+/// Contended for a moment, then given back and used again, by what has no number of a mutex.
+const FREED: &str = r"
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *contend(void *mutex) {
+    for (int i = 0; i < 3; i++) {
+        pthread_mutex_lock(mutex);
+        usleep(100);
+        pthread_mutex_unlock(mutex);
+    }
+    return 0;
+}
+int main(void) {
+    for (int i = 0; i < 5; i++) {
+        unsigned *words = calloc(64, sizeof *words);
+        pthread_t threads[3];
+        for (int n = 0; n < 3; n++) pthread_create(&threads[n], 0, contend, words);
+        for (int n = 0; n < 3; n++) pthread_join(threads[n], 0);
+        for (int n = 0; n < 64; n++) words[n] = n % 2 ? 0 : 1000000007u + n;
+        if (i % 2) words[4] = words[0] = 0;
+        usleep(150000);
+    }
+    return 0;
+}
+";
+
+#[test]
+fn memory_that_is_no_mutex_any_more_gives_no_gets() {
+    let scratch = Directory::new();
+    let program = compile(&scratch, FREED, &[]).unwrap();
+    let report = report(&scratch, &[], &[&program]);
+    assert_eq!(report["gets"], 45);
+    let gets: Vec<Option<u64>> =
+        report["busiest"].as_array().unwrap().iter().map(|mutex| mutex["gets"].as_u64()).collect();
+    assert!(!gets.is_empty() && gets.iter().flatten().all(|gets| *gets <= 9), "{gets:?}");
+}
+
+#[test]
+fn a_place_behind_a_gap_between_segments_has_its_function() {
+    for options in [["-no-pie", "-Wl,--section-start=.text=0x500000"], ["-pie", "-Wl,--section-start=.text=0x100000"]] {
+        let scratch = Directory::new();
+        let Some(program) = compile(&scratch, CONTENDED, &options) else {
+            return not_tested("the linker leaves no gap");
+        };
+        let report = report(&scratch, &[], &[&program]);
+        let place = report["busiest"][0]["busy_at"].as_str().unwrap_or_default().to_owned();
+        assert!(place.starts_with("bump (program.c:"), "{options:?}: {place}");
+    }
+}
+
+/// Four threads wait for the first one.
+const WAIT: &str = r"
+#include <pthread.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *get(void *no) {
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+    return no;
+}
+int main(void) {
+    pthread_t threads[4];
+#ifdef INHERIT
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&mutex, &attributes);
+#endif
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, get, 0);
+    usleep(200000);
+    pthread_mutex_unlock(&mutex);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+";
+
+#[test]
+fn threads_without_a_session_are_told() {
+    let scratch = Directory::new();
+    let program = compile(&scratch, WAIT, &[]).unwrap();
+    let output = run(&["--sessions", "1", "--", &program]);
+    let said = words(&output);
+    assert!(said.contains("4 threads had no session: the instance has room for 1 thread at a time."), "{said}");
+    assert!(said.contains("Their waits are not in these figures; type --sessions 5"), "{said}");
+    assert!(said.contains("Next: retrial run --sessions 5 -- "), "{said}");
+    let few = report(&scratch, &["--sessions", "1"], &[&program]);
+    assert_eq!((&few["threads_without_session"], &few["gets"]), (&json!(4), &json!(5)), "{few:#}");
+    let enough = report(&scratch, &["--sessions", "5"], &[&program]);
+    assert_eq!((&enough["threads_without_session"], &enough["waits"]), (&json!(0), &json!(4)), "{enough:#}");
+}
+
+/// Leaves a process behind, which gets no lock.
+const LEAVES: &str = r"
+#include <pthread.h>
+#include <unistd.h>
+int main(void) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    if (fork()) return 0;
+    for (int i = 0; i < 3; i++) close(i);
+    sleep(1);
+    return 0;
+}
+";
+
+#[test]
+fn a_process_that_is_left_behind_is_told() {
+    let scratch = Directory::new();
+    let program = compile(&scratch, LEAVES, &[]).unwrap();
+    let said = words(&run(&["--", &program]));
+    assert!(said.contains("a process that the program left behind still runs (pid "), "{said}");
+    assert!(said.contains("--keep keeps the instance"), "{said}");
+    let report = report(&scratch, &[], &[&program]);
+    assert_eq!(report["processes_living"].as_array().map(Vec::len), Some(1), "{report:#}");
+}
+
+#[test]
+fn too_few_files_are_a_limit() {
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", "ulimit -n 4; exec \"$0\" run -- true", RETRIAL]).output().unwrap();
+    let said = words(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Too many open files") && said.contains("ulimit -a"), "{said}");
+}
+
+#[test]
+fn mutexes_that_are_left_to_libc_are_told() {
+    let scratch = Directory::new();
+    let program = compile(&scratch, WAIT, &["-DINHERIT"]).unwrap();
+    let said = words(&run(&["--", &program]));
+    let left =
+        "mutexes with priority inheritance or a ceiling are left to libc (fallback): waits for these are not seen";
+    assert!(said.contains("calls of ") && said.contains(left), "{said}");
+    assert!(said.contains("no other lock was contended") && said.contains("& retrial attach $!"), "{said}");
+}
+
 #[test]
 fn a_program_without_pthread_locks_is_told_apart() {
     let output = run(&["--", "true"]);
@@ -1090,6 +1228,15 @@ fn ps_and_show_say_who_has_a_programs_lock_now() {
     let gate = rows_now[1]["mutex"].as_str().unwrap();
     assert!(gate.ends_with(" gate (program)"), "{rows_now:?}");
     assert_eq!(rows_now[0]["holds"], format!("{gate} X"));
+    for text in [gate, "gate", "gate (program)", gate.split(' ').next().unwrap()] {
+        let traced = said(&name, &["trace", "--mutex", text, "--for", "20ms"]);
+        assert!(traced.contains(&format!("on \"{gate}\"")) && traced.contains(" (program.c:"), "{text}: {traced}");
+    }
+    let watched = said(&name, &["watch", "--when", "waiters('gate') > 0", "--once", "--every", "20ms"]);
+    assert!(watched.contains("waiters('gate') = 5"), "{watched}");
+    let output = Command::new(RETRIAL).args(["peek", "nope", "-i", &name]).output().unwrap();
+    assert!(words(&output).contains(&format!("expected one of: {gate}")), "{}", stderr(&output));
+    assert!(said(&name, &["show", "locations"]).contains(" (program.c:"));
     let mut input = run.0.stdin.take().unwrap();
     input.write_all(b"\n").unwrap();
     let holds = |row: &&Value| row["holds"] == format!("{gate} X");

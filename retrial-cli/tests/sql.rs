@@ -322,3 +322,15 @@ fn a_large_instance_is_answered_within_two_seconds_and_512_mb() {
     }
     drop(held);
 }
+
+#[test]
+fn the_views_are_described_as_json_and_csv_too() {
+    let of =
+        |option: &str| String::from_utf8(command(&["sql", ".views v$mutex", option]).output().unwrap().stdout).unwrap();
+    let rows: Vec<Value> = serde_json::from_str(&of("--json")).unwrap();
+    assert!(
+        rows.iter().all(|row| row["name"] == "v$mutex") && rows.iter().any(|row| row["column"] == "gets"),
+        "{rows:?}"
+    );
+    assert!(of("--csv").starts_with("name,description,column,type,unit,meaning\nv$mutex,"));
+}

@@ -49,6 +49,17 @@ fn an_event_runs_the_command_with_the_event_on_its_standard_input() {
 }
 
 #[test]
+fn what_is_sampled_fires_too() {
+    let scratch = Scratch::new();
+    let _both = contended(&scratch);
+    for when in ["waiting > 0.5", "utilization('m') > 50%", "active('Cursor Pin') > 1.5"] {
+        let mut watch = watch(&scratch, &["--when", when, "--once"]);
+        assert_eq!(told(&mut watch)["what"], "began", "{when}");
+        assert_eq!(watch.end(), (Some(0), String::new()));
+    }
+}
+
+#[test]
 fn it_begins_again_only_when_it_was_over() {
     let scratch = Scratch::new();
     let holder = scratch.hold(&["m", "--create"]);

@@ -209,6 +209,7 @@ fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
     let scheme =
         |more: &[&str]| what_if(&[&["--from", &file, "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone();
     assert_eq!([&[][..], &["--mutex", "log"], &["--mutex", "#7"]].map(scheme), ["pthread", "sleep", "pthread"]);
+    assert!(fails(&["--interval", "0s"]).contains("expected 1.00 ms at least"));
     assert!(fails(&["--from", &file, "--mutex", "none"]).contains("no mutex `none`, there are #7 pool, #8 log"));
     fs::write(&*file, json!({ "workloads": [] }).to_string()).unwrap();
     assert!(fails(&["--from", &file]).contains("no mutex of which enough was measured"));

@@ -52,8 +52,10 @@ pub(crate) fn location(instance: &Instance, caller: usize) -> LocationId {
 /// The path of the program's executable, which the loader does not know. Written once, by the constructor.
 static EXECUTABLE: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 
-/// Finds the executable's path.
+/// Finds the executable's path and where it begins.
 pub(crate) fn note_executable() {
+    // SAFETY: the function takes what the loader hands it, and no data.
+    unsafe { libc::dl_iterate_phdr(Some(note_start), std::ptr::null_mut()) };
     let mut path = [0u8; size_of_val(&EXECUTABLE)];
     // One byte is left for the end.
     // SAFETY: the buffer is writable in this length.
@@ -64,6 +66,21 @@ pub(crate) fn note_executable() {
     for (cell, word) in EXECUTABLE.iter().zip(path.as_chunks::<8>().0) {
         cell.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
     }
+}
+
+/// Where the executable is mapped first.
+static START: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes where the executable begins: the loader lists it first.
+extern "C" fn note_start(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> libc::c_int {
+    // SAFETY: the loader's record of a module.
+    let info = unsafe { &*info };
+    // SAFETY: its program headers, so many.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let start = loaded.map(|header| info.dlpi_addr.wrapping_add(header.p_vaddr & !4095)).min();
+    START.store(start.unwrap_or(0) as usize, Ordering::Relaxed);
+    1
 }
 
 fn executable() -> [u8; size_of_val(&EXECUTABLE)] {
@@ -119,11 +136,13 @@ impl Name {
         }
         // SAFETY: the loader's record of the module that is calling us, which is not unloaded meanwhile.
         let name = unsafe { (*found.link_map).name };
-        let offset = caller - found.map_start;
+        // Of an executable with a gap between its segments, the loader finds the part after the gap.
+        let executable = START.load(Ordering::Relaxed);
         // SAFETY: the loader's string.
         match unsafe { CStr::from_ptr(name) }.to_bytes() {
-            b"" => self.put_executable(offset),
-            name => self.put(name, offset),
+            b"" if (1..=found.map_start).contains(&executable) => self.put_executable(caller - executable),
+            b"" => self.put_executable(caller - found.map_start),
+            name => self.put(name, caller - found.map_start),
         }
     }
 

@@ -381,11 +381,14 @@ impl PrivateMutex {
         0
     }
 
-    /// The number and gets in a copy of a record, `None` when the copy is not such a record.
+    /// The number and gets in a copy of a record of this process, `None` when the copy is no such record.
     pub(crate) fn read(copy: &[u8; size_of::<Self>()]) -> Option<(MutexId, u64)> {
-        let (words, _) = copy.as_chunks::<8>();
-        let (kind_and_id, gets) = (u64::from_ne_bytes(words[2]), u64::from_ne_bytes(words[3]));
-        let (kind, id) = (kind_and_id as u32, (kind_and_id >> 32) as u32);
-        matches!(foreign::class(kind), foreign::Class::Private(_)).then_some((MutexId(id), gets))
+        // SAFETY: a record is atomics only, of which any bytes are values.
+        let record = unsafe { copy.as_ptr().cast::<Self>().read_unaligned() };
+        let (id, gets) = (record.id.into_inner(), record.gets.into_inner());
+        let is_one = matches!(foreign::class(record.kind.into_inner()), foreign::Class::Private(_))
+            && record.word.into_inner() & LOCK <= HELD | AWAITED | PERHAPS
+            && (gets == 0 || record.epoch.into_inner() == process::epoch());
+        is_one.then_some((MutexId(id), gets))
     }
 }

@@ -177,6 +177,9 @@ impl Thread {
         // SAFETY: the locks of C, which come back when a thread ends: no reference of Rust is made to what
         // they protect.
         let session = instance.and_then(|instance| unsafe { instance.thread_session("", Class::Detect) }.ok());
+        if let (Some(instance), None) = (instance, &session) {
+            interposer::count_thread_without_session(instance);
+        }
         if let Some(session) = session {
             self.me.set(u64::from(session.sid().number()) << 32);
             // SAFETY: only this thread writes here, and there is no reference while there is no session. The

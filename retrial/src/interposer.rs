@@ -43,6 +43,11 @@ pub fn count_call_of_guest(instance: &Instance, call: usize, is_get: bool) {
     departed.gets.fetch_add(u64::from(is_get), Ordering::Relaxed);
 }
 
+/// Counts a thread that has no session because there is no room for it.
+pub fn count_thread_without_session(instance: &Instance) {
+    instance.tables.segment.departed().told.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Registers a mutex at an address of this process that a get has missed, for the figures alone. Takes no
 /// longer when the table is full: `None` when no entry is free among a few, and then the next miss may ask
 /// again.

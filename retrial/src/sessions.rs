@@ -268,7 +268,13 @@ impl Tables {
         slots.fold(0, |sum, (_, slot)| sum.wrapping_add(slot.gets.load(Ordering::Relaxed)))
     }
 
-    /// The same of each session. Those of the sessions that had its slot before are in the total only.
+    /// Threads under an interposer that have found no room for a session: their waits are in no row.
+    #[must_use]
+    pub fn threads_without_session(&self) -> u32 {
+        self.segment.departed().told.load(Ordering::Relaxed)
+    }
+
+    /// Gets of each session, counted so. Those of the sessions that had its slot before are in the total only.
     pub fn gets_by_session(&self) -> impl Iterator<Item = (Sid, u64)> + use<'_> {
         self.all_slots().map(|(sid, slot)| {
             let earlier = slot.earlier_gets.load(Ordering::Relaxed);

@@ -50,7 +50,7 @@ pub(crate) struct Slot {
     /// see `keeper.rs`.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) kept: RobustLock,
-    /// Whether an alert has said so.
+    /// Whether an alert has said so; of the departed, how many threads have had no session.
     pub(crate) told: AtomicU32,
     /// Last time that the kernel was asked for its thread on behalf of a waiter.
     pub(crate) asked_ns: AtomicU64,

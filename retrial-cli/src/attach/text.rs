@@ -3,6 +3,7 @@
 use super::futex::kind_text;
 use super::look::{Futex, Holder, Look, Looker, Waiting, What};
 use super::place::{Place, Places, label, trouble};
+use super::rwlock::{self, Rwlock};
 use crate::blocking::{Link, remedy};
 use crate::output::{counted, grouped};
 use crate::who::text::{Item, LINES, Line, WAITERS, calls, calls_from};
@@ -112,7 +113,7 @@ impl<'a> Told<'a> {
             let place = self.places.wait(&self.looker.process, &waiting.sleeper);
             let of = match self.look.mutex(waiting.address).filter(|_| waits.is_none()) {
                 Some(mutex) => format!(" for {}", self.mutex(mutex)),
-                None if waits.is_none() => self.event(waiting),
+                None if waits.is_none() => self.event(waiting, &place),
                 None => String::new(),
             };
             let _ = write!(text, ", waits{of}{}", self::text(&place));
@@ -133,11 +134,31 @@ impl<'a> Told<'a> {
     }
 
     /// What a holder waits for itself, if that is no mutex.
-    fn event(&self, waiting: &Waiting) -> String {
+    fn event(&mut self, waiting: &Waiting, place: &Place) -> String {
         match self.look.waits_for(waiting.sleeper.tid).map(|futex| futex.what) {
             Some(What::End(tid)) => format!(" for the end of {}", label(&self.looker.process, tid, None)),
+            _ if place.call.as_deref().is_some_and(rwlock::is_call) => {
+                format!(" for {}", self.event_at(waiting.address, place))
+            }
             _ => " for an event".to_owned(),
         }
+    }
+
+    /// What is waited for at a futex that is no mutex: a rwlock with those that have it, or an event.
+    fn event_at(&mut self, futex: u64, place: &Place) -> String {
+        let process = &self.looker.process;
+        let call = place.call.as_deref().filter(|call| rwlock::is_call(call));
+        let Some(rwlock) = call.and_then(|call| Rwlock::of(process.pid, call, futex)) else {
+            let what = if call.is_some() { "a rwlock" } else { "an event" };
+            return format!("{what} at {}", self.places.mutex(process, futex));
+        };
+        let held = match rwlock {
+            // Another PID namespace has other numbers.
+            Rwlock { writer, .. } if writer != 0 && !process.is_nested => label(process, writer, None),
+            Rwlock { writer: 0, readers, .. } => counted(readers.into(), "reader", "readers"),
+            _ => "a writer".to_owned(),
+        };
+        format!("the rwlock {}, held by {held}", self.places.mutex(process, rwlock.address))
     }
 
     /// A mutex that a thread has and others wait for.
@@ -199,7 +220,7 @@ impl<'a> Told<'a> {
             };
             let of = match futex.what {
                 What::End(tid) => format!("the end of {}", label(&self.looker.process, tid, None)),
-                _ => format!("an event at {}", self.places.mutex(&self.looker.process, futex.address)),
+                _ => self.event_at(futex.address, &place),
             };
             lines.push(format!("{who} for {of}{}", self::text(&place)));
         }

@@ -18,7 +18,7 @@ pub mod list;
 pub mod man;
 pub mod model;
 pub mod peek;
-mod period;
+pub mod period;
 pub mod poke;
 pub mod ps;
 pub mod record;

@@ -3,7 +3,7 @@
 use super::period::TIME_MIN;
 use crate::duration;
 use crate::instances::Which;
-use crate::output::{Format, line};
+use crate::output::{Format, Table, column, line};
 use crate::signals;
 use crate::sql::{self, Source};
 use miette::{Report, miette};
@@ -45,9 +45,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let over = args.over.as_deref().map(|text| duration::at_least("--over", text, TIME_MIN)).transpose()?;
     let (file, statement) = words(&args)?;
     // What says what there is needs no instance.
-    if let Some(described) = statement.as_deref().and_then(described) {
-        line(&described?);
-        return Ok(ExitCode::SUCCESS);
+    if let Some(described) = statement.as_deref().and_then(|statement| described(statement, format)) {
+        return described.map(|()| ExitCode::SUCCESS);
     }
     let source = match file {
         Some(file) => Source::Recording(file),
@@ -83,14 +82,20 @@ fn words(args: &Args) -> Result<(Option<PathBuf>, Option<String>), Report> {
     }
 }
 
-/// What `.views` says; `None` of what is no such command.
-fn described(text: &str) -> Option<Result<String, Report>> {
+/// Prints what `.views` says; `None` of what is no such command.
+fn described(text: &str, format: Format) -> Option<Result<(), Report>> {
     let text = text.trim().trim_end_matches(';').trim();
     let rest = text.strip_prefix('.')?;
     let (command, name) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let name = Some(name.trim()).filter(|name| !name.is_empty());
     Some(match command {
-        "views" => sql::describe(name).ok_or_else(|| {
+        "views" if !format.is_text() && sql::describe(name).is_some() => {
+            let heads = ["name", "description", "column", "type", "unit", "meaning"];
+            let columns: [_; 6] = std::array::from_fn(|i| column(heads[i], move |row: &sql::Column| row[i]));
+            Table::of(&columns, sql::columns(name)).print(format);
+            Ok(())
+        }
+        "views" => sql::describe(name).map(|text| line(&text)).ok_or_else(|| {
             let known = sql::names().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
             miette!(
                 code = "retrial::sql::view",
@@ -99,8 +104,19 @@ fn described(text: &str) -> Option<Result<String, Report>> {
                 name.unwrap_or_default()
             )
         }),
-        "tables" => Ok(sql::names().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join("\n")),
-        "help" => Ok(HELP.to_owned()),
+        "tables" if !format.is_text() => {
+            let columns = [column("name", |row: &(&'static str, Vec<&'static str>)| row.0)];
+            Table::of(&columns, sql::names()).print(format);
+            Ok(())
+        }
+        "tables" => {
+            line(&sql::names().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join("\n"));
+            Ok(())
+        }
+        "help" => {
+            line(HELP);
+            Ok(())
+        }
         other => Err(miette!(
             code = "retrial::sql::command",
             help = ".help",
@@ -120,9 +136,8 @@ fn script(source: &Source, over: Option<Duration>, format: Format) -> Result<(),
     std::io::stdin().read_to_string(&mut script).map_err(|error| {
         miette!(code = "retrial::sql::input", help = "retrial sql 'SELECT 1'", "standard input: {error}")
     })?;
-    if let Some(described) = described(&script) {
-        line(&described?);
-        return Ok(());
+    if let Some(described) = described(&script, format) {
+        return described;
     }
     sql::print(&source.open(over, &script)?, &script, format)
 }
@@ -166,8 +181,8 @@ fn shell(source: &Source, over: Option<Duration>, format: Format) -> Result<(), 
         }
         let whole = std::mem::take(&mut statement);
         let _ = editor.add_history_entry(whole.trim());
-        let answered = match described(&whole) {
-            Some(described) => described.map(|text| line(&text)),
+        let answered = match described(&whole, format) {
+            Some(described) => described,
             None => source.open(over, &whole).and_then(|database| sql::print(&database, &whole, format)),
         };
         if let Err(error) = answered {

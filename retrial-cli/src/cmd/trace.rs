@@ -2,11 +2,13 @@
 
 use crate::blocking::Look;
 use crate::instances::{Presence, Which, mutex};
+use crate::naming::Names;
 use crate::output::{Column, Format, Stream, column};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::views::{Event, Sid, Tables, What};
 use retrial::{MutexId, Observer};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -49,7 +51,7 @@ struct Seen {
     run: Option<Event>,
 }
 
-fn columns(tables: &Tables) -> [Column<'_, Seen>; 11] {
+fn columns<'a>(tables: &'a Tables, names: &'a RefCell<Names<'_>>) -> [Column<'a, Seen>; 11] {
     [
         column("sid", |seen: &Seen| seen.sid.number()),
         column("number", |seen: &Seen| Some(seen.run?.number)),
@@ -58,9 +60,9 @@ fn columns(tables: &Tables) -> [Column<'_, Seen>; 11] {
         column("asked_ns", |seen: &Seen| Some(duration::nanos(seen.run?.asked))),
         column("actual_ns", |seen: &Seen| Some(duration::nanos(seen.run?.actual))),
         column("started_ns", |seen: &Seen| Some(seen.run?.started_ns)),
-        column("mutex", |seen: &Seen| Some(tables.mutex_name(seen.run?.mutex))),
+        column("mutex", |seen: &Seen| Some(names.borrow_mut().mutex(seen.run?.mutex))),
         column("event", |seen: &Seen| Some(event_name(tables, &seen.run?))),
-        column("location", |seen: &Seen| Some(tables.location_name(seen.run?.location))),
+        column("location", |seen: &Seen| Some(names.borrow_mut().place(seen.run?.location))),
         column("blocker", |seen: &Seen| Some(seen.run?.blocker.number())),
     ]
 }
@@ -86,9 +88,11 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         session => session.map(Sid::new),
     };
     signals::catch();
-    let columns = columns(observer.tables());
+    let names = RefCell::new(Names::new(observer.tables()));
+    let columns = columns(observer.tables(), &names);
     let mut trace = Trace {
         observer: &observer,
+        names: &names,
         format,
         stream: Stream::new(&columns, format),
         only_mutex,
@@ -128,8 +132,9 @@ struct Followed {
     beheaded: bool,
 }
 
-struct Trace<'a> {
+struct Trace<'a, 't> {
     observer: &'a Observer,
+    names: &'a RefCell<Names<'t>>,
     format: Format,
     stream: Stream<'a, Seen>,
     only_mutex: Option<MutexId>,
@@ -141,7 +146,7 @@ struct Trace<'a> {
     seen: bool,
 }
 
-impl Trace<'_> {
+impl Trace<'_, '_> {
     fn sids(&self) -> Vec<Sid> {
         match self.only_session {
             Some(sid) => vec![sid],
@@ -248,8 +253,8 @@ impl Trace<'_> {
             return;
         }
         let tables = self.observer;
-        let (name, mutex) = (event_name(tables.tables(), event), tables.tables().mutex_name(event.mutex));
-        let location = tables.tables().location_name(event.location);
+        let (name, mutex) = (event_name(tables.tables(), event), self.names.borrow_mut().mutex(event.mutex));
+        let location = self.names.borrow_mut().place(event.location);
         self.stream.row(&Seen { sid, what: event.what.name(), count: Some(event.count), run: Some(*event) });
         if !self.format.is_text() {
             return;

@@ -3,12 +3,13 @@
 use crate::clock::time;
 use crate::instances::{Which, has_gone, is_there};
 use crate::output::{Column, Format, Stream, Table, column};
-use crate::recording::{Period, Snapshot, Taker};
+use crate::recording::{Pauses, Period, Sampler, Snapshot, Taker};
 use crate::watch::action::Action;
 use crate::watch::expression::Expression;
 use crate::watch::rate::Rate;
 use crate::watch::trigger::{Change, Trigger};
-use crate::watch::values::{self, Ages};
+use crate::watch::values::{self, Ages, Name};
+use crate::watch::waiting::Waiting;
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::Observer;
@@ -69,6 +70,9 @@ pub struct Args {
 const EVERY_MIN: Duration = Duration::from_millis(10);
 /// How often a command under way is looked at.
 const POLL: Duration = Duration::from_millis(20);
+/// Mean time between two samples, and the least number of times that it is as long as one takes.
+const SAMPLE: Duration = Duration::from_millis(10);
+const SAMPLE_TIMES: u32 = 100;
 
 /// What is printed: what happened when, about what.
 struct Told {
@@ -113,13 +117,19 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let which = args.which.by_name()?;
     let observer = which.observe()?;
     let mut taker = Taker::new(observer.tables());
-    let first = taker.snapshot();
+    let mut first = taker.snapshot();
     for (text, expression) in [(text.as_str(), &when)].into_iter().chain(until.as_ref().map(|(x, text)| (*text, x))) {
         values::check(text, &expression.values(), &first).map_err(|wrong| {
             miette!(code = "retrial::watch::name", help = format!("retrial show mutexes{}", which.flag()), "{wrong}")
         })?;
     }
     signals::catch();
+    let expressions = [Some(&when), until.as_ref().map(|(until, _)| until)].into_iter().flatten();
+    let is_measured = expressions.flat_map(Expression::values).any(|value| matches!(value.name, Name::Measure(..)));
+    let mut sampler = is_measured.then(|| Sampler::new(observer.tables()));
+    if let Some(sampler) = &mut sampler {
+        sampler.complete(&mut first);
+    }
     let columns = columns();
     let mut watch = Watch {
         observer: &observer,
@@ -130,6 +140,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         until: until.map(|(until, _)| until),
         trigger: Trigger::new(hold),
         ages: Ages::default(),
+        sampler,
+        pauses: Pauses::default(),
+        waiting: Waiting::default(),
         command: args.command,
         rate,
         timeout,
@@ -160,6 +173,10 @@ struct Watch<'a> {
     until: Option<Expression>,
     trigger: Trigger,
     ages: Ages,
+    /// Where a measure is asked for: some are of what samples see.
+    sampler: Option<Sampler<'a>>,
+    pauses: Pauses,
+    waiting: Waiting,
     command: Option<String>,
     rate: Option<Rate>,
     timeout: Duration,
@@ -190,7 +207,7 @@ impl Watch<'_> {
                 continue;
             }
             self.still_there()?;
-            let now = taker.snapshot();
+            let now = self.snapshot(&mut taker);
             had_one |= self.look(&last, &now);
             last = now;
             if once && had_one && self.action.is_none() {
@@ -203,14 +220,30 @@ impl Watch<'_> {
         Ok(if once && self.failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
-    /// Lets time pass, and looks after the command meanwhile.
+    fn snapshot(&mut self, taker: &mut Taker<'_>) -> Snapshot {
+        let mut snapshot = taker.snapshot();
+        if let Some(sampler) = &mut self.sampler {
+            let (samples, rounds) = sampler.complete(&mut snapshot);
+            self.waiting = Waiting::of(&samples, rounds);
+        }
+        snapshot
+    }
+
+    /// Lets time pass, samples, and looks after the command meanwhile.
     fn pass(&mut self, every: Duration) {
         let end = Instant::now() + every;
         while let left = end.saturating_duration_since(Instant::now())
             && !left.is_zero()
             && signals::received().is_none()
         {
-            let pause = if self.action.is_some() { POLL } else { Duration::from_millis(100) };
+            let mut pause = if self.action.is_some() { POLL } else { Duration::from_millis(100) };
+            if let Some(sampler) = &mut self.sampler {
+                let began = Instant::now();
+                sampler.round();
+                let mean = SAMPLE.max(began.elapsed() * SAMPLE_TIMES);
+                let sampled = Duration::from_nanos(self.pauses.next(duration::nanos(mean)));
+                pause = if self.action.is_some() { pause.min(sampled) } else { sampled };
+            }
             retrial::sys::sleep(pause.min(left));
             self.attend();
         }
@@ -242,7 +275,7 @@ impl Watch<'_> {
         let period = Period::between(last, now);
         let mut seen = Map::new();
         let mut value = |of: &crate::watch::expression::Value| {
-            let value = values::value(of, period, &self.ages);
+            let value = values::value(of, period, &self.ages, &self.waiting);
             seen.insert(of.text.clone(), value.into());
             value
         };

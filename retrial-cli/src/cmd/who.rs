@@ -43,8 +43,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let flag = which.flag();
     let observer = which.observe()?;
     let tables = observer.tables();
-    let mut names = crate::naming::Names::new(tables);
-    let only = args.mutex.as_deref().map(|text| object::find(tables, text, &mut names)).transpose()?;
+    let only = args.mutex.as_deref().map(|text| object::find(tables, text)).transpose()?;
     let look = if only.is_some() { Look::at_all(tables) } else { Look::at_awaited(tables) };
     let mut found = Found::new(tables, look, only);
     if format.is_text() {

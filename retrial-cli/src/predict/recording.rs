@@ -1,5 +1,6 @@
 //! A workload and how it was found, as a file.
 
+use crate::instances::is_called;
 use miette::{Report, miette};
 use retrial_bench::errors::directory;
 use retrial_model::sim::Workload;
@@ -95,7 +96,7 @@ fn report(workloads: &Value, mutex: Option<&str>) -> Result<Recording, String> {
     let is_meant = |recording: &&Recording| {
         mutex.is_none_or(|name| {
             let title = title(recording);
-            title == name || title.split_once(' ').is_some_and(|(id, rest)| id == name || rest == name)
+            title == name || title.split_once(' ').is_some_and(|(id, rest)| id == name || is_called(rest, name))
         })
     };
     let missing = || match mutex {

@@ -3,6 +3,7 @@
 use super::fit::fit;
 use super::live::{Seen, measure};
 use super::recording::{Holds, Recording};
+use crate::cmd::period::TIME_MIN;
 use crate::instances::{Which, mutex};
 use crate::output::whole;
 use crate::{duration, signals};
@@ -25,7 +26,7 @@ pub struct Source {
     #[arg(long, value_name = "NAME")]
     pub mutex: Option<String>,
     /// How long a live instance is measured
-    #[arg(long, value_name = "T", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "T", default_value = "10s", value_parser = interval)]
     pub interval: Duration,
     /// Take what was recorded, or the report of `retrial run`
     #[arg(long, value_name = "FILE", conflicts_with = "instance")]
@@ -39,6 +40,12 @@ pub struct Source {
     /// Simulated time that is counted, in each replication; a tenth more before it
     #[arg(long, value_name = "T", value_parser = duration::parse)]
     pub duration: Option<Duration>,
+}
+
+/// What is measured for no time is not measured.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = duration::parse(text)?;
+    if time < TIME_MIN { Err(format!("expected {} at least", duration::text(TIME_MIN))) } else { Ok(time) }
 }
 
 impl Source {

@@ -8,6 +8,20 @@ use retrial_model::Measure;
 use std::fmt::Write;
 
 impl Used {
+    /// What a person calls it.
+    pub fn title(&self) -> String {
+        match (self.id.0, self.name.as_str()) {
+            (0, _) => "(without a row)".to_owned(),
+            (id, "") => format!("#{id}"),
+            (id, name) => format!("#{id} {name}"),
+        }
+    }
+
+    /// Where it was busy most.
+    pub fn place(&self) -> Option<&str> {
+        self.places.first().map(|(place, _)| place.as_str())
+    }
+
     /// The busiest mutexes; a person reads the columns that fit a terminal.
     pub fn table(mutexes: &[Self]) -> Table {
         let of = |used: &Used, measure: Measure| measure.of(&used.profile);

@@ -11,6 +11,8 @@ pub mod record;
 mod recorded;
 pub mod report;
 pub mod sampler;
+pub mod settings;
 pub mod supervise;
 pub mod symbols;
+mod unseen;
 pub mod variables;

@@ -4,6 +4,7 @@ use super::child::Finished;
 use super::profile::report::Profile as Calling;
 use super::sampler::{Cost, Observation, Seen};
 use super::symbols::Symbols;
+use super::unseen::Unseen;
 use crate::blocking::Deadlock;
 use crate::predict::room::Room;
 use retrial::views::{Counter, Figures, Key, LocationId, Params, Sid, Tables, TypeId, WaitEvent};
@@ -41,8 +42,7 @@ pub struct Outcome {
     /// When the program had ended, by the monotonic clock.
     pub ended_ns: u64,
     pub recoveries: u64,
-    /// Sessions that live on in processes that the program left behind.
-    pub living: usize,
+    pub unseen: Unseen,
     pub cost: Cost,
     /// Why no lock was handled, when none was.
     pub nothing: Option<String>,
@@ -221,6 +221,9 @@ pub fn summarize(
     let mut mutexes = busiest(mutexes, &mut symbols);
     // Not the sum of the mutexes' gets: some memory may have become something else unnoticed.
     let gets = Some(tables.session_gets());
+    for used in mutexes.iter_mut().filter(|used| used.mutex_type.starts_with("pthread ")) {
+        used.profile.gets = used.profile.gets.min(gets);
+    }
     for used in mutexes.iter_mut().filter(|used| used.profile.samples.held > 0).take(TOP) {
         used.profile.gets_of_type = gets;
         room.put(&mut used.profile, &used.sessions, before);
@@ -334,22 +337,6 @@ fn used(tables: &Tables, id: MutexId, all: &[&Seen], (figures, locations, sessio
         },
         places,
         sessions,
-    }
-}
-
-impl Used {
-    /// What a person calls it.
-    pub fn title(&self) -> String {
-        match (self.id.0, self.name.as_str()) {
-            (0, _) => "(without a row)".to_owned(),
-            (id, "") => format!("#{id}"),
-            (id, name) => format!("#{id} {name}"),
-        }
-    }
-
-    /// Where it was busy most.
-    pub fn place(&self) -> Option<&str> {
-        self.places.first().map(|(place, _)| place.as_str())
     }
 }
 

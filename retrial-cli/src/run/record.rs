@@ -12,6 +12,12 @@ pub const SORT: u32 = 3;
 const ADAPTIVE: u32 = 3;
 pub const ROBUST: u32 = 0x10;
 pub const SHARED: u32 = 0x80;
+const ELISION: u32 = 0x300;
+
+/// The lower half of our word but for the values of libc's lock.
+const NO_LOCK: u64 = 0xffff_fff8;
+/// Forks of forks that a process may be the last of, for its records to be told from other memory.
+const FORKS: u32 = 1 << 16;
 
 /// Number of a `pthread_rwlock_t`'s readers in its first field, from this bit on.
 const READERS: u32 = 3;
@@ -73,6 +79,9 @@ pub struct Record {
     /// writing.
     owner: u32,
     writer: u32,
+    /// Of a record of the interposer that has been got: how many forks its process is from the program's
+    /// start, from 1 on.
+    epoch: u32,
 }
 
 /// The owner of a mutex that one thread has to itself.
@@ -89,8 +98,9 @@ impl Record {
         let (words, _) = bytes.as_chunks::<8>();
         let (halves, _) = bytes.as_chunks::<4>();
         let (word, half) = (|i: usize| u64::from_ne_bytes(words[i]), |i: usize| u32::from_ne_bytes(halves[i]));
-        let (owner, writer) = (half(2), half(6));
-        Self { format, word: word(0), lock: half(0), kind: half(4), number: half(5), gets: word(3), owner, writer }
+        let (owner, writer, epoch) = (half(2), half(6), half(9));
+        let (lock, kind, number) = (half(0), half(4), half(5));
+        Self { format, word: word(0), lock, kind, number, gets: word(3), owner, writer, epoch }
     }
 
     /// Its owner. `None` where the record does not say so: of a spin lock, and of a `pthread_rwlock_t` that
@@ -127,8 +137,15 @@ impl Record {
     /// what a mutex can have been got. A mutex that is missed for the first time has no number until its
     /// waiter has got it: that is no reason while it is `nameless`.
     pub fn ours(&self, id: MutexId, most: u64, nameless: bool) -> Option<(bool, u64)> {
-        let is_it = (self.has(id) || nameless && self.number == 0) && self.kind & SHARED == 0 && self.gets <= most;
+        let is_it = (self.has(id) || nameless && self.number == 0) && self.is_record() && self.gets <= most;
         is_it.then(|| (self.owner() != Some(Owner::Nobody), self.gets))
+    }
+
+    /// Whether its fields have values of a record of ours.
+    const fn is_record(&self) -> bool {
+        let Format::Private = self.format else { return self.kind & SHARED == 0 };
+        let is_got = 0 < self.epoch && self.epoch <= FORKS;
+        self.kind & !(SORT | ELISION) == 0 && self.word & NO_LOCK == 0 && (is_got || self.gets == 0)
     }
 
     /// Whether it says that it is the mutex with this number.
@@ -198,7 +215,8 @@ mod tests {
         let (low, high) = (u64::from(kind), u64::from(number));
         let second = if cfg!(target_endian = "little") { high << 32 | low } else { low << 32 | high };
         let mut bytes = [0; RECORD];
-        for (at, word) in [word, 0, second, gets, 0].into_iter().enumerate() {
+        let first_process = if cfg!(target_endian = "little") { 1 << 32 } else { 1 };
+        for (at, word) in [word, 0, second, gets, first_process].into_iter().enumerate() {
             bytes[at * 8..][..8].copy_from_slice(&word.to_ne_bytes());
         }
         Record::parse(&bytes, Format::Private)
@@ -221,6 +239,14 @@ mod tests {
     fn memory_that_has_become_something_else_is_no_mutex() {
         let a_day = 86_400_000_000_000;
         assert_eq!(record(0, 0, 1, 0.63_f64.to_bits()).ours(MutexId(1), a_day, false), None);
+        let found = |record: Record| record.ours(MutexId(1), a_day, true);
+        assert_eq!(found(record(0, 0, 0, 7)), Some((false, 7)));
+        for elsewhere in [record(0, 0x12_3456, 0, 7), record(0x2a9_f3c0, 0, 0, 7)] {
+            assert_eq!(found(elsewhere), None);
+        }
+        for (epoch, gets, is_it) in [(0, 0, true), (0, 7, false), (0x12_3456, 7, false)] {
+            assert_eq!(found(Record { epoch, ..record(0, 0, 0, gets) }).is_some(), is_it, "{epoch} {gets}");
+        }
         assert_eq!(record(0, 0, 7, 0).libcs(), None);
         assert_eq!(record(0, u32::MAX, 7, 0).libcs(), None);
     }

@@ -3,7 +3,7 @@
 use super::outcome::{Calls, Event, Outcome, PARTS, TOP, Used, split};
 use super::profile::report::Profile as Calling;
 use crate::lengths::shape;
-use crate::output::{Format, Table, column, counted, counter, grouped, measure, plain, quoted, record, short, whole};
+use crate::output::{Format, Table, column, counted, counter, grouped, measure, plain, record, short, whole};
 use crate::page::{Bar, Page, Part, Picture, Share};
 use crate::predict::fit::{Of, recording};
 use crate::predict::holds::Timed;
@@ -62,7 +62,9 @@ impl Outcome {
             "deadlocks": self.deadlocks.iter().map(|deadlock| deadlock.json(self.ended_ns)).collect::<Vec<_>>(),
             "alerts": self.alerts,
             "recoveries": self.recoveries,
-            "sessions_living": self.living,
+            "sessions_living": self.unseen.living,
+            "processes_living": self.unseen.processes,
+            "threads_without_session": self.unseen.threads,
             "cpu_starved": self.starved(),
             "nothing_handled": self.nothing,
             "profile": self.profile.as_ref().map(|profile| profile.json(self.cpu_s())),
@@ -228,7 +230,8 @@ impl Outcome {
         let total = &self.total.figures;
         let (misses, waits, given_up) =
             (total.get(Counter::Misses), total.get(Counter::Waits), total.get(Counter::GaveUp));
-        let mut lines = vec![format!(
+        let mut lines: Vec<String> = self.not_seen().collect();
+        lines.push(format!(
             "mutexes: {} contended; {}, {} gets/s, {} ({} %), {} got by the first spin, {}{}",
             self.contended(),
             counted(self.total.gets.unwrap_or(0), "get", "gets"),
@@ -238,7 +241,7 @@ impl Outcome {
             grouped(total.get(Counter::SpinGets)),
             counted(waits, "wait", "waits"),
             if given_up > 0 { format!(", of which {} gave up", grouped(given_up)) } else { String::new() },
-        )];
+        ));
         let ms = |measure: Measure| short(ms(measure, &self.total).unwrap_or(0.0));
         if waits > 0 {
             lines.push(format!(
@@ -264,6 +267,9 @@ impl Outcome {
 
     fn busiest_line(&self) -> String {
         let Some(first) = self.mutexes.first() else {
+            if self.not_seen().next().is_some() {
+                return "no other lock was contended: a lock is listed from its first miss on".to_owned();
+            }
             return "no lock was contended: a lock is listed from its first miss on".to_owned();
         };
         let (title, mut kind) = (first.title(), first.mutex_type.clone());
@@ -294,10 +300,7 @@ impl Outcome {
                 percent(own)
             ));
         }
-        if self.living > 0 {
-            let live = counted(self.living as u64, "session lives", "sessions live");
-            lines.push(format!("{live} on in processes that the program left behind; the instance's memory stays"));
-        }
+        lines.extend(self.left_behind());
         if self.recoveries > 0 {
             let were = counted(self.recoveries, "mutex was held", "mutexes were held");
             lines.push(format!("{were} by a thread that died, and recovered"));
@@ -312,26 +315,6 @@ impl Outcome {
             if cost.refused > 0 { refused } else { "" },
         ));
         lines
-    }
-
-    fn next(&self) -> String {
-        if self.kept {
-            return format!("retrial show --instance {0}; then retrial rm {0}", quoted(&self.instance));
-        }
-        if self.nothing.is_some() {
-            return "retrial demo".to_owned();
-        }
-        if !self.deadlocks.is_empty() {
-            // Another scheme waits in another way for what nobody gives back.
-            let again = "retrial run --instance deadlock";
-            return format!("{again} -- {}; while it hangs: retrial who -i deadlock", self.command);
-        }
-        if self.total.figures.get(Counter::Waits) == 0 {
-            // A scheme begins after the first spin, and does not change how long an event takes to come.
-            return format!("retrial run --profile -- {}", self.command);
-        }
-        let other = if self.scheme() == "pthread" { "orbit" } else { "pthread" };
-        format!("retrial run --scheme {other} -- {}", self.command)
     }
 
     /// The command, or as much of it as fits a line.

@@ -5,6 +5,7 @@
 //! mutexes that are contended or used most, for their holders. It keeps its own cost below 1 % of a processor
 //! by doing less.
 
+mod counted;
 mod places;
 mod seen;
 mod waits;
@@ -12,6 +13,7 @@ mod waits;
 use super::record::{self, Format, Formats, RECORD, Record};
 use super::variables::Modules;
 use crate::punctual::punctual;
+use counted::Counted;
 use places::Places;
 use retrial::MutexId;
 use retrial::sys::{now_ns, thread_cpu_ns};
@@ -100,7 +102,7 @@ struct Sampler<'t> {
     census_every_ns: u64,
     /// Where in the table the next census goes on.
     next: usize,
-    started_ns: u64,
+    counted: Counted,
     started_cpu_ns: u64,
     waits: Waits,
     cost: Cost,
@@ -123,7 +125,7 @@ impl<'t> Sampler<'t> {
             census_at_ns: now,
             census_every_ns: SAMPLE_EVERY_NS,
             next: 0,
-            started_ns: now,
+            counted: Counted { gets: tables.session_gets(), at_ns: now, started_ns: now },
             started_cpu_ns: thread_cpu_ns(),
             waits: Waits::default(),
             cost: Cost::default(),
@@ -145,7 +147,7 @@ impl<'t> Sampler<'t> {
         }
         self.sample();
         let cpu = thread_cpu_ns() - self.started_cpu_ns;
-        let elapsed = now_ns() - self.started_ns;
+        let elapsed = now_ns() - self.counted.started_ns;
         if self.often.is_empty() {
             // Nothing to sample before the next census.
             return self.census_at_ns.saturating_sub(now_ns()).clamp(SAMPLE_EVERY_NS, LONGEST_PAUSE_NS);
@@ -185,6 +187,7 @@ impl<'t> Sampler<'t> {
         let infos = self.tables.mutexes();
         let before: HashMap<Identity, u64> = self.seen.iter().map(|(identity, seen)| (*identity, seen.gets)).collect();
         self.formats = Formats::of(self.tables);
+        (self.counted.at_ns, self.counted.gets) = (now_ns(), self.tables.session_gets());
         let (mut private, mut by_first, mut processes) = (Vec::new(), HashMap::new(), HashMap::new());
         for info in infos {
             let identity = Identity::of(&info);
@@ -289,12 +292,6 @@ impl<'t> Sampler<'t> {
         }
     }
 
-    /// How often a mutex can have been got: a get takes more than a nanosecond. A second more for gets before
-    /// this thread looked.
-    fn most_gets(&self) -> u64 {
-        now_ns() - self.started_ns + 1_000_000_000
-    }
-
     /// Reads records of one process; a sample counts holders.
     fn read(&mut self, pid: u32, identities: &[Identity], sample: bool) {
         let mut left = identities;
@@ -309,16 +306,17 @@ impl<'t> Sampler<'t> {
                     return;
                 }
             };
-            let (now, most) = (now_ns(), self.most_gets());
+            let now = now_ns();
             for (identity, bytes) in batch.iter().zip(&self.buffer[..read]) {
                 let may_be_shared = self.places.has(identity);
                 let Some(seen) = self.seen.get_mut(&self.places.first(identity)) else { continue };
                 let format = self.formats.format(seen.info.mutex_type);
+                let most = self.counted.most(format, now);
                 let record = Record::parse(bytes, format);
                 let found = match may_be_shared {
                     false => record.ours(identity.id, most, !seen.is_named),
                     true if format == Format::Libc => record.libcs().map(|(held, count)| {
-                        (held, count.map_or(0, |count| seen.gets_by(count, || self.tables.session_gets())))
+                        (held, count.map_or(0, |count| seen.gets_by(count, most, || self.tables.session_gets())))
                     }),
                     true => None,
                 };
@@ -338,7 +336,7 @@ impl<'t> Sampler<'t> {
 
     fn finish(mut self) -> Observation {
         self.cost.cpu_ns = thread_cpu_ns() - self.started_cpu_ns;
-        self.cost.wall_ns = now_ns() - self.started_ns;
+        self.cost.wall_ns = now_ns() - self.counted.started_ns;
         // The program has ended: its entries have what it noted then, and it may have left processes behind.
         self.census();
         self.places.presume(&mut self.seen);
@@ -363,7 +361,7 @@ mod tests {
     use super::*;
 
     fn record(word: u64, kind: u32, id: u32, gets: u64) -> [u64; 5] {
-        [word, 0, u64::from(id) << 32 | u64::from(kind), gets, 0]
+        [word, 0, u64::from(id) << 32 | u64::from(kind), gets, 1 << 32]
     }
 
     fn identity(record: &[u64; 5], id: u32) -> Identity {

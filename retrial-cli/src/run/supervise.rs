@@ -8,16 +8,17 @@ use super::profile::tallies::Tallies;
 use super::program::{self, Missing};
 use super::recorded::{Files, Recorded};
 use super::sampler::Observation;
+use super::settings::settings;
+use super::unseen::Unseen;
 use super::{calls, preload, sampler};
-use crate::instances::{address, create_error, param_error};
+use crate::instances::{address, create_error};
 use crate::output::quoted;
 use crate::predict::fit::machine_here;
 use crate::predict::room::Room;
 use miette::{Report, miette};
 use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
-use retrial::wait::DEFAULT;
-use retrial::{Address, Capacity, CreateError, Instance, P, ParamError, interposer};
+use retrial::{Address, Capacity, CreateError, Instance, interposer};
 use retrial_bench::machine::{Machine, Ticks};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -67,7 +68,7 @@ impl From<Report> for Failure {
 pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure> {
     let (name, arguments) = options.program.split_first().ok_or_else(|| miette!("no program to run"))?;
     let path = program::find(name).map_err(|missing| not_started(name, &missing))?;
-    let settings = settings(options.scheme.as_deref(), &options.settings).map_err(|error| param_error(&error))?;
+    let settings = settings(options.scheme.as_deref(), &options.settings)?;
     if let Some(file) = program::sanitized(&path) {
         return Err(sanitized(&file, &options.program).into());
     }
@@ -131,7 +132,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
         calls,
         alerts: tables.alerts(0).into_iter().map(|(_, _, text)| text).take(TOP).collect(),
         recoveries: tables.recoveries(),
-        living: tables.sessions().iter().filter(|session| !session.dead).count(),
+        unseen: Unseen::of(tables),
         deadlocks: observation.waits.deadlocks,
         ended_ns,
         cost: observation.cost,
@@ -284,33 +285,6 @@ impl Drop for Named {
     }
 }
 
-/// The values to set, the scheme first, for some units depend on it.
-fn settings(scheme: Option<&str>, settings: &[String]) -> Result<Vec<(P, u64)>, ParamError> {
-    let mut parsed = Vec::new();
-    let mut in_force = DEFAULT;
-    let mut position = |value: u64| in_force = usize::try_from(value).unwrap_or(DEFAULT);
-    if let Some(name) = scheme {
-        let value = P::Scheme.parse(name, DEFAULT)?;
-        position(value);
-        parsed.push((P::Scheme, value));
-    }
-    let mut rest = Vec::new();
-    for setting in settings {
-        match retrial_bench::arguments::setting(setting)? {
-            (P::Scheme, value) => {
-                let value = P::Scheme.parse(value, DEFAULT)?;
-                position(value);
-                parsed.push((P::Scheme, value));
-            }
-            other => rest.push(other),
-        }
-    }
-    for (p, value) in rest {
-        parsed.push((p, p.parse(value, in_force)?));
-    }
-    Ok(parsed)
-}
-
 /// The name that the program is called by, as a shell passes it.
 fn set_name(command: &mut Command, name: &OsStr) {
     use std::os::unix::process::CommandExt;
@@ -353,7 +327,7 @@ fn not_executed(path: &Path, error: &std::io::Error) -> Failure {
             );
             Failure { code: 126, report }
         }
-        Some(libc::EAGAIN | libc::ENOMEM) => {
+        Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => {
             let report = miette!(
                 code = "retrial::run::resources",
                 help = "ulimit -a; free -m",
@@ -384,17 +358,6 @@ fn shown(program: &[OsString]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use retrial::wait::BACKOFF;
-
-    #[test]
-    fn a_unit_is_that_of_the_scheme_in_force() {
-        let text = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-        let late = settings(None, &text(&["mutex_wait_time=30cs", "mutex_wait_scheme=backoff"]));
-        assert_eq!(late, Ok(vec![(P::Scheme, BACKOFF as u64), (P::WaitTime, 30)]));
-        assert!(matches!(settings(Some("sleep"), &text(&["mutex_wait_time=30cs"])), Err(ParamError::Unit { .. })));
-        assert!(matches!(settings(Some("bogus"), &[]), Err(ParamError::Value { .. })));
-        assert!(matches!(settings(None, &text(&["mutex_wait_time"])), Err(ParamError::Form(_))));
-    }
 
     #[test]
     fn a_command_is_shown_as_it_can_be_typed() {

@@ -12,4 +12,4 @@ pub use answer::{ask, check_condition, print};
 pub use database::Database;
 pub use mistakes::nearest;
 pub use source::{SAMPLE, SAMPLES_MAX, Source, nothing, watched};
-pub use tables::{describe, names};
+pub use tables::{Column, columns, describe, names};

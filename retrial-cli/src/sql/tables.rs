@@ -127,6 +127,18 @@ pub fn names() -> Vec<(&'static str, Vec<&'static str>)> {
     described().into_iter().map(|table| (table.name, table.columns.iter().map(|column| column.0).collect())).collect()
 }
 
+/// A column of what there is: the table or view and what that is, the column, its kind, unit and meaning.
+pub type Column = [&'static str; 6];
+
+/// Every column; of one table or view only, when a name is given.
+pub fn columns(only: Option<&str>) -> Vec<Column> {
+    let is_meant = |table: &Described| only.is_none_or(|only| only.eq_ignore_ascii_case(table.name));
+    let of = |table: Described| {
+        table.columns.into_iter().map(move |(name, kind, unit, doc)| [table.name, table.doc, name, kind, unit, doc])
+    };
+    described().into_iter().filter(is_meant).flat_map(of).collect()
+}
+
 /// What there is, each with its columns and their units; of one only, when a name is given.
 pub fn describe(only: Option<&str>) -> Option<String> {
     let mut text = String::new();

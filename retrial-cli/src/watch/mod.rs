@@ -5,3 +5,4 @@ pub mod expression;
 pub mod rate;
 pub mod trigger;
 pub mod values;
+pub mod waiting;

@@ -1,6 +1,8 @@
 //! Figures that expressions may name: the measures of the one table, and what an instance is at the moment.
 
 use super::expression::{Value, Wrong, brief};
+use super::waiting::Waiting;
+use crate::instances::is_called;
 use crate::output::per;
 use crate::recording::{Mutex, Period, Snapshot, State};
 use retrial::views::{Sid, TypeId};
@@ -178,7 +180,8 @@ impl Of {
     fn find(snapshot: &Snapshot, of: Option<&str>) -> Option<Self> {
         let Some(text) = of else { return Some(Self::Instance) };
         let named = |mutex: &&Mutex| {
-            !mutex.is_event && (mutex.name == text || mutex.label() == text || format!("#{}", mutex.info.id.0) == text)
+            !mutex.is_event
+                && (is_called(&mutex.name, text) || mutex.label() == text || format!("#{}", mutex.info.id.0) == text)
         };
         let mutex = snapshot.mutexes.iter().find(named).map(|mutex| Self::Mutex(mutex.info.id));
         let of_type = || snapshot.types.iter().find(|(_, name)| *name == text).map(|(id, _)| Self::Type(*id));
@@ -203,16 +206,19 @@ pub fn check(text: &str, values: &[&Value], snapshot: &Snapshot) -> Result<(), W
 struct Scope<'s> {
     period: Period<'s>,
     ages: &'s Ages,
+    waiting: &'s Waiting,
     of: Of,
 }
 
 impl<'s> Scope<'s> {
     fn profile(&self) -> Option<Profile> {
-        match self.of {
-            Of::Instance => Some(self.period.total()),
-            Of::Mutex(id) => Some(self.period.mutex(self.period.to.mutex(id)?)),
-            Of::Type(id) => self.period.types().remove(&id),
-        }
+        let profile = match self.of {
+            Of::Instance => self.period.total(),
+            Of::Mutex(id) => self.period.mutex(self.period.to.mutex(id)?),
+            Of::Type(id) => self.period.types().remove(&id)?,
+        };
+        let waited = self.waiting.share(self.mutexes().map(|mutex| mutex.info.id));
+        Some(Profile { waiting_s: waited.map(|share| share * profile.time_s), ..profile })
     }
 
     fn covers(&self, mutex: &Mutex) -> bool {
@@ -253,9 +259,9 @@ impl<'s> Scope<'s> {
 }
 
 /// The value of a figure between two looks.
-pub fn value(value: &Value, period: Period<'_>, ages: &Ages) -> Option<f64> {
+pub fn value(value: &Value, period: Period<'_>, ages: &Ages, waiting: &Waiting) -> Option<f64> {
     let of = Of::find(period.to, value.of.as_deref())?;
-    value.name.of(&Scope { period, ages, of }).filter(|x| x.is_finite())
+    value.name.of(&Scope { period, ages, waiting, of }).filter(|x| x.is_finite())
 }
 
 /// Since when each mutex has had the holders that it has.
@@ -326,7 +332,7 @@ mod tests {
         let (period, ages) = (Period::between(&first, &last), Ages::default());
         let of = |text: &str| {
             let expression = crate::watch::expression::Expression::parse(&format!("{text} > 0")).unwrap();
-            value(expression.values()[0], period, &ages)
+            value(expression.values()[0], period, &ages, &Waiting::default())
         };
         let profile = period.mutex(period.to.mutexes.iter().find(|mutex| mutex.name == "m").unwrap());
         assert!(profile.registered_s() > 0.004, "{profile:?}");

@@ -115,7 +115,7 @@ impl Object {
 
 /// The mutex of a name or a number; of a static variable of a program; of the object at an address: an offset
 /// in the instance, or in a process.
-pub fn find(tables: &Tables, text: &str, names: &mut Names<'_>) -> Result<MutexId, Report> {
+pub fn find(tables: &Tables, text: &str) -> Result<MutexId, Report> {
     if let Some(digits) = text.strip_prefix("0x") {
         let address = u64::from_str_radix(digits, 16).ok();
         let in_cache = address.and_then(|at| {
@@ -134,11 +134,7 @@ pub fn find(tables: &Tables, text: &str, names: &mut Names<'_>) -> Result<MutexI
             )
         });
     }
-    instances::mutex(tables, text).or_else(|error| {
-        let is_it = |name: &str| name == text || name.split_once(" (").is_some_and(|(variable, _)| variable == text);
-        let found = tables.mutexes().into_iter().find(|info| is_it(&names.name(info)));
-        found.map(|info| info.id).ok_or(error)
-    })
+    instances::mutex(tables, text)
 }
 
 fn covers(tables: &Tables, info: &MutexInfo, address: u64) -> bool {

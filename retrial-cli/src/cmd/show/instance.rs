@@ -1,6 +1,7 @@
 //! `show instance`, `types`, `locations` and `machine`.
 
 use crate::clock::time;
+use crate::naming::Names;
 use crate::output::{Table, column};
 use retrial::layout::Layout;
 use retrial::sys::{Clock, clock_ns};
@@ -89,11 +90,13 @@ pub fn types(observer: &Observer) -> Table {
 }
 
 pub fn locations(observer: &Observer) -> Table {
+    let mut names = Names::new(observer.tables());
+    let places = observer.tables().locations().into_iter().map(|(id, _)| (id, names.place(id)));
     let columns = [
         column("id", |(id, _): &(LocationId, String)| id.0),
         column("name", |(_, name): &(LocationId, String)| name.clone()),
     ];
-    Table::of(&columns, observer.tables().locations())
+    Table::of(&columns, places.collect::<Vec<_>>())
 }
 
 pub fn machine(observer: &Observer) -> Table {

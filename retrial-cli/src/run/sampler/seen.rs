@@ -68,14 +68,15 @@ impl Seen {
     }
 
     /// Gets by the count of a mutex in libc's format, which wraps, and is 0 again when the mutex is made
-    /// anew. `all` is what the program has got so far: a file may have a count from before.
-    pub fn gets_by(&mut self, count: u32, all: impl FnOnce() -> u64) -> u64 {
+    /// anew. `all` is what the program has got so far: a file may have a count from before. More than `most`
+    /// are none of its gets: other things have its memory.
+    pub fn gets_by(&mut self, count: u32, most: u64, all: impl FnOnce() -> u64) -> u64 {
         let more = match self.count.replace(count) {
             None if u64::from(count) > all() => 0,
             None => count,
             Some(before) => Some(count.wrapping_sub(before)).filter(|more| *more <= u32::MAX / 2).unwrap_or(count),
         };
-        self.gets + u64::from(more)
+        Some(self.gets + u64::from(more)).filter(|gets| *gets <= most).unwrap_or(self.gets)
     }
 
     /// Takes a sample: when, whether the mutex was held, and its gets so far.
@@ -161,7 +162,7 @@ mod tests {
         let looks = |counts: &[u32], all: u64| {
             let mut seen = Seen::new(info());
             for count in counts {
-                seen.gets = seen.gets_by(*count, || all);
+                seen.gets = seen.gets_by(*count, all.max(2000), || all);
             }
             seen.gets
         };
@@ -169,5 +170,6 @@ mod tests {
         assert_eq!(looks(&[u32::MAX - 9, 10], u64::MAX), u64::from(u32::MAX) + 11);
         assert_eq!(looks(&[1000, 30, 50], 2000), 1050);
         assert_eq!(looks(&[500, 520], 100), 20);
+        assert_eq!(looks(&[50, 1 << 30, 60], 2000), 110, "its memory was something else's for a while");
     }
 }
