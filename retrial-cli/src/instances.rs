@@ -314,8 +314,10 @@ pub fn object_error(error: ObjectError) -> Report {
     let (code, help) = match error {
         ObjectError::Session(error) => return session_error(error),
         ObjectError::Full(full) => ("full", format!("retrial create NAME --{} {}", full.table, full.capacity * 2)),
-        ObjectError::TooLarge { capacity, .. } => {
-            ("full", format!("retrial create NAME --arena {}", (capacity * 2).max(1 << 20)))
+        ObjectError::TooLarge { capacity, found, .. } => {
+            let enough = capacity.saturating_mul(2).max(capacity.saturating_add(found));
+            let help = format!("retrial create NAME --arena {enough}");
+            return miette!(code = "retrial::mutex::full", help = help, "{error}");
         }
         ObjectError::Shape { .. } | ObjectError::Kind { .. } | ObjectError::Owned { .. } => {
             return miette!(code = "retrial::mutex::shape", help = "retrial show mutexes", "{error}");

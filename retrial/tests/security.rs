@@ -662,6 +662,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
         capacity(); address(); len_bytes(); created_ns(); creator_pid(); has_barrier(); costs(); recoveries();
         type_named("a type"); types(); locations(); alerts_written(); arena_used(); mutex_named("m"); mutexes();
         last_mutex(); alerts(0); history(); sessions(); figures(); session_gets(); calls(); events(); event_figures();
+        threads_without_session();
         rows_until(|_, _| None);
     }
     // SAFETY: as above.
