@@ -199,7 +199,7 @@ impl<'a> Wait<'a> {
     fn last_try<T: Target>(&self, target: &T) -> Option<T::Got> {
         // All waits may end so before their first look.
         target.look_after_blocker(self.now, true);
-        let got = target.try_get(target.may_take_handover_at_deadline());
+        let got = target.try_get(true);
         if got.is_some() {
             self.ended_with(target);
         } else {

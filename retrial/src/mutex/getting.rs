@@ -1,7 +1,6 @@
 //! A session that waits for a mutex: what the slow path looks at, tries, and parks on.
 
-use super::releasing::fence_without_barrier;
-use super::{ANYBODY, FOR_E, FOR_S, FOR_X, Patience, TO_DRAIN, served};
+use super::{ANYBODY, BESIDE_OWN, FOR_E, FOR_S, FOR_X, Patience, TO_DRAIN, served};
 use crate::fail;
 use crate::mode::Mode;
 use crate::operation_log::LocationId;
@@ -95,9 +94,10 @@ impl<'a> Getting<'a> {
     }
 
     /// The kind of session that a release has to wake.
-    const fn kind(&self) -> u32 {
+    fn kind(&self) -> u32 {
         match (self.aim, self.mode) {
             (Aim::Drain, _) => TO_DRAIN,
+            _ if self.has_reference() => BESIDE_OWN,
             (_, Mode::Shared) => FOR_S,
             (_, Mode::Examine) => FOR_E,
             (_, Mode::Exclusive | Mode::LongExclusive) => FOR_X,
@@ -155,14 +155,7 @@ impl<'a> Getting<'a> {
     fn pass_on(&self, passes: bool) {
         let mutex = self.mutex;
         if self.parks.end(|to| mutex.change(Ordering::Relaxed, to)) && passes {
-            fence_without_barrier();
-            if mutex.parked() != 0 {
-                let word = mutex.load();
-                // What a session leaves that moves the last reference is not known yet, and its own look at who
-                // is on the way may have come before.
-                let left = if word.kind() == Some(Kind::Moving) { Word::FREE } else { word.give_back() };
-                mutex.wake_for(left);
-            }
+            mutex.wake_in_place_of(self.session.sid());
         }
     }
 }
@@ -249,11 +242,6 @@ impl Target for Getting<'_> {
         self.parks.come_back(announced, &parked, found, |to| mutex.change(Ordering::Release, to));
         fail::point();
         parked
-    }
-
-    fn may_take_handover_at_deadline(&self) -> bool {
-        let word = self.mutex.load();
-        self.mode != Mode::Shared || word.references() == 0
     }
 
     fn steps_aside(&self) {

@@ -212,7 +212,9 @@ impl<'a> Hold<'a> {
         }
         session.relog(self.record as usize, Phase::Demoting, self.mode);
         let word = Word(mutex.word.load(Ordering::Relaxed));
-        let left = mutex.kept_for_x(word.give_back().add_reference());
+        let left = word.give_back().add_reference();
+        // From X a session that gives up meanwhile would not know.
+        let left = if self.mode == Mode::Examine { mutex.kept_for_x(left) } else { left };
         mutex.word.store(left.0, Ordering::Release);
         fail::point();
         session.relog(self.record as usize, Phase::Held, Mode::Shared);

@@ -42,6 +42,8 @@ const FOR_X: u32 = 1;
 const FOR_E: u32 = 2;
 const FOR_S: u32 = 4;
 const TO_DRAIN: u32 = 8;
+/// Sessions that have a reference: another S, or E.
+const BESIDE_OWN: u32 = 16;
 const ANYBODY: u32 = u32::MAX;
 
 /// The kinds of sessions that can have a mutex once its word is this.
@@ -50,9 +52,9 @@ const fn served(left: Word) -> u32 {
         (true, 0) => TO_DRAIN,
         (true, _) => 0,
         (false, 0) => ANYBODY,
-        // A handover over references keeps readers out.
-        (false, _) if left.has(Word::HANDOVER) => FOR_E,
-        (false, _) => FOR_E | FOR_S,
+        // A handover over references keeps out all others.
+        (false, _) if left.has(Word::HANDOVER) => BESIDE_OWN,
+        (false, _) => FOR_E | FOR_S | BESIDE_OWN,
     }
 }
 

@@ -97,14 +97,15 @@ impl RawMutex {
     }
 
     /// A session that asked to keep readers out for X wants it no more: takes its request back, and a handover
-    /// over references. Whether that is done: not while a session moves a reference or has E.
-    /// Another session that wants X asks again when it has been woken, or looks.
+    /// over references. Whether that is done: not while a session that moves a reference or has E may have
+    /// begun to keep readers out. Another session that wants X asks again when it has been woken, or looks.
     pub(crate) fn try_let_readers_in(&self) -> bool {
         // Acquire: as in `give_back_over_references` and `hand_over`.
         let parking = self.change(Ordering::AcqRel, Parking::not_for_x);
         let word = self.load();
         match word.kind() {
-            Some(Kind::Moving | Kind::Examine) => false,
+            // A request that was still there has begun nothing.
+            Some(Kind::Moving | Kind::Examine) => parking.starving().1 && !word.has(Word::HANDOVER),
             // Of a free mutex: a session that is on its way may be the one to have it.
             None if word.has(Word::HANDOVER) && (word.references() != 0 || parking.woken() == 0) => {
                 let open = word.without(Word::HANDOVER);
@@ -341,9 +342,18 @@ impl RawMutex {
     /// A session has died that may have been on its way: takes it off the number of those, and wakes one for it.
     pub(crate) fn pass_on_for_dead(&self) {
         self.change(Ordering::Relaxed, Parking::arrived);
-        fence(Ordering::SeqCst);
+        self.wake_in_place_of(Sid::NONE);
+    }
+
+    /// Wakes a session for one that was on its way, is so no longer, and may have been what a release relied on.
+    pub(super) fn wake_in_place_of(&self, sid: Sid) {
+        fence_without_barrier();
         if self.parked() != 0 {
-            self.wake_for(self.load().give_back());
+            let word = self.load();
+            // What another session leaves that moves the last reference is not known yet, and its own look at
+            // who is on the way may have come before.
+            let is_moved = word.kind() == Some(Kind::Moving) && word.sid() != sid;
+            self.wake_for(if is_moved { Word::FREE } else { word.give_back() });
         }
     }
 
@@ -364,6 +374,6 @@ impl RawMutex {
 
 /// Between a change that lets a session in and a look for parked ones, where no barrier of theirs orders the
 /// two: the caller's process may be out of reach of barriers, too.
-pub(super) fn fence_without_barrier() {
+fn fence_without_barrier() {
     fence(Ordering::SeqCst);
 }

@@ -28,11 +28,6 @@ pub trait Target {
     /// Called before something that may take long: releases count on it no longer.
     fn steps_aside(&self) {}
 
-    /// Whether a session whose time has passed may take what was handed over.
-    fn may_take_handover_at_deadline(&self) -> bool {
-        true
-    }
-
     /// Asks the next release to hand over, unless a session did so within `interval`. Whether it did.
     fn ask_for_handover(&self, now_ns: u64, interval: Duration) -> bool {
         let _ = (now_ns, interval);
