@@ -23,7 +23,8 @@ use std::time::Duration;
 /// Of a live instance each statement sees one moment, and of a recording its latest snapshot; with --over
 /// what has happened in that time, else since the instance was created. The SQL is `SQLite`'s. Without a
 /// statement it is read from standard input, on a terminal with history and completion. `.views` describes
-/// the views, their columns and units; `.views NAME` one of them.
+/// the views, their columns and units; `.views NAME` one of them. With --json there is one result, in which
+/// each column has another name.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial sql 'SELECT name, gets, misses, wait_time_ms FROM v$mutex ORDER BY wait_time_ms DESC LIMIT 5'
