@@ -56,11 +56,11 @@ pub fn several(results: usize) -> Report {
 
 /// Of two columns of a name as JSON.
 pub fn named_twice(name: &str) -> Report {
-    let (name, help) = (quoted(name), "retrial sql --json 'SELECT 1 AS a, 2 AS b'; or --csv");
     miette!(
         code = "retrial::sql::json",
-        help = help,
-        "two columns are named {name}, expected another name for each with --json"
+        help = "retrial sql --json 'SELECT 1 AS a, 2 AS b'; or --csv",
+        "two columns are named {}, expected another name for each with --json",
+        quoted(name)
     )
 }
 
