@@ -119,7 +119,7 @@ pub fn is_there(tables: &Tables) -> bool {
     tables.address().is_none_or(again)
 }
 
-/// Asks once a second whether an instance is still there, for a command that looks until it is stopped.
+/// Asks four times a second whether an instance is still there, for a command that looks for long.
 pub struct Presence<'t> {
     tables: &'t Tables,
     asked: Instant,
@@ -130,13 +130,18 @@ impl<'t> Presence<'t> {
         Self { tables, asked: Instant::now() }
     }
 
-    /// Says so and answers true when it has gone.
-    pub fn has_ended(&mut self, format: Format) -> bool {
-        if self.asked.elapsed() < Duration::from_secs(1) {
+    /// Whether it was gone when it was asked for last.
+    pub fn has_gone(&mut self) -> bool {
+        if self.asked.elapsed() < Duration::from_millis(250) {
             return false;
         }
         self.asked = Instant::now();
-        let has_gone = !is_there(self.tables);
+        !is_there(self.tables)
+    }
+
+    /// Says so and answers true when it has gone.
+    pub fn has_ended(&mut self, format: Format) -> bool {
+        let has_gone = self.has_gone();
         if has_gone {
             format.say(&format!("{}.", self::has_gone(self.tables)));
         }

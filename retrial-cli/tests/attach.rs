@@ -384,6 +384,7 @@ fn a_program_that_ends_meanwhile_leaves_what_was_seen() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("gate (waiting)") && text.contains(&format!("process {pid} has ended")), "{text}");
+    assert!(text.contains("Next: retrial run") && !text.contains("retrial attach"), "{text}");
 }
 
 /// Number of reads of a process so far.

@@ -436,7 +436,11 @@ fn suggested(scratch: &Scratch, changes_after: Option<u64>) -> Value {
 fn what_is_suggested_can_be_typed_and_is_measured() {
     let scratch = Scratch::unborn();
     scratch.run(&["cache", "create", "--bytes", "1M", "--sessions", "16"]);
-    assert!(scratch.run(&["cache", "suggest-hot", "--for", "10ms"]).contains("No session waited for an object."));
+    let idle = scratch.run(&["cache", "suggest-hot", "--for", "10ms"]);
+    assert!(
+        idle.contains("No session waited for an object. 0 gets of objects' mutexes were seen in 10.0 ms."),
+        "{idle}"
+    );
     // On a machine that other tests fill, sessions may meet too seldom within a second.
     let mut tries = (0..5).map(|_| suggested(&scratch, None));
     let row = tries.find(|row| row["command"].is_string()).expect("a command within five times");
@@ -448,6 +452,20 @@ fn what_is_suggested_can_be_typed_and_is_measured() {
     let hot = suggested(&scratch, None);
     assert_eq!(hot["copies_now"], row["copies"]);
     assert!(hot["why"].is_string(), "{hot}");
+}
+
+#[test]
+fn a_suggestion_ends_when_the_instance_has_gone() {
+    let scratch = Scratch::unborn();
+    scratch.run(&["cache", "create", "--bytes", "1M", "--sessions", "16"]);
+    let mut suggest = kit::command(&["cache", "suggest-hot", "--for", "60s", "-i", &scratch.name]);
+    let suggest = suggest.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let maps = format!("/proc/{}/maps", suggest.id());
+    kit::until("it looks", || std::fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(&scratch.name)));
+    let began = Instant::now();
+    std::fs::remove_file(scratch.path()).unwrap();
+    let said = kit::failed(&suggest.wait_with_output().unwrap());
+    assert!(said.contains("has gone after") && began.elapsed() < Duration::from_secs(30), "{said}");
 }
 
 #[test]

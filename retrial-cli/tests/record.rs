@@ -142,6 +142,17 @@ fn all_instances_are_recorded_also_those_to_come() {
 }
 
 #[test]
+fn an_instance_may_come_later_beside_one_that_is_there() {
+    let scratch = Scratch::new();
+    let file = File::new("r.db");
+    let record = ["record", &file, "-i", &scratch.name, "-i", "no-such-instance", "--for", "300ms"];
+    let output = command(&record).output().unwrap();
+    let said = both(&output);
+    assert!(output.status.success() && said.contains("no-such-instance (when it comes) into"), "{said}");
+    assert!(number(&file, "SELECT count(*) FROM snapshot") > 0);
+}
+
+#[test]
 fn what_is_sampled_is_who_holds_and_who_waits() {
     let (scratch, file) = (Scratch::new(), File::new("r.db"));
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);

@@ -8,7 +8,8 @@ use kit::{Scratch, both, command, failed, until};
 use retrial::{Class, location};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 fn text_report(file: &str, arguments: &[&str]) -> String {
     let output = command(&[&["report", file], arguments].concat()).output().unwrap();
@@ -44,6 +45,25 @@ fn the_parts_of_the_time_of_the_sessions_add_up() {
     let m = &report["mutexes"][0];
     assert_eq!(m["mutex"], "m");
     assert!(m["gets"].as_u64() > Some(0) && m["throughput"].as_f64() > Some(0.0), "{m}");
+}
+
+#[test]
+fn what_looks_at_an_instance_for_a_time_ends_when_it_has_gone() {
+    for look in [&["report", "--for", "60s"][..], &["ash", "--for", "60s"], &["sql", "--over", "60s", "SELECT 1"]] {
+        let scratch = Scratch::new();
+        let mut looking = command(&[look, &["-i", &scratch.name]].concat());
+        let looking = looking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let maps = format!("/proc/{}/maps", looking.id());
+        until("it looks", || std::fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(&scratch.name)));
+        let began = Instant::now();
+        assert!(command(&["rm", &scratch.name]).status().unwrap().success());
+        let output = looking.wait_with_output().unwrap();
+        let said = both(&output);
+        assert!(output.status.success() && began.elapsed() < Duration::from_secs(30), "{look:?}: {said}");
+        assert!(said.contains("has gone: watched for ") && said.contains(" s of 60.0 s."), "{look:?}: {said}");
+        let tells = look[0] != "report" || said.contains("the live instance, which has gone");
+        assert!(tells && !said.contains(&format!("-i {}", scratch.name)), "{said}");
+    }
 }
 
 #[test]

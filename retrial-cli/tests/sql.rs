@@ -250,6 +250,37 @@ fn a_script_is_read_from_standard_input() {
 }
 
 #[test]
+fn a_command_of_a_script_ends_at_its_line() {
+    let scratch = Scratch::new();
+    let text = scratch.run(&["sql", "SELECT 3 AS x;\n.views v$mutex\nselect 4 AS y;"]);
+    let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+    assert!(at("x") < at("v$mutex") && at("v$mutex") < text.rfind("\n4").unwrap(), "{text}");
+    let several = scratch.fail(&["sql", "--json", ".tables\nSELECT 1"]);
+    assert!(several.contains("2 results, expected one with --json"), "{several}");
+}
+
+#[test]
+fn the_caret_is_below_the_statement_that_is_wrong() {
+    let scratch = Scratch::new();
+    let said = scratch.fail(&["sql", "SELECT 3;\nSELECT bad;"]);
+    assert!(said.contains("no such column: bad SELECT bad; ^"), "{said}");
+}
+
+#[test]
+fn what_would_be_no_json_document_is_refused() {
+    let scratch = Scratch::new();
+    for (statement, expected) in [
+        ("SELECT 1; SELECT 2", "2 results, expected one with --json"),
+        ("SELECT 1 AS a, 2 AS a", "two columns are named a, expected another name for each"),
+    ] {
+        let output = scratch.output(&["sql", "--json", statement]);
+        let said = failed(&output);
+        assert!(said.contains(expected) && output.stdout.is_empty(), "{statement}: {said}");
+        scratch.run(&["sql", "--csv", statement]);
+    }
+}
+
+#[test]
 fn every_view_that_is_described_can_be_asked() {
     let scratch = waited();
     let names = scratch.run(&["sql", ".tables"]);

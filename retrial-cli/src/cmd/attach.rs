@@ -53,6 +53,9 @@ const MUTEXES: usize = 20;
 const UNSEEN: &str = "Not seen from outside: threads that spin, mutexes for which nobody waits, how often and how long each was got. \
                       From its start: retrial run -- PROGRAM";
 
+/// Of a process that has ended meanwhile.
+const NEXT: &str = "Next: retrial run -- PROGRAM, which reports when the program ends";
+
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let time = args.time.as_deref().map(|text| duration::at_least("--for", text, TIME_MIN)).transpose()?;
     let every = duration::at_least("--every", args.every.as_deref().unwrap_or("10ms"), EVERY_MIN)?;
@@ -93,7 +96,12 @@ fn print(told: &mut Told<'_>, all: bool) {
         line(&text);
     }
     line(UNSEEN);
-    line(&format!("Next: {}", told.next()));
+    if told.looker.process.check().is_ok() {
+        line(&format!("Next: {}", told.next()));
+    } else {
+        line(&ended(pid).to_string());
+        line(NEXT);
+    }
 }
 
 /// Looks until the time is over, the process ends or a signal comes.
@@ -150,14 +158,16 @@ fn watch(
     line(&format!("{looks} in {over}; waiting for an event: {events} on average."));
     if end.is_some() {
         line(&ended(looker.process.pid).to_string());
+        line(UNSEEN);
+        line(NEXT);
     } else {
         let mut told = Told::new(looker, &last, places);
         for links in &last.deadlocks {
             line(&told.deadlock(links));
         }
+        line(UNSEEN);
+        line(&format!("Next: retrial attach {}", looker.process.pid));
     }
-    line(UNSEEN);
-    line(&format!("Next: retrial attach {}", looker.process.pid));
     Ok(ExitCode::SUCCESS)
 }
 

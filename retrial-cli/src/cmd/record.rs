@@ -10,7 +10,7 @@ use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::Report;
 use retrial::sys::{Clock, clock_ns};
-use retrial::{Address, Observer};
+use retrial::{Address, AttachError, Observer};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -273,7 +273,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// An instance that is named is to be there at the begin.
+    /// One of the instances that are named is to be there at the begin; the others may come.
     fn of(args: &Args) -> Result<Self, Report> {
         if args.all {
             instances::names()?;
@@ -289,8 +289,10 @@ impl Wanted {
             [] => vec![Which::default().address()?],
             names => names.iter().map(|name| instances::address(name)).collect::<Result<_, _>>()?,
         };
-        for address in &addresses {
-            Observer::open(address).map_err(instances::attach_error)?;
+        let (there, not): (Vec<_>, Vec<_>) = addresses.iter().map(Observer::open).partition(Result::is_ok);
+        let may_come = |error: &AttachError| !there.is_empty() && matches!(error, AttachError::NotFound(_));
+        if let Some(error) = not.into_iter().filter_map(Result::err).find(|error| !may_come(error)) {
+            return Err(instances::attach_error(error));
         }
         Ok(Self { addresses, is_one_program: false })
     }
@@ -307,6 +309,9 @@ impl Wanted {
         if self.addresses.is_empty() {
             return "all instances".to_owned();
         }
-        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        let is_to_come = |address: &Address| matches!(Observer::open(address), Err(AttachError::NotFound(_)));
+        let text =
+            |address: &Address| format!("{address}{}", if is_to_come(address) { " (when it comes)" } else { "" });
+        self.addresses.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 }

@@ -1,7 +1,7 @@
 //! `retrial report`.
 
 use super::period::{Part, PeriodArgs, TIME_MIN};
-use crate::instances::{Which, attach_error};
+use crate::instances::{Which, attach_error, is_there};
 use crate::output::{Format, quoted};
 use crate::page;
 use crate::recording::findings::Source;
@@ -115,7 +115,15 @@ fn live(args: &Args) -> Result<Report, Failure> {
     });
     let (writer, span) = watched?;
     let recording = Recording::of(writer.into_connection());
-    let (of, next) = ("the live instance".to_owned(), format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'"));
+    let gone = if is_there(observer.tables()) { "" } else { ", which has gone: at the end is when it was seen last" };
+    let (of, next) = (
+        format!("the live instance{gone}"),
+        if gone.is_empty() {
+            format!("retrial sql -i {address} 'SELECT * FROM v$mutex_wait'")
+        } else {
+            "retrial list".to_owned()
+        },
+    );
     let snapshots = recording.snapshots()?;
     let report = made(&recording, [snapshots[0], snapshots[snapshots.len() - 1]], span, of, next, Source::Live)?;
     Ok(Report { timed, ..report })

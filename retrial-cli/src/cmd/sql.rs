@@ -13,7 +13,7 @@ use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +23,8 @@ use std::time::Duration;
 /// Of a live instance each statement sees one moment, and of a recording its latest snapshot; with --over
 /// what has happened in that time, else since the instance was created. The SQL is `SQLite`'s. Without a
 /// statement it is read from standard input, on a terminal with history and completion. `.views` describes
-/// the views, their columns and units; `.views NAME` one of them.
+/// the views, their columns and units; `.views NAME` one of them. With --json there is one result, in which
+/// each column has another name.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial sql 'SELECT name, gets, misses, wait_time_ms FROM v$mutex ORDER BY wait_time_ms DESC LIMIT 5'
@@ -45,7 +46,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let over = args.over.as_deref().map(|text| duration::at_least("--over", text, TIME_MIN)).transpose()?;
     let (file, statement) = words(&args)?;
     // What says what there is needs no instance.
-    if let Some(described) = statement.as_deref().and_then(|statement| described(statement, format)) {
+    let command = statement.as_deref().filter(|statement| !statement.trim().contains('\n'));
+    if let Some(described) = command.and_then(|command| described(command, format)) {
         return described.map(|()| ExitCode::SUCCESS);
     }
     let source = match file {
@@ -56,9 +58,9 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         signals::catch();
     }
     match statement {
-        Some(statement) => sql::print(&source.open(over, &statement)?, &statement, format)?,
+        Some(statement) => script(&source, over, &statement, format)?,
         None if std::io::stdin().is_terminal() => shell(&source, over, format)?,
-        None => script(&source, over, format)?,
+        None => script(&source, over, &standard_input()?, format)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -130,16 +132,45 @@ const HELP: &str = "STATEMENT;      run it, on one or several lines
 .tables         their names
 .quit           end; Ctrl-D too";
 
-/// Runs the statements of standard input; all of them see one moment.
-fn script(source: &Source, over: Option<Duration>, format: Format) -> Result<(), Report> {
-    let mut script = String::new();
-    std::io::stdin().read_to_string(&mut script).map_err(|error| {
+fn standard_input() -> Result<String, Report> {
+    std::io::read_to_string(std::io::stdin()).map_err(|error| {
         miette!(code = "retrial::sql::input", help = "retrial sql 'SELECT 1'", "standard input: {error}")
-    })?;
-    if let Some(described) = described(&script, format) {
-        return described;
+    })
+}
+
+/// The commands of a script, each a line, and the statements between them.
+fn parts(script: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut end) = (Vec::new(), 0, 0);
+    for line in script.split_inclusive('\n') {
+        let before = script[start..end].trim();
+        let next = end + line.len();
+        if line.trim_start().starts_with('.') && (before.is_empty() || before.ends_with(';')) {
+            parts.extend([before, line.trim()]);
+            start = next;
+        }
+        end = next;
     }
-    sql::print(&source.open(over, &script)?, &script, format)
+    parts.push(script[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Runs a script; all its statements see one moment.
+fn script(source: &Source, over: Option<Duration>, script: &str, format: Format) -> Result<(), Report> {
+    let parts = parts(script);
+    let (commands, statements): (Vec<&str>, Vec<&str>) = parts.iter().partition(|part| part.starts_with('.'));
+    if format.json && !commands.is_empty() && parts.len() > 1 {
+        return Err(sql::several(parts.len()));
+    }
+    if statements.is_empty() && !commands.is_empty() {
+        return commands.into_iter().filter_map(|command| described(command, format)).collect();
+    }
+    let database = source.open(over, &statements.join("\n"))?;
+    if commands.is_empty() {
+        return sql::print(&database, script, format);
+    }
+    let run = |part| described(part, format).unwrap_or_else(|| sql::print(&database, part, format));
+    parts.into_iter().try_for_each(run)
 }
 
 /// Reads statements from a terminal. Each sees its own moment.

@@ -19,6 +19,8 @@ use std::ops::Range;
 /// What a copy costs that is never made again, in waiting sessions: its memory and its entry of the mutex
 /// table.
 pub const KEEPING: f64 = 1e-3;
+/// Most events of one simulation: a second or so.
+const EVENTS: u64 = 5_000_000;
 /// Fewer misses say nothing.
 const MISSES: f64 = 50.0;
 
@@ -123,7 +125,11 @@ pub fn suggest(hot: &Hot, limits: &Limits) -> Result<Suggestion, SimulationError
     if copies == hot.copies {
         return Ok(found.not(format!("it has its best number of copies, {copies}")));
     }
-    Ok(Suggestion { copies: Some(copies), ..compared(hot, limits, copies, found)? })
+    let compared = match compared(hot, limits, copies, found.clone()) {
+        Err(error @ SimulationError::Events { .. }) => found.not(format!("too much to simulate: {error}")),
+        compared => compared?,
+    };
+    Ok(Suggestion { copies: Some(copies), ..compared })
 }
 
 /// What so many copies come to, beside what is.
@@ -132,7 +138,7 @@ fn compared(hot: &Hot, limits: &Limits, copies: u32, found: Suggestion) -> Resul
     let Some(fitted) = fit::workload(&hot.measured, &Timed::default(), params, machine) else {
         return Ok(found.not("nothing says how long it is held".to_owned()));
     };
-    let present = Workload { copies: hot.copies, spread: Spread::Processor, ..fitted.workload };
+    let present = Workload { copies: hot.copies, spread: Spread::Processor, events_max: EVENTS, ..fitted.workload };
     // From outside nobody sees how the short times vary for which an object's mutex is held: of times that do
     // and times that do not, those are taken with which the waits are more like what was measured.
     let measured = Measure::WaitsPerS.of(&hot.measured).unwrap_or(0.0);
@@ -180,7 +186,9 @@ fn fitted_to(
             (of(Measure::Throughput), &mut workload.arrivals, is_last)
         {
             let cycle_s = |rate: f64| f64::from(*sessions) / rate;
-            *think = self::think(think.mean() + cycle_s(gets) - cycle_s(simulated), hold_s);
+            // Where sessions wait for a processor, all of the difference may leave no time to think.
+            let mean_s = think.mean() + cycle_s(gets) - cycle_s(simulated);
+            *think = self::think(mean_s.max(think.mean() / 2.0), hold_s);
         }
         Ok(now)
     };
@@ -249,6 +257,21 @@ mod tests {
                 assert!((predicted / factor - 1.0).abs() < 0.25, "{processors}: {factor}, predicted {predicted}");
             }
         }
+    }
+
+    /// As of 8 sessions on 2 processors that are preempted: they wait for long, and the mutex is held for 1 ns.
+    #[test]
+    fn what_the_model_does_not_fit_is_simulated_in_bounded_time() {
+        let think = Distribution::exponential(2.3e-6).unwrap();
+        let arrivals = Arrivals::Closed { sessions: 8, think, on_processor: true };
+        let hold = Distribution::exponential(1.1e-9).unwrap();
+        let mut workload = Workload { events_max: EVENTS, ..Workload::new(arrivals, hold, 0.3) };
+        workload.machine.processors = Some(2);
+        let mut measured = Profile { time_s: 1.0, gets: Some(200_000), sessions: Some(8), ..Profile::default() };
+        measured.figures.counters[Counter::Misses as usize] = 4_000;
+        let (fitted, _) = fitted_to(&measured, workload, Distribution::exponential, &(1..3)).unwrap();
+        let Arrivals::Closed { think, .. } = fitted.arrivals else { panic!("{:?}", fitted.arrivals) };
+        assert!(think.mean() > 1e-6, "{think:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::holds::{Burst, Timed};
 use super::room::{Room, at_mutexes};
+use crate::instances::Presence;
 use crate::output::whole;
 use crate::punctual::punctual;
 use crate::run::sampler::{self, Identity};
@@ -64,7 +65,7 @@ struct Gathered {
     timed: Timed,
 }
 
-/// Measures all mutexes for so long, or until a signal; `tick` is told the time passed.
+/// Measures all mutexes for so long, or until a signal, or until the instance has gone; `tick` is told the time passed.
 pub fn measure(tables: &Tables, interval: Duration, tick: &dyn Fn(Duration)) -> Vec<Seen> {
     let is_private = |mutex: &MutexInfo| mutex.place == Place::Process;
     if !tables.mutexes().iter().any(is_private) {
@@ -95,11 +96,11 @@ fn gather(
     let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
-    let length_ns = crate::duration::nanos(interval);
+    let (length_ns, mut presence) = (crate::duration::nanos(interval), Presence::of(tables));
     let mut look_at_ns = 0;
     loop {
         let elapsed = now_ns().saturating_sub(began_ns);
-        if elapsed >= length_ns || signals::received().is_some() {
+        if elapsed >= length_ns || signals::received().is_some() || presence.has_gone() {
             break;
         }
         tick(Duration::from_nanos(elapsed));
@@ -140,17 +141,17 @@ fn gather(
     ended.all(tables, gathered, &figures)
 }
 
-/// Holds of the mutex that is held most, timed in bursts for so long, or until a signal. Not of one in a
-/// process's memory, which is read too slowly for that.
+/// Holds of the mutex that is held most, timed in bursts for so long, or until a signal, or until the
+/// instance has gone. Not of one in a process's memory, which is read too slowly for that.
 pub fn holds(tables: &Tables, interval: Duration) -> Option<(MutexId, Timed)> {
     punctual();
     let (gets, began_ns, mut gathered) = (gets(tables), now_ns(), HashMap::new());
     let mut sampler =
         Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
-    let length_ns = crate::duration::nanos(interval);
+    let (length_ns, mut presence) = (crate::duration::nanos(interval), Presence::of(tables));
     loop {
         let elapsed = now_ns().saturating_sub(began_ns);
-        if elapsed >= length_ns || signals::received().is_some() {
+        if elapsed >= length_ns || signals::received().is_some() || presence.has_gone() {
             break;
         }
         sampler.sample(&gets, elapsed);

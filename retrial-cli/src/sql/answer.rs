@@ -12,8 +12,27 @@ use std::fmt::Write;
 /// Rows that people are shown; JSON and CSV have all.
 const ROWS: usize = 1000;
 
+/// That the answer of a script can be one JSON document, without a name twice in a row.
+fn check_json(database: &Database, script: &str) -> Result<(), Report> {
+    let mut batch = rusqlite::Batch::new(database.connection(), script);
+    let mut asked = 0;
+    // Running it will say what is wrong with a statement.
+    while let Ok(Some(statement)) = batch.next() {
+        let names: Vec<&str> = statement.column_names().collect();
+        asked += usize::from(!names.is_empty());
+        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        if let Some((_, name)) = twice {
+            return Err(mistakes::named_twice(name));
+        }
+    }
+    if asked > 1 { Err(mistakes::several(asked)) } else { Ok(()) }
+}
+
 /// Runs the statements of a script, and prints the rows of each.
 pub fn print(database: &Database, script: &str, format: Format) -> Result<(), Report> {
+    if format.json {
+        check_json(database, script)?;
+    }
     let mut batch = rusqlite::Batch::new(database.connection(), script);
     let mut is_empty = true;
     loop {

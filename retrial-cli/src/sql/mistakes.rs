@@ -45,7 +45,28 @@ pub fn no_statement() -> Report {
     )
 }
 
-pub fn report(sql: &str, error: &Error) -> Report {
+/// Of several results as JSON.
+pub fn several(results: usize) -> Report {
+    miette!(
+        code = "retrial::sql::json",
+        help = "retrial sql --json 'SELECT 1', once for each statement; or --csv",
+        "{results} results, expected one with --json: together they are no JSON document"
+    )
+}
+
+/// Of two columns of a name as JSON.
+pub fn named_twice(name: &str) -> Report {
+    miette!(
+        code = "retrial::sql::json",
+        help = "retrial sql --json 'SELECT 1 AS a, 2 AS b'; or --csv",
+        "two columns are named {}, expected another name for each with --json",
+        quoted(name)
+    )
+}
+
+/// Of a script, or of that one of its statements that the error has.
+pub fn report(script: &str, error: &Error) -> Report {
+    let sql = if let Error::SqlInputError { sql, .. } = error { sql } else { script };
     if is_refused(error) {
         return miette!(
             code = "retrial::sql::read_only",

@@ -10,6 +10,6 @@ mod tables;
 
 pub use answer::{ask, check_condition, print};
 pub use database::Database;
-pub use mistakes::nearest;
+pub use mistakes::{nearest, several};
 pub use source::{SAMPLE, SAMPLES_MAX, Source, nothing, watched};
 pub use tables::{Column, columns, describe, names};

@@ -2,17 +2,20 @@
 
 use super::database::Database;
 use crate::duration;
+use crate::instances::{Presence, has_gone, is_there};
+use crate::output::short;
 use crate::recording::store::{Recorded, Recording, Rounds, Sample, Writer};
 use crate::recording::{Pauses, Sampler, Scene, Snapshot, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
 use retrial::sys::{now_ns, thread_cpu_ns};
+use retrial::views::Tables;
 use retrial::{Address, Observer};
 use rusqlite::fallible_iterator::FallibleIterator;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Samples are so far apart while a live instance is looked at, unless something else is said.
 pub const SAMPLE: Duration = Duration::from_millis(10);
@@ -104,7 +107,8 @@ fn live(address: &Address, over: Option<Duration>, read: &BTreeSet<String>) -> R
 }
 
 /// A recording in memory of an instance as it is, or of what it does in the time to come, sampled every so
-/// often or as often as can be. Of the tables of states it has those that will be read.
+/// often or as often as can be. Of the tables of states it has those that will be read. Says how long it was
+/// watched where it has gone before the time was over.
 pub fn watched(
     observer: &Observer,
     over: Option<Duration>,
@@ -118,7 +122,12 @@ pub fn watched(
     let from = over.map(|over| {
         let mut from = taker.snapshot();
         sampler.complete(&mut from);
-        watch(&mut sampler, over, every);
+        let began = Instant::now();
+        watch(&mut sampler, observer.tables(), over, every);
+        if !is_there(observer.tables()) {
+            let (gone, watched) = (has_gone(observer.tables()), short(began.elapsed().as_secs_f64()));
+            eprintln!("{gone}: watched for {watched} s of {}.", duration::text(over));
+        }
         from
     });
     sampler.round();
@@ -141,12 +150,14 @@ fn up_to(mut samples: Vec<Sample>, to: &Snapshot) -> Vec<Sample> {
     samples
 }
 
-/// Samples for so long, or until a signal, or until there are as many as are kept.
-fn watch(sampler: &mut Sampler<'_>, time: Duration, every: Duration) {
+/// Samples for so long, or until a signal, or until the instance has gone or there are as many as are kept.
+fn watch(sampler: &mut Sampler<'_>, tables: &Tables, time: Duration, every: Duration) {
+    let mut presence = Presence::of(tables);
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
     let (mut pauses, mut due) = (Pauses::default(), now_ns());
     let end = due.saturating_add(nanos(time));
-    while now_ns() < end && signals::received().is_none() && sampler.count() < SAMPLES_MAX {
+    let mut is_over = || signals::received().is_some() || presence.has_gone();
+    while now_ns() < end && sampler.count() < SAMPLES_MAX && !is_over() {
         sampler.round();
         let now = now_ns();
         // What took longer than the pause is not made up for.

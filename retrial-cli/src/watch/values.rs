@@ -154,11 +154,14 @@ impl Name {
     }
 }
 
-/// `, did you mean …?`, or nothing where nothing is near.
+/// `, did you mean …?`, or some of the names that there are where none is near.
 fn meant(word: &str, known: &[&str]) -> String {
-    let near = known.iter().map(|name| (strsim::jaro(word, name), name)).filter(|(near, _)| *near > 0.7);
-    let nearest = near.max_by(|a, b| a.0.total_cmp(&b.0));
-    nearest.map_or_else(String::new, |(_, name)| format!(", did you mean `{name}`?"))
+    // One slip in a short word, two in a long one.
+    let slips = if word.chars().count() < 6 { 1 } else { 2 };
+    let near = known.iter().map(|name| (strsim::damerau_levenshtein(word, name), name));
+    let nearest = near.filter(|(slip, _)| *slip <= slips).min_by_key(|(slip, _)| *slip);
+    let some = || format!(", expected one such as {}", known.iter().take(8).copied().collect::<Vec<_>>().join(", "));
+    nearest.map_or_else(some, |(_, name)| format!(", did you mean `{name}`?"))
 }
 
 /// Name, unit and description of every figure.
@@ -199,7 +202,7 @@ pub fn check(text: &str, values: &[&Value], snapshot: &Snapshot) -> Result<(), W
     let known: Vec<&str> = mutexes.map(|mutex| mutex.name.as_str()).chain(types).collect();
     let shown = brief(of);
     let what = format!("`{shown}` is no mutex and no mutex type of the instance{}", meant(of, &known));
-    Err(Wrong::new(text, value.at, format!("{what}; expected one of those that `retrial show mutexes` has")))
+    Err(Wrong::new(text, value.at, format!("{what}; `retrial show mutexes` has them all")))
 }
 
 /// What was seen between two looks, of what a figure is of.
@@ -308,7 +311,10 @@ mod tests {
             assert!(Name::find(wrong).is_err(), "{wrong}");
         }
         assert!(Name::find("holder_aeg").unwrap_err().contains("did you mean `holder_age`?"));
-        assert!(!Name::find("xyzzy").unwrap_err().contains("did you mean"));
+        for far in ["xyzzy", "gets", "jain"] {
+            let said = Name::find(far).unwrap_err();
+            assert!(!said.contains("did you mean") && said.contains("one such as wait_ms_per_s"), "{said}");
+        }
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use super::{One, cache_error, create_error, duration, session_error, signals};
 use crate::cmd::period::TIME_MIN;
 use crate::cmd::what_if::{SEEDS, impossible};
-use crate::output::{Format, Table, column, line, per, short};
+use crate::instances::{has_gone, is_there};
+use crate::output::{Format, Table, column, counted, line, per, short};
 use crate::predict::fit::machine_here;
 use crate::predict::hot::{Hot, Limits, Suggestion, suggest};
 use crate::predict::live::Seen;
-use crate::predict::source::measured;
-use miette::Report;
+use crate::predict::source::{bar, measured};
+use miette::{Report, miette};
 use retrial::views::Tables;
 use retrial::{Capacity, Class, Instance, MutexId};
 use retrial_cache::{BlockObject, Cache, CacheError, Hash, Key, Namespace, Observed, Shape};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 const WATCHED: usize = 16;
 /// How often.
 const LOOK: Duration = Duration::from_millis(1);
+/// After this time no other object is simulated.
+const SIMULATING: Duration = Duration::from_secs(30);
 
 /// Measure the objects that sessions wait for most, and say which to mark as hot, with how many copies
 ///
@@ -64,7 +67,14 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
     let cache = cache.ok_or_else(|| cache_error(CacheError::NotFound(args.one.cache.clone())))?;
     signals::catch();
     let before = objects(&cache);
+    let start = Instant::now();
     let (seen, births) = watch(tables, &cache, &before, time);
+    if !is_there(tables) {
+        return Err(gone(tables, start.elapsed(), time));
+    }
+    let after = objects(&cache);
+    let of = |objects: &[BlockObject]| objects.iter().map(|object| object.gets).sum::<u64>();
+    let gets = of(&after).saturating_sub(of(&before));
     let seen: HashMap<MutexId, Seen> = seen.into_iter().map(|seen| (seen.info.id, seen)).collect();
     let creating = cache.shard_mutexes().filter_map(|id| Measure::Utilization.of(&seen.get(&id)?.measured));
     let mut limits = Limits {
@@ -76,14 +86,44 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
         machine: machine_here(tables),
         seeds: SEEDS,
     };
+    let mut found = waited(&before, &after, &seen, &births);
+    found.truncate(args.limit);
+    let (count, start) = (found.len(), Instant::now());
+    let bar = bar(count as u64, "{bar:30} simulating {msg}  {pos}/{len}, {elapsed}");
     let mut rows: Vec<Row> = Vec::new();
-    for (object, id) in waited(&before, &objects(&cache), &seen, &births).into_iter().take(args.limit) {
+    for (object, id) in found {
+        if start.elapsed() > SIMULATING || signals::received().is_some() {
+            break;
+        }
+        bar.set_message(object.label.clone());
         limits.params = tables.params(seen.get(&id).map(|seen| seen.info.mutex_type));
         let suggestion = suggest(&object.hot, &limits).map_err(|error| impossible(&error))?;
         rows.push((object, suggestion));
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     print(args, &rows, limits.making_s, format);
+    let left = (count - rows.len()) as u64;
+    if left > 0 {
+        let (left, took) = (counted(left, "object was", "objects were"), short(start.elapsed().as_secs_f64()));
+        eprintln!("{left} not simulated: the others took {took} s. -n {} for these alone.", rows.len().max(1));
+    }
+    if count == 0 {
+        let (gets, time) = (counted(gets, "get", "gets"), duration::text(time));
+        format.say(&format!("No session waited for an object. {gets} of objects' mutexes were seen in {time}."));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn gone(tables: &Tables, after: Duration, time: Duration) -> Report {
+    miette!(
+        code = "retrial::cache::gone",
+        help = "retrial list",
+        "{} after {} s, expected it to be there for {}",
+        has_gone(tables),
+        short(after.as_secs_f64()),
+        duration::text(time)
+    )
 }
 
 /// Time that it takes to make a copy and to execute it once, on this machine: of objects that are made again
@@ -256,15 +296,16 @@ fn print(args: &Args, rows: &[Row], making_s: f64, format: Format) {
     if !format.is_text() {
         return;
     }
-    if rows.is_empty() {
-        line("No session waited for an object.");
-    }
     for row in rows {
-        let (Object { label, hot, .. }, Suggestion { copies, why, factor, .. }) = row;
+        let (Object { label, hot, .. }, Suggestion { copies, why, factor, waits_per_s, .. }) = row;
         match (copies, why) {
             (None, why) => line(&format!("{label}: not to be marked: {}", why.as_deref().unwrap_or_default())),
             (Some(copies), why) => {
-                let times = factor.map_or("none of the".to_owned(), |factor| format!("{} times fewer", short(factor)));
+                let times = match (factor, waits_per_s) {
+                    (Some(factor), _) => format!("{} times fewer", short(*factor)),
+                    (None, Some(_)) => "none of the".to_owned(),
+                    (None, None) => "an unknown number of".to_owned(),
+                };
                 let but = why.as_ref().map_or(String::new(), |why| format!("; {why}: take the figure with care"));
                 line(&format!("{label}: {copies} copies in place of {}: {times} waits{but}", hot.copies));
             }
