@@ -189,15 +189,20 @@ impl Word {
         if !self.sid().is_none() || self.0 & masks.must_be_zero != 0 {
             return None;
         }
-        if self.has(Self::HANDOVER) && !handed {
-            return None;
+        let mut rest = self.0 & !Self::KIND;
+        if self.has(Self::HANDOVER) {
+            if !handed {
+                return None;
+            }
+            if self.references() == 0 {
+                rest &= !Self::HANDOVER;
+            }
         }
         // Room for one more: the reference of S, or the reference that E may turn into.
         if self.references() == u32::MAX {
             return None;
         }
-        let over = if self.references() == 0 { Self::HANDOVER } else { 0 };
-        Some(Self(((self.0 & !(Self::KIND | over)) + masks.add) | masks.kind | sid.bits()))
+        Some(Self((rest + masks.add) | masks.kind | sid.bits()))
     }
 
     /// The word after `sid` takes the holder field to drop its reference, or `None` while the field is taken.
