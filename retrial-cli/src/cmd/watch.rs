@@ -70,9 +70,6 @@ pub struct Args {
 const EVERY_MIN: Duration = Duration::from_millis(10);
 /// How often a command under way is looked at.
 const POLL: Duration = Duration::from_millis(20);
-/// Mean time between two samples, and the least number of times that it is as long as one takes.
-const SAMPLE: Duration = Duration::from_millis(10);
-const SAMPLE_TIMES: u32 = 100;
 
 /// What is printed: what happened when, about what.
 struct Told {
@@ -240,8 +237,7 @@ impl Watch<'_> {
             if let Some(sampler) = &mut self.sampler {
                 let began = Instant::now();
                 sampler.round();
-                let mean = SAMPLE.max(began.elapsed() * SAMPLE_TIMES);
-                let sampled = Duration::from_nanos(self.pauses.next(duration::nanos(mean)));
+                let sampled = self.pauses.after(began);
                 pause = if self.action.is_some() { pause.min(sampled) } else { sampled };
             }
             retrial::sys::sleep(pause.min(left));

@@ -1,6 +1,12 @@
 //! Uneven pauses between samples.
 
+use crate::duration::nanos;
 use retrial::sys::now_ns;
+use std::time::{Duration, Instant};
+
+/// Mean time between two samples of a live view, and the least number of times that it is as long as one takes.
+const SAMPLE: Duration = Duration::from_millis(10);
+const SAMPLE_TIMES: u32 = 100;
 
 /// Pauses of a given mean length, so uneven that no rhythm of the program's is met at always the same point.
 pub struct Pauses {
@@ -20,6 +26,11 @@ impl Pauses {
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         mean_ns / 2 + self.random % mean_ns.max(1)
+    }
+
+    /// The pause after a sample of a live view that began then, and has ended now.
+    pub fn after(&mut self, began: Instant) -> Duration {
+        Duration::from_nanos(self.next(nanos(SAMPLE.max(began.elapsed() * SAMPLE_TIMES))))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Looks at an instance again and again, in a thread of its own.
 
 use super::seen::Seen;
-use crate::duration::nanos;
 use crate::instances::{Which, is_there};
 use crate::naming::Names;
 use crate::recording::{Pauses, Sampler, Snapshot, Span, Taker};
@@ -17,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Longest time to the second look, from which on figures are of an interval.
 const SECOND: Duration = Duration::from_millis(200);
-/// Time between two samples of who holds, and so many times as long as one takes.
-const SAMPLE: Duration = Duration::from_millis(10);
-const SAMPLE_TIMES: u32 = 100;
 /// The time between two looks is at least this many times what one takes.
 const LOOK_TIMES: u32 = 10;
 /// Time between two looks for an instance that has gone.
@@ -127,8 +123,7 @@ impl<'o> Looker<'o> {
         {
             let before = Instant::now();
             self.sampler.round();
-            let pause_ns = self.pauses.next(nanos(SAMPLE.max(before.elapsed() * SAMPLE_TIMES)));
-            std::thread::park_timeout(Duration::from_nanos(pause_ns).min(left));
+            std::thread::park_timeout(self.pauses.after(before).min(left));
         }
     }
 

@@ -351,7 +351,7 @@ impl RawMutex {
         if self.parked() != 0 {
             let word = self.load();
             // What another session leaves that moves the last reference is not known yet, and its own look at
-            // who is on the way may have come before.
+            // the sessions on their way may have come before.
             let is_moved = word.kind() == Some(Kind::Moving) && word.sid() != sid;
             self.wake_for(if is_moved { Word::FREE } else { word.give_back() });
         }
