@@ -32,12 +32,12 @@ pub(super) fn spin<T: Target>(target: &T, how: Spin, deadline: Option<Deadline>)
             }
             look_at = next_look(left);
         }
-        let now = pauses.min(left);
-        left -= now;
-        for _ in 0..now {
-            sys::spin_loop();
-        }
+        sys::spin_loop();
+        left -= 1;
         if how.backs_off {
+            let more = (pauses - 1).min(left);
+            left -= more;
+            (0..more).for_each(|_| sys::spin_loop());
             pauses = (2 * pauses).min(BACKS_OFF_TO);
         }
     }
