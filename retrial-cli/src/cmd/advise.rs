@@ -4,7 +4,7 @@ use super::what_if::{SEEDS, impossible};
 use crate::duration;
 use crate::instances::mutex_type;
 use crate::output::{self, Format, Table, column, line, measure};
-use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, verdict};
+use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, told, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
 use crate::predict::recording::Recording;
@@ -12,7 +12,7 @@ use crate::predict::rules::{Change, Finding, findings};
 use crate::predict::search::{SEARCH, neighbours};
 use crate::predict::source::{Source, bar};
 use miette::{Report, miette};
-use retrial_model::sim::Estimates;
+use retrial_model::sim::SimulationError;
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -20,11 +20,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 mod canary;
+mod outlook;
 
 /// Measure a mutex and say what to change, with what it will come to
 ///
 /// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of
-/// throughput, utilization and k, do the findings have numbers. A finding has its evidence, what it will come to,
+/// throughput, utilization and k, do the findings have numbers: of gets and waits the simulated change of what was
+/// measured. A finding has its evidence, what it will come to,
 /// what it costs, what may go wrong, the command that applies it and the one that takes it back.
 ///
 /// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
@@ -181,16 +183,21 @@ fn print(
         type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
         let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);
         let half = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.interval(measure);
-        let sure = |row: &Row<'_>| range(&present.compared, row.0.prediction.as_ref()?, Measure::Throughput);
+        let ends = |row: &Row<'_>| range(&present.compared, row.0.prediction.as_ref()?, Measure::Throughput);
+        let is_sure = |row: &Row<'_>| {
+            let prediction = row.0.prediction.as_ref()?;
+            check::is_sure(&present.compared, prediction, Measure::Throughput).map(check::yes)
+        };
         let columns = [
             column("rule", |row: &Row<'_>| row.0.finding.rule),
             column("change", |row: &Row<'_>| change_text(row.0.finding.change)),
             measure(Measure::Throughput, "", of).named("gets_per_s"),
             measure(Measure::Throughput, "", half).named("gets_per_s_interval"),
-            column("gets_per_s_from", |row: &Row<'_>| Some(sure(row)?[0])),
-            column("gets_per_s_to", |row: &Row<'_>| Some(sure(row)?[1])),
+            column("gets_per_s_from", |row: &Row<'_>| Some(ends(row)?[0])),
+            column("gets_per_s_to", |row: &Row<'_>| Some(ends(row)?[1])),
+            column("gets_per_s_sure", is_sure),
             column("change_pct", |row: &Row<'_>| {
-                percent(of(row, Measure::Throughput), present.simulated.mean(Measure::Throughput))
+                percent(of(row, Measure::Throughput), present.told.mean(Measure::Throughput))
             }),
             column("apply", |row: &Row<'_>| row.1.0.clone()),
             column("undo", |row: &Row<'_>| row.1.1.clone()),
@@ -209,7 +216,8 @@ fn weigh(
     let bar = bar(found.len() as u64 + 1, "{bar:30} simulating {msg}  {pos}/{len}, {eta} left");
     bar.set_message("the present");
     let simulated = predict(&recording.workload, seeds, &recording.holds).map_err(|error| impossible(&error))?;
-    let present = Present { compared: compare(measured, &simulated), simulated };
+    let compared = compare(measured, &simulated);
+    let present = Present { told: told(simulated, &compared), compared };
     let is_fit = fits(&present.compared);
     let mut all = Vec::new();
     for finding in found {
@@ -217,17 +225,19 @@ fn weigh(
         bar.inc(1);
         bar.set_message(finding.rule);
         let changed = finding.change.applied(&recording.workload);
-        let prediction = is_simulated.then(|| predict(&changed, seeds, &recording.holds)).transpose();
+        let predict = || Ok(told(predict(&changed, seeds, &recording.holds)?, &present.compared));
+        let prediction = is_simulated.then(predict).transpose();
+        let prediction = prediction.map_err(|error: SimulationError| impossible(&error))?;
         let trial = finding.change.trial(&recording.workload);
-        all.push(Advice { finding, trial, prediction: prediction.map_err(|error| impossible(&error))? });
+        all.push(Advice { finding, trial, prediction });
     }
     bar.finish_and_clear();
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
-            // What is searched for is measured before it stays: the simulated present is what it is compared with.
+            // What is searched for is measured before it stays: the present is what it is compared with.
             let counts =
                 |measure| advice.finding.rule == SEARCH || is_predicted(&present.compared, prediction, measure);
-            gains(prediction, &present.simulated, counts)
+            gains(prediction, &present.told, counts)
         })
     };
     let (advice, useless) = all.into_iter().partition(gains);
@@ -242,7 +252,7 @@ fn best(args: &Args, present: &Present, mut found: Vec<Advice>) -> Vec<Advice> {
     }
     let of = |advice: &Advice, measure: Measure| advice.prediction.as_ref().and_then(|all| all.mean(measure));
     let unsure = |advice: &Advice| advice.prediction.as_ref().and_then(|all| all.interval(Measure::Throughput));
-    let before = present.simulated.mean(Measure::Throughput).unwrap_or(1.0);
+    let before = present.told.mean(Measure::Throughput).unwrap_or(1.0);
     let steps = |advice: &Advice| {
         let at_least = of(advice, Measure::Throughput).unwrap_or(0.0) - unsure(advice).unwrap_or(0.0);
         (50.0 * at_least / before).round()
@@ -253,9 +263,9 @@ fn best(args: &Args, present: &Present, mut found: Vec<Advice>) -> Vec<Advice> {
     found
 }
 
-/// The present as simulated, and that beside what was measured.
+/// The present as it is told, and what was simulated of it beside what was measured.
 struct Present {
-    simulated: Prediction,
+    told: Prediction,
     compared: Vec<Compared>,
 }
 
@@ -304,60 +314,6 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
     Ok((Some(format!("{set} {}", change_text(change))), Some(undo)))
 }
 
-/// Figures of a prediction beside the present, but for those of which nothing is predicted.
-fn outlook(prediction: &Prediction, present: &Present) -> Table {
-    let figures = [
-        ("gets_per_s", Measure::Throughput, 1.0),
-        ("k", Measure::SpinInefficiency, 1.0),
-        ("sleeps_per_get", Measure::SleepsPerGet, 1.0),
-        ("wait_us", Measure::Wait, 1e6),
-        ("wait_p99_us", Measure::WaitP99, 1e6),
-        ("cpus", Measure::BusyProcessors, 1.0),
-    ];
-    let scaled = |value: Option<f64>, unit: f64| value.map(|value| value * unit);
-    let mut rows: Vec<Outlook> = figures
-        .into_iter()
-        .filter_map(|(figure, measure, unit)| {
-            let is_told = is_predicted(&present.compared, prediction, measure);
-            let range = range(&present.compared, prediction, measure).map(|ends| ends.map(|end| end * unit));
-            let range = range.filter(|_| matches!(measure, Measure::Throughput | Measure::Wait));
-            let told = |value: Option<f64>| scaled(value.filter(|_| is_told), unit);
-            (is_told || range.is_some()).then(|| Outlook {
-                figure,
-                present: scaled(present.simulated.mean(measure), unit),
-                predicted: told(prediction.mean(measure)),
-                interval: told(prediction.interval(measure)),
-                range,
-            })
-        })
-        .collect();
-    if let (Some(before), Some(after)) = (&present.simulated.fixed, &prediction.fixed) {
-        let of = |of: &Estimates| of.get(Measure::Throughput).map(|estimate| estimate.mean);
-        let figure = "gets_per_s_fixed";
-        rows.push(Outlook { figure, present: of(before), predicted: of(after), interval: None, range: None });
-    }
-    let columns = [
-        column("figure", |row: &Outlook| row.figure),
-        column("present", |row: &Outlook| row.present),
-        column("predicted", |row: &Outlook| row.predicted),
-        column("interval", |row: &Outlook| row.interval),
-        column("from", |row: &Outlook| Some(row.range?[0])),
-        column("to", |row: &Outlook| Some(row.range?[1])),
-        column("change_pct", |row: &Outlook| percent(row.predicted, row.present)),
-    ];
-    Table::of(&columns, rows)
-}
-
-/// A figure of a prediction beside the present.
-struct Outlook {
-    figure: &'static str,
-    present: Option<f64>,
-    predicted: Option<f64>,
-    interval: Option<f64>,
-    /// Between what it will be in nine of ten cases.
-    range: Option<[f64; 2]>,
-}
-
 fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Option<String>, Option<String>)) {
     let Finding { title, evidence, change, price, risk, .. } = &advice.finding;
     line(&format!("\n{number}. {title}: {}", change_text(*change)));
@@ -365,7 +321,7 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
         line(&format!("   {figure}"));
     }
     if let Some(prediction) = &advice.prediction {
-        outlook(prediction, present).text().lines().for_each(|row| line(&format!("     {row}")));
+        outlook::table(prediction, present).text().lines().for_each(|row| line(&format!("     {row}")));
     }
     line(&format!("   price: {price}"));
     line(&format!("   risk:  {risk}"));
@@ -389,7 +345,7 @@ fn as_json(advice: &Advice, present: &Present, (apply, undo): &(Option<String>, 
         "title": title,
         "change": change_text(*change),
         "evidence": evidence,
-        "prediction": advice.prediction.as_ref().map(|prediction| outlook(prediction, present).json()),
+        "prediction": advice.prediction.as_ref().map(|prediction| outlook::table(prediction, present).json()),
         "price": price,
         "risk": risk,
         "apply": apply,

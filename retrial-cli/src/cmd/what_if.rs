@@ -25,7 +25,8 @@ use std::process::ExitCode;
 /// The workload is described by NAME=VALUE as for `retrial model simulate`, recorded, or measured at a live
 /// instance: how often which sessions get the mutex, how long they hold it, what their threads do between.
 /// Nothing is changed there. Each case is simulated by the library's own schemes on a virtual clock; beside
-/// it is what theory says where it has a formula. The present comes first.
+/// it is what theory says where it has a formula. The present comes first. Where it was measured and fits, the
+/// simulated change of gets and waits is told of what was measured.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial what-if dist=exponential:mean=1us sessions=64
@@ -81,7 +82,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     };
     args.source.spans(&mut recording.workload, &mut seeds);
     let cases = args.vary.cases(&recording.workload)?;
-    let predicted = predict_all(cases, &seeds, &recording.holds);
+    let mut predicted = predict_all(cases, &seeds, &recording.holds);
     let present = &predicted[0];
     if let Err(error) = &present.prediction {
         return Err(impossible(error));
@@ -91,6 +92,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     let measured = recording.measured.as_ref().zip(ok(present));
     let compared = measured.map(|(measured, prediction)| compare(measured, prediction));
+    if let Some(compared) = &compared {
+        let told = |case: Predicted| {
+            let prediction = case.prediction.map(|prediction| check::told(prediction, compared));
+            Predicted { prediction, ..case }
+        };
+        predicted = predicted.into_iter().map(told).collect();
+    }
     let is_fit = compared.as_deref().is_none_or(fits);
     let table = table(&predicted, compared.as_deref());
     if format.json {
@@ -103,7 +111,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if format.is_text() {
         remarks(&recording, compared.as_deref(), &predicted, args.why);
     }
-    let drawing = Drawing::of(&predicted);
+    let drawing = Drawing::of(&predicted, if compared.is_some() { "predicted" } else { "simulated" });
     if args.plot && format.is_text() {
         line(&format!("\n{}", drawing.text()));
     }
@@ -170,11 +178,11 @@ fn head(recording: &Recording) {
 pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
     let present = &predicted[0];
     let is_fit = compared.is_none_or(fits);
-    let sure = |case: &Predicted, measure: Measure, end: usize| {
-        let changed = ok(case).filter(|_| case.workload != present.workload)?;
-        Some(range(compared?, changed, measure)?[end])
-    };
-    let [from, to] = [0, 1].map(|end| move |case: &Predicted, measure: Measure| sure(case, measure, end));
+    let end =
+        |case: &Predicted, measure: Measure, end: usize| Some(range(compared?, changed(case, present)?, measure)?[end]);
+    let [from, to] = [0, 1].map(|which| move |case: &Predicted, measure: Measure| end(case, measure, which));
+    let is_sure =
+        |case: &Predicted| check::is_sure(compared?, changed(case, present)?, Measure::Throughput).map(check::yes);
     let named = move |case: &Predicted| settings(&case.workload, &present.workload);
     let of = |case: &Predicted, measure: Measure| ok(case)?.mean(measure);
     let half = |case: &Predicted, measure: Measure| ok(case)?.interval(measure);
@@ -204,6 +212,7 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
         measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
         measure(Measure::Throughput, "", from).named("gets_per_s_from").titled("from").told(compared.is_some()),
         measure(Measure::Throughput, "", to).named("gets_per_s_to").titled("to").told(compared.is_some()),
+        column("gets_per_s_sure", is_sure).titled("sure").told(compared.is_some()),
         measure(Measure::Throughput, "", by_theory(|theory| theory.gets_per_s))
             .named("gets_per_s_theory")
             .titled("theory"),
@@ -247,6 +256,11 @@ fn ok(case: &Predicted) -> Option<&Prediction> {
     case.prediction.as_ref().ok()
 }
 
+/// What is predicted of a case that is not the present.
+fn changed<'a>(case: &'a Predicted, present: &Predicted) -> Option<&'a Prediction> {
+    ok(case).filter(|_| case.workload != present.workload)
+}
+
 /// Throughput against the present, in percent.
 fn change(prediction: &Prediction, present: &Predicted) -> Option<f64> {
     let before = present.prediction.as_ref().ok()?.mean(Measure::Throughput).filter(|before| *before > 0.0)?;
@@ -269,7 +283,8 @@ fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Pr
         if fits(compared) && !predicted.iter().all(|case| tells_waits(case, present, Some(compared))) {
             line(
                 "Waits are left out where they are unsure: where those of the present are off, where holding \
-                 times that are all the same would change them, or where the replications differ.",
+                 times that are all the same would change them, where the replications differ, or where they \
+                 change much.",
             );
         }
     }
@@ -286,10 +301,12 @@ struct Drawing {
     /// What is at the x axis; nothing when only names are varied.
     x: Option<&'static str>,
     lines: Vec<(String, Vec<Point>)>,
+    /// Whether it is simulated, or told of what was measured.
+    how: &'static str,
 }
 
 impl Drawing {
-    fn of(predicted: &[Predicted]) -> Self {
+    fn of(predicted: &[Predicted], how: &'static str) -> Self {
         let keys: [(&'static str, Key<Option<u32>>); 3] = [
             ("sessions", sessions),
             ("processors", |workload| workload.machine.processors),
@@ -331,7 +348,7 @@ impl Drawing {
         for (_, points) in &mut lines {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
-        Self { x: x.map(|(name, _)| name), lines }
+        Self { x: x.map(|(name, _)| name), lines, how }
     }
 
     fn text(&self) -> String {
@@ -341,7 +358,7 @@ impl Drawing {
             points: points.iter().map(|point| (point.x, point.y)).collect(),
         });
         let series: Vec<_> = series.collect();
-        plot_against(&format!("gets/s against {x}, simulated"), x, &series)
+        plot_against(&format!("gets/s against {x}, {}", self.how), x, &series)
     }
 
     /// A bar for each case, in proportion.
@@ -351,7 +368,7 @@ impl Drawing {
         let (most, widest) = cases().fold((0.0, 0), |(most, wide), (name, y)| (y.max(most), wide.max(name.len())));
         let bar = |y: f64| "#".repeat(whole(y / most.max(f64::MIN_POSITIVE) * WIDTH) as usize);
         let rows = cases().map(|(name, y)| format!("{name:<widest$}  {} {}", bar(y), short(y)));
-        std::iter::once("gets/s, simulated".to_owned()).chain(rows).collect::<Vec<_>>().join("\n")
+        std::iter::once(format!("gets/s, {}", self.how)).chain(rows).collect::<Vec<_>>().join("\n")
     }
 
     fn svg(&self) -> Result<String, Report> {
@@ -364,7 +381,7 @@ impl Drawing {
         });
         let scale = if self.x.is_some() { Scale::Binary } else { Scale::Linear };
         let chart = Chart {
-            title: "simulated throughput with 95 % intervals".to_owned(),
+            title: format!("{} throughput with 95 % intervals", self.how),
             x: Axis::new(self.x.unwrap_or("case"), scale),
             y: Axis::new("gets/s", Scale::Linear),
             series: series.collect(),

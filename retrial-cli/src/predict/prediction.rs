@@ -30,6 +30,12 @@ pub fn predict(workload: &Workload, seeds: &Range<u64>, holds: &Holds) -> Result
 }
 
 impl Prediction {
+    /// The same with the simulated values of a measure multiplied by a factor.
+    pub fn scaled(self, measure: Measure, factor: f64) -> Self {
+        let fixed = self.fixed.map(|fixed| fixed.scaled(measure, factor));
+        Self { estimates: self.estimates.scaled(measure, factor), fixed, ..self }
+    }
+
     /// The mean over the replications; `None` where there is nothing that it could be computed from.
     pub fn mean(&self, measure: Measure) -> Option<f64> {
         self.estimates.get(measure).map(|estimate| estimate.mean)

@@ -61,6 +61,16 @@ impl Estimates {
     pub fn get(&self, measure: Measure) -> Option<Estimate> {
         self.by_measure[measure as usize]
     }
+
+    /// The same with the values of a measure multiplied by a factor.
+    #[must_use]
+    pub fn scaled(mut self, measure: Measure, factor: f64) -> Self {
+        if let Some(estimate) = &mut self.by_measure[measure as usize] {
+            estimate.mean *= factor;
+            estimate.deviation *= factor;
+        }
+        self
+    }
 }
 
 /// Simulates a workload once for each seed, on the threads of rayon's pool. The estimates do not depend on
