@@ -12,6 +12,7 @@ use kit::load::{Load, Pass};
 use kit::{Scratch, both, command, failed};
 use retrial::{P, wait};
 use serde_json::{Value, json};
+use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -158,6 +159,24 @@ fn a_change_stays_when_no_condition_holds_and_its_command_undoes_it() {
 }
 
 #[test]
+fn nothing_is_applied_after_an_interrupt() {
+    let scratch = Scratch::with(&["--sessions", "256", "--mutexes", "64", "--locations", "64", "--arena", "64K"]);
+    scratch.run(&["set", "mutex_wait_scheme=sleep", "mutex_wait_time=200ms"]);
+    let _alone = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = SLEEPY.during(&scratch, || {
+        let words = ["advise", "--apply", "--interval", "60s", "--quick", "-i", &scratch.name];
+        let advise = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Long enough for a finding, and far from the end.
+        std::thread::sleep(Duration::from_secs(3));
+        // SAFETY: no memory is involved.
+        assert_eq!(unsafe { libc::kill(i32::try_from(advise.id()).unwrap(), libc::SIGINT) }, 0);
+        advise.wait_with_output().unwrap()
+    });
+    assert!(both(&output).contains("interrupted: nothing was changed"), "{}", both(&output));
+    assert_eq!(set_for_type(&scratch), None);
+}
+
+#[test]
 fn the_best_of_a_search_that_was_measured_stays() {
     let settings = ["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"];
     let (code, document, scratch) = advise(&settings, SLEEPY, &["--search", "--apply", "--canary", "1s"]);
@@ -285,7 +304,7 @@ fn nothing_is_predicted_of_waits_that_the_present_does_not_have() {
         "{document}"
     );
     let text = both(&command(&["advise", "--from", &file]).output().unwrap());
-    assert!(text.contains("but for wait_us, of which nothing is predicted"), "{text}");
+    assert!(text.contains("but for wait_us: believe no number of these"), "{text}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::what_if::{SEEDS, impossible};
 use crate::duration;
 use crate::instances::mutex_type;
-use crate::output::{self, Format, Table, column, line, measure};
+use crate::output::{self, Format, Table, column, line, measure, quoted};
 use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, told, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, predict};
@@ -11,6 +11,7 @@ use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
 use crate::predict::search::{SEARCH, neighbours};
 use crate::predict::source::{Source, bar};
+use crate::signals;
 use miette::{Report, miette};
 use retrial_model::sim::SimulationError;
 use retrial_model::{Measure, Profile};
@@ -154,6 +155,10 @@ fn apply(
     if !args.apply {
         return Ok(None);
     }
+    if signals::received().is_some() {
+        format.say("\ninterrupted: nothing was changed");
+        return Ok(Some(json!({ "kept": false })));
+    }
     if args.search {
         return canary::best_of(args, recording, measured, advice, format).map(Some);
     }
@@ -220,7 +225,7 @@ fn weigh(
     let present = Present { told: told(simulated, &compared), compared };
     let is_fit = fits(&present.compared);
     let mut all = Vec::new();
-    for finding in found {
+    for finding in found.into_iter().take_while(|_| signals::received().is_none()) {
         let is_simulated = is_fit || finding.rule == SEARCH;
         bar.inc(1);
         bar.set_message(finding.rule);
@@ -301,7 +306,7 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
     else {
         return Ok((None, None));
     };
-    let set = format!("retrial set -i {instance} --type '{type_name}'");
+    let set = format!("retrial set -i {} --type {}", quoted(instance), quoted(type_name));
     // What is in force for the type alone, while the instance is there.
     let own = if args.source.from.is_some() {
         None

@@ -3,7 +3,7 @@
 use super::model;
 use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration::seconds;
-use crate::output::{self, Format, Table, column, counted, line, measure, short, whole};
+use crate::output::{self, Format, Table, column, counted, line, measure, quoted, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
@@ -292,7 +292,7 @@ fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Pr
         line("Where theory has no number, --why says why.");
     }
     if let Some(instance) = &recording.instance {
-        line(&format!("Next: retrial advise -i {instance}"));
+        line(&format!("Next: retrial advise -i {}", quoted(instance)));
     }
 }
 

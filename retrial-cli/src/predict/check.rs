@@ -77,9 +77,9 @@ pub fn is_predicted(compared: &[Compared], changed: &Prediction, measure: Measur
         return false;
     }
     if matches!(measure, Measure::Wait | Measure::WaitP99 | Measure::WaitMax) {
-        // Where nobody waited there is nothing to be off.
-        let is_judged = row(compared, Measure::Wait).is_some_and(|row| row.fits.is_some());
-        return !is_judged || is_sure(compared, changed, Measure::Wait) == Some(true);
+        // Where no session waited there is nothing to be off.
+        let is_none = row(compared, Measure::Wait).is_some_and(|row| row.measured == Some(0.0));
+        return is_none || is_sure(compared, changed, Measure::Wait) == Some(true);
     }
     row(compared, measure).is_none_or(|row| row.fits != Some(false))
 }
@@ -176,7 +176,7 @@ pub fn verdict(compared: &[Compared], holds: &Holds, where_off: &str) -> String 
         format!("the model fits the present within {tolerance} %; {sure}; holding times {holds}")
     } else if fits(compared) {
         format!(
-            "the model fits the present within {tolerance} %, but for {off}, of which nothing is predicted; {sure}; \
+            "the model fits the present within {tolerance} %, but for {off}: believe no number of these; {sure}; \
              holding times {holds}"
         )
     } else {

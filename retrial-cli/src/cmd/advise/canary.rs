@@ -122,6 +122,9 @@ pub(super) fn best_of(
         return nothing("\nnothing to apply");
     }
     let again = measured_again(args, recording)?;
+    if signals::received().is_some() {
+        return nothing(INTERRUPTED);
+    }
     let present = [before, &again].map(Tally::of);
     let [first, last] = present.map(|tally| tally.gets_per_s);
     format.say(&format!("as it is: {} gets/s before, {} after", short(first), short(last)));

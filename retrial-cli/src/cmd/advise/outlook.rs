@@ -2,7 +2,7 @@
 
 use super::{Present, percent};
 use crate::output::{Table, column};
-use crate::predict::check::{is_predicted, is_sure, range, yes};
+use crate::predict::check::{fits, is_predicted, is_sure, range, yes};
 use crate::predict::prediction::Prediction;
 use retrial_model::Measure;
 use retrial_model::sim::Estimates;
@@ -34,7 +34,9 @@ pub(super) fn table(prediction: &Prediction, present: &Present) -> Table {
             })
         })
         .collect();
-    if let (Some(before), Some(after)) = (&present.told.fixed, &prediction.fixed) {
+    if fits(&present.compared)
+        && let (Some(before), Some(after)) = (&present.told.fixed, &prediction.fixed)
+    {
         let of = |of: &Estimates| of.get(Measure::Throughput).map(|estimate| estimate.mean);
         let (figure, present, predicted) = ("gets_per_s_fixed", of(before), of(after));
         rows.push(Outlook { figure, present, predicted, ..Outlook::default() });
