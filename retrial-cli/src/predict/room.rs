@@ -2,6 +2,7 @@
 //! others take of these.
 
 use crate::cgroup;
+use crate::output::whole;
 use crate::recording::Spent;
 use crate::who::thread::{State, Thread};
 use retrial::views::{Phase, SessionInfo, Sid, Standing, Tables};
@@ -55,7 +56,9 @@ impl Room {
 
     /// Looks whether a session is away.
     pub fn look_at(&mut self, session: &SessionInfo) {
-        let is_at_a_mutex = at_mutexes(session).next().is_some();
+        // Sessions of the interposer have no log.
+        let waits = session.wait.is_some_and(|(key, ..)| !key.event.for_event);
+        let is_at_a_mutex = waits || at_mutexes(session).next().is_some();
         let state = if is_at_a_mutex { None } else { Thread::state_of(session.pid, session.tid) };
         let is_away = matches!(state, Some(State::Asleep | State::Uninterruptible));
         let [looks, away] = self.looks.entry(session.sid).or_default();
@@ -87,7 +90,9 @@ impl Room {
         let known: HashSet<Sid> = times().map(|((sid, _), _)| *sid).collect();
         let grown = |of: fn(&Spent) -> u64| {
             let then = |thread| earlier.times.get(thread).map_or(0, of);
-            let sum: u64 = times().map(|(thread, now)| of(now).saturating_sub(then(thread))).sum();
+            // A thread may be older than its session, which began meanwhile.
+            let most_ns = whole(measured.time_s * 1e9);
+            let sum: u64 = times().map(|(thread, now)| of(now).saturating_sub(then(thread)).min(most_ns)).sum();
             (!known.is_empty() && known.len() == sessions.len()).then_some(sum as f64 / 1e9)
         };
         measured.cpu_s = grown(|spent| spent.cpu_ns);
@@ -167,12 +172,18 @@ mod tests {
             }
             let before = Room::now(instance.tables());
             let mut room = before.clone();
-            let sessions = instance.tables().sessions();
+            let mut sessions = instance.tables().sessions();
             (0..10).for_each(|_| sessions.iter().for_each(|session| room.look_at(session)));
+            // As those of the interposer.
+            sessions.iter_mut().for_each(|session| session.log.clear());
+            (0..10).for_each(|_| sessions.iter().for_each(|session| room.look_at(session)));
+            let old = Spent { cpu_ns: 1_000_000_000_000, ..Spent::default() };
+            room.times.insert((sessions[0].sid, 1), old);
             let mut measured = Profile { time_s: 12.0, ..Profile::default() };
             room.put(&mut measured, &sessions.iter().map(|session| session.sid).collect(), &before);
             drop((guard, end));
             assert_eq!((sessions.len(), measured.away_s), (3, Some(12.0)), "one of three");
+            assert_eq!(measured.cpu_s, Some(12.0), "of 1,000 s of a thread that was there before");
         });
     }
 
