@@ -175,7 +175,9 @@ mod tests {
             let mut sessions = instance.tables().sessions();
             (0..10).for_each(|_| sessions.iter().for_each(|session| room.look_at(session)));
             // As those of the interposer.
-            sessions.iter_mut().for_each(|session| session.log.clear());
+            for session in &mut sessions {
+                session.log.clear();
+            }
             (0..10).for_each(|_| sessions.iter().for_each(|session| room.look_at(session)));
             let old = Spent { cpu_ns: 1_000_000_000_000, ..Spent::default() };
             room.times.insert((sessions[0].sid, 1), old);
