@@ -27,8 +27,8 @@ mod outlook;
 ///
 /// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of
 /// throughput, utilization and k, do the findings have numbers: of gets and waits the simulated change of what was
-/// measured. A finding has its evidence, what it will come to,
-/// what it costs, what may go wrong, the command that applies it and the one that takes it back.
+/// measured. A finding has its evidence, what it will come to, what it costs, what may go wrong, the command that
+/// applies it and the one that takes it back.
 ///
 /// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
 /// taken back; 2 failed.

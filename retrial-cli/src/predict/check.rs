@@ -84,9 +84,10 @@ pub fn is_predicted(compared: &[Compared], changed: &Prediction, measure: Measur
     row(compared, measure).is_none_or(|row| row.fits != Some(false))
 }
 
-/// What is told of a case: the simulated change of gets and waits, applied to the measured present; all else is as
-/// simulated. What the simulated present is off is taken to be the load's, and to be there with another
-/// scheme too (PREDICTION.md, Loads drawn at random). More than [`TOLERANCE`] is noise of few replications.
+/// What is told of a case: the simulated change of gets and waits, applied to the measured present. All else is
+/// as simulated. What the simulated present is off is taken to be the load's, and to be there with another scheme
+/// too (PREDICTION.md, Loads drawn at random). A present that is off by more than [`TOLERANCE`] and fits all the
+/// same differs between replications: nothing is taken from it.
 pub fn told(mut case: Prediction, compared: &[Compared]) -> Prediction {
     let told = [
         (Measure::Throughput, Measure::Throughput),

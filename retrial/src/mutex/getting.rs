@@ -61,7 +61,7 @@ impl<'a> Getting<'a> {
         Self { mutex, session, mode, aim, parks: Parks::default(), asked_for_x: Cell::new(false), seen }
     }
 
-    #[inline(always)] // a call in each poll takes a tenth of its time
+    #[inline(always)] // with a call a poll takes a tenth longer
     #[allow(clippy::inline_always)]
     fn grant(&self, word: Word, handed: bool) -> Option<Word> {
         let sid = self.session.sid();

@@ -32,7 +32,7 @@ pub(super) fn spin<T: Target>(target: &T, how: Spin, deadline: Option<Deadline>)
             }
             look_at = next_look(left);
         }
-        // One by itself: a loop around it, which the compiler unrolls, takes a tenth of its time.
+        // One by itself: the compiler unrolls a loop around it, and the poll takes a tenth longer.
         sys::spin_loop();
         left -= 1;
         if how.backs_off {
