@@ -4,7 +4,6 @@
 #[cfg(not(any(loom, shuttle)))]
 mod measuring;
 
-use crate::sys::{self, AtomicU64, Ordering};
 use std::fmt;
 use thiserror::Error;
 
@@ -96,27 +95,6 @@ impl std::str::FromStr for Costs {
         }
         Ok(costs)
     }
-}
-
-/// Time of a poll of the word, for schemes that spin by time. In ns, at least 1.
-pub(crate) fn measure_poll_ns() -> u64 {
-    const POLLS: u64 = 2000;
-    if cfg!(any(loom, shuttle)) {
-        return 30;
-    }
-    let word = AtomicU64::new(1);
-    let round = || {
-        let start = sys::now_ns();
-        for _ in 0..POLLS {
-            if std::hint::black_box(&word).load(Ordering::Relaxed) == 0 {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        (sys::now_ns() - start) / POLLS
-    };
-    // The least of several rounds: the longer ones were interrupted.
-    (0..5).map(|_| round()).min().unwrap_or(1).max(1)
 }
 
 #[cfg(test)]

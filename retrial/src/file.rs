@@ -1,7 +1,7 @@
 //! The file of a segment: created whole or not at all, opened without trust.
 
 use crate::address::{Address, PREFIX};
-use crate::costs::{self, Cost};
+use crate::costs::Cost;
 use crate::entries::SOURCE_TYPES;
 use crate::error::{AttachError, CreateError};
 use crate::fail;
@@ -136,7 +136,7 @@ pub(crate) fn format(file: &File, layout: Layout, address: Option<Address>) -> R
     header.creator.store(u64::from(sys::pid()), Ordering::Relaxed);
     let barrier = sys::register_for_barriers() && sys::barrier_in_process() && sys::barrier_beyond();
     header.fence.store(if barrier { 1 } else { 2 }, Ordering::Relaxed);
-    header.costs[Cost::Poll as usize].store(costs::measure_poll_ns(), Ordering::Relaxed);
+    header.costs[Cost::Poll as usize].store(crate::waiter::measure_poll_ns(), Ordering::Relaxed);
     segment.admin().init();
     for (entry, name) in segment.types().iter().zip(SOURCE_TYPES) {
         entry.hash.store(hash(name), Ordering::Relaxed);

@@ -22,6 +22,7 @@ mod learning;
 mod spinning;
 mod target;
 
+pub(crate) use spinning::measure_poll_ns;
 use spinning::spin;
 pub use target::Target;
 
@@ -153,7 +154,7 @@ impl<'a> Wait<'a> {
         if !is_first && !target.is_open(how.handed) {
             self.recorder.add(Counter::Busy, 1);
         }
-        let got = spin(target, how, deadline)?;
+        let got = spin(|handed| target.is_open(handed), |handed| target.try_get(handed), how, deadline)?;
         if is_first {
             self.recorder.add(Counter::SpinGets, 1);
         } else {

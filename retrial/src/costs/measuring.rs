@@ -24,7 +24,7 @@ impl Costs {
             next(*cost);
             let on_two = |measure: fn((usize, usize)) -> u64, pair| Option::map_or(pair, 0, measure);
             costs.0[*cost as usize] = match cost {
-                Cost::Poll => super::measure_poll_ns(),
+                Cost::Poll => crate::waiter::measure_poll_ns(),
                 Cost::ClockRead => each(100, || {
                     black_box(sys::now_ns());
                 }),
