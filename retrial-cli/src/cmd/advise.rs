@@ -6,7 +6,7 @@ use crate::instances::mutex_type;
 use crate::output::{self, Format, Table, column, line, measure, quoted};
 use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, told, verdict};
 use crate::predict::condition::Condition;
-use crate::predict::prediction::{Prediction, predict};
+use crate::predict::prediction::{Prediction, percent, predict};
 use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
 use crate::predict::search::{SEARCH, neighbours};
@@ -287,10 +287,6 @@ fn gains(prediction: &Prediction, present: &Prediction, counts: impl Fn(Measure)
             && (change(Measure::BusyProcessors) < -10.0
                 || change(Measure::Wait) < -10.0
                 || change(Measure::WaitP99) < -30.0)
-}
-
-fn percent(value: Option<f64>, of: Option<f64>) -> Option<f64> {
-    Some((value? / of.filter(|of| *of > 0.0)? - 1.0) * 100.0)
 }
 
 fn change_text(change: Change) -> String {

@@ -6,7 +6,7 @@ use crate::duration::seconds;
 use crate::output::{self, Format, Table, column, counted, line, measure, quoted, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
-use crate::predict::prediction::{CONFIDENCE, Prediction, predict};
+use crate::predict::prediction::{CONFIDENCE, Prediction, percent, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, words};
 use miette::{Report, miette};
@@ -157,16 +157,7 @@ fn head(recording: &Recording) {
     };
     let processors = machine.processors.map_or_else(|| "a processor each".to_owned(), |n| format!("{n} processors"));
     line(&format!("{}: {who}, hold it for {}, {processors}", recording.of, seconds(hold.mean())));
-    line(&match recording.holds {
-        Holds::Given => "holding times: as given".to_owned(),
-        Holds::Timed(count) => {
-            format!("holding times: as {count} of them timed from outside")
-        }
-        Holds::Mean => {
-            "holding times: the mean alone is known; exponential, and `fixed` the throughput if they were all the same"
-                .to_owned()
-        }
-    });
+    line(&format!("holding times {}", recording.holds));
     for note in &recording.notes {
         line(&format!("note: {note}"));
     }
@@ -217,7 +208,10 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
             .named("gets_per_s_theory")
             .titled("theory"),
         measure(Measure::Throughput, "", fixed).named("gets_per_s_fixed").titled("fixed").told(has_fixed),
-        column("change_pct", |case: &Predicted| if is_fit { change(ok(case)?, present) } else { None }),
+        column("change_pct", |case: &Predicted| {
+            let gets = |case: &Predicted| ok(case)?.mean(Measure::Throughput);
+            percent(gets(case), gets(present)).filter(|_| is_fit)
+        }),
         measure(Measure::Utilization, "", of).for_programs(),
         measure(Measure::MissRatio, "", of).for_programs(),
         measure(Measure::SpinInefficiency, "", of).named("k"),
@@ -259,12 +253,6 @@ fn ok(case: &Predicted) -> Option<&Prediction> {
 /// What is predicted of a case that is not the present.
 fn changed<'a>(case: &'a Predicted, present: &Predicted) -> Option<&'a Prediction> {
     ok(case).filter(|_| case.workload != present.workload)
-}
-
-/// Throughput against the present, in percent.
-fn change(prediction: &Prediction, present: &Predicted) -> Option<f64> {
-    let before = present.prediction.as_ref().ok()?.mean(Measure::Throughput).filter(|before| *before > 0.0)?;
-    Some((prediction.mean(Measure::Throughput)? / before - 1.0) * 100.0)
 }
 
 fn remarks(recording: &Recording, compared: Option<&[Compared]>, predicted: &[Predicted], why: bool) {

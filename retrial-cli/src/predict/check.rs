@@ -163,11 +163,6 @@ pub fn is_sure(compared: &[Compared], changed: &Prediction, measure: Measure) ->
 
 /// The verdict in words; `where_off`: what becomes of the predictions where the model does not fit.
 pub fn verdict(compared: &[Compared], holds: &Holds, where_off: &str) -> String {
-    let holds = match holds {
-        Holds::Given => "as given".to_owned(),
-        Holds::Timed(count) => format!("as {count} of them timed from outside"),
-        Holds::Mean => "exponential: no more than their mean is known".to_owned(),
-    };
     let off: Vec<&str> = compared.iter().filter(|row| row.fits == Some(false)).map(|row| row.figure).collect();
     let (off, tolerance) = (off.join(", "), short(TOLERANCE * 100.0));
     let sure = "gets and waits of each case are the simulated change of the measured present; in nine of ten cases \

@@ -9,7 +9,7 @@ use super::fit;
 use super::holds::Timed;
 use super::prediction::{Prediction, predict};
 use super::recording::{Holds, think};
-use super::rules::{SATURATED, TRIFLE};
+use super::rules::{SATURATED, TRIFLE, waiting};
 use crate::output::{short, whole};
 use retrial::views::{Counter, Params};
 use retrial_model::sim::{Arrivals, Machine, SimulationError, Spread, Workload};
@@ -82,7 +82,7 @@ pub fn suggest(hot: &Hot, limits: &Limits) -> Result<Suggestion, SimulationError
     let measured = &hot.measured;
     let of = |measure: Measure| measure.of(measured).unwrap_or(0.0);
     let (rate, utilization) = (of(Measure::Throughput), of(Measure::MissRatio).min(0.999));
-    let waiting = of(Measure::Wait) * rate;
+    let waiting = waiting(measured);
     let found = Suggestion { waiting, creating: limits.creating, ..Suggestion::default() };
     let misses = measured.count(Counter::Misses);
     if misses < MISSES {

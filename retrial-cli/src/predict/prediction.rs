@@ -46,3 +46,8 @@ impl Prediction {
         self.estimates.get(measure).map(|estimate| estimate.half_width(CONFIDENCE))
     }
 }
+
+/// A change against before, in percent.
+pub fn percent(value: Option<f64>, of: Option<f64>) -> Option<f64> {
+    Some((value? / of.filter(|of| *of > 0.0)? - 1.0) * 100.0)
+}

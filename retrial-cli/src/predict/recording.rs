@@ -7,6 +7,7 @@ use retrial_model::sim::Workload;
 use retrial_model::{Distribution, Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 use std::path::Path;
 
 /// What is known of the holding times.
@@ -19,6 +20,19 @@ pub enum Holds {
     Mean,
     /// So many were timed from outside.
     Timed(u64),
+}
+
+/// After `holding times`.
+impl fmt::Display for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given => f.write_str("as given"),
+            Self::Timed(count) => write!(f, "as {count} of them timed from outside"),
+            Self::Mean => {
+                f.write_str("exponential: no more than their mean is known; `fixed`: if they were all the same")
+            }
+        }
+    }
 }
 
 /// A workload and how it was found.

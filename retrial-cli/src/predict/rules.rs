@@ -130,7 +130,7 @@ pub fn utilization(measured: &Profile) -> Option<f64> {
 }
 
 /// Sessions between request and get, by Little's law.
-fn waiting(measured: &Profile) -> f64 {
+pub fn waiting(measured: &Profile) -> f64 {
     let of = |measure: Measure| measure.of(measured).unwrap_or(0.0);
     of(Measure::Wait) * of(Measure::Throughput)
 }

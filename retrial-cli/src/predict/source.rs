@@ -3,6 +3,7 @@
 use super::fit::fit;
 use super::live::{Seen, measure};
 use super::recording::{Holds, Recording};
+use super::rules::waiting;
 use crate::cmd::period::TIME_MIN;
 use crate::instances::{Which, mutex};
 use crate::output::whole;
@@ -11,7 +12,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
 use retrial::Observer;
 use retrial::views::{Counter, Tables};
-use retrial_model::Measure;
 use retrial_model::sim::{Arrivals, Workload};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -108,9 +108,7 @@ impl Source {
         let all = measured(observer.tables(), self.interval);
         let waited = |seen: &Seen| {
             let measured = &seen.measured;
-            let gets = measured.gets.unwrap_or(0);
-            let waited_s = Measure::Wait.of(measured).unwrap_or(0.0) * gets as f64;
-            (whole(waited_s * 1e9), measured.figures.get(Counter::Misses), gets)
+            (whole(waiting(measured) * 1e9), measured.figures.get(Counter::Misses), measured.gets)
         };
         let meant = match id {
             Some(id) => all.into_iter().find(|seen| seen.info.id == id),

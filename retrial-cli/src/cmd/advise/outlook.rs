@@ -1,9 +1,9 @@
 //! What is predicted of a change, figure by figure.
 
-use super::{Present, percent};
+use super::Present;
 use crate::output::{Table, column};
 use crate::predict::check::{fits, is_predicted, is_sure, range, yes};
-use crate::predict::prediction::Prediction;
+use crate::predict::prediction::{Prediction, percent};
 use retrial_model::Measure;
 use retrial_model::sim::Estimates;
 
