@@ -83,7 +83,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     if let Some(time) = args.canary {
         args.source.interval = time;
     }
-    let mut recording = args.source.recording(&[])?;
+    let mut recording = args.source.recording()?;
     let Some(measured) = recording.measured.clone() else {
         return Err(miette!(
             code = "retrial::advise::measured",

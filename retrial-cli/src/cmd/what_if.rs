@@ -8,7 +8,7 @@ use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, percent, predict};
 use crate::predict::recording::{Holds, Recording};
-use crate::predict::source::{Source, bar, words};
+use crate::predict::source::{Source, bar, with_words, words};
 use miette::{Report, miette};
 use retrial_bench::plot::{self, plot_against};
 use retrial_model::catalogue::simulated;
@@ -36,7 +36,7 @@ use std::process::ExitCode;
   retrial run --report report.json -- memcached -t 4; retrial what-if --from report.json --cpus 2,8 --copies 1,4")]
 pub struct Args {
     /// NAME=VALUE: dist=, sessions=, think=, scheme=, processors=, … of `retrial model --list simulate`;
-    /// beside -i and --from: sessions= and dist= instead of what was found
+    /// beside -i and --from: sessions= and dist= of a case beside the present, which is as it was found
     #[arg(value_name = "NAME=VALUE")]
     parameters: Vec<String>,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub struct Predicted {
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
-    let words = words(&args.parameters)?;
+    let mut words = words(&args.parameters)?;
     let is_described = !words.is_empty() && args.source.from.is_none() && !args.source.which.is_named();
     let (mut recording, mut seeds) = if is_described {
         let mut given = words.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
@@ -76,13 +76,14 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         let mut recording = Recording::described(workload);
         recording.notes.extend(machine.map(|taken| format!("machine: {taken}")));
         args.source.keep(&recording)?;
+        words.clear();
         (recording, seeds)
     } else {
-        (args.source.recording(&words)?, SEEDS)
+        (args.source.recording()?, SEEDS)
     };
     args.source.spans(&mut recording.workload, &mut seeds);
-    let cases = args.vary.cases(&recording.workload)?;
-    let mut predicted = predict_all(cases, &seeds, &recording.holds);
+    let cases = args.vary.cases(&recording.workload, &with_words(&recording.workload, &words)?)?;
+    let mut predicted = predict_all(cases, &seeds, &recording);
     let present = &predicted[0];
     if let Err(error) = &present.prediction {
         return Err(impossible(error));
@@ -132,11 +133,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 pub const SEEDS: Range<u64> = 1..5;
 
 /// Simulates one case after the other, each on all processors.
-fn predict_all(cases: Vec<Workload>, seeds: &Range<u64>, holds: &Holds) -> Vec<Predicted> {
+fn predict_all(cases: Vec<Workload>, seeds: &Range<u64>, recording: &Recording) -> Vec<Predicted> {
     let bar = bar(cases.len() as u64, "{bar:30} {msg}  {pos}/{len}, {eta} left");
     let all = cases.into_iter().map(|workload| {
         bar.set_message(scheme(&workload));
-        let prediction = predict(&workload, seeds, holds);
+        let holds = if workload.hold == recording.workload.hold { recording.holds } else { Holds::Given };
+        let prediction = predict(&workload, seeds, &holds);
         bar.inc(1);
         Predicted { workload, prediction }
     });
@@ -199,6 +201,7 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
             .titled("on_cpus")
             .told(differ(|w| w.machine.processors.into())),
         column("copies", |case: &Predicted| case.workload.copies).told(differ(|w| w.copies.into())),
+        column("holding_time_us", |case: &Predicted| case.workload.hold.mean() * 1e6).told(differ(|w| json!(w.hold))),
         measure(Measure::Throughput, "", of).named("gets_per_s"),
         measure(Measure::Throughput, "", half).named("gets_per_s_interval").titled("±"),
         measure(Measure::Throughput, "", from).named("gets_per_s_from").titled("from").told(compared.is_some()),
@@ -208,10 +211,7 @@ pub fn table(predicted: &[Predicted], compared: Option<&[Compared]>) -> Table {
             .named("gets_per_s_theory")
             .titled("theory"),
         measure(Measure::Throughput, "", fixed).named("gets_per_s_fixed").titled("fixed").told(has_fixed),
-        column("change_pct", |case: &Predicted| {
-            let gets = |case: &Predicted| ok(case)?.mean(Measure::Throughput);
-            percent(gets(case), gets(present)).filter(|_| is_fit)
-        }),
+        column("change_pct", |case: &Predicted| percent(gets(case), gets(present)).filter(|_| is_fit)),
         measure(Measure::Utilization, "", of).for_programs(),
         measure(Measure::MissRatio, "", of).for_programs(),
         measure(Measure::SpinInefficiency, "", of).named("k"),
@@ -248,6 +248,10 @@ fn tells_waits(case: &Predicted, present: &Predicted, compared: Option<&[Compare
 
 fn ok(case: &Predicted) -> Option<&Prediction> {
     case.prediction.as_ref().ok()
+}
+
+fn gets(case: &Predicted) -> Option<f64> {
+    ok(case)?.mean(Measure::Throughput)
 }
 
 /// What is predicted of a case that is not the present.

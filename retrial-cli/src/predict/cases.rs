@@ -38,9 +38,9 @@ impl Vary {
             && self.copies.is_empty()
     }
 
-    /// The present first, then each combination of what is varied that is not the present; every scheme when
-    /// nothing is.
-    pub fn cases(&self, present: &Workload) -> Result<Vec<Workload>, Report> {
+    /// The present first and what is given instead of it, then each other combination of that and what is varied;
+    /// every scheme when nothing is.
+    pub fn cases(&self, present: &Workload, given: &Workload) -> Result<Vec<Workload>, Report> {
         let all = ["all".to_owned()];
         let schemes = schemes(if self.is_empty() { &all } else { &self.scheme }, "--scheme")?;
         if !self.sessions.is_empty() && matches!(present.arrivals, Arrivals::Open { .. }) {
@@ -51,7 +51,7 @@ impl Vary {
             ));
         }
         // What has not been multiplied is not there yet: one case after the other.
-        let mut cases = vec![present.clone()];
+        let mut cases = vec![given.clone()];
         let mut multiply = |by: &dyn Fn(&Workload) -> Result<Vec<Workload>, Report>| -> Result<(), Report> {
             cases = cases.iter().map(by).collect::<Result<Vec<_>, _>>()?.concat();
             if cases.len() <= CASES {
@@ -79,8 +79,9 @@ impl Vary {
         })?;
         multiply(&|case| Ok(each(&self.cpus, case, |n, case| case.machine.processors = (*n > 0).then_some(*n))))?;
         multiply(&|case| Ok(each(&self.copies, case, |n, case| case.copies = *n)))?;
-        cases.retain(|case| case != present);
-        cases.insert(0, present.clone());
+        cases.retain(|case| case != present && case != given);
+        let first = [present].into_iter().chain((given != present).then_some(given));
+        cases.splice(0..0, first.cloned());
         Ok(cases)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fit::fit;
 use super::live::{Seen, measure};
-use super::recording::{Holds, Recording};
+use super::recording::Recording;
 use super::rules::waiting;
 use crate::cmd::period::TIME_MIN;
 use crate::instances::{Which, mutex};
@@ -49,29 +49,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl Source {
-    /// Reads or measures. `words`: changes of what was found, `sessions=N` and `dist=D`.
-    pub fn recording(&self, words: &[(String, String)]) -> Result<Recording, Report> {
-        let mut recording = match &self.from {
+    /// Reads or measures.
+    pub fn recording(&self) -> Result<Recording, Report> {
+        let recording = match &self.from {
             Some(path) => Recording::read(path, self.mutex.as_deref())?,
             None => self.live()?,
         };
-        for (name, value) in words {
-            match (name.as_str(), &mut recording.workload.arrivals) {
-                ("sessions", Arrivals::Closed { sessions: present, .. }) => {
-                    *present = value.parse().map_err(|_| wrong_word(name, value, "a whole number"))?;
-                }
-                ("sessions", Arrivals::Open { .. }) => {
-                    return Err(wrong_word(name, value, "a recording of sessions that think between two gets"));
-                }
-                ("dist", _) => {
-                    recording.workload.hold = value.parse().map_err(|error: retrial_model::DistributionError| {
-                        wrong_word(name, value, &error.to_string())
-                    })?;
-                    recording.holds = Holds::Given;
-                }
-                _ => return Err(wrong_word(name, value, "sessions=N or dist=D beside what was measured")),
-            }
-        }
         self.keep(&recording)?;
         Ok(recording)
     }
@@ -162,6 +145,28 @@ pub fn words(words: &[String]) -> Result<Vec<(String, String)>, Report> {
         pairs.push((name, value.trim().to_owned()));
     }
     Ok(pairs)
+}
+
+/// The workload that was found, with other `sessions=N` and `dist=D`.
+pub fn with_words(found: &Workload, words: &[(String, String)]) -> Result<Workload, Report> {
+    let mut given = found.clone();
+    for (name, value) in words {
+        match (name.as_str(), &mut given.arrivals) {
+            ("sessions", Arrivals::Closed { sessions, .. }) => {
+                *sessions = value.parse().map_err(|_| wrong_word(name, value, "a whole number"))?;
+            }
+            ("sessions", Arrivals::Open { .. }) => {
+                return Err(wrong_word(name, value, "a recording of sessions that think between two gets"));
+            }
+            ("dist", _) => {
+                given.hold = value
+                    .parse()
+                    .map_err(|error: retrial_model::DistributionError| wrong_word(name, value, &error.to_string()))?;
+            }
+            _ => return Err(wrong_word(name, value, "sessions=N or dist=D beside what was measured")),
+        }
+    }
+    Ok(given)
 }
 
 fn wrong_word(name: &str, value: &str, expected: &str) -> Report {
