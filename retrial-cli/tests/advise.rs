@@ -135,6 +135,8 @@ fn a_change_is_taken_back_when_a_condition_holds() {
     let holds: Vec<&Value> =
         document["applied"]["conditions"].as_array().unwrap().iter().map(|c| &c["holds"]).collect();
     assert_eq!(holds, [true, false]);
+    let time_s = |when: &str| document["applied"][when]["time_s"].as_f64().unwrap();
+    assert!(time_s("before") >= 2.0 && time_s("after") >= 1.0, "--interval is for before: {document}");
     assert_eq!(set_for_type(&scratch), None);
 }
 

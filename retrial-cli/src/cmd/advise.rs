@@ -50,7 +50,7 @@ pub struct Args {
     /// Apply the first advice that is a parameter
     #[arg(long, conflicts_with = "from")]
     apply: bool,
-    /// Measure for so long before the change and after it
+    /// Measure for so long after the change, and before it where --interval says nothing
     #[arg(long, value_name = "T", requires = "apply", value_parser = duration::parse)]
     canary: Option<Duration>,
     /// Take the change back when a figure has changed so: throughput, cpu, kappa, k or wait, then < or >,
@@ -80,9 +80,7 @@ struct Advice {
 }
 
 pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
-    if let Some(time) = args.canary {
-        args.source.interval = time;
-    }
+    args.source.interval = args.source.interval.or(args.canary);
     let mut recording = args.source.recording()?;
     let Some(measured) = recording.measured.clone() else {
         return Err(miette!(

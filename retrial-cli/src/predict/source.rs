@@ -25,9 +25,9 @@ pub struct Source {
     /// The mutex, by its name or `#ID`; the one that is waited for most otherwise
     #[arg(long, value_name = "NAME")]
     pub mutex: Option<String>,
-    /// How long a live instance is measured
-    #[arg(long, value_name = "T", default_value = "10s", value_parser = interval)]
-    pub interval: Duration,
+    /// How long a live instance is measured [default: 10s]
+    #[arg(long, value_name = "T", value_parser = interval)]
+    pub interval: Option<Duration>,
     /// Take what was recorded, or the report of `retrial run`
     #[arg(long, value_name = "FILE", conflicts_with = "instance")]
     pub from: Option<PathBuf>,
@@ -41,6 +41,9 @@ pub struct Source {
     #[arg(long, value_name = "T", value_parser = duration::parse)]
     pub duration: Option<Duration>,
 }
+
+/// How long is measured where nothing is said of it.
+const INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is measured for no time is not measured.
 fn interval(text: &str) -> Result<Duration, String> {
@@ -88,7 +91,7 @@ impl Source {
     pub fn seen(&self, observer: &Observer) -> Result<Seen, Report> {
         let id = self.mutex.as_deref().map(|name| mutex(observer.tables(), name)).transpose()?;
         signals::catch();
-        let all = measured(observer.tables(), self.interval);
+        let all = measured(observer.tables(), self.interval.unwrap_or(INTERVAL));
         let waited = |seen: &Seen| {
             let measured = &seen.measured;
             (whole(waiting(measured) * 1e9), measured.figures.get(Counter::Misses), measured.gets)

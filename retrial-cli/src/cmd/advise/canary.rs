@@ -220,10 +220,11 @@ fn held(conditions: &[Condition], before: &Profile, after: &Profile, format: For
     (all, why)
 }
 
-/// The same mutex again, for as long.
+/// The same mutex again, for as long as a canary, or as before.
 fn measured_again(args: &Args, recording: &Recording) -> Result<Profile, Report> {
     let observer = args.source.which.observe()?;
-    let source = Source { mutex: Some(recording.mutex.clone().unwrap_or_default()), ..args.source.clone() };
+    let mutex = Some(recording.mutex.clone().unwrap_or_default());
+    let source = Source { mutex, interval: args.canary.or(args.source.interval), ..args.source.clone() };
     Ok(source.seen(&observer)?.measured)
 }
 
