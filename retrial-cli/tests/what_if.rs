@@ -141,6 +141,12 @@ fn what_is_measured_is_recorded_and_read_again() {
     let read = what_if(&["--from", &first, "--scheme", "orbit", "--duration", "50ms", "--record", &second]);
     assert_eq!(fs::read_to_string(&*first).unwrap(), fs::read_to_string(&*second).unwrap());
     assert_eq!(read, measured);
+    let of = |mutex| ["--from", &first, "--mutex", mutex, "--scheme", "orbit", "--duration", "50ms"];
+    assert!(["m", "#1"].iter().all(|mutex| what_if(&of(mutex)) == read));
+    assert!(fails(&of("other")).contains("no mutex `other`, expected mutex m (load)"));
+    for (option, value) in [("-p", "1"), ("--interval", "1s")] {
+        assert!(fails(&["--from", &first, option, value]).contains("'--from <FILE>' cannot be used with"));
+    }
     // Sleeping holders of 1 ms at least, of whom there is one at a time.
     let hold_s = recording["workload"]["hold"]["mean"].as_f64().unwrap();
     assert!(hold_s > 0.5e-3, "{recording}");
@@ -214,7 +220,7 @@ fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
         |more: &[&str]| what_if(&[&["--from", &file, "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone();
     assert_eq!([&[][..], &["--mutex", "log"], &["--mutex", "#7"]].map(scheme), ["pthread", "sleep", "pthread"]);
     assert!(fails(&["--interval", "0s"]).contains("expected 1.00 ms at least"));
-    assert!(fails(&["--from", &file, "--mutex", "none"]).contains("no mutex `none`, there are #7 pool, #8 log"));
+    assert!(fails(&["--from", &file, "--mutex", "none"]).contains("no mutex `none`, expected #7 pool or #8 log"));
     fs::write(&*file, json!({ "workloads": [] }).to_string()).unwrap();
     assert!(fails(&["--from", &file]).contains("no mutex of which enough was measured"));
 }

@@ -65,7 +65,9 @@ pub struct Predicted {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let mut words = words(&args.parameters)?;
-    let is_described = !words.is_empty() && args.source.from.is_none() && !args.source.which.is_named();
+    let Source { from, which, mutex, interval, .. } = &args.source;
+    let is_measured = which.is_named() || mutex.is_some() || interval.is_some();
+    let is_described = !words.is_empty() && from.is_none() && !is_measured;
     let (mut recording, mut seeds) = if is_described {
         let mut given = words.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         let simulate = Function::named("simulate").map_err(|error| refused(&error))?;

@@ -1,6 +1,7 @@
 //! A workload and how it was found, as a file.
 
 use crate::instances::is_called;
+use crate::output::quoted;
 use miette::{Report, miette};
 use retrial_bench::errors::directory;
 use retrial_model::sim::Workload;
@@ -67,8 +68,8 @@ impl Recording {
         }
     }
 
-    /// Reads a recording, a report of `retrial run`, or a workload alone. `mutex`: of a report, the one that is
-    /// meant.
+    /// Reads a recording, a report of `retrial run`, or a workload alone. `mutex`: the one that is meant, the first
+    /// of a report otherwise.
     pub fn read(path: &Path, mutex: Option<&str>) -> Result<Self, Report> {
         let file = path.display();
         let wrong = |found: String| {
@@ -80,13 +81,40 @@ impl Recording {
         };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let value: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        if let Some(workloads) = value.get("workloads") {
-            return report(workloads, mutex).map_err(wrong);
+        let all: Result<Vec<Self>, _> = if let Some(workloads) = value.get("workloads") {
+            serde_json::from_value(workloads.clone())
+        } else if value.get("arrivals").is_some() {
+            serde_json::from_value(value).map(|workload| vec![Self::described(workload)])
+        } else {
+            serde_json::from_value(value).map(|recording| vec![recording])
+        };
+        let all = all.map_err(|error| wrong(error.to_string()))?;
+        if all.is_empty() {
+            return Err(wrong("no mutex of which enough was measured".to_owned()));
         }
-        if value.get("arrivals").is_some() {
-            return serde_json::from_value(value).map(Self::described).map_err(|error| wrong(error.to_string()));
-        }
-        serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+        let missing = || {
+            let titles: Vec<&str> = all.iter().map(Self::title).collect();
+            miette!(
+                code = "retrial::predict::mutex",
+                help = format!("retrial … --from {} takes the first", quoted(&file.to_string())),
+                "{file}: no mutex `{}`, expected {}",
+                mutex.unwrap_or_default(),
+                titles.join(" or ")
+            )
+        };
+        all.iter().find(|one| mutex.is_none_or(|name| one.is_of(name))).cloned().ok_or_else(missing)
+    }
+
+    /// Its mutex: in a report of a run the name is beside the number.
+    fn title(&self) -> &str {
+        self.mutex.as_deref().filter(|_| self.instance.is_none()).unwrap_or(&self.of)
+    }
+
+    /// Whether it is of the mutex that goes by a text.
+    fn is_of(&self, text: &str) -> bool {
+        let title = self.mutex.as_deref().unwrap_or_default();
+        let named = |(id, name)| id == text || is_called(name, text);
+        title == text || title.split_once(' ').is_some_and(named) || self.of.starts_with(&format!("mutex {text} ("))
     }
 
     pub fn write(&self, path: &Path) -> Result<(), Report> {
@@ -101,23 +129,6 @@ impl Recording {
             )
         })
     }
-}
-
-/// One of the mutexes of a report of a run: the one that is meant, the first otherwise.
-fn report(workloads: &Value, mutex: Option<&str>) -> Result<Recording, String> {
-    let all: Vec<Recording> = serde_json::from_value(workloads.clone()).map_err(|error| error.to_string())?;
-    let title = |recording: &Recording| recording.mutex.clone().unwrap_or_default();
-    let is_meant = |recording: &&Recording| {
-        mutex.is_none_or(|name| {
-            let title = title(recording);
-            title == name || title.split_once(' ').is_some_and(|(id, rest)| id == name || is_called(rest, name))
-        })
-    };
-    let missing = || match mutex {
-        None => "no mutex of which enough was measured".to_owned(),
-        Some(name) => format!("no mutex `{name}`, there are {}", all.iter().map(title).collect::<Vec<_>>().join(", ")),
-    };
-    all.iter().find(is_meant).cloned().ok_or_else(missing)
 }
 
 /// Think times: exponential. What is not above 0 by the figures is taken for a hundredth of the holding time.

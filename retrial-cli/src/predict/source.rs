@@ -22,14 +22,14 @@ use std::time::Duration;
 pub struct Source {
     #[command(flatten)]
     pub which: Which,
-    /// The mutex, by its name or `#ID`; the one that is waited for most otherwise
+    /// The mutex, by its name or `#ID`; the one that is waited for most otherwise, or a file's first
     #[arg(long, value_name = "NAME")]
     pub mutex: Option<String>,
     /// How long a live instance is measured [default: 10s]
     #[arg(long, value_name = "T", value_parser = interval)]
     pub interval: Option<Duration>,
     /// Take what was recorded, or the report of `retrial run`
-    #[arg(long, value_name = "FILE", conflicts_with = "instance")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["instance", "pid", "interval"])]
     pub from: Option<PathBuf>,
     /// Keep what was measured and fitted, as JSON
     #[arg(long, value_name = "FILE")]
