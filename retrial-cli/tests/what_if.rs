@@ -71,6 +71,7 @@ fn the_present_comes_first_and_every_scheme_after_it() {
     expected.insert(0, "ydb");
     assert_eq!(schemes, expected);
     assert_eq!(all["cases"][0]["change_pct"], 0.0);
+    assert_eq!((&all["check"], &all["fits"]), (&Value::Null, &Value::Null), "nothing was measured");
 }
 
 #[test]

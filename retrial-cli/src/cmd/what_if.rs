@@ -102,7 +102,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         };
         predicted = predicted.into_iter().map(told).collect();
     }
-    let is_fit = compared.as_deref().is_none_or(fits);
+    let is_fit = compared.as_deref().map(fits);
     let table = table(&predicted, compared.as_deref());
     if format.json {
         let whole = json!({ "of": recording.of, "holds": recording.holds, "notes": recording.notes, "workload": recording.workload,
