@@ -9,7 +9,7 @@ use crate::predict::condition::Condition;
 use crate::predict::prediction::{Prediction, percent, predict};
 use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
-use crate::predict::search::{SEARCH, neighbours};
+use crate::predict::search::neighbours;
 use crate::predict::source::{Source, bar};
 use crate::signals;
 use miette::{Report, miette};
@@ -93,8 +93,8 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     let mut seeds = SEEDS;
     args.source.spans(&mut recording.workload, &mut seeds);
     let found = if args.search { neighbours(&recording.workload) } else { findings(&measured, &recording.workload) };
-    let (present, advice, useless) = weigh(&recording, &measured, found, &seeds)?;
-    let (advice, useless) = if args.search { (best(&args, &present, advice), Vec::new()) } else { (advice, useless) };
+    let (present, advice, useless) = weigh(&args, &recording, &measured, found, &seeds)?;
+    let (advice, useless) = if args.search { (best(&present, advice), Vec::new()) } else { (advice, useless) };
     let (compared, is_fit) = (&present.compared, fits(&present.compared));
     let instance = recording.instance.clone().unwrap_or_default();
     let commands: Vec<(Option<String>, Option<String>)> =
@@ -209,8 +209,11 @@ fn print(
     }
 }
 
-/// Simulates the present and, where it fits, what each finding advises; findings that gain nothing are apart.
+/// Simulates the present and, where it fits, what each finding advises; findings that gain nothing are apart. Of a
+/// search, whose findings are all simulated, none are left where the present does not fit and nothing would measure
+/// them.
 fn weigh(
+    args: &Args,
     recording: &Recording,
     measured: &Profile,
     found: Vec<Finding>,
@@ -222,9 +225,10 @@ fn weigh(
     let compared = compare(measured, &simulated);
     let present = Present { told: told(simulated, &compared), compared };
     let is_fit = fits(&present.compared);
+    let found = if args.search && !args.apply && !is_fit { Vec::new() } else { found };
     let mut all = Vec::new();
     for finding in found.into_iter().take_while(|_| signals::received().is_none()) {
-        let is_simulated = is_fit || finding.rule == SEARCH;
+        let is_simulated = is_fit || args.search;
         bar.inc(1);
         bar.set_message(finding.rule);
         let changed = finding.change.applied(&recording.workload);
@@ -238,8 +242,7 @@ fn weigh(
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
             // What is searched for is measured before it stays: the present is what it is compared with.
-            let counts =
-                |measure| advice.finding.rule == SEARCH || is_predicted(&present.compared, prediction, measure);
+            let counts = |measure| args.search || is_predicted(&present.compared, prediction, measure);
             gains(prediction, &present.told, counts)
         })
     };
@@ -248,11 +251,8 @@ fn weigh(
 }
 
 /// The best settings of a search, the best first: by the gets/s that they have at least, in steps of a fiftieth of the
-/// present ones, then by processor time. None that nothing would measure where the model does not fit.
-fn best(args: &Args, present: &Present, mut found: Vec<Advice>) -> Vec<Advice> {
-    if !args.apply && !fits(&present.compared) {
-        return Vec::new();
-    }
+/// present ones, then by processor time.
+fn best(present: &Present, mut found: Vec<Advice>) -> Vec<Advice> {
     let of = |advice: &Advice, measure: Measure| advice.prediction.as_ref().and_then(|all| all.mean(measure));
     let unsure = |advice: &Advice| advice.prediction.as_ref().and_then(|all| all.interval(Measure::Throughput));
     let before = present.told.mean(Measure::Throughput).unwrap_or(1.0);

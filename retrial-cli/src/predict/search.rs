@@ -18,7 +18,7 @@ const DEPENDS_ON: [(&str, &[P]); 8] = [
 ];
 
 /// The rule that its findings name.
-pub const SEARCH: &str = "search";
+const SEARCH: &str = "search";
 
 /// A number is tried at this share and multiple of its value, and once more so.
 const STEP: u64 = 8;
