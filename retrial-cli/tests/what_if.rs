@@ -6,9 +6,11 @@ mod kit;
 
 use kit::directory::File;
 use kit::load::{Load, Pass};
-use kit::{Scratch, both, command, failed};
+use kit::{Scratch, both, command, failed, until};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 use std::time::Duration;
 
 fn run(arguments: &[&str]) -> String {
@@ -171,6 +173,31 @@ fn what_is_measured_is_recorded_and_read_again() {
     assert_eq!((of("sessions"), of("scheme")), (vec![json!(3), json!(5)], vec![json!("orbit"); 2]));
     assert_eq!((&given["check"], of("holding_time_us")[1].as_f64()), (&read["check"], Some(4.5)));
     assert!(cases[0]["gets_per_s_fixed"].is_f64() && cases[1]["gets_per_s_fixed"].is_null(), "{given}");
+}
+
+#[test]
+fn an_interrupt_ends_the_simulations_too() {
+    let scratch = Scratch::new();
+    let pass = Pass::Asleep(Duration::from_millis(1));
+    let output = Load { sessions: 3, hold: pass, think: pass }.during(&scratch, || {
+        let words = ["what-if", "--interval", "60s", "-i", &scratch.name];
+        let what_if = command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let is_caught = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", what_if.id())).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (libc::SIGINT - 1) != 0
+        };
+        until("the measurement", is_caught);
+        let observer = scratch.observer();
+        let gets = || observer.tables().mutex_state(observer.tables().mutexes()[0].id).unwrap().gets;
+        let before = gets();
+        until("enough gets", || gets() > before + 500);
+        // SAFETY: no memory is involved.
+        assert_eq!(unsafe { libc::kill(i32::try_from(what_if.id()).unwrap(), libc::SIGINT) }, 0);
+        what_if.wait_with_output().unwrap()
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGINT));
+    assert_eq!(both(&output), "interrupted; 0 of 10 cases simulated\n");
 }
 
 /// Has the calling thread, and what it starts from now on, run on these processors.

@@ -62,7 +62,8 @@ pub struct Args {
     verify: bool,
 }
 
-/// What is said where there is nothing to advise, by whether the model fits.
+/// What is said where there is nothing to advise, by whether the model fits, and after a signal.
+const INTERRUPTED: &str = "\ninterrupted: what there is to advise was not simulated";
 const HEALTHY: &str = "\nhealthy: nothing to advise";
 const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy";
 const NOT_SEARCHED: &str = "\nwhere the model does not fit, what it says of other settings is worth nothing; with --apply the best three are measured";
@@ -115,10 +116,11 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
             ));
         }
         if advice.is_empty() && useless.is_empty() {
-            line(match (is_fit, args.search) {
-                (true, _) => HEALTHY,
-                (false, true) => NOT_SEARCHED,
-                (false, false) => NOTHING_FOUND,
+            line(match (signals::received(), is_fit, args.search) {
+                (Some(_), ..) => INTERRUPTED,
+                (None, true, _) => HEALTHY,
+                (None, false, true) => NOT_SEARCHED,
+                (None, false, false) => NOTHING_FOUND,
             });
         }
     }

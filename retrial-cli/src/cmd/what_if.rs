@@ -9,6 +9,7 @@ use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, percent, predict};
 use crate::predict::recording::{Holds, Recording};
 use crate::predict::source::{Source, bar, with_words, words};
+use crate::signals;
 use miette::{Report, miette};
 use retrial_bench::plot::{self, plot_against};
 use retrial_model::catalogue::simulated;
@@ -86,7 +87,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     args.source.spans(&mut recording.workload, &mut seeds);
     let cases = args.vary.cases(&recording.workload, &with_words(&recording.workload, &words)?)?;
     let mut predicted = predict_all(cases, &seeds, &recording);
-    let present = &predicted[0];
+    let Some(present) = predicted.first() else { return Ok(ExitCode::from(2)) };
     if let Err(error) = &present.prediction {
         return Err(impossible(error));
     }
@@ -134,18 +135,22 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
 /// Seeds of the replications where nothing is said of them: those of `retrial model simulate`.
 pub const SEEDS: Range<u64> = 1..5;
 
-/// Simulates one case after the other, each on all processors.
+/// Simulates one case after the other, each on all processors, until a signal.
 fn predict_all(cases: Vec<Workload>, seeds: &Range<u64>, recording: &Recording) -> Vec<Predicted> {
-    let bar = bar(cases.len() as u64, "{bar:30} {msg}  {pos}/{len}, {eta} left");
-    let all = cases.into_iter().map(|workload| {
+    let number = cases.len();
+    let bar = bar(number as u64, "{bar:30} {msg}  {pos}/{len}, {eta} left");
+    let all = cases.into_iter().take_while(|_| signals::received().is_none()).map(|workload| {
         bar.set_message(scheme(&workload));
         let holds = if workload.hold == recording.workload.hold { recording.holds } else { Holds::Given };
         let prediction = predict(&workload, seeds, &holds);
         bar.inc(1);
         Predicted { workload, prediction }
     });
-    let all = all.collect();
+    let all: Vec<_> = all.collect();
     bar.finish_and_clear();
+    if all.len() < number {
+        eprintln!("interrupted; {} of {number} cases simulated", all.len());
+    }
     all
 }
 
