@@ -9,10 +9,10 @@ mod kit;
 
 use kit::directory::File;
 use kit::load::{Load, Pass};
-use kit::{Scratch, both, command, failed};
+use kit::{Scratch, both, command, failed, until};
 use retrial::{P, wait};
 use serde_json::{Value, json};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -177,6 +177,53 @@ fn nothing_is_applied_after_an_interrupt() {
     let said = both(&output);
     assert!(said.contains("interrupted: nothing was changed") && !said.contains("healthy"), "{said}");
     assert_eq!(set_for_type(&scratch), None);
+}
+
+/// What comes of `advise` on a load that is sick, when something is done once it has set a value for the type so often.
+fn once_set(times: usize, more: &[&str], act: impl FnOnce(&Scratch, i32)) -> (Output, Scratch) {
+    let scratch = Scratch::with(&["--sessions", "256", "--mutexes", "64", "--locations", "64", "--arena", "64K"]);
+    scratch.run(&["set", "mutex_wait_scheme=sleep", "mutex_wait_time=200ms"]);
+    let _alone = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = SLEEPY.during(&scratch, || {
+        let words = ["advise", "-i", &scratch.name, "--quick", "--interval", "2s", "--canary", "2s", "--apply"];
+        let mut advise = command(&[&words, more].concat());
+        let advise = advise.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut seen = Vec::new();
+        until("what is tried", || {
+            let instance = scratch.instance();
+            let of = instance.tables().type_named("load");
+            seen.push(P::ALL.iter().find_map(|p| Some((p, instance.tables().param_set(*p, of)?))));
+            seen.dedup();
+            seen.iter().flatten().count() == times
+        });
+        act(&scratch, i32::try_from(advise.id()).unwrap());
+        advise.wait_with_output().unwrap()
+    });
+    (output, scratch)
+}
+
+#[test]
+fn what_another_command_has_set_meanwhile_stays_and_that_is_said() {
+    let set = ["set", "--type", "load", "mutex_wait_scheme=ydb"];
+    let condition = ["--rollback-if", "throughput < 1000000000%"];
+    let (output, scratch) = once_set(1, &condition, |scratch, _| drop(scratch.run(&set)));
+    let said = both(&output);
+    assert!(
+        said.contains("another command has changed mutex_wait_scheme for type load meanwhile: that stays"),
+        "{said}"
+    );
+    assert!(!said.contains("taken back"), "{said}");
+    assert_eq!((output.status.code(), set_for_type(&scratch)), (Some(1), wait::named("ydb").map(|n| n as u64)));
+}
+
+#[test]
+fn what_was_measured_before_an_interrupt_of_a_search_is_told() {
+    // SAFETY: no memory is involved.
+    let interrupt = |_: &Scratch, pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    let (output, scratch) = once_set(2, &["--search", "--json"], interrupt);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+    assert_eq!(document["applied"]["measured"].as_array().map(Vec::len), Some(1), "{}", document["applied"]);
+    assert_eq!((&document["applied"]["kept"], set_for_type(&scratch)), (&json!(false), None));
 }
 
 #[test]

@@ -98,6 +98,15 @@ impl<'i> Trial<'i> {
         writeln!(input, "{line}")
     }
 
+    /// A parameter that another command has changed meanwhile, and of which type. It stays when the trial ends.
+    pub fn changed_by_another(&self) -> Option<String> {
+        let is_changed = |tried: &&Tried| {
+            let place = tried.place(self.instance);
+            place.is_ok_and(|(p, of)| self.instance.tables().param_set(p, of) != Some(tried.value))
+        };
+        self.settings.iter().find(is_changed).map(|tried| format!("{} for type {}", tried.parameter, tried.mutex_type))
+    }
+
     /// Ends the trial: the settings stay.
     pub fn keep(mut self) {
         self.settings.clear();

@@ -43,19 +43,14 @@ pub(super) fn apply(
         trial.keep();
         return Ok(applied);
     }
-    let take_back = |trial, why: &str| {
-        drop(trial);
-        format.say(&format!("taken back: {why}"));
-    };
     let after = match measured_again(args, recording) {
         Ok(after) if signals::received().is_none() => after,
         Ok(_) => {
-            take_back(trial, "interrupted");
-            applied["kept"] = false.into();
+            applied["kept"] = end(trial, Some(INTERRUPTED), format).into();
             return Ok(applied);
         }
         Err(error) => {
-            take_back(trial, "it could not be measured");
+            end(trial, Some("it could not be measured"), format);
             return Err(error);
         }
     };
@@ -63,11 +58,7 @@ pub(super) fn apply(
     applied["conditions"] = conditions.into();
     applied["before"] = json!(before);
     applied["after"] = json!(after);
-    match &why {
-        Some(why) => take_back(trial, why),
-        None => trial.keep(),
-    }
-    applied["kept"] = why.is_none().into();
+    applied["kept"] = end(trial, why.as_deref(), format).into();
     format.say(&format!("{} -> {} gets/s measured", short(rate(before)), short(rate(&after))));
     if let Some((before, after)) = others(before).zip(others(&after)) {
         format.say(&format!("{} -> {} processors in others' use", short(before), short(after)));
@@ -78,8 +69,23 @@ pub(super) fn apply(
     Ok(applied)
 }
 
-const INTERRUPTED: &str = "taken back: interrupted";
-const NONE_BETTER: &str = "none has more gets than before, or as many for less processor time: all is as it was";
+/// Ends a trial: what it has set stays, or is taken back for a reason. Whether it stays.
+fn end(trial: Trial<'_>, why: Option<&str>, format: Format) -> bool {
+    let changed = trial.changed_by_another();
+    match why {
+        Some(_) => drop(trial),
+        None => trial.keep(),
+    }
+    match (&changed, why) {
+        (Some(what), _) => format.say(&format!("another command has changed {what} meanwhile: that stays")),
+        (None, Some(why)) => format.say(&format!("taken back: {why}")),
+        (None, None) => {}
+    }
+    changed.is_none() && why.is_none()
+}
+
+const INTERRUPTED: &str = "interrupted";
+const NONE_BETTER: &str = "none has more gets than before, or as many for less processor time";
 
 /// Less more gets than this are noise.
 const NOISE: f64 = 0.03;
@@ -105,57 +111,55 @@ pub(super) fn best_of(
         format.say(&format!("{} gets/s measured", short(rate(&after))));
         Ok((trial, after))
     };
-    let nothing = |why: &str| {
-        format.say(why);
-        Ok(json!({ "kept": false, "measured": [] }))
-    };
+    let mut applied = json!({ "change": null, "kept": false, "measured": [], "conditions": [] });
     let mut measured: Vec<(P, u64, Profile)> = Vec::new();
     for advice in best {
         let Change::Set(p, value) = advice.finding.change else { continue };
-        let (_, after) = tried(p, value)?;
+        let (trial, after) = tried(p, value)?;
         if signals::received().is_some() {
-            return nothing(INTERRUPTED);
+            end(trial, Some(INTERRUPTED), format);
+            return Ok(applied);
         }
         measured.push((p, value, after));
+        applied["measured"] = measured.iter().map(row).collect();
     }
     if measured.is_empty() {
-        return nothing("\nnothing to apply");
+        format.say("\nnothing to apply");
+        return Ok(applied);
     }
     let again = measured_again(args, recording)?;
     if signals::received().is_some() {
-        return nothing(INTERRUPTED);
+        format.say(INTERRUPTED);
+        return Ok(applied);
     }
     let present = [before, &again].map(Tally::of);
     let [first, last] = present.map(|tally| tally.gets_per_s);
     format.say(&format!("as it is: {} gets/s before, {} after", short(first), short(last)));
     let tallies: Vec<_> = measured.iter().map(|(.., after)| Tally::of(after)).collect();
-    let rows: Vec<Value> = measured.iter().map(row).collect();
-    let mut applied =
-        json!({ "change": null, "kept": false, "measured": rows, "present": [first, last], "conditions": [] });
+    applied["present"] = json!([first, last]);
     let Some(best) = chosen(&tallies, present) else {
-        format.say(NONE_BETTER);
+        format.say(&format!("{NONE_BETTER}: all is as it was"));
         return Ok(applied);
     };
     let (p, value, _) = measured[best];
     let (trial, after) = tried(p, value)?;
     if signals::received().is_some() {
-        return nothing(INTERRUPTED);
+        end(trial, Some(INTERRUPTED), format);
+        return Ok(applied);
     }
     let change = change_text(Change::Set(p, value));
     applied["change"] = change.clone().into();
     applied["once_more"] = rate(&after).into();
     // One of several may have been the best by chance.
     if chosen(&[Tally::of(&after)], present).is_none() {
-        format.say(NONE_BETTER);
+        end(trial, Some(NONE_BETTER), format);
         return Ok(applied);
     }
     let (conditions, why) = held(&args.rollback_if, before, &after, format);
     applied["conditions"] = conditions.into();
-    applied["kept"] = why.is_none().into();
-    if let Some(why) = why {
-        format.say(&format!("not applied: {why}"));
-    } else {
-        trial.keep();
+    let is_kept = end(trial, why.as_deref(), format);
+    applied["kept"] = is_kept.into();
+    if is_kept {
         format.say(&format!("applied: {change} for type {type_name}"));
     }
     Ok(applied)
