@@ -268,6 +268,9 @@ fn the_three_forms_say_the_same() {
     let sessions = ["--scheme", "sleep,ydb", "--sessions", "2,4", "--plot", "--svg", &picture];
     let text = run(&[&["what-if"], &described(&["sessions=3"])[..], &sessions].concat());
     assert!(text.contains("gets/s against sessions, simulated") && text.contains("B sleep"), "{text}");
+    assert!(text.starts_with("the workload described: 3 sessions that think for 20.0 us, hold it for"), "{text}");
+    let text = run(&[&["what-if", "--scheme", "sleep"], &described(&["sessions=1", "work=150us"])[..]].concat());
+    assert!(text.contains(": 1 session that thinks for 20.0 us, after 150 us of work, hold"), "{text}");
     let shown = fs::read_to_string(&*picture).unwrap();
     assert!(shown.contains("sessions") && shown.contains("ydb"), "{shown}");
 }

@@ -155,7 +155,7 @@ fn predict_all(cases: Vec<Workload>, seeds: &Range<u64>, recording: &Recording) 
 }
 
 fn head(recording: &Recording) {
-    let Workload { arrivals, hold, machine, .. } = &recording.workload;
+    let Workload { arrivals, hold, work, machine, .. } = &recording.workload;
     let who = match arrivals {
         Arrivals::Closed { sessions, think, on_processor } => {
             let away = if *on_processor { "" } else { ", away from the processors" };
@@ -164,8 +164,9 @@ fn head(recording: &Recording) {
         }
         Arrivals::Open { rate } => format!("sessions from outside, {}/s", short(*rate)),
     };
+    let work = if *work > 0.0 { format!(", after {} of work", seconds(*work)) } else { String::new() };
     let processors = machine.processors.map_or_else(|| "a processor each".to_owned(), |n| format!("{n} processors"));
-    line(&format!("{}: {who}, hold it for {}, {processors}", recording.of, seconds(hold.mean())));
+    line(&format!("{}: {who}{work}, hold it for {}, {processors}", recording.of, seconds(hold.mean())));
     line(&format!("holding times {}", recording.holds));
     for note in &recording.notes {
         line(&format!("note: {note}"));
