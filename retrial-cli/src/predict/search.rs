@@ -6,7 +6,7 @@ use retrial::{P, wait};
 use retrial_model::sim::Workload;
 
 /// What the waits of a scheme depend on.
-const DEPENDS_ON: [(&str, &[P]); 8] = [
+const DEPENDS_ON: [(&str, &[P]); 9] = [
     ("yield", &[P::SpinCount, P::YieldSleepFreq, P::YieldSleepTime]),
     ("sleep", &[P::SpinCount, P::WaitTime]),
     ("backoff", &[P::SpinCount, P::WaitTime]),
@@ -14,6 +14,7 @@ const DEPENDS_ON: [(&str, &[P]); 8] = [
     ("patch6904068", &[P::SpinCount, P::FirstSpare]),
     ("latch", &[P::LatchSpinCount]),
     ("ydb", &[P::HardSpinCount, P::SoftSpinCount]),
+    ("adaptive", &[P::HardSpinCount, P::SoftSpinCount, P::YdbThreshold, P::PthreadThreshold]),
     ("orbit", &[P::OrbitSpinTime, P::OrbitYields, P::HandoverInterval, P::Fairness]),
 ];
 
@@ -94,7 +95,19 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_with_parameters_of_its_own_is_known() {
+    fn every_parameter_that_a_scheme_spins_by_is_known() {
         assert!(DEPENDS_ON.iter().all(|(name, _)| wait::NAMES.contains(name)));
+        for (scheme, name) in wait::NAMES.iter().enumerate() {
+            let known = DEPENDS_ON.iter().find(|(of, _)| of == name).map_or(&[][..], |(_, all)| all);
+            let spins = |params: &Params| wait::scheme(scheme as u64).spins(&wait::Attempt::first(params));
+            let plain = Params::default();
+            let depends = |p: &&P| match p.row().domain {
+                Domain::Number(_, high) => spins(&plain.with(**p, high)) != spins(&plain),
+                Domain::Names(_) => false,
+            };
+            for p in P::ALL.iter().filter(depends) {
+                assert!(known.contains(p), "{name}: {}", p.row().name);
+            }
+        }
     }
 }
