@@ -96,7 +96,8 @@ fn the_healthy_are_told_so() {
 
 #[test]
 fn one_mutex_that_all_want_needs_copies_which_no_parameter_makes() {
-    let load = Load { sessions: 4, hold: asleep(2000), think: asleep(100) };
+    // From 1 ms on `retrial bench` sleeps between two gets.
+    let load = Load { sessions: 4, hold: asleep(2000), think: asleep(2000) };
     let (code, document, scratch) = advise(&[], load, &["--apply"]);
     assert_eq!(code, 1, "{document}");
     let finding = document["findings"].as_array().unwrap().iter().find(|finding| finding["rule"] == "hot_mutex");

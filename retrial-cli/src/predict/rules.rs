@@ -45,13 +45,21 @@ impl Change {
     }
 
     /// For what no parameter does: the command that measures it here, with sessions that hold and think as
-    /// those did.
+    /// those did. Between two gets `retrial bench` computes for less than 1 ms, or sleeps for more: what is not like
+    /// that has no command.
     pub fn trial(self, workload: &Workload) -> Option<String> {
-        let (Self::Copies(copies), Arrivals::Closed { sessions, think, .. }) = (self, &workload.arrivals) else {
+        const ASLEEP_S: f64 = 1e-3;
+        let (Self::Copies(copies), Arrivals::Closed { sessions, think, on_processor }) = (self, &workload.arrivals)
+        else {
             return None;
         };
+        let think_s = workload.work + think.mean();
+        let is_asleep = think_s >= ASLEEP_S;
+        if is_asleep == *on_processor || is_asleep && workload.work > TRIFLE * think_s {
+            return None;
+        }
         let time = |seconds: f64| format!("{}ns", whole(seconds * 1e9));
-        let (cs, think) = (time(workload.hold.mean()), time(think.mean()));
+        let (cs, think) = (time(workload.hold.mean()), time(think_s));
         // The nearer of the two: the residual time is half of the mean where all are the same, the mean where
         // exponential.
         let is_regular = workload.hold.residual_mean().is_some_and(|residual| residual < 0.75 * workload.hold.mean());
@@ -500,6 +508,23 @@ mod tests {
                 sick.with(Counter::Busy, 40),
             ],
         );
+    }
+
+    #[test]
+    fn only_a_load_that_the_bench_makes_has_a_command() {
+        let command = |think_s: f64, on_processor: bool, work: f64| {
+            let [hold, think] = [10e-6, think_s].map(|mean| Distribution::exponential(mean).unwrap());
+            let arrivals = Arrivals::Closed { sessions: 4, think, on_processor };
+            Change::Copies(4).trial(&Workload { work, ..Workload::new(arrivals, hold, 1.0) })
+        };
+        let thinks = |think_s, on_processor, work, time: &str| {
+            command(think_s, on_processor, work).is_some_and(|command| command.contains(&format!(" --think {time} ")))
+        };
+        assert!(thinks(20e-6, true, 0.0, "20000ns") && thinks(20e-6, true, 5e-6, "25000ns"));
+        assert!(thinks(5e-3, false, 20e-6, "5020000ns"), "next to no work");
+        assert_eq!(command(20e-6, false, 0.0), None, "it computes for less than 1 ms");
+        assert_eq!(command(5e-3, true, 0.0), None, "and sleeps for more");
+        assert_eq!(command(5e-3, false, 1e-3), None, "and does not do both");
     }
 
     #[test]
