@@ -340,6 +340,8 @@ fn what_if_says_the_same_of_the_present_and_no_gains_where_it_is_off() {
         let what_if = of(&["what-if", "--json", "--from", &file, "--scheme", "orbit"]);
         assert_eq!((&what_if["check"], &what_if["fits"]), (&advised["check"], &json!(is_fit)), "{what_if}");
         let orbit = what_if["cases"].as_array().unwrap().iter().find(|case| case["scheme"] == "orbit").unwrap();
+        let text = both(&command(&["what-if", "--from", &file, "--scheme", "orbit"]).output().unwrap());
+        assert!(text.starts_with("mutex m of shop: 12 sessions"), "{text}");
         assert!(orbit["gets_per_s"].is_f64() && orbit["change_pct"].is_number() == is_fit, "{orbit}");
     }
 }

@@ -97,11 +97,10 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     let (present, advice, useless) = weigh(&args, &recording, &measured, found, &seeds)?;
     let (advice, useless) = if args.search { (best(&present, advice), Vec::new()) } else { (advice, useless) };
     let (compared, is_fit) = (&present.compared, fits(&present.compared));
-    let instance = recording.instance.clone().unwrap_or_default();
     let commands: Vec<(Option<String>, Option<String>)> =
         advice.iter().map(|advice| commands(&args, &recording, advice.finding.change)).collect::<Result<_, _>>()?;
     if format.is_text() {
-        line(&format!("{}{}{}", recording.of, if instance.is_empty() { "" } else { " of " }, instance));
+        line(&recording.title());
         recording.notes.iter().for_each(|note| line(&format!("note: {note}")));
         line("");
         line(&check::table(compared, "simulated").text());

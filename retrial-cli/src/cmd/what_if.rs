@@ -166,7 +166,7 @@ fn head(recording: &Recording) {
     };
     let work = if *work > 0.0 { format!(", after {} of work", seconds(*work)) } else { String::new() };
     let processors = machine.processors.map_or_else(|| "a processor each".to_owned(), |n| format!("{n} processors"));
-    line(&format!("{}: {who}{work}, hold it for {}, {processors}", recording.of, seconds(hold.mean())));
+    line(&format!("{}: {who}{work}, hold it for {}, {processors}", recording.title(), seconds(hold.mean())));
     line(&format!("holding times {}", recording.holds));
     for note in &recording.notes {
         line(&format!("note: {note}"));

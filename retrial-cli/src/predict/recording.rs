@@ -93,20 +93,26 @@ impl Recording {
             return Err(wrong("no mutex of which enough was measured".to_owned()));
         }
         let missing = || {
-            let titles: Vec<&str> = all.iter().map(Self::title).collect();
+            let labels: Vec<&str> = all.iter().map(Self::label).collect();
             miette!(
                 code = "retrial::predict::mutex",
                 help = format!("retrial … --from {} takes the first", quoted(&file.to_string())),
                 "{file}: no mutex `{}`, expected {}",
                 mutex.unwrap_or_default(),
-                titles.join(" or ")
+                labels.join(" or ")
             )
         };
         all.iter().find(|one| mutex.is_none_or(|name| one.is_of(name))).cloned().ok_or_else(missing)
     }
 
+    /// What it is of, and of which instance.
+    pub fn title(&self) -> String {
+        let of = |name| format!("{} of {name}", self.of);
+        self.instance.as_ref().map_or_else(|| self.of.clone(), of)
+    }
+
     /// Its mutex: in a report of a run the name is beside the number.
-    fn title(&self) -> &str {
+    fn label(&self) -> &str {
         self.mutex.as_deref().filter(|_| self.instance.is_none()).unwrap_or(&self.of)
     }
 
