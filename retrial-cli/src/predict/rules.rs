@@ -276,7 +276,7 @@ fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     Some(to_orbit("sleeps_too_many", "processors are busy with sessions that wake up in vain", evidence))
 }
 
-/// Spins end just before the mutex would have been free, and cost a sleep.
+/// Spins end just before the mutex would have been free, and cost what follows: a sleep, a park, or a yield.
 fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const INEFFICIENT: f64 = 0.1;
     let (p, best_s) = best_limit(measured, workload)?;
@@ -284,21 +284,20 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     if !wait_matters(measured) || now_s >= best_s / 2.0 || k < INEFFICIENT || measured.count(Counter::Busy) < TRIES {
         return None;
     }
+    // There is none where yields follow.
+    let sleep = Measure::SleepTime.of(measured).map(|time_s| format!("a sleep takes {}; ", seconds(time_s)));
+    let sleep = sleep.unwrap_or_default();
     Some(Finding {
         rule: "spins_too_short",
-        title: "spins end before the mutex is free, and a sleep follows that takes longer",
+        title: "spins end before the mutex is free, and what follows takes longer",
         evidence: vec![
             format!(
-                "{} % of the spins fail (k), {} sleeps a miss (kappa)",
+                "{} % of the spins fail (k), {} sleeps, parks and yields a miss (kappa)",
                 short(100.0 * k),
                 short(Measure::SleepRatio.of(measured)?)
             ),
             format!("a spin lasts up to {}, the mutex is held for {}", seconds(now_s), seconds(workload.hold.mean())),
-            format!(
-                "a sleep takes {}; the best limit by theory is {}",
-                seconds(Measure::SleepTime.of(measured)?),
-                seconds(best_s)
-            ),
+            format!("{sleep}the best limit by theory is {}", seconds(best_s)),
         ],
         change: Change::Set(p, polls(p, best_s, workload)),
         price: "processor time: up to the longer limit at each get that finds the mutex busy",
@@ -506,6 +505,21 @@ mod tests {
                 fail(3_000),
                 Load { sessions: 200, ..sick.clone() },
                 sick.with(Counter::Busy, 40),
+            ],
+        );
+    }
+
+    #[test]
+    fn spins_that_end_in_a_yield_are_to_be_longer_too() {
+        let sick = Load { set: Some((P::SpinCount, 10)), ..load("10g", 0.5e-6) }.with(Counter::Yields, 20_000);
+        is_found(
+            "spins_too_short",
+            &sick,
+            [
+                Load { set: Some((P::SpinCount, 1_000)), ..sick.clone() },
+                // A yield is over before the mutex is free.
+                Load { hold_s: 50e-6, ..sick.clone() },
+                sick.with(Counter::Yields, 3_000),
             ],
         );
     }
