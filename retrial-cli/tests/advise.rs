@@ -180,7 +180,7 @@ fn nothing_is_applied_after_an_interrupt() {
     assert_eq!(set_for_type(&scratch), None);
 }
 
-/// What comes of `advise` on a load that is sick, when something is done once it has set a value for the type so often.
+/// What comes of `advise --apply` on a sick load, if something is done when it has set so many values.
 fn once_set(times: usize, more: &[&str], act: impl FnOnce(&Scratch, i32)) -> (Output, Scratch) {
     let scratch = Scratch::with(&["--sessions", "256", "--mutexes", "64", "--locations", "64", "--arena", "64K"]);
     scratch.run(&["set", "mutex_wait_scheme=sleep", "mutex_wait_time=200ms"]);

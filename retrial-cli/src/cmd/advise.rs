@@ -210,9 +210,8 @@ fn print(
     }
 }
 
-/// Simulates the present and, where it fits, what each finding advises; findings that gain nothing are apart. Of a
-/// search, whose findings are all simulated, none are left where the present does not fit and nothing would measure
-/// them.
+/// Simulates the present and, where it fits, what each finding advises; findings that gain nothing are apart.
+/// What a search would try is simulated where the present does not fit as well, if it is measured afterwards.
 fn weigh(
     args: &Args,
     recording: &Recording,

@@ -38,8 +38,8 @@ impl Vary {
             && self.copies.is_empty()
     }
 
-    /// The present first and what is given instead of it, then each other combination of that and what is varied;
-    /// every scheme when nothing is.
+    /// The present first, then what is given instead of it, then what is given with each combination of what is
+    /// varied; with every scheme where nothing is.
     pub fn cases(&self, present: &Workload, given: &Workload) -> Result<Vec<Workload>, Report> {
         let all = ["all".to_owned()];
         let schemes = schemes(if self.is_empty() { &all } else { &self.scheme }, "--scheme")?;

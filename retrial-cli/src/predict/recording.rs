@@ -68,8 +68,8 @@ impl Recording {
         }
     }
 
-    /// Reads a recording, a report of `retrial run`, or a workload alone. `mutex`: the one that is meant, the first
-    /// of a report otherwise.
+    /// Reads a recording, a report of `retrial run`, or a workload alone. `mutex`: name or number; without it the
+    /// first of a report is taken.
     pub fn read(path: &Path, mutex: Option<&str>) -> Result<Self, Report> {
         let file = path.display();
         let wrong = |found: String| {

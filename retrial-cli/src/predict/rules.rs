@@ -45,8 +45,8 @@ impl Change {
     }
 
     /// For what no parameter does: the command that measures it here, with sessions that hold and think as
-    /// those did. Between two gets `retrial bench` computes for less than 1 ms, or sleeps for more: what is not like
-    /// that has no command.
+    /// those did. `None` where `retrial bench` does not make the load: between two gets it computes for less than
+    /// 1 ms, or sleeps for longer.
     pub fn trial(self, workload: &Workload) -> Option<String> {
         const ASLEEP_S: f64 = 1e-3;
         let (Self::Copies(copies), Arrivals::Closed { sessions, think, on_processor }) = (self, &workload.arrivals)

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct Source {
     #[command(flatten)]
     pub which: Which,
-    /// The mutex, by its name or `#ID`; the one that is waited for most otherwise, or a file's first
+    /// The mutex, by its name or `#ID`; otherwise the mutex with the most waiting, or a file's first
     #[arg(long, value_name = "NAME")]
     pub mutex: Option<String>,
     /// How long a live instance is measured [default: 10s]

@@ -98,7 +98,7 @@ impl<'i> Trial<'i> {
         writeln!(input, "{line}")
     }
 
-    /// A parameter that another command has changed meanwhile, and of which type. It stays when the trial ends.
+    /// A parameter that another command has changed meanwhile, and of which type: it stays as it is.
     pub fn changed_by_another(&self) -> Option<String> {
         let is_changed = |tried: &&Tried| {
             let place = tried.place(self.instance);
