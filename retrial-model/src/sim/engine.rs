@@ -240,6 +240,7 @@ impl<'a> Engine<'a> {
             (At::Running, Doing::Releasing) => self.release(s),
             (At::Running, Doing::Calling) => self.end_cycle(s),
             (At::Nowhere, Doing::Away) => self.comes_back(s, Doing::Arriving),
+            (At::Nowhere, Doing::Woken) => self.woken(s),
             (At::Nowhere, Doing::Sleeping) => self.comes_back(s, Doing::Slept),
             (At::Nowhere, Doing::Parked) => {
                 self.mutex.leave(s);
@@ -306,12 +307,28 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A wake-up of a parked session by another one, which pays for the call.
+    /// A wake-up of a parked session by another one, which pays for the call. The session is ready when that is
+    /// half over. Sessions that spin have seen the release before, and one of them may have got the mutex.
     pub(super) fn awaken(&mut self, s: u32, waker: u32) {
-        self.timers.clear(self.slot(s));
-        self.sessions[s as usize].doing = Doing::Woken;
-        let is_far = self.ready(s, Some(waker));
-        self.owed += if is_far { self.costs.call_far } else { self.costs.call_near };
+        let call = self.costs.call_near;
+        let session = &mut self.sessions[s as usize];
+        session.doing = Doing::Woken;
+        session.waker = waker;
+        self.owed += call;
+        if call > 0 {
+            self.timers.set(self.slot(s), self.now + call / 2);
+        } else {
+            self.timers.clear(self.slot(s));
+            self.owed += if self.ready(s, Some(waker)) { self.costs.call_far } else { 0 };
+        }
+    }
+
+    /// A wake-up has taken effect. A far one takes longer.
+    fn woken(&mut self, s: u32) {
+        let waker = self.sessions[s as usize].waker;
+        if self.ready(s, Some(waker)) {
+            self.interrupt(waker, self.costs.call_far.saturating_sub(self.costs.call_near));
+        }
     }
 
     pub(super) fn note(&mut self, s: u32, what: retrial::views::What, asked: Time, took: Time) {

@@ -100,7 +100,8 @@ impl Processors {
     }
 
     /// A session that was in no queue comes to a processor. It keeps its lag.
-    pub(super) fn join(&mut self, processor: u32, session: u32) {
+    pub(super) fn join(&mut self, processor: u32, session: u32, now: Time) {
+        self.count_run(processor, now);
         if self.entities.len() <= session as usize {
             self.entities.resize(session as usize + 1, Entity::default());
         }
@@ -114,7 +115,8 @@ impl Processors {
 
     /// A session wakes up that has not left its queue yet, on this processor: it is ready. If its turn could
     /// have come, it has no lag, and a new slice. Whether it was such a session.
-    pub(super) fn rejoin(&mut self, processor: u32, session: u32) -> bool {
+    pub(super) fn rejoin(&mut self, processor: u32, session: u32, now: Time) -> bool {
+        self.count_run(processor, now);
         let (queue, Some(entity)) = (&mut self.all[processor as usize], self.entities.get_mut(session as usize)) else {
             return false;
         };
@@ -124,7 +126,7 @@ impl Processors {
         if queue.is_eligible(entity.virtual_time) {
             queue.remove(entity.virtual_time);
             entity.lag = 0;
-            self.join(processor, session);
+            self.join(processor, session, now);
             self.push(processor, session);
         } else {
             queue.ready += 1;
@@ -201,6 +203,9 @@ impl Processors {
     /// Counts what the running session has run. A slice that is over is followed by the next one.
     fn count_run(&mut self, processor: u32, now: Time) {
         let queue = &mut self.all[processor as usize];
+        if queue.running == NONE {
+            return;
+        }
         let ran = now.saturating_sub(queue.counted) as Virtual;
         queue.counted = queue.counted.max(now);
         queue.sum += i128::from(ran);
@@ -352,7 +357,7 @@ mod tests {
     fn processors(count: u32, ready: &[(u32, u32)]) -> Processors {
         let mut processors = Processors::new(count, SLICE, 0, 0, 0.0);
         for (to, session) in ready {
-            processors.join(*to, *session);
+            processors.join(*to, *session, 0);
             processors.push(*to, *session);
         }
         processors
@@ -393,7 +398,7 @@ mod tests {
     fn no_other_processor_takes_a_session_that_ran_just_before() {
         let mut processors = Processors::new(2, SLICE, 25, 4 * SLICE, 0.0);
         for session in 1..=3 {
-            processors.join(0, session);
+            processors.join(0, session, 0);
             processors.push(0, session);
         }
         let mut now = 0;
@@ -444,7 +449,7 @@ mod tests {
             processors.start(0, running, 0, 0);
             processors.count_run(0, ran);
             processors.entities.resize(5, Entity { lag, ..Entity::default() });
-            processors.join(0, 4);
+            processors.join(0, 4, 0);
             processors.push(0, 4);
             processors.preempts(0, 4, SLICE, ran)
         };
@@ -459,11 +464,11 @@ mod tests {
         let (mut processors, mut now) = (processors(1, &[(0, 1), (0, 2)]), 0);
         assert_eq!(turn(&mut processors, &mut now, 2 * SLICE, back), 1);
         assert_eq!(turn(&mut processors, &mut now, 1, sleeps), 2);
-        assert!(!processors.rejoin(0, 2), "it has left");
+        assert!(!processors.rejoin(0, 2, now), "it has left");
         let lag = processors.entities[2].lag;
         assert_eq!(lag, SLICE as Virtual - 1);
         assert_eq!(turn(&mut processors, &mut now, 5 * SLICE, back), 1);
-        processors.join(0, 2);
+        processors.join(0, 2, 0);
         processors.push(0, 2);
         assert_eq!(processors.pop(0, 0), Some(2));
     }
@@ -475,7 +480,7 @@ mod tests {
         assert_eq!(turn(&mut processors, &mut now, ran, sleeps), 1);
         let before = processors.entities[1].deadline;
         // It goes on with its slice if it wakes up at once.
-        assert!(processors.rejoin(0, 1));
+        assert!(processors.rejoin(0, 1, now));
         assert_eq!((processors.get(0).ready, processors.entities[1].deadline), (2, before));
         assert_eq!(turn(&mut processors, &mut now, 2 * SLICE, back), 2);
         assert_eq!(turn(&mut processors, &mut now, 4 * SLICE, sleeps), 1);
@@ -483,7 +488,7 @@ mod tests {
         (0..3).for_each(|_| assert_eq!(turn(&mut processors, &mut now, SLICE, back), 2));
         assert!(processors.entities[1].is_delayed);
         assert_eq!(turn(&mut processors, &mut now, SLICE, back), 2);
-        assert_eq!((processors.rejoin(0, 1), processors.entities[1].lag), (false, 0));
+        assert_eq!((processors.rejoin(0, 1, now), processors.entities[1].lag), (false, 0));
     }
 
     #[test]
@@ -492,7 +497,7 @@ mod tests {
         assert_eq!(turn(&mut processors, &mut now, SLICE / 2, sleeps), 1);
         let runs_on = |processors: &mut Processors, now| processors.count_run(0, now);
         assert_eq!(turn(&mut processors, &mut now, 2 * SLICE, runs_on), 2);
-        assert!(processors.rejoin(0, 1));
+        assert!(processors.rejoin(0, 1, now));
         let Entity { virtual_time, deadline, .. } = processors.entities[1];
         assert_eq!((virtual_time, deadline), (2 * SLICE as Virtual, 3 * SLICE as Virtual));
         assert_eq!(processors.get(0).ready, 1);
@@ -501,7 +506,7 @@ mod tests {
     #[test]
     fn a_tick_ends_a_slice() {
         let mut processors = Processors::new(1, SLICE, 25, 0, 0.0);
-        processors.join(0, 1);
+        processors.join(0, 1, 0);
         processors.start(0, 1, 3, 0);
         assert_eq!(processors.get(0).until, 13);
         assert_eq!([3, 13, 24, 25, 26].map(|now| processors.due(0, now)), [25, 25, 25, 50, 50]);
@@ -511,7 +516,7 @@ mod tests {
     fn idle_processors_are_found_past_the_first_word() {
         let mut processors = Processors::new(130, SLICE, 0, 0, 0.0);
         for processor in 0..129 {
-            processors.join(processor, processor);
+            processors.join(processor, processor, 0);
             processors.start(processor, processor, 0, 0);
         }
         assert_eq!((processors.idle(5), processors.idle(129)), (Some(129), Some(129)));

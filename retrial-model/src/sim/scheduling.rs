@@ -36,14 +36,19 @@ impl Engine<'_> {
             if other == s || other == NONE {
                 continue;
             }
-            let slot = self.slot(other);
-            let session = &mut self.sessions[other as usize];
-            if session.at == At::Running {
-                session.rest = session.rest.saturating_add(takes / 2);
-                self.timers.set(slot, session.since.saturating_add(session.rest));
-            }
+            self.interrupt(other, takes / 2);
         }
         self.barrier_over - self.now
+    }
+
+    /// What a session does takes so much longer.
+    pub(super) fn interrupt(&mut self, s: u32, takes: Time) {
+        let slot = self.slot(s);
+        let session = &mut self.sessions[s as usize];
+        if session.at == At::Running {
+            session.rest = session.rest.saturating_add(takes);
+            self.timers.set(slot, session.since.saturating_add(session.rest));
+        }
     }
 
     /// Counts the processor time since the session runs.
@@ -106,16 +111,16 @@ impl Engine<'_> {
     /// two are on different processors.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
-        if self.processors.rejoin(last, s) {
+        if self.processors.rejoin(last, s, self.now) {
             self.sessions[s as usize].at = At::Ready;
             self.preempt_soon(last, s);
             self.balance_later(last);
             return waker.is_some_and(|waker| self.sessions[waker as usize].processor != last);
         }
         if let Some(idle) = self.processors.idle_for(last) {
-            self.processors.join(idle, s);
+            self.processors.join(idle, s, self.now);
             if waker.is_some() {
-                self.start(idle, s, self.costs.wake_far);
+                self.start(idle, s, self.costs.wake_far.saturating_sub(self.costs.call_near / 2));
             } else {
                 // The delay of a timer is in its lateness.
                 let session = &mut self.sessions[s as usize];
@@ -133,7 +138,7 @@ impl Engine<'_> {
         let session = &mut self.sessions[s as usize];
         session.at = At::Ready;
         session.processor = processor;
-        self.processors.join(processor, s);
+        self.processors.join(processor, s, self.now);
         self.processors.push(processor, s);
         self.preempt_soon(processor, s);
         self.balance_later(processor);

@@ -81,6 +81,8 @@ pub(super) struct Session {
     /// Processor time left of what it does, and since when it runs.
     pub(super) rest: Time,
     pub(super) since: Time,
+    /// The session that woke it up.
+    pub(super) waker: u32,
     pub(super) gets: u64,
     /// The copy of the mutex that it asked for last.
     pub(super) copy: u32,
@@ -119,6 +121,7 @@ impl Session {
             processor,
             rest: 0,
             since: 0,
+            waker: 0,
             gets: 0,
             copy: 0,
             requested: 0,
