@@ -1,9 +1,22 @@
 //! Errors as the command prints them.
 
-use crate::output::printable;
-use miette::Diagnostic;
+use crate::output::{printable, quoted};
+use miette::{Diagnostic, Report, miette};
+use retrial_bench::errors::directory;
 use std::error::Error;
-use std::fmt;
+use std::path::Path;
+use std::{fmt, io};
+
+/// What is said of a file that cannot be written, or of a directory that cannot be made.
+pub fn unwritable(path: &Path, error: &io::Error) -> Report {
+    let directory = directory(path).to_string_lossy();
+    miette!(
+        code = "retrial::file::write",
+        help = format!("ls -ld {0}; df {0}", quoted(&directory)),
+        "cannot write {}: {error}",
+        path.display()
+    )
+}
 
 /// Has the texts of errors, which quote names, printed as [`printable`] makes them.
 pub struct Handler(pub miette::MietteHandler);

@@ -175,7 +175,7 @@ fn bad_settings_run_nothing_and_say_what_is_expected() {
         (&["--scheme", "sleep", "--set", "mutex_wait_time=30cs"], "unit `cs` of mutex_wait_time, expected ms"),
         (&["--set", "mutex_spin_count=-1"], "value `-1` of mutex_spin_count, expected a whole number from 0 to"),
         (&["--instance", "x y"], "retrial::instance::name"),
-        (&["--report", "/no/such/directory/report.json"], "report /no/such/directory/report.json"),
+        (&["--report", "/no/such/directory/report.json"], "cannot write /no/such/directory/report.json"),
     ];
     for (options, expected) in cases {
         let output = run(&[options, &["--", "echo", "ran"]].concat());

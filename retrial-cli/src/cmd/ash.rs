@@ -2,6 +2,7 @@
 
 use super::period::{Part, PeriodArgs, TIME_MIN};
 use crate::ash::{Answer, Axis, Groups, Heatmap, Looked, Question, columns};
+use crate::errors::unwritable;
 use crate::flame;
 use crate::instances::{Which, attach_error};
 use crate::output::{self, Format, quoted};
@@ -147,10 +148,7 @@ fn check_flame(args: &Args, format: Format) -> Result<(), Report> {
 
 fn draw(file: &Path, instance: &str, groups: &Groups) -> Result<(), Report> {
     let svg = flame::svg(&format!("sessions of {instance} that held or waited"), &groups.stacks());
-    std::fs::write(file, svg).map_err(|error| {
-        let help = format!("ls -ld {}", quoted(&file.to_string_lossy()));
-        miette!(code = "retrial::ash::write", help = help, "{}: {error}", file.display())
-    })
+    std::fs::write(file, svg).map_err(|error| unwritable(file, &error))
 }
 
 fn question(args: &Args) -> Result<Question, Report> {

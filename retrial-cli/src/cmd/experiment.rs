@@ -1,5 +1,6 @@
 //! `retrial experiment`.
 
+use crate::errors::unwritable;
 use crate::experiment::lab::Lab;
 use crate::experiment::render::{Done, PICTURES, figures, page};
 use crate::experiment::{EXPERIMENTS, Experiment, named};
@@ -171,15 +172,6 @@ fn picture(done: &Done, out: Option<&Path>) -> Result<bool, Report> {
     let path = out.join(PICTURES).join(format!("{}.svg", done.experiment.name));
     std::fs::write(&path, svg).map_err(|error| unwritable(&path, &error))?;
     Ok(true)
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Report {
-    miette!(
-        code = "retrial::experiment::out",
-        help = "df; ls -ld of its directory",
-        "cannot write {}: {error}; expected a directory that can be written",
-        path.display()
-    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! `retrial man`.
 
+use crate::errors::unwritable;
 use crate::output::Format;
 use clap::CommandFactory;
-use miette::{IntoDiagnostic, Report, WrapErr};
+use miette::Report;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,9 +17,9 @@ pub struct Args {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let directory = args.directory;
-    let failed = || format!("cannot write man pages to {}", directory.display());
-    std::fs::create_dir_all(&directory).into_diagnostic().wrap_err_with(failed)?;
-    clap_mangen::generate_to(crate::Cli::command(), &directory).into_diagnostic().wrap_err_with(failed)?;
+    let made = std::fs::create_dir_all(&directory);
+    let written = made.and_then(|()| clap_mangen::generate_to(crate::Cli::command(), &directory));
+    written.map_err(|error| unwritable(&directory, &error))?;
     format.say(&format!("Next: man {}/retrial.1", directory.display()));
     Ok(ExitCode::SUCCESS)
 }

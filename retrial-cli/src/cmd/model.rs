@@ -4,6 +4,7 @@ mod formfactor;
 
 use crate::calibration;
 use crate::chart;
+use crate::errors::unwritable;
 use crate::output::{self, Format, Table, column, line};
 use miette::{Report, miette};
 use retrial_model::function::{Field, Parameter, Unit};
@@ -63,14 +64,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     }
     if let Some(path) = args.formfactor {
         let svg = chart::svg(&formfactor::charts()?, 3)?;
-        std::fs::write(&path, svg).map_err(|error| {
-            miette!(
-                code = "retrial::model::write",
-                help = "retrial model --formfactor formfactor.svg",
-                "cannot write {}: {error}; expected a file that can be written",
-                path.display()
-            )
-        })?;
+        std::fs::write(&path, svg).map_err(|error| unwritable(&path, &error))?;
         format.say(&format!("Drawn in {}.", path.display()));
         return Ok(ExitCode::SUCCESS);
     }

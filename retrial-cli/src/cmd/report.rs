@@ -1,6 +1,7 @@
 //! `retrial report`.
 
 use super::period::{Part, PeriodArgs, TIME_MIN};
+use crate::errors::unwritable;
 use crate::instances::{Which, attach_error, is_there};
 use crate::output::{Format, quoted};
 use crate::page;
@@ -97,11 +98,6 @@ fn check_page(file: &Path) -> Result<(), Failure> {
     page::check_name(file, "retrial report retrial.db --html report.html")?;
     // `DIRECTORY/.` is there if it is a directory.
     std::fs::metadata(directory(file).join(".")).map(|_| ()).map_err(|error| unwritable(file, &error))
-}
-
-fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
-    let help = format!("ls -ld {}", quoted(&directory(file).to_string_lossy()));
-    miette!(code = "retrial::report::write", help = help, "{}: {error}", file.display())
 }
 
 fn live(args: &Args) -> Result<Report, Failure> {

@@ -1,11 +1,11 @@
 //! `retrial run`.
 
-use crate::output::{Format, printable, quoted};
+use crate::errors::unwritable;
+use crate::output::{Format, printable};
 use crate::page;
 use crate::run::child::{End, Signals};
 use crate::run::supervise::{Options, supervise};
-use miette::{Report, miette};
-use retrial_bench::errors::directory;
+use miette::Report;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -146,16 +146,6 @@ impl Output<'_> {
         }
         Ok(())
     }
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Report {
-    let directory = directory(path);
-    miette!(
-        code = "retrial::run::report",
-        help = format!("ls -ld {0}; df {0}", quoted(&directory.to_string_lossy())),
-        "report {}: {error}",
-        path.display()
-    )
 }
 
 /// The form that a file's name asks for; what the options say otherwise.

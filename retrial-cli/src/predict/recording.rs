@@ -1,9 +1,9 @@
 //! A workload and how it was found, as a file.
 
+use crate::errors::unwritable;
 use crate::instances::is_called;
 use crate::output::quoted;
 use miette::{Report, miette};
-use retrial_bench::errors::directory;
 use retrial_model::sim::Workload;
 use retrial_model::{Distribution, Profile};
 use serde::{Deserialize, Serialize};
@@ -125,15 +125,7 @@ impl Recording {
 
     pub fn write(&self, path: &Path) -> Result<(), Report> {
         let text = serde_json::to_string_pretty(self).expect("numbers and texts") + "\n";
-        std::fs::write(path, text).map_err(|error| {
-            let directory = directory(path);
-            miette!(
-                code = "retrial::predict::record",
-                help = format!("ls -ld {0}; df {0}", directory.display()),
-                "cannot write {}: {error}",
-                path.display()
-            )
-        })
+        std::fs::write(path, text).map_err(|error| unwritable(path, &error))
     }
 }
 
