@@ -26,14 +26,12 @@ fn a_recorder_that_is_killed_loses_nothing_that_was_written() {
     let (scratch, file) = (Scratch::new(), File::new("r.db"));
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
     let _waits = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
-    let mut random = 88_172_645_463_325_252_u64;
+    let state = std::cell::Cell::new(88_172_645_463_325_252);
     let mut told = 0;
     for round in 0..ROUNDS {
         let mut recorder = scratch.start(&["record", &file, "--interval", "10ms", "--sample", "1ms", "--json"]);
         // At once, or after some of its snapshots, and somewhere on the way to the next one.
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
+        let random = retrial::wait::random(&state);
         for _ in 0..random % 4 {
             told = snapshot(&recorder.line());
         }

@@ -10,6 +10,7 @@ use crate::run::program;
 use crate::run::supervise::{Options, supervise};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
 use retrial::views::Counter;
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, Write};
@@ -95,12 +96,9 @@ fn text() -> std::io::Result<File> {
         Ok::<_, std::io::Error>(file)
     })?;
     let mut writer = BufWriter::new(file);
-    let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
+    let state = Cell::new(0x9e37_79b9_7f4a_7c15);
     for _ in 0..LINES {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        writeln!(writer, "{:019}", random >> 1)?;
+        writeln!(writer, "{:019}", retrial::wait::random(&state) >> 1)?;
     }
     let mut file = writer.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     file.rewind()?;

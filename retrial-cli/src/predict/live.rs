@@ -3,6 +3,7 @@
 
 use super::holds::{Burst, Timed};
 use super::room::{Room, at_mutexes};
+use crate::duration::nanos;
 use crate::instances::Presence;
 use crate::output::whole;
 use crate::punctual::punctual;
@@ -11,8 +12,10 @@ use crate::signals;
 use retrial::MutexId;
 use retrial::sys::now_ns;
 use retrial::views::{Counter, Figures, MutexInfo, Place, Sid, Tables};
+use retrial::wait;
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -89,32 +92,21 @@ fn gather(
     tick: &dyn Fn(Duration),
     private: impl FnOnce() -> HashMap<Identity, sampler::Seen>,
 ) -> Vec<Seen> {
-    punctual();
+    let mut sampler = Sampler::new(tables);
     let began_ns = now_ns();
-    let (mut figures, gets, before) = (sums(tables), gets(tables), Room::now(tables));
-    let mut room = before.clone();
-    let mut gathered: HashMap<MutexId, Gathered> = HashMap::new();
-    let mut sampler =
-        Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
-    let (length_ns, mut presence) = (crate::duration::nanos(interval), Presence::of(tables));
-    let mut look_at_ns = 0;
-    loop {
-        let elapsed = now_ns().saturating_sub(began_ns);
-        if elapsed >= length_ns || signals::received().is_some() || presence.has_gone() {
-            break;
-        }
+    let (mut figures, before) = (sums(tables), Room::now(tables));
+    let (mut room, length_ns, mut look_at_ns) = (before.clone(), nanos(interval), 0);
+    sampler.run(length_ns, |sampler, elapsed| {
         tick(Duration::from_nanos(elapsed));
-        sampler.sample(&gets, elapsed);
         sampler.any_session(&mut room);
         if elapsed >= look_at_ns {
             let before_ns = now_ns();
             sampler.sessions();
             look_at_ns = elapsed + LOOK_NS.max(LOOKS * (now_ns() - before_ns));
         }
-        let pause_ns = sampler.pause_ns(length_ns);
-        std::thread::sleep(Duration::from_nanos(pause_ns.min(length_ns - elapsed)));
-    }
-    let looks = sampler.looks;
+        sampler.pause_ns(length_ns)
+    });
+    let Sampler { gets, mut gathered, looks, .. } = sampler;
     let private = private();
     let mut figures_at_end = sums(tables);
     // What several processes have in shared memory is one mutex, by its first number.
@@ -144,53 +136,61 @@ fn gather(
 /// Holds of the mutex that is held most, timed in bursts for so long, or until a signal, or until the
 /// instance has gone. Not of one in a process's memory, which is read too slowly for that.
 pub fn holds(tables: &Tables, interval: Duration) -> Option<(MutexId, Timed)> {
-    punctual();
-    let (gets, began_ns, mut gathered) = (gets(tables), now_ns(), HashMap::new());
-    let mut sampler =
-        Sampler { tables, gathered: &mut gathered, focus: None, random: began_ns | 1, burst_at_ns: 0, looks: 0 };
-    let (length_ns, mut presence) = (crate::duration::nanos(interval), Presence::of(tables));
-    loop {
-        let elapsed = now_ns().saturating_sub(began_ns);
-        if elapsed >= length_ns || signals::received().is_some() || presence.has_gone() {
-            break;
-        }
-        sampler.sample(&gets, elapsed);
-        let pause_ns = HOLDS_NS + sampler.random() % HOLDS_NS;
-        std::thread::sleep(Duration::from_nanos(pause_ns.min(length_ns - elapsed)));
-    }
-    let most = gathered.into_iter().max_by_key(|(id, mutex)| (mutex.timed.count(), id.0));
+    let mut sampler = Sampler::new(tables);
+    sampler.run(nanos(interval), |sampler, _| sampler.uneven(HOLDS_NS));
+    let most = sampler.gathered.into_iter().max_by_key(|(id, mutex)| (mutex.timed.count(), id.0));
     most.map(|(id, mutex)| (id, mutex.timed))
 }
 
 struct Sampler<'a> {
     tables: &'a Tables,
-    gathered: &'a mut HashMap<MutexId, Gathered>,
+    /// Gets of each mutex at the begin.
+    gets: BTreeMap<MutexId, u64>,
+    gathered: HashMap<MutexId, Gathered>,
     /// The mutex that is looked at in bursts, and their length in ns.
     focus: Option<(MutexId, u64)>,
-    random: u64,
+    random: Cell<u64>,
     burst_at_ns: u64,
     looks: u64,
 }
 
-impl Sampler<'_> {
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
+impl<'a> Sampler<'a> {
+    fn new(tables: &'a Tables) -> Self {
+        punctual();
+        let (gets, random) = (gets(tables), Cell::new(now_ns() | 1));
+        Self { tables, gets, gathered: HashMap::new(), focus: None, random, burst_at_ns: 0, looks: 0 }
+    }
+
+    /// Takes samples for so long, or until a signal, or until the instance has gone. `then` is told the time
+    /// passed after each, and gives the pause to the next one; all in ns.
+    fn run(&mut self, length_ns: u64, mut then: impl FnMut(&mut Self, u64) -> u64) {
+        let (began_ns, mut presence) = (now_ns(), Presence::of(self.tables));
+        loop {
+            let elapsed = now_ns().saturating_sub(began_ns);
+            if elapsed >= length_ns || signals::received().is_some() || presence.has_gone() {
+                return;
+            }
+            self.sample(elapsed);
+            let pause_ns = then(self, elapsed);
+            std::thread::sleep(Duration::from_nanos(pause_ns.min(length_ns - elapsed)));
+        }
+    }
+
+    /// A pause of at least so long, and of less than twice as much, in ns.
+    fn uneven(&self, least_ns: u64) -> u64 {
+        least_ns + wait::random(&self.random) % least_ns
     }
 
     /// From one sample to the next, where the whole takes so long.
-    fn pause_ns(&mut self, length_ns: u64) -> u64 {
+    fn pause_ns(&self, length_ns: u64) -> u64 {
         let most = self.gathered.values().max_by_key(|mutex| mutex.held);
-        let least_ns =
-            least_pause_ns(length_ns, most.map_or(0, |mutex| mutex.samples), most.map_or(0, |mutex| mutex.held));
-        least_ns + self.random() % least_ns
+        let (samples, held) = most.map_or((0, 0), |mutex| (mutex.samples, mutex.held));
+        self.uneven(least_pause_ns(length_ns, samples, held))
     }
 
     /// Samples the holders of the mutexes; now and then in a burst.
-    fn sample(&mut self, before: &BTreeMap<MutexId, u64>, elapsed_ns: u64) {
-        for id in before.keys().take(SAMPLED) {
+    fn sample(&mut self, elapsed_ns: u64) {
+        for id in self.gets.keys().take(SAMPLED) {
             let Some(state) = self.tables.mutex_state(*id) else { continue };
             let mutex = self.gathered.entry(*id).or_default();
             mutex.samples += 1;
@@ -209,7 +209,7 @@ impl Sampler<'_> {
         let busiest =
             self.gathered.iter().filter(|(_, mutex)| mutex.held >= 5).max_by_key(|(id, mutex)| (mutex.held, id.0));
         self.focus = busiest.and_then(|(id, mutex)| {
-            let gets = self.tables.mutex_state(*id)?.gets.saturating_sub(before[id]);
+            let gets = self.tables.mutex_state(*id)?.gets.saturating_sub(self.gets[id]);
             let hold_ns = mutex.held as f64 / mutex.samples as f64 * elapsed_ns as f64 / gets.max(1) as f64;
             Some((*id, whole(BURST_HOLDS * hold_ns).clamp(*BURST_NS.start(), *BURST_NS.end())))
         });
@@ -230,8 +230,8 @@ impl Sampler<'_> {
     }
 
     /// Whether one session, any of them, is away.
-    fn any_session(&mut self, room: &mut Room) {
-        let place = self.random() % self.tables.sids().count().max(1) as u64;
+    fn any_session(&self, room: &mut Room) {
+        let place = wait::random(&self.random) % self.tables.sids().count().max(1) as u64;
         let session = self.tables.sids().nth(place as usize).and_then(|sid| self.tables.session_info(sid));
         session.inspect(|session| room.look_at(session));
     }

@@ -2,6 +2,8 @@
 
 use crate::duration::nanos;
 use retrial::sys::now_ns;
+use retrial::wait;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Mean time between two samples of a live view, and the least number of times that it is as long as one takes.
@@ -10,22 +12,19 @@ const SAMPLE_TIMES: u32 = 100;
 
 /// Pauses of a given mean length, so uneven that no rhythm of the program's is met at always the same point.
 pub struct Pauses {
-    random: u64,
+    random: Cell<u64>,
 }
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self { random: now_ns() | 1 }
+        Self { random: Cell::new(now_ns() | 1) }
     }
 }
 
 impl Pauses {
     /// The next pause: half to one and a half times the mean. Both in ns.
     pub fn next(&mut self, mean_ns: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        mean_ns / 2 + self.random % mean_ns.max(1)
+        mean_ns / 2 + wait::random(&self.random) % mean_ns.max(1)
     }
 
     /// The pause after a sample of a live view that began then, and has ended now.
@@ -40,7 +39,7 @@ mod tests {
 
     #[test]
     fn pauses_are_uneven_about_their_mean() {
-        let mut pauses = Pauses { random: 7 };
+        let mut pauses = Pauses { random: Cell::new(7) };
         let all: Vec<u64> = (0..10_000).map(|_| pauses.next(1000)).collect();
         let mean = all.iter().sum::<u64>() as f64 / all.len() as f64;
         assert!((mean - 1000.0).abs() < 20.0, "{mean}");

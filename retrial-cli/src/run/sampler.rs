@@ -13,6 +13,7 @@ mod waits;
 use super::record::{self, Format, Formats, RECORD, Record};
 use super::variables::Modules;
 use crate::punctual::punctual;
+use crate::recording::Pauses;
 use counted::Counted;
 use places::Places;
 use retrial::MutexId;
@@ -106,7 +107,7 @@ struct Sampler<'t> {
     started_cpu_ns: u64,
     waits: Waits,
     cost: Cost,
-    random: u64,
+    pauses: Pauses,
     buffer: Vec<[u8; RECORD]>,
 }
 
@@ -129,7 +130,7 @@ impl<'t> Sampler<'t> {
             started_cpu_ns: thread_cpu_ns(),
             waits: Waits::default(),
             cost: Cost::default(),
-            random: now | 1,
+            pauses: Pauses::default(),
             buffer: vec![[0; RECORD]; BATCH],
         }
     }
@@ -153,16 +154,7 @@ impl<'t> Sampler<'t> {
             return self.census_at_ns.saturating_sub(now_ns()).clamp(SAMPLE_EVERY_NS, LONGEST_PAUSE_NS);
         }
         let affordable = (cpu * TIMES_COST).saturating_sub(elapsed);
-        // Uneven pauses, so that no rhythm of the program's is met at always the same point.
-        let pause = affordable.clamp(SAMPLE_EVERY_NS, LONGEST_PAUSE_NS);
-        pause / 2 + self.random_below(pause)
-    }
-
-    fn random_below(&mut self, limit: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % limit
+        self.pauses.next(affordable.clamp(SAMPLE_EVERY_NS, LONGEST_PAUSE_NS))
     }
 
     fn sample(&mut self) {
