@@ -7,6 +7,7 @@ use crate::duration::nanos;
 use crate::instances::Presence;
 use crate::output::whole;
 use crate::punctual::punctual;
+use crate::run::record::{Format, Formats};
 use crate::run::sampler::{self, Identity};
 use crate::signals;
 use retrial::MutexId;
@@ -273,7 +274,7 @@ impl End {
         mut gathered: HashMap<MutexId, Gathered>,
         before: &HashMap<MutexId, HashMap<Sid, Figures>>,
     ) -> Vec<Seen> {
-        let infos = tables.mutexes();
+        let (infos, formats) = (tables.mutexes(), Formats::of(tables));
         let mut by_type: HashMap<_, u64> = HashMap::new();
         for info in &infos {
             *by_type.entry(info.mutex_type).or_default() += gathered.get(&info.id).map_or(0, |mutex| mutex.gets);
@@ -288,13 +289,15 @@ impl End {
                 }
                 figures.add(&growth);
             }
+            // Sessions of the interposer have no log: L is not known, and W is without the first spins.
+            let is_logged = self.looks > 0 && formats.format(info.mutex_type) == Format::Library;
             let mut measured = Profile {
                 time_s: self.interval_s,
                 gets: Some(mutex.gets),
                 gets_of_type: Some(by_type[&info.mutex_type]),
                 figures,
                 samples: Samples::over(mutex.samples, mutex.held, self.interval_s, mutex.gets),
-                waiting_s: (self.looks > 0).then(|| self.interval_s * mutex.waiting as f64 / self.looks as f64),
+                waiting_s: is_logged.then(|| self.interval_s * mutex.waiting as f64 / self.looks as f64),
                 ..Profile::default()
             };
             self.room.put(&mut measured, &mutex.sessions, &self.before);
@@ -326,6 +329,17 @@ fn sums(tables: &Tables) -> HashMap<MutexId, HashMap<Sid, Figures>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_many_wait_for_a_mutex_of_the_interposer_is_not_known() {
+        let instance = retrial::Instance::anonymous(retrial::Capacity::default()).unwrap();
+        for name in ["pthread mutex", "mine"] {
+            instance.register_mutex(instance.register_type(name).unwrap(), 0, name).unwrap();
+        }
+        let seen = measure(instance.tables(), Duration::from_millis(5), &|_| {});
+        let waiting_s = |name| seen.iter().find(|seen| seen.info.name == name).unwrap().measured.waiting_s;
+        assert_eq!([waiting_s("pthread mutex"), waiting_s("mine")], [None, Some(0.0)]);
+    }
 
     #[test]
     fn no_more_samples_are_made_than_it_takes() {
