@@ -12,7 +12,7 @@ use kit::directory::Directory;
 use kit::{RETRIAL, Running, Scratch, both, command, failed, until};
 use not_tested::not_tested;
 use preload::library;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -271,12 +271,14 @@ fn conditions_semaphores_and_other_locks_are_not_called_mutexes() {
 #[test]
 fn a_rwlock_is_named_with_the_writer_that_has_it() {
     let Some((program, _directory)) = started("w") else { return };
-    until_waiting(program.pid(), 0, 1);
+    let found = until_waiting(program.pid(), 0, 1);
     let text = attach(program.pid(), &[]);
     if cfg!(target_arch = "x86_64") {
         let reader =
             text.lines().find(|line| line.contains("(reader) waits for the rwlock table (waiting), held by thread "));
         assert!(reader.is_some_and(|line| line.contains(" (scribe) in pthread_rwlock_rdlock at reads (")), "{text}");
+        let reader = &named(&found, "reader")[0];
+        assert_eq!((&reader["state"], &reader["waits_for"]), (&json!("waiting"), &json!("pthread rwlock, read")));
     }
 }
 

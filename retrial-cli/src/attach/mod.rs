@@ -4,6 +4,6 @@ pub mod futex;
 pub mod look;
 pub mod place;
 pub mod process;
-mod rwlock;
+pub mod rwlock;
 pub mod samples;
 pub mod text;

@@ -4,6 +4,7 @@ use crate::attach::futex::kind_text;
 use crate::attach::look::{Futex, Holder, Look, Looker, What};
 use crate::attach::place::Places;
 use crate::attach::process::{Process, ended};
+use crate::attach::rwlock;
 use crate::attach::samples::Samples;
 use crate::attach::text::Told;
 use crate::output::{Format, Table, column, counted, line, rounded};
@@ -249,15 +250,18 @@ fn held(told: &mut Told<'_>, futex: &Futex, waiters: usize) -> Value {
 
 fn table(told: &Told<'_>, rows: &[Row]) -> Table {
     let tree = &told.look.tree;
-    let kind = |futex: &Futex| match futex.what {
-        What::Mutex { kind, .. } => kind_text(kind),
-        What::End(tid) => format!("end of thread {tid}"),
-        What::Event => "event".to_owned(),
+    let rwlock = |row: &Row| row.call.as_deref().filter(|call| rwlock::is_call(call)).map(rwlock::kind_text);
+    let kind = |row: &Row| {
+        Some(match row.waits.as_ref()?.0.what {
+            What::Mutex { kind, .. } => kind_text(kind),
+            What::End(tid) => format!("end of thread {tid}"),
+            What::Event => rwlock(row).unwrap_or("event").to_owned(),
+        })
     };
     let is_mutex = |futex: &Futex| matches!(futex.what, What::Mutex { .. });
     let state = |row: &Row| match &row.waits {
         _ if tree.is_deadlocked(Sid::guest(row.tid)) => "DEADLOCK",
-        Some((futex, _)) if is_mutex(futex) => "waiting",
+        Some((futex, _)) if is_mutex(futex) || rwlock(row).is_some() => "waiting",
         Some(_) if row.holds.is_empty() => "waiting for event",
         Some(_) | None => "holding",
     };
@@ -270,7 +274,7 @@ fn table(told: &Told<'_>, rows: &[Row]) -> Table {
         column("name", |row: &Row| row.name.clone()),
         column("state", state),
         column("mutex", mutex),
-        column("waits_for", |row: &Row| row.waits.as_ref().map(|(futex, _)| kind(futex))),
+        column("waits_for", kind),
         column("address", |row: &Row| row.waits.as_ref().map(|(futex, _)| format!("{:#x}", futex.address))),
         column("memory", |row: &Row| told.looker.process.memory(row.waits.as_ref()?.0.address)),
         column("call", |row: &Row| row.call.clone()),
