@@ -24,7 +24,7 @@ use std::time::Duration;
 /// what has happened in that time, else since the instance was created. The SQL is `SQLite`'s. Without a
 /// statement it is read from standard input, on a terminal with history and completion. `.views` describes
 /// the views, their columns and units; `.views NAME` one of them. With --json there is one result, in which
-/// each column has another name.
+/// each column has another name; with --csv an empty line is between two results.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial sql 'SELECT name, gets, misses, wait_time_ms FROM v$mutex ORDER BY wait_time_ms DESC LIMIT 5'
@@ -162,15 +162,19 @@ fn script(source: &Source, over: Option<Duration>, script: &str, format: Format)
     if format.json && !commands.is_empty() && parts.len() > 1 {
         return Err(sql::several(parts.len()));
     }
+    let describe = |(earlier, part)| {
+        sql::separate(earlier, format);
+        described(part, format)
+    };
     if statements.is_empty() && !commands.is_empty() {
-        return commands.into_iter().filter_map(|command| described(command, format)).collect();
+        return commands.into_iter().enumerate().filter_map(describe).collect();
     }
     let database = source.open(over, &statements.join("\n"))?;
     if commands.is_empty() {
         return sql::print(&database, script, format);
     }
-    let run = |part| described(part, format).unwrap_or_else(|| sql::print(&database, part, format));
-    parts.into_iter().try_for_each(run)
+    let run = |at: (usize, _)| describe(at).unwrap_or_else(|| sql::print(&database, at.1, format));
+    parts.into_iter().enumerate().try_for_each(run)
 }
 
 /// Reads statements from a terminal. Each sees its own moment.

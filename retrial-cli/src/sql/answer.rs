@@ -28,13 +28,20 @@ fn check_json(database: &Database, script: &str) -> Result<(), Report> {
     if asked > 1 { Err(mistakes::several(asked)) } else { Ok(()) }
 }
 
+/// Prints the empty line that is in CSV before each result but the first: no row is printed as one.
+pub fn separate(earlier: usize, format: Format) {
+    if format.csv && earlier > 0 {
+        output::line("");
+    }
+}
+
 /// Runs the statements of a script, and prints the rows of each.
 pub fn print(database: &Database, script: &str, format: Format) -> Result<(), Report> {
     if format.json {
         check_json(database, script)?;
     }
     let mut batch = rusqlite::Batch::new(database.connection(), script);
-    let mut is_empty = true;
+    let (mut is_empty, mut results) = (true, 0);
     loop {
         let next = batch.next().map_err(|error| mistakes::report(script, &error))?;
         let Some(mut statement) = next else { return if is_empty { Err(mistakes::no_statement()) } else { Ok(()) } };
@@ -45,6 +52,8 @@ pub fn print(database: &Database, script: &str, format: Format) -> Result<(), Re
             continue;
         }
         let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        separate(results, format);
+        results += 1;
         run(&mut statement, columns, format).map_err(|error| mistakes::report(script, &error))?;
     }
 }

@@ -8,7 +8,7 @@ mod mistakes;
 mod source;
 mod tables;
 
-pub use answer::{ask, check_condition, print};
+pub use answer::{ask, check_condition, print, separate};
 pub use database::Database;
 pub use mistakes::{nearest, several};
 pub use source::{SAMPLE, SAMPLES_MAX, Source, nothing, watched};
