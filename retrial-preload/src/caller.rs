@@ -68,8 +68,8 @@ pub(crate) fn note_executable() {
     }
 }
 
-/// Where the executable is mapped first.
-static START: AtomicUsize = AtomicUsize::new(0);
+/// Where the executable is mapped first; `usize::MAX` until that is known.
+static START: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Notes where the executable begins: the loader lists it first.
 extern "C" fn note_start(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> libc::c_int {
@@ -79,7 +79,7 @@ extern "C" fn note_start(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
     let start = loaded.map(|header| info.dlpi_addr.wrapping_add(header.p_vaddr & !4095)).min();
-    START.store(start.unwrap_or(0) as usize, Ordering::Relaxed);
+    START.store(start.map_or(usize::MAX, |start| start as usize), Ordering::Relaxed);
     1
 }
 
@@ -136,12 +136,10 @@ impl Name {
         }
         // SAFETY: the loader's record of the module that is calling us, which is not unloaded meanwhile.
         let name = unsafe { (*found.link_map).name };
-        // Of an executable with a gap between its segments, the loader finds the part after the gap.
-        let executable = START.load(Ordering::Relaxed);
         // SAFETY: the loader's string.
         match unsafe { CStr::from_ptr(name) }.to_bytes() {
-            b"" if (1..=found.map_start).contains(&executable) => self.put_executable(caller - executable),
-            b"" => self.put_executable(caller - found.map_start),
+            // Of an executable with a gap between its segments, the loader finds the part after the gap.
+            b"" => self.put_executable(caller - found.map_start.min(START.load(Ordering::Relaxed))),
             name => self.put(name, caller - found.map_start),
         }
     }
