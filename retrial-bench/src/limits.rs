@@ -20,16 +20,9 @@ fn threads() -> Option<u64> {
 /// What a process with a session takes, its share of the kernel's memory included.
 const PROCESS_BYTES: u64 = 256 << 10;
 
-/// Memory that is there, in bytes.
-fn memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10)
-}
-
 /// Processes that there is memory for.
 fn processes() -> Option<u64> {
-    Some(memory()? / PROCESS_BYTES)
+    Some(retrial::sys::available_memory()? / PROCESS_BYTES)
 }
 
 /// Whether so many sessions have room.

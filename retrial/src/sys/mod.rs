@@ -26,6 +26,7 @@ pub use file::File;
 pub(crate) use interposed::{calls_are_limited, libc_tid};
 #[cfg(not(any(loom, shuttle)))]
 pub use kernel::*;
+pub use memory::available_memory;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
 pub use thread_end::ThreadEnd;
