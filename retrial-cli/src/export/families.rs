@@ -223,11 +223,10 @@ fn alone(value: f64) -> Vec<Sample> {
 /// What an instance has as a whole.
 fn of_instance(now: &Snapshot) -> Vec<Family> {
     let counter = |name, help, value: f64| Family { name, kind: Kind::Counter, unit: "", help, samples: alone(value) };
-    let scheme = now.params.iter().find(|row| row.parameter == P::Scheme && row.of.is_none());
     let labels = vec![
         ("name", now.instance.name.clone()),
         ("created", time(now.instance.created_ns)),
-        ("scheme", scheme.map_or_else(String::new, |row| P::Scheme.format(row.value))),
+        ("scheme", P::Scheme.format(now.param(P::Scheme, None))),
     ];
     let sessions = State::ALL.iter().map(|state| Sample {
         labels: vec![("state", state.name().to_lowercase())],

@@ -212,11 +212,15 @@ impl Snapshot {
         key.event.name(self.type_name_of(key.mutex))
     }
 
+    /// The value in force of a parameter, for a type or the instance.
+    pub fn param(&self, p: P, of: Option<TypeId>) -> u64 {
+        let find = |of| self.params.iter().find(|row| row.parameter == p && row.of == of);
+        of.and_then(|_| find(of)).or_else(|| find(None)).map_or(p.row().default, |row| row.value)
+    }
+
     /// How sessions wait for a mutex; under `adaptive` with the type in use.
     pub fn scheme(&self, mutex: &Mutex) -> String {
-        let of = |of| self.params.iter().find(|row| row.parameter == P::Scheme && row.of == of).map(|row| row.value);
-        let value = of(Some(mutex.info.mutex_type)).or_else(|| of(None)).unwrap_or_default();
-        wait::shown(value, mutex.info.pthread_in_use)
+        wait::shown(self.param(P::Scheme, Some(mutex.info.mutex_type)), mutex.info.pthread_in_use)
     }
 
     /// Gets of all mutexes; `None` where those of some are not known.

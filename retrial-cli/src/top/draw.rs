@@ -316,7 +316,7 @@ impl Canvas<'_> {
             (Some(Typing::Value(change)), message) => {
                 let wrong = message.as_ref().filter(|message| message.is_error);
                 let p = change.parameter;
-                let now = with_unit(seen, p, change.of, p.format(pages::value(seen, p, change.of)));
+                let now = with_unit(seen, p, change.of, p.format(seen.to().param(p, change.of)));
                 let ask = format!("{}{}, now {now}: {}_", p.row().name, of(seen, change.of), change.text);
                 if let Some(wrong) = wrong {
                     self.above(area, &wrong.text);
@@ -325,7 +325,7 @@ impl Canvas<'_> {
             }
             (Some(Typing::Confirm(change)), _) => {
                 let p = change.parameter;
-                let now = p.format(pages::value(seen, p, change.of));
+                let now = p.format(seen.to().param(p, change.of));
                 let what = format!("Set {}{} from {now} to {}?", p.row().name, of(seen, change.of), change.text);
                 (format!("{what} y: yes, any other key: no"), Tone::Warn)
             }

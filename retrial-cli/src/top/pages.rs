@@ -13,7 +13,7 @@ use retrial::views::{Sid, TypeId};
 use retrial::{MutexId, P};
 use std::iter::successors;
 
-pub use parameters::{scheme, value};
+pub use parameters::scheme;
 
 /// How a line looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

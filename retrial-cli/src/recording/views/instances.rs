@@ -32,7 +32,9 @@ fn instance() -> View {
                 "Length of the period that figures are of: since the creation unless differences are asked for",
                 |_: &Span, all: &Profile| all.time_s,
             ),
-            column("scheme", "", "How its sessions wait", |span: &Span, _: &Profile| scheme(span)),
+            column("scheme", "", "How its sessions wait", |span: &Span, _: &Profile| {
+                P::Scheme.format(span.to.param(P::Scheme, None))
+            }),
             column("sessions", "", "Sessions that live", |span: &Span, _: &Profile| {
                 span.to.sessions.iter().filter(|session| !session.info.dead).count()
             }),
@@ -92,11 +94,6 @@ fn instance() -> View {
             ),
         ],
     )
-}
-
-fn scheme(span: &Span) -> String {
-    let of = |parameter: &&Parameter| parameter.parameter == P::Scheme && parameter.of.is_none();
-    span.to.params.iter().find(of).map_or_else(String::new, |parameter| P::Scheme.format(parameter.value))
 }
 
 fn parameter() -> View {

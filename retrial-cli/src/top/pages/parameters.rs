@@ -49,14 +49,7 @@ pub fn list(lines: &mut Vec<Line>, seen: &Seen, of: Option<TypeId>, room: u16) {
     }
 }
 
-/// The value in force of a parameter.
-pub fn value(seen: &Seen, p: P, of: Option<TypeId>) -> u64 {
-    let params = &seen.to().params;
-    let find = |of| params.iter().find(|found| found.parameter == p && found.of == of);
-    of.and_then(|_| find(of)).or_else(|| find(None)).map_or(p.row().default, |found| found.value)
-}
-
 /// The scheme in force.
 pub fn scheme(seen: &Seen, of: Option<TypeId>) -> usize {
-    crate::settings::scheme_of(value(seen, P::Scheme, of))
+    crate::settings::scheme_of(seen.to().param(P::Scheme, of))
 }
