@@ -236,7 +236,11 @@ pub fn cache_error(error: CacheError) -> Report {
     let (code, help) = match &error {
         CacheError::NotFound(name) => ("not_found", format!("retrial cache create {}", quoted(name))),
         CacheError::Arena { needed, .. } => {
-            ("arena", format!("retrial create NAME --arena {}, or retrial cache create -i NEW", needed + (1 << 20)))
+            let arena = needed + (1 << 20);
+            (
+                "arena",
+                format!("retrial cache create -i NEW, with an instance of its own; retrial create NEW --arena {arena}"),
+            )
         }
         CacheError::Copies { limit: 0..2, .. } => ("copies", "retrial cache limit-copies N".to_owned()),
         CacheError::Copies { limit, .. } => {

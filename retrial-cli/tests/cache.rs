@@ -261,7 +261,7 @@ fn what_is_not_there_is_told_with_what_can_be_typed() {
     let scratch = Scratch::new();
     assert!(scratch.fail(&["cache", "ls"]).contains("no cache `objects` in this instance"));
     let full = scratch.fail(&["cache", "create", "--bytes", "1G"]);
-    assert!(full.contains("bytes of the instance's arena") && full.contains("retrial create NAME --arena"), "{full}");
+    assert!(full.contains("bytes of the instance's arena") && full.contains("retrial create NEW --arena"), "{full}");
     assert!(scratch.fail(&["cache", "create", "--bytes", "100"]).contains("4,096 to 2^36 - 64 bytes"));
     assert!(failed(&kit::command(&["cache", "create", "--bytes", "soon"]).output().unwrap()).contains("soon"));
     let made = Scratch::unborn();
