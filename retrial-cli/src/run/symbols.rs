@@ -248,14 +248,15 @@ fn short(name: &str) -> String {
 mod tests {
     use super::*;
 
+    /// No call in it is inlined: of those the innermost would be named.
     #[inline(never)]
-    fn known_function() -> u64 {
-        std::hint::black_box(7)
+    fn known_function(number: u64) -> u64 {
+        number * 7_001
     }
 
     #[test]
     fn an_address_in_this_test_has_its_function() {
-        assert_eq!(known_function(), 7);
+        assert_eq!(known_function(2), 14_002);
         let executable = std::env::current_exe().unwrap();
         let address = known_function as *const () as u64;
         // The first mapping of our own file is where the loader put it.

@@ -7,7 +7,7 @@ use std::fs;
 /// Modules of a process, as the kernel lists its mappings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Modules {
-    /// Start, end and name of each mapping of a file, with the untitled one that follows it.
+    /// Start, end and name of each mapping of a file, with the untitled ones that follow it.
     mappings: Vec<(u64, u64, String)>,
     /// Where each file's first mapping starts.
     bases: HashMap<String, u64>,
@@ -52,9 +52,10 @@ impl Modules {
                 let is_segment = path.starts_with(SEGMENT);
                 modules.shared.push((start, end, Shared { device, inode, is_segment, offset }));
             }
-            // Zeroed variables lie in memory of no file, right after those of the file.
+            // Zeroed variables lie in memory of no file, right after those of the file. That is several mappings in a
+            // program with the library in it, which has the kernel clear a page of it in children of a fork.
             let name = match path {
-                "" if before.0 == start => std::mem::take(&mut before.1),
+                "" if before.0 == start && permissions == "rw-p" => std::mem::take(&mut before.1),
                 path if path.starts_with('/') => path.to_owned(),
                 _ => String::new(),
             };
@@ -65,7 +66,7 @@ impl Modules {
                 }
                 modules.mappings.push((start, end, name.clone()));
             }
-            before = (end, if path.is_empty() { String::new() } else { name });
+            before = (end, name);
         }
         modules
     }
@@ -120,10 +121,12 @@ mod tests {
     #[test]
     fn only_the_memory_right_after_a_file_is_its() {
         let maps = "1000-2000 r--p 00000000 08:01 5 /bin/x\n2000-3000 rw-p 00001000 08:01 5 /bin/x\n\
-                    3000-4000 rw-p 00000000 00:00 0 \n4000-5000 rw-p 00000000 00:00 0 \n5000-6000 rw-p 0 00:00 0 [heap]\n";
+                    3000-4000 rw-p 00000000 00:00 0 \n4000-5000 rw-p 00000000 00:00 0 \n5000-6000 rw-p 0 00:00 0 [heap]\n\
+                    6000-7000 r--p 00000000 08:01 6 /bin/y\n7000-8000 ---p 00000000 00:00 0 \n8000-9000 rw-p 00000000 00:00 0 \n";
         let modules = Modules::parse(maps);
         assert_eq!(modules.locate(0x3010).as_deref(), Some("/bin/x+0x2010"));
-        assert_eq!((modules.locate(0x4010), modules.locate(0x5010)), (None, None));
+        assert_eq!(modules.locate(0x4010).as_deref(), Some("/bin/x+0x3010"));
+        assert_eq!([0x5010, 0x7010, 0x8010].map(|address| modules.locate(address)), [None, None, None]);
     }
 
     #[test]
