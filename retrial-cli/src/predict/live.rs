@@ -69,17 +69,18 @@ struct Gathered {
     timed: Timed,
 }
 
-/// Measures all mutexes for so long, or until a signal, or until the instance has gone; `tick` is told the time passed.
-pub fn measure(tables: &Tables, interval: Duration, tick: &dyn Fn(Duration)) -> Vec<Seen> {
+/// Measures all mutexes for so long, or until a signal, or until the instance has gone; `tick` is told the time
+/// passed. The mutex that is `meant` is sampled and timed in place of the one that is held most.
+pub fn measure(tables: &Tables, interval: Duration, meant: Option<MutexId>, tick: &dyn Fn(Duration)) -> Vec<Seen> {
     let is_private = |mutex: &MutexInfo| mutex.place == Place::Process;
     if !tables.mutexes().iter().any(is_private) {
-        return gather(tables, interval, tick, HashMap::new);
+        return gather(tables, interval, meant, tick, HashMap::new);
     }
     // Mutexes in processes' memory are read through these.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sampler = scope.spawn(|| sampler::observe(tables, || {}, &stop));
-        gather(tables, interval, tick, || {
+        gather(tables, interval, meant, tick, || {
             stop.store(true, Ordering::Release);
             sampler.thread().unpark();
             sampler.join().map(|observation| observation.mutexes).unwrap_or_default()
@@ -90,10 +91,11 @@ pub fn measure(tables: &Tables, interval: Duration, tick: &dyn Fn(Duration)) -> 
 fn gather(
     tables: &Tables,
     interval: Duration,
+    meant: Option<MutexId>,
     tick: &dyn Fn(Duration),
     private: impl FnOnce() -> HashMap<Identity, sampler::Seen>,
 ) -> Vec<Seen> {
-    let mut sampler = Sampler::new(tables);
+    let mut sampler = Sampler::new(tables, meant);
     let began_ns = now_ns();
     let (mut figures, before) = (sums(tables), Room::now(tables));
     let (mut room, length_ns, mut look_at_ns) = (before.clone(), nanos(interval), 0);
@@ -137,7 +139,7 @@ fn gather(
 /// Holds of the mutex that is held most, timed in bursts for so long, or until a signal, or until the
 /// instance has gone. Not of one in a process's memory, which is read too slowly for that.
 pub fn holds(tables: &Tables, interval: Duration) -> Option<(MutexId, Timed)> {
-    let mut sampler = Sampler::new(tables);
+    let mut sampler = Sampler::new(tables, None);
     sampler.run(nanos(interval), |sampler, _| sampler.uneven(HOLDS_NS));
     let most = sampler.gathered.into_iter().max_by_key(|(id, mutex)| (mutex.timed.count(), id.0));
     most.map(|(id, mutex)| (id, mutex.timed))
@@ -145,6 +147,7 @@ pub fn holds(tables: &Tables, interval: Duration) -> Option<(MutexId, Timed)> {
 
 struct Sampler<'a> {
     tables: &'a Tables,
+    meant: Option<MutexId>,
     /// Gets of each mutex at the begin.
     gets: BTreeMap<MutexId, u64>,
     gathered: HashMap<MutexId, Gathered>,
@@ -156,10 +159,10 @@ struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    fn new(tables: &'a Tables) -> Self {
+    fn new(tables: &'a Tables, meant: Option<MutexId>) -> Self {
         punctual();
         let (gets, random) = (gets(tables), Cell::new(now_ns() | 1));
-        Self { tables, gets, gathered: HashMap::new(), focus: None, random, burst_at_ns: 0, looks: 0 }
+        Self { tables, meant, gets, gathered: HashMap::new(), focus: None, random, burst_at_ns: 0, looks: 0 }
     }
 
     /// Takes samples for so long, or until a signal, or until the instance has gone. `then` is told the time
@@ -184,14 +187,17 @@ impl<'a> Sampler<'a> {
 
     /// From one sample to the next, where the whole takes so long.
     fn pause_ns(&self, length_ns: u64) -> u64 {
-        let most = self.gathered.values().max_by_key(|mutex| mutex.held);
+        let most = || self.gathered.values().max_by_key(|mutex| mutex.held);
+        let most = self.meant.map_or_else(most, |meant| self.gathered.get(&meant));
         let (samples, held) = most.map_or((0, 0), |mutex| (mutex.samples, mutex.held));
         self.uneven(least_pause_ns(length_ns, samples, held))
     }
 
     /// Samples the holders of the mutexes; now and then in a burst.
     fn sample(&mut self, elapsed_ns: u64) {
-        for id in self.gets.keys().take(SAMPLED) {
+        let meant = self.meant.filter(|meant| self.gets.contains_key(meant));
+        let others = self.gets.keys().filter(|id| meant != Some(**id));
+        for id in meant.iter().chain(others).take(SAMPLED) {
             let Some(state) = self.tables.mutex_state(*id) else { continue };
             let mutex = self.gathered.entry(*id).or_default();
             mutex.samples += 1;
@@ -206,9 +212,10 @@ impl<'a> Sampler<'a> {
         if let Some((id, length_ns)) = self.focus {
             self.burst(id, length_ns);
         }
-        // What is held most, and what its holding time seems to be.
-        let busiest =
-            self.gathered.iter().filter(|(_, mutex)| mutex.held >= 5).max_by_key(|(id, mutex)| (mutex.held, id.0));
+        // What is meant, or held most, and what its holding time seems to be.
+        let is_timed =
+            |(id, mutex): &(&MutexId, &Gathered)| mutex.held >= 5 && self.meant.is_none_or(|meant| meant == **id);
+        let busiest = self.gathered.iter().filter(is_timed).max_by_key(|(id, mutex)| (mutex.held, id.0));
         self.focus = busiest.and_then(|(id, mutex)| {
             let gets = self.tables.mutex_state(*id)?.gets.saturating_sub(self.gets[id]);
             let hold_ns = mutex.held as f64 / mutex.samples as f64 * elapsed_ns as f64 / gets.max(1) as f64;
@@ -336,9 +343,26 @@ mod tests {
         for name in ["pthread mutex", "mine"] {
             instance.register_mutex(instance.register_type(name).unwrap(), 0, name).unwrap();
         }
-        let seen = measure(instance.tables(), Duration::from_millis(5), &|_| {});
+        let seen = measure(instance.tables(), Duration::from_millis(5), None, &|_| {});
         let waiting_s = |name| seen.iter().find(|seen| seen.info.name == name).unwrap().measured.waiting_s;
         assert_eq!([waiting_s("pthread mutex"), waiting_s("mine")], [None, Some(0.0)]);
+    }
+
+    #[test]
+    fn the_mutex_that_is_meant_is_sampled_and_timed_whichever_it_is() {
+        let instance = retrial::Instance::anonymous(retrial::Capacity::default()).unwrap();
+        let mutex = |i: usize| instance.mutex(&format!("m{i}"), "t", || 0u64).unwrap();
+        let mutexes: Vec<_> = (0..SAMPLED + 9).map(mutex).collect();
+        let session = instance.session("holds", retrial::Class::Normal).unwrap();
+        let held = [0, 1, SAMPLED + 8].map(|i| &mutexes[i]);
+        let _holds = held.map(|mutex| mutex.exclusive(&session, retrial::location!()).unwrap());
+        let timed = |meant: Option<MutexId>| {
+            let mut sampler = Sampler::new(instance.tables(), meant);
+            (0..6).for_each(|i| sampler.sample(i * 10_000_000));
+            sampler.focus.map(|(id, _)| id)
+        };
+        let [first, second, last] = held.map(retrial::Mutex::id);
+        assert_eq!([timed(None), timed(Some(first)), timed(Some(last))], [Some(second), Some(first), Some(last)]);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::output::whole;
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
-use retrial::Observer;
 use retrial::views::{Counter, Tables};
+use retrial::{MutexId, Observer};
 use retrial_model::sim::{Arrivals, Workload};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -91,7 +91,7 @@ impl Source {
     pub fn seen(&self, observer: &Observer) -> Result<Seen, Report> {
         let id = self.mutex.as_deref().map(|name| mutex(observer.tables(), name)).transpose()?;
         signals::catch();
-        let all = measured(observer.tables(), self.interval.unwrap_or(INTERVAL));
+        let all = measured(observer.tables(), self.interval.unwrap_or(INTERVAL), id);
         let waited = |seen: &Seen| {
             let measured = &seen.measured;
             (whole(waiting(measured) * 1e9), measured.figures.get(Counter::Misses), measured.gets)
@@ -117,11 +117,11 @@ pub fn bar(length: u64, template: &str) -> ProgressBar {
     bar
 }
 
-/// Measures all mutexes for so long, with a bar that shows the progress.
-pub fn measured(tables: &Tables, time: Duration) -> Vec<Seen> {
+/// Measures all mutexes for so long, with a bar that shows the progress. `meant`: as of [`measure`].
+pub fn measured(tables: &Tables, time: Duration, meant: Option<MutexId>) -> Vec<Seen> {
     let length_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
     let bar = bar(length_ms, "{bar:30} measuring  {eta} left");
-    let seen = measure(tables, time, &|time| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0)));
+    let seen = measure(tables, time, meant, &|time| bar.set_position(u64::try_from(time.as_millis()).unwrap_or(0)));
     bar.finish_and_clear();
     seen
 }

@@ -168,7 +168,7 @@ fn watch(
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let births = scope.spawn(|| births(cache, &hashes, &stop));
-        let seen = measured(tables, time);
+        let seen = measured(tables, time, None);
         stop.store(true, Ordering::Relaxed);
         (seen, births.join().unwrap_or_default())
     })
