@@ -89,14 +89,6 @@ impl<'e> Evidence<'e> {
         }
     }
 
-    /// A command that mends a mutex of the instance, which a recording's may not be there for: of a file, its samples.
-    pub fn mend(&self, mutex: &Mutex, command: String) -> String {
-        match self.source {
-            Source::Live => command,
-            Source::File(_) => self.who(Some(mutex)),
-        }
-    }
-
     /// A command about one of its mutexes.
     pub fn on_mutex(&self, command: &str, mutex: &Mutex) -> String {
         let name = if mutex.name.is_empty() { format!("#{}", mutex.info.id.0) } else { mutex.name.clone() };

@@ -82,7 +82,7 @@ fn dead_holder(evidence: &Evidence<'_>) -> Vec<Found> {
             ),
             (None, false) => return None,
         };
-        let (time_s, command) = (evidence.waited_s(mutex.info.id), evidence.mend(mutex, command));
+        let time_s = evidence.waited_s(mutex.info.id);
         let evidence = vec![line, format!("{} of waits for it in the period", seconds(time_s))];
         Some(Found { sentence, evidence, time_s, command })
     };

@@ -164,9 +164,6 @@ fn a_dead_holder_and_a_poisoned_mutex_come_first() {
         &["m1 is held by a session that is dead", "session 2 (worker 2, pid 102)", "retrial recover -i bank"],
     );
     assert!((case.first().share - 5.0 / 40.0).abs() < 1e-9);
-    // A recording's instance may have gone.
-    case.source = Source::File("a.db".to_owned());
-    has(&case.first(), &["m1 is held by a session that is dead", "retrial ash a.db -i bank --waiters --where"]);
     let mut case = Case::new();
     case.to.mutexes[1].is_poisoned = true;
     case.to.mutexes[1].info.death = Some(Death { sid: Sid::new(3), mode: Mode::Exclusive, location: LocationId(2) });
