@@ -9,11 +9,13 @@ use std::{fmt, io};
 
 /// What is said of a file that cannot be written, or of a directory that cannot be made.
 pub fn unwritable(path: &Path, error: &io::Error) -> Report {
-    let directory = directory(path).to_string_lossy();
+    let directory = if path.is_dir() { path } else { directory(path) };
+    let (is_there, directory) = (directory.is_dir(), directory.to_string_lossy());
+    let quoted = quoted(&directory);
     miette!(
         code = "retrial::file::write",
-        help = format!("ls -ld {0}; df {0}", quoted(&directory)),
-        "cannot write {}: {error}",
+        help = if is_there { format!("ls -ld {quoted}; df {quoted}") } else { format!("mkdir -p {quoted}") },
+        "cannot write {}: {error}; expected a place that can be written",
         path.display()
     )
 }

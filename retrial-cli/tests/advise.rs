@@ -377,6 +377,7 @@ fn what_is_wrong_is_answered_with_what_is_expected() {
         (&["--interval", "5"], "without a unit"),
         (&["--apply", "--rollback-if", "k > 1%"], "--canary <T>"),
         (&["--canary", "1s"], "--apply"),
+        (&["--apply", "--canary", "0s"], "expected 1.00 ms at least"),
         (
             &["--apply", "--canary", "1s", "--rollback-if", "speed < 1%"],
             "condition `speed < 1%`, expected one of throughput, cpu",

@@ -146,7 +146,7 @@ fn what_is_measured_is_recorded_and_read_again() {
     assert_eq!(read, measured);
     let of = |mutex| ["--from", &first, "--mutex", mutex, "--scheme", "orbit", "--duration", "50ms"];
     assert!(["m", "#1"].iter().all(|mutex| what_if(&of(mutex)) == read));
-    assert!(fails(&of("other")).contains("no mutex `other`, expected mutex m (load)"));
+    assert!(fails(&of("other")).contains("no mutex `other`, expected #1, which is mutex m (load)"));
     for (option, value) in [("-p", "1"), ("--interval", "1s")] {
         assert!(fails(&["--from", &first, option, value]).contains("'--from <FILE>' cannot be used with"));
     }
@@ -248,6 +248,8 @@ fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
         |more: &[&str]| what_if(&[&["--from", &file, "--scheme", "ydb"], more].concat())["cases"][0]["scheme"].clone();
     assert_eq!([&[][..], &["--mutex", "log"], &["--mutex", "#7"]].map(scheme), ["pthread", "sleep", "pthread"]);
     assert!(fails(&["--interval", "0s"]).contains("expected 1.00 ms at least"));
+    // Before anything is measured.
+    assert!(fails(&["--interval", "10min", "think=1us"]).contains("expected sessions=N or dist=D where something is"));
     assert!(fails(&["--from", &file, "--mutex", "none"]).contains("no mutex `none`, expected #7 pool or #8 log"));
     fs::write(&*file, json!({ "workloads": [] }).to_string()).unwrap();
     assert!(fails(&["--from", &file]).contains("no mutex of which enough was measured"));
@@ -270,7 +272,7 @@ fn the_three_forms_say_the_same() {
     assert!(text.contains("gets/s against sessions, simulated") && text.contains("B sleep"), "{text}");
     assert!(text.starts_with("the workload described: 3 sessions that think for 20.0 us, hold it for"), "{text}");
     let text = run(&[&["what-if", "--scheme", "sleep"], &described(&["sessions=1", "work=150us"])[..]].concat());
-    assert!(text.contains(": 1 session that thinks for 20.0 us, after 150 us of work, hold"), "{text}");
+    assert!(text.contains(": 1 session that thinks for 20.0 us, after 150 us of work, holds it"), "{text}");
     let shown = fs::read_to_string(&*picture).unwrap();
     assert!(shown.contains("sessions") && shown.contains("ydb"), "{shown}");
 }

@@ -69,7 +69,7 @@ measures! {
     HoldingTime "holding_time" "S" "s" "Mean holding time, S: U/λ while it was sampled, with at least 5 samples that found it held; ρ/λ where nobody sampled."
         holding_time;
     SpinTime "spin_time" "Γ" "s" "Processor time of the spin of a try that found the mutex busy, Γ."
-        |p| ratio(p.spins_s()?, p.busy_tries());
+        |p| ratio(p.spin_cpu_s.or(p.first_spins_s()).and(p.spins_s())?, p.busy_tries());
     Wait "wait" "W" "s" "Mean time from request to get, W; without first spins where nobody saw who waits."
         |p| ratio(p.waited_s.unwrap_or_else(|| p.registered_s().max(p.waiting_s.unwrap_or(0.0))), p.gets? as f64);
     WaitP50 "wait_p50" "W p50" "s" "Time from request to get that half of the gets do not exceed."
@@ -224,6 +224,17 @@ mod tests {
         close(Measure::MissRatio.of(&profile), 0.9);
         close(Measure::SpinInefficiency.of(&profile), 0.8);
         close(Measure::SleepRatio.of(&profile), 0.0);
+    }
+
+    #[test]
+    fn where_first_spins_are_not_known_the_others_are_a_lower_bound() {
+        let counters = [(Counter::SpinNs, 500_000_000), (Counter::Busy, 100)];
+        let unknown = Profile { cpu_s: Some(3.0), ..profile(20, &counters) };
+        close(Measure::SpinningProcessors.of(&unknown), 0.25);
+        assert_eq!(Measure::SpinTime.of(&unknown), None);
+        let known = Profile { waiting_s: Some(1.5), ..unknown };
+        close(Measure::SpinningProcessors.of(&known), 0.75);
+        close(Measure::SpinTime.of(&known), 0.015);
     }
 
     #[test]

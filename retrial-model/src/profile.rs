@@ -247,11 +247,11 @@ impl Profile {
     }
 
     /// Processor time of spins in s: where it was not measured, by the time in spins and the share of it that
-    /// was not run queue.
+    /// was not run queue; at least so much where first spins are not known.
     #[must_use]
     pub fn spins_s(&self) -> Option<f64> {
         self.spin_cpu_s.or_else(|| {
-            let spins_s = self.first_spins_s()? + self.count(Counter::SpinNs) / 1e9;
+            let spins_s = self.first_spins_s().unwrap_or(0.0) + self.count(Counter::SpinNs) / 1e9;
             Some((spins_s * self.running()).min(self.cpu_s?))
         })
     }

@@ -356,8 +356,8 @@ fn a_preempted_holder_has_its_turn_among_a_thousand_that_wake_up() {
 
 #[test]
 fn a_woken_session_preempts_one_that_has_got_the_mutex_meanwhile() {
-    // Measured: 9,315 and 9,597 gets/s. Where it preempts a session that still spins, holders are hardly preempted:
-    // 20,800 gets/s.
+    // Measured: 9,315 and 9,597 gets/s. Where it preempts a session that still spins, holders are hardly
+    // preempted: 20,800 gets/s.
     let arrivals = Arrivals::Closed { sessions: 57, think: deterministic(1e-8), on_processor: true };
     let mut workload = Workload::new(arrivals, deterministic(31.1e-6), 4.0);
     workload.params = scheme("latch");

@@ -45,7 +45,8 @@ pub fn is_call(function: &str) -> bool {
     function.starts_with("pthread_rwlock_")
 }
 
-/// The rwlock that such a function waits for, and the mode, as [`kind_text`](super::futex::kind_text) has mutexes.
+/// The rwlock that such a function waits for, and the mode, as [`kind_text`](super::futex::kind_text) has
+/// mutexes.
 pub fn kind_text(function: &str) -> &'static str {
     if function.contains("rdlock") { "pthread rwlock, read" } else { "pthread rwlock, write" }
 }

@@ -1,7 +1,6 @@
 //! `retrial advise`.
 
 use super::what_if::{SEEDS, impossible};
-use crate::duration;
 use crate::instances::mutex_type;
 use crate::output::{self, Format, Table, column, line, measure, quoted};
 use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, told, verdict};
@@ -10,7 +9,7 @@ use crate::predict::prediction::{Prediction, percent, predict};
 use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
 use crate::predict::search::neighbours;
-use crate::predict::source::{Source, bar};
+use crate::predict::source::{self, Source, bar};
 use crate::signals;
 use miette::{Report, miette};
 use retrial_model::sim::SimulationError;
@@ -31,7 +30,7 @@ mod outlook;
 /// applies it and the one that takes it back.
 ///
 /// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
-/// taken back; 2 failed.
+/// taken back, or another command has changed the same setting meanwhile; 2 failed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial advise -i shop --interval 10s
@@ -51,7 +50,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "from")]
     apply: bool,
     /// Measure for so long after the change, and before it where --interval says nothing
-    #[arg(long, value_name = "T", requires = "apply", value_parser = duration::parse)]
+    #[arg(long, value_name = "T", requires = "apply", value_parser = source::interval)]
     canary: Option<Duration>,
     /// Take the change back when a figure has changed so: throughput, cpu, kappa, k or wait, then < or >,
     /// then percent of before; may be repeated
@@ -226,7 +225,7 @@ fn weigh(
     let present = Present { told: told(simulated, &compared), compared };
     let is_fit = fits(&present.compared);
     let found = if args.search && !args.apply && !is_fit { Vec::new() } else { found };
-    let mut all = Vec::new();
+    let (number, mut all) = (found.len(), Vec::new());
     for finding in found.into_iter().take_while(|_| signals::received().is_none()) {
         let is_simulated = is_fit || args.search;
         bar.inc(1);
@@ -239,6 +238,9 @@ fn weigh(
         all.push(Advice { finding, trial, prediction });
     }
     bar.finish_and_clear();
+    if all.len() < number {
+        eprintln!("interrupted; {} of {number} settings simulated", all.len());
+    }
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
             // What is searched for is measured before it stays: the present is what it is compared with.

@@ -3,12 +3,13 @@
 use super::model;
 use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration::seconds;
+use crate::errors::unwritable;
 use crate::output::{self, Format, Table, column, counted, line, measure, quoted, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, percent, predict};
 use crate::predict::recording::{Holds, Recording};
-use crate::predict::source::{Source, bar, with_words, words};
+use crate::predict::source::{Source, bar, check_early, with_words, words};
 use crate::signals;
 use miette::{Report, miette};
 use retrial_bench::plot::{self, plot_against};
@@ -37,7 +38,7 @@ use std::process::ExitCode;
   retrial run --report report.json -- memcached -t 4; retrial what-if --from report.json --cpus 2,8 --copies 1,4")]
 pub struct Args {
     /// NAME=VALUE: dist=, sessions=, think=, scheme=, processors=, … of `retrial model --list simulate`;
-    /// beside -i and --from: sessions= and dist= of a case beside the present, which is as it was found
+    /// where something is measured or read: only sessions= and dist=, of a case beside the present
     #[arg(value_name = "NAME=VALUE")]
     parameters: Vec<String>,
     #[command(flatten)]
@@ -82,6 +83,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         words.clear();
         (recording, seeds)
     } else {
+        check_early(&args.vary, &words)?;
         (args.source.recording()?, SEEDS)
     };
     args.source.spans(&mut recording.workload, &mut seeds);
@@ -120,14 +122,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         line(&format!("\n{}", drawing.text()));
     }
     if let Some(path) = &args.svg {
-        std::fs::write(path, drawing.svg()?).map_err(|error| {
-            miette!(
-                code = "retrial::predict::svg",
-                help = "df; ls -ld of its directory",
-                "cannot write {}: {error}",
-                path.display()
-            )
-        })?;
+        std::fs::write(path, drawing.svg()?).map_err(|error| unwritable(path, &error))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -165,8 +160,9 @@ fn head(recording: &Recording) {
         Arrivals::Open { rate } => format!("sessions from outside, {}/s", short(*rate)),
     };
     let work = if *work > 0.0 { format!(", after {} of work", seconds(*work)) } else { String::new() };
+    let hold_verb = if matches!(arrivals, Arrivals::Closed { sessions: 1, .. }) { "holds" } else { "hold" };
     let processors = machine.processors.map_or_else(|| "a processor each".to_owned(), |n| format!("{n} processors"));
-    line(&format!("{}: {who}{work}, hold it for {}, {processors}", recording.title(), seconds(hold.mean())));
+    line(&format!("{}: {who}{work}, {hold_verb} it for {}, {processors}", recording.title(), seconds(hold.mean())));
     line(&format!("holding times {}", recording.holds));
     for note in &recording.notes {
         line(&format!("note: {note}"));
@@ -333,6 +329,9 @@ impl Drawing {
                 keys.iter().filter(|(other, key)| x.is_none_or(|(x, _)| x != *other) && values(*key) > 1)
             {
                 name += &key(workload).map_or_else(String::new, |n| format!(" {n} {other}"));
+            }
+            if workload.hold != predicted[0].workload.hold {
+                name = format!("{name} held {}", seconds(workload.hold.mean()));
             }
             let at = match x {
                 Some((_, key)) => key(workload).map(f64::from),

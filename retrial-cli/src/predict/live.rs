@@ -1,5 +1,5 @@
 //! Measures the mutexes of a live instance from outside, without a session in it: counters at the begin and
-//! the end, samples of holders between, and bursts of looks at the mutex that is held most.
+//! the end, samples of holders between, and bursts of looks at the mutex that is meant, or held most.
 
 use super::holds::{Burst, Timed};
 use super::room::{Room, at_mutexes};
@@ -70,7 +70,8 @@ struct Gathered {
 }
 
 /// Measures all mutexes for so long, or until a signal, or until the instance has gone; `tick` is told the time
-/// passed. The mutex that is `meant` is sampled and timed in place of the one that is held most.
+/// passed. The mutex that is `meant` is sampled first, and its holds are timed; else those of the mutex that is
+/// held most.
 pub fn measure(tables: &Tables, interval: Duration, meant: Option<MutexId>, tick: &dyn Fn(Duration)) -> Vec<Seen> {
     let is_private = |mutex: &MutexInfo| mutex.place == Place::Process;
     if !tables.mutexes().iter().any(is_private) {

@@ -23,7 +23,7 @@ pub enum Holds {
     Timed(u64),
 }
 
-/// After `holding times`.
+/// Completes the sentence `holding times …`.
 impl fmt::Display for Holds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -93,10 +93,10 @@ impl Recording {
             return Err(wrong("no mutex of which enough was measured".to_owned()));
         }
         let missing = || {
-            let labels: Vec<&str> = all.iter().map(Self::label).collect();
+            let labels: Vec<String> = all.iter().map(Self::label).collect();
             miette!(
                 code = "retrial::predict::mutex",
-                help = format!("retrial … --from {} takes the first", quoted(&file.to_string())),
+                help = format!("retrial what-if --from {}", quoted(&file.to_string())),
                 "{file}: no mutex `{}`, expected {}",
                 mutex.unwrap_or_default(),
                 labels.join(" or ")
@@ -111,9 +111,13 @@ impl Recording {
         self.instance.as_ref().map_or_else(|| self.of.clone(), of)
     }
 
-    /// Its mutex: in a report of a run the name is beside the number.
-    fn label(&self) -> &str {
-        self.mutex.as_deref().filter(|_| self.instance.is_none()).unwrap_or(&self.of)
+    /// Its mutex, for `--mutex`: in a report of a run the name is beside the number.
+    fn label(&self) -> String {
+        match &self.mutex {
+            Some(mutex) if self.instance.is_some() => format!("{mutex}, which is {}", self.of),
+            Some(mutex) => mutex.clone(),
+            None => format!("none: it is {}", self.of),
+        }
     }
 
     /// Whether it is of the mutex that goes by a text.

@@ -284,7 +284,7 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     if !wait_matters(measured) || now_s >= best_s / 2.0 || k < INEFFICIENT || measured.count(Counter::Busy) < TRIES {
         return None;
     }
-    // There is none where yields follow.
+    // A yield has no sleep time.
     let sleep = Measure::SleepTime.of(measured).map(|time_s| format!("a sleep takes {}; ", seconds(time_s)));
     let sleep = sleep.unwrap_or_default();
     Some(Finding {

@@ -1,5 +1,6 @@
 //! Where a workload comes from: words, a file, a live instance.
 
+use super::cases::Vary;
 use super::fit::fit;
 use super::live::{Seen, measure};
 use super::recording::Recording;
@@ -13,6 +14,7 @@ use miette::{Report, miette};
 use retrial::views::{Counter, Tables};
 use retrial::{MutexId, Observer};
 use retrial_model::sim::{Arrivals, Workload};
+use retrial_model::{Distribution, DistributionError};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,7 +48,7 @@ pub struct Source {
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is measured for no time is not measured.
-fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     let time = duration::parse(text)?;
     if time < TIME_MIN { Err(format!("expected {} at least", duration::text(TIME_MIN))) } else { Ok(time) }
 }
@@ -150,6 +152,14 @@ pub fn words(words: &[String]) -> Result<Vec<(String, String)>, Report> {
     Ok(pairs)
 }
 
+/// Refuses what could not be a case of any workload, before one is measured.
+pub fn check_early(vary: &Vary, words: &[(String, String)]) -> Result<(), Report> {
+    let s = Distribution::deterministic(1.0).expect("a time");
+    let arrivals = Arrivals::Closed { sessions: 1, think: s.clone(), on_processor: true };
+    let any = Workload::new(arrivals, s, 1.0);
+    vary.cases(&any, &with_words(&any, words)?).map(|_| ())
+}
+
 /// The workload that was found, with other `sessions=N` and `dist=D`.
 pub fn with_words(found: &Workload, words: &[(String, String)]) -> Result<Workload, Report> {
     let mut given = found.clone();
@@ -162,11 +172,16 @@ pub fn with_words(found: &Workload, words: &[(String, String)]) -> Result<Worklo
                 return Err(wrong_word(name, value, "a recording of sessions that think between two gets"));
             }
             ("dist", _) => {
-                given.hold = value
-                    .parse()
-                    .map_err(|error: retrial_model::DistributionError| wrong_word(name, value, &error.to_string()))?;
+                given.hold =
+                    value.parse().map_err(|error: DistributionError| wrong_word(name, value, &error.to_string()))?;
             }
-            _ => return Err(wrong_word(name, value, "sessions=N or dist=D beside what was measured")),
+            _ => {
+                return Err(wrong_word(
+                    name,
+                    value,
+                    "sessions=N or dist=D where something is measured or read (-i, -p, --from, --mutex, --interval)",
+                ));
+            }
         }
     }
     Ok(given)

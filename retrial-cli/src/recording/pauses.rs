@@ -23,12 +23,12 @@ impl Default for Pauses {
 
 impl Pauses {
     /// The next pause: half to one and a half times the mean. Both in ns.
-    pub fn next(&mut self, mean_ns: u64) -> u64 {
+    pub fn next(&self, mean_ns: u64) -> u64 {
         mean_ns / 2 + wait::random(&self.random) % mean_ns.max(1)
     }
 
     /// The pause after a sample of a live view that began then, and has ended now.
-    pub fn after(&mut self, began: Instant) -> Duration {
+    pub fn after(&self, began: Instant) -> Duration {
         Duration::from_nanos(self.next(nanos(SAMPLE.max(began.elapsed() * SAMPLE_TIMES))))
     }
 }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn pauses_are_uneven_about_their_mean() {
-        let mut pauses = Pauses { random: Cell::new(7) };
+        let pauses = Pauses { random: Cell::new(7) };
         let all: Vec<u64> = (0..10_000).map(|_| pauses.next(1000)).collect();
         let mean = all.iter().sum::<u64>() as f64 / all.len() as f64;
         assert!((mean - 1000.0).abs() < 20.0, "{mean}");

@@ -248,7 +248,7 @@ fn short(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// No call in it is inlined: of those the innermost would be named.
+    /// No call in it is inlined: the name would be that of the inlined function.
     #[inline(never)]
     fn known_function(number: u64) -> u64 {
         number * 7_001

@@ -52,8 +52,8 @@ impl Modules {
                 let is_segment = path.starts_with(SEGMENT);
                 modules.shared.push((start, end, Shared { device, inode, is_segment, offset }));
             }
-            // Zeroed variables lie in memory of no file, right after those of the file. That is several mappings in a
-            // program with the library in it, which has the kernel clear a page of it in children of a fork.
+            // Zeroed variables lie in memory of no file, right after those of the file. The library asks the kernel
+            // to clear one of its pages in forked children, which splits that memory into several mappings.
             let name = match path {
                 "" if before.0 == start && permissions == "rw-p" => std::mem::take(&mut before.1),
                 path if path.starts_with('/') => path.to_owned(),
@@ -121,8 +121,9 @@ mod tests {
     #[test]
     fn only_the_memory_right_after_a_file_is_its() {
         let maps = "1000-2000 r--p 00000000 08:01 5 /bin/x\n2000-3000 rw-p 00001000 08:01 5 /bin/x\n\
-                    3000-4000 rw-p 00000000 00:00 0 \n4000-5000 rw-p 00000000 00:00 0 \n5000-6000 rw-p 0 00:00 0 [heap]\n\
-                    6000-7000 r--p 00000000 08:01 6 /bin/y\n7000-8000 ---p 00000000 00:00 0 \n8000-9000 rw-p 00000000 00:00 0 \n";
+                    3000-4000 rw-p 00000000 00:00 0 \n4000-5000 rw-p 00000000 00:00 0 \n\
+                    5000-6000 rw-p 0 00:00 0 [heap]\n6000-7000 r--p 00000000 08:01 6 /bin/y\n\
+                    7000-8000 ---p 00000000 00:00 0 \n8000-9000 rw-p 00000000 00:00 0 \n";
         let modules = Modules::parse(maps);
         assert_eq!(modules.locate(0x3010).as_deref(), Some("/bin/x+0x2010"));
         assert_eq!(modules.locate(0x4010).as_deref(), Some("/bin/x+0x3010"));

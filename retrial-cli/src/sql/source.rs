@@ -154,7 +154,7 @@ fn up_to(mut samples: Vec<Sample>, to: &Snapshot) -> Vec<Sample> {
 fn watch(sampler: &mut Sampler<'_>, tables: &Tables, time: Duration, every: Duration) {
     let mut presence = Presence::of(tables);
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
-    let (mut pauses, mut due) = (Pauses::default(), now_ns());
+    let (pauses, mut due) = (Pauses::default(), now_ns());
     let end = due.saturating_add(nanos(time));
     let mut is_over = || signals::received().is_some() || presence.has_gone();
     while now_ns() < end && sampler.count() < SAMPLES_MAX && !is_over() {

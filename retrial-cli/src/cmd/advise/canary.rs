@@ -46,11 +46,11 @@ pub(super) fn apply(
     let after = match measured_again(args, recording) {
         Ok(after) if signals::received().is_none() => after,
         Ok(_) => {
-            applied["kept"] = end(trial, Some(INTERRUPTED), format).into();
+            end(trial, Some(INTERRUPTED), &mut applied, format);
             return Ok(applied);
         }
         Err(error) => {
-            end(trial, Some("it could not be measured"), format);
+            end(trial, Some("it could not be measured"), &mut applied, format);
             return Err(error);
         }
     };
@@ -58,7 +58,7 @@ pub(super) fn apply(
     applied["conditions"] = conditions.into();
     applied["before"] = json!(before);
     applied["after"] = json!(after);
-    applied["kept"] = end(trial, why.as_deref(), format).into();
+    end(trial, why.as_deref(), &mut applied, format);
     format.say(&format!("{} -> {} gets/s measured", short(rate(before)), short(rate(&after))));
     if let Some((before, after)) = others(before).zip(others(&after)) {
         format.say(&format!("{} -> {} processors in others' use", short(before), short(after)));
@@ -69,19 +69,25 @@ pub(super) fn apply(
     Ok(applied)
 }
 
-/// Ends a trial: what it has set stays, or is taken back for a reason. Whether it stays.
-fn end(trial: Trial<'_>, why: Option<&str>, format: Format) -> bool {
+/// Ends a trial: what it has set stays, or is taken back for a reason. Returns whether it stays. What another
+/// command has set meanwhile does, and all that was measured is in doubt then.
+fn end(trial: Trial<'_>, why: Option<&str>, applied: &mut Value, format: Format) -> bool {
     let changed = trial.changed_by_another();
     match why {
         Some(_) => drop(trial),
         None => trial.keep(),
     }
     match (&changed, why) {
-        (Some(what), _) => format.say(&format!("another command has changed {what} meanwhile: that stays")),
+        (Some(what), _) => format.say(&format!(
+            "another command has changed {what} meanwhile: that stays, and what was measured may be of both settings"
+        )),
         (None, Some(why)) => format.say(&format!("taken back: {why}")),
         (None, None) => {}
     }
-    changed.is_none() && why.is_none()
+    let is_kept = changed.is_none() && why.is_none();
+    applied["kept"] = is_kept.into();
+    applied["changed_meanwhile"] = changed.into();
+    is_kept
 }
 
 const INTERRUPTED: &str = "interrupted";
@@ -116,8 +122,8 @@ pub(super) fn best_of(
     for advice in best {
         let Change::Set(p, value) = advice.finding.change else { continue };
         let (trial, after) = tried(p, value)?;
-        if signals::received().is_some() {
-            end(trial, Some(INTERRUPTED), format);
+        if signals::received().is_some() || trial.changed_by_another().is_some() {
+            end(trial, Some(INTERRUPTED), &mut applied, format);
             return Ok(applied);
         }
         measured.push((p, value, after));
@@ -144,7 +150,7 @@ pub(super) fn best_of(
     let (p, value, _) = measured[best];
     let (trial, after) = tried(p, value)?;
     if signals::received().is_some() {
-        end(trial, Some(INTERRUPTED), format);
+        end(trial, Some(INTERRUPTED), &mut applied, format);
         return Ok(applied);
     }
     let change = change_text(Change::Set(p, value));
@@ -152,14 +158,12 @@ pub(super) fn best_of(
     applied["once_more"] = rate(&after).into();
     // One of several may have been the best by chance.
     if chosen(&[Tally::of(&after)], present).is_none() {
-        end(trial, Some(NONE_BETTER), format);
+        end(trial, Some(NONE_BETTER), &mut applied, format);
         return Ok(applied);
     }
     let (conditions, why) = held(&args.rollback_if, before, &after, format);
     applied["conditions"] = conditions.into();
-    let is_kept = end(trial, why.as_deref(), format);
-    applied["kept"] = is_kept.into();
-    if is_kept {
+    if end(trial, why.as_deref(), &mut applied, format) {
         format.say(&format!("applied: {change} for type {type_name}"));
     }
     Ok(applied)
