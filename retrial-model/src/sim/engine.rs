@@ -323,7 +323,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A wake-up has taken effect. A far one takes longer.
+    /// A wake-up has taken effect. That of an idle processor takes longer.
     fn woken(&mut self, s: u32) {
         let waker = self.sessions[s as usize].waker;
         if self.ready(s, Some(waker)) {

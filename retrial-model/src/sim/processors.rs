@@ -153,16 +153,17 @@ impl Processors {
         }
     }
 
-    /// A session of the processor begins to run after a delay.
+    /// A session of the processor begins to run after a delay. That is time that it has run, unless the processor
+    /// was idle.
     pub(super) fn start(&mut self, processor: u32, session: u32, now: Time, delay: Time) {
+        let (since, counted) = (now + delay, if self.is_idle(processor) { now + delay } else { now });
         self.set_idle(processor, false, now);
-        let since = now + delay;
         let entity = self.entities[session as usize];
         let rest = (entity.deadline - entity.virtual_time).max(0) as Time;
         let processor = &mut self.all[processor as usize];
         processor.running = session;
         processor.since = since;
-        processor.counted = since;
+        processor.counted = counted;
         processor.until = since + rest.min(self.slice);
     }
 

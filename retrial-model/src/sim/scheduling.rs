@@ -107,15 +107,15 @@ impl Engine<'_> {
         }
     }
 
-    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether the
-    /// two are on different processors.
+    /// A session wants to run: at once if a processor is idle. `waker`: the session that woke it. Whether a
+    /// processor was idle.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
         if self.processors.rejoin(last, s, self.now) {
             self.sessions[s as usize].at = At::Ready;
             self.preempt_soon(last, s);
             self.balance_later(last);
-            return waker.is_some_and(|waker| self.sessions[waker as usize].processor != last);
+            return false;
         }
         if let Some(idle) = self.processors.idle_for(last) {
             self.processors.join(idle, s, self.now);
@@ -142,7 +142,7 @@ impl Engine<'_> {
         self.processors.push(processor, s);
         self.preempt_soon(processor, s);
         self.balance_later(processor);
-        processor != wakers
+        false
     }
 
     /// Has an idle processor, if there is one, look for a session at the next tick.
