@@ -163,7 +163,8 @@ fn head(recording: &Recording) {
     let hold_verb = if matches!(arrivals, Arrivals::Closed { sessions: 1, .. }) { "holds" } else { "hold" };
     let processors = machine.processors.map_or_else(|| "a processor each".to_owned(), |n| format!("{n} processors"));
     line(&format!("{}: {who}{work}, {hold_verb} it for {}, {processors}", recording.title(), seconds(hold.mean())));
-    line(&format!("holding times {}", recording.holds));
+    let fixed = if recording.holds == Holds::Mean { "; `fixed`: gets/s if they were all the same" } else { "" };
+    line(&format!("holding times {}{fixed}", recording.holds));
     for note in &recording.notes {
         line(&format!("note: {note}"));
     }

@@ -29,9 +29,7 @@ impl fmt::Display for Holds {
         match self {
             Self::Given => f.write_str("as given"),
             Self::Timed(count) => write!(f, "as {count} of them timed from outside"),
-            Self::Mean => {
-                f.write_str("exponential: no more than their mean is known; `fixed`: if they were all the same")
-            }
+            Self::Mean => f.write_str("exponential: no more than their mean is known"),
         }
     }
 }
