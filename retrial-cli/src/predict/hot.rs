@@ -206,9 +206,11 @@ mod tests {
     use retrial_model::sim::run;
 
     /// A mutex that is held for 1 us each time, and as busy as the sources' hot object, on so many
-    /// processors. Neither the holding times nor the think times are those that a prediction supposes.
+    /// processors. Neither the holding times nor the think times are those that a prediction supposes. There are
+    /// no more sessions than processors: those that wait for a preempted holder are most of the waits otherwise,
+    /// and holders are preempted too seldom in a second to compare two.
     fn object(processors: u32) -> Workload {
-        let sessions = processors + processors / 3;
+        let sessions = processors;
         let hold = Distribution::deterministic(1e-6).unwrap();
         let think: Distribution = format!("erlang:stages=3,mean={}us", 3 * processors).parse().unwrap();
         let arrivals = Arrivals::Closed { sessions, think, on_processor: true };
