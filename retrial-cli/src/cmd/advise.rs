@@ -9,7 +9,7 @@ use crate::predict::prediction::{Prediction, percent, predict};
 use crate::predict::recording::Recording;
 use crate::predict::rules::{Change, Finding, findings};
 use crate::predict::search::neighbours;
-use crate::predict::source::{self, Source, bar};
+use crate::predict::source::{self, Source, bar, tell_interrupted};
 use crate::signals;
 use miette::{Report, miette};
 use retrial_model::sim::SimulationError;
@@ -26,8 +26,8 @@ mod outlook;
 ///
 /// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of
 /// throughput, utilization and k, do the findings have numbers: of gets and waits the simulated change of what was
-/// measured. A finding has its evidence, what it will come to, what it costs, what may go wrong, the command that
-/// applies it and the one that takes it back.
+/// measured. A finding has its evidence, what it will come to, what it costs, what may go wrong, and the commands that
+/// apply it and take it back.
 ///
 /// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
 /// taken back, or another command has changed the same setting meanwhile; 2 failed.
@@ -238,9 +238,7 @@ fn weigh(
         all.push(Advice { finding, trial, prediction });
     }
     bar.finish_and_clear();
-    if all.len() < number {
-        eprintln!("interrupted; {} of {number} settings simulated", all.len());
-    }
+    tell_interrupted(all.len(), number, "settings");
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
             // What is searched for is measured before it stays: the present is what it is compared with.

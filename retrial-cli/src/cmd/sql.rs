@@ -162,19 +162,22 @@ fn script(source: &Source, over: Option<Duration>, script: &str, format: Format)
     if format.json && !commands.is_empty() && parts.len() > 1 {
         return Err(sql::several(parts.len()));
     }
-    let describe = |(earlier, part)| {
-        sql::separate(earlier, format);
-        described(part, format)
-    };
     if statements.is_empty() && !commands.is_empty() {
-        return commands.into_iter().enumerate().filter_map(describe).collect();
+        for (earlier, command) in commands.into_iter().enumerate() {
+            sql::separate(earlier, format);
+            described(command, format).transpose()?;
+        }
+        return Ok(());
     }
     let database = source.open(over, &statements.join("\n"))?;
     if commands.is_empty() {
         return sql::print(&database, script, format);
     }
-    let run = |at: (usize, _)| describe(at).unwrap_or_else(|| sql::print(&database, at.1, format));
-    parts.into_iter().enumerate().try_for_each(run)
+    for (earlier, part) in parts.into_iter().enumerate() {
+        sql::separate(earlier, format);
+        described(part, format).unwrap_or_else(|| sql::print(&database, part, format))?;
+    }
+    Ok(())
 }
 
 /// Reads statements from a terminal. Each sees its own moment.

@@ -9,7 +9,7 @@ use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
 use crate::predict::prediction::{CONFIDENCE, Prediction, percent, predict};
 use crate::predict::recording::{Holds, Recording};
-use crate::predict::source::{Source, bar, check_early, with_words, words};
+use crate::predict::source::{Source, bar, check_early, tell_interrupted, with_words, words};
 use crate::signals;
 use miette::{Report, miette};
 use retrial_bench::plot::{self, plot_against};
@@ -66,11 +66,11 @@ pub struct Predicted {
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
-    let mut words = words(&args.parameters)?;
+    let words = words(&args.parameters)?;
     let Source { from, which, mutex, interval, .. } = &args.source;
     let is_measured = which.is_named() || mutex.is_some() || interval.is_some();
     let is_described = !words.is_empty() && from.is_none() && !is_measured;
-    let (mut recording, mut seeds) = if is_described {
+    let (mut recording, mut seeds, beside) = if is_described {
         let mut given = words.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         let simulate = Function::named("simulate").map_err(|error| refused(&error))?;
         let machine = model::machine(simulate, &mut given).map_err(|message| {
@@ -80,14 +80,13 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         let mut recording = Recording::described(workload);
         recording.notes.extend(machine.map(|taken| format!("machine: {taken}")));
         args.source.keep(&recording)?;
-        words.clear();
-        (recording, seeds)
+        (recording, seeds, &[][..])
     } else {
         check_early(&args.vary, &words)?;
-        (args.source.recording()?, SEEDS)
+        (args.source.recording()?, SEEDS, &words[..])
     };
     args.source.spans(&mut recording.workload, &mut seeds);
-    let cases = args.vary.cases(&recording.workload, &with_words(&recording.workload, &words)?)?;
+    let cases = args.vary.cases(&recording.workload, &with_words(&recording.workload, beside)?)?;
     let mut predicted = predict_all(cases, &seeds, &recording);
     let Some(present) = predicted.first() else { return Ok(ExitCode::from(2)) };
     if let Err(error) = &present.prediction {
@@ -143,9 +142,7 @@ fn predict_all(cases: Vec<Workload>, seeds: &Range<u64>, recording: &Recording) 
     });
     let all: Vec<_> = all.collect();
     bar.finish_and_clear();
-    if all.len() < number {
-        eprintln!("interrupted; {} of {number} cases simulated", all.len());
-    }
+    tell_interrupted(all.len(), number, "cases");
     all
 }
 

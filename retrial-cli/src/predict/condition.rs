@@ -1,5 +1,6 @@
 //! When a change is to be taken back: `throughput < -3%`.
 
+use super::prediction::percent;
 use retrial_model::{Measure, Profile};
 use std::fmt;
 use std::str::FromStr;
@@ -33,13 +34,8 @@ impl Condition {
         let (_, measure, otherwise) = FIGURES[self.figure];
         let of = |profile| measure.of(profile).or(otherwise);
         let (before, after) = (of(before)?, of(after)?);
-        Some(if before > 0.0 {
-            (after / before - 1.0) * 100.0
-        } else if after > 0.0 {
-            f64::INFINITY
-        } else {
-            0.0
-        })
+        let from_nothing = if after > 0.0 { f64::INFINITY } else { 0.0 };
+        Some(percent(Some(after), Some(before)).unwrap_or(from_nothing))
     }
 
     /// Whether a change is too much.

@@ -119,6 +119,13 @@ pub fn bar(length: u64, template: &str) -> ProgressBar {
     bar
 }
 
+/// Says on stderr that a signal has ended the simulations, where not all are done.
+pub fn tell_interrupted(done: usize, number: usize, what: &str) {
+    if done < number {
+        eprintln!("interrupted; {done} of {number} {what} simulated");
+    }
+}
+
 /// Measures all mutexes for so long, with a bar that shows the progress. `meant`: as of [`measure`].
 pub fn measured(tables: &Tables, time: Duration, meant: Option<MutexId>) -> Vec<Seen> {
     let length_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);

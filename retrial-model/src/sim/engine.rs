@@ -318,6 +318,7 @@ impl<'a> Engine<'a> {
         if call > 0 {
             self.timers.set(self.slot(s), self.now + call / 2);
         } else {
+            // At once: what takes no time is over before the waker goes on.
             self.timers.clear(self.slot(s));
             self.owed += if self.ready(s, Some(waker)) { self.costs.call_far } else { 0 };
         }

@@ -111,13 +111,9 @@ impl Engine<'_> {
     /// processor was idle.
     pub(super) fn ready(&mut self, s: u32, waker: Option<u32>) -> bool {
         let last = self.sessions[s as usize].processor;
-        if self.processors.rejoin(last, s, self.now) {
-            self.sessions[s as usize].at = At::Ready;
-            self.preempt_soon(last, s);
-            self.balance_later(last);
-            return false;
-        }
-        if let Some(idle) = self.processors.idle_for(last) {
+        let processor = if self.processors.rejoin(last, s, self.now) {
+            last
+        } else if let Some(idle) = self.processors.idle_for(last) {
             self.processors.join(idle, s, self.now);
             if waker.is_some() {
                 self.start(idle, s, self.costs.wake_far.saturating_sub(self.costs.call_near / 2));
@@ -131,15 +127,17 @@ impl Engine<'_> {
                 self.go_on(s);
             }
             return true;
-        }
-        let wakers = waker.map_or(last, |waker| self.sessions[waker as usize].processor);
-        let shorter = self.processors.get(wakers).ready < self.processors.get(last).ready;
-        let processor = if shorter { wakers } else { last };
+        } else {
+            let wakers = waker.map_or(last, |waker| self.sessions[waker as usize].processor);
+            let shorter = self.processors.get(wakers).ready < self.processors.get(last).ready;
+            let processor = if shorter { wakers } else { last };
+            self.processors.join(processor, s, self.now);
+            self.processors.push(processor, s);
+            processor
+        };
         let session = &mut self.sessions[s as usize];
         session.at = At::Ready;
         session.processor = processor;
-        self.processors.join(processor, s, self.now);
-        self.processors.push(processor, s);
         self.preempt_soon(processor, s);
         self.balance_later(processor);
         false
