@@ -331,6 +331,19 @@ fn a_barrier_interrupts_the_other_processor_for_half_of_its_time() {
 }
 
 #[test]
+fn interruptions_take_their_part_of_the_time() {
+    let arrivals = Arrivals::Closed { sessions: 1, think: deterministic(10e-6), on_processor: true };
+    let mut workload = Workload::new(arrivals, deterministic(10e-6), 0.5);
+    let (interrupt_ns, interrupt_interval_ns) = (10_000, 100_000);
+    workload.machine = Machine { interrupt_ns, interrupt_interval_ns, ..Machine::ideal().with_processors(2) };
+    let outcome = run(&workload, 1).unwrap();
+    // It runs for 100 us from one to the next, which takes 10.
+    let gets = outcome.get(Measure::Throughput).unwrap();
+    assert!((gets / (1.0 / 20e-6) - 1.0 / 1.1).abs() < 0.01, "{gets}");
+    assert!((outcome.processor_time.hold - outcome.processor_time.think).abs() < 0.02, "{:?}", outcome.processor_time);
+}
+
+#[test]
 fn a_timed_sleep_takes_processor_time_but_no_longer() {
     let params = scheme("patch6904068").with(P::SpinCount, 0);
     let [with, without] = with_and_without(params, (1.0, 1e-9), |machine| machine.sleep_call_ns = 100_000);

@@ -38,6 +38,8 @@ costs! {
     WakeFar "wake_far" "From that call until the woken thread runs.";
     WakeNear "wake_near" "The same for a thread of the waker's processor, which the waker leaves.";
     Barrier "barrier" "membarrier beside another processor that runs this program.";
+    Interrupt "interrupt" "How long a busy processor is interrupted at a time: by its tick, devices, other programs.";
+    InterruptInterval "interrupt_interval" "From one such interruption to the next.";
     Sleep1us "sleep_1us" "What a sleep of 1 us takes.";
     Sleep100us "sleep_100us" "What a sleep of 100 us takes.";
     Sleep1ms "sleep_1ms" "What a sleep of 1 ms takes.";

@@ -8,7 +8,7 @@ use super::processors::{NONE, Processors};
 use super::session::{At, Doing, Session};
 use super::streams::Streams;
 use super::tally::Tally;
-use super::timers::{ARRIVAL, COUNTING, FIRST_PROCESSOR, RELEASE_SEEN, Timers};
+use super::timers::{ARRIVAL, COUNTING, FIRST_PROCESSOR, INTERRUPTION, RELEASE_SEEN, Timers};
 use super::trace::Trace;
 use super::workload::{Arrivals, Spread, Workload};
 use super::{Time, seconds, time};
@@ -147,6 +147,7 @@ impl<'a> Engine<'a> {
         if self.workload.warm_up > 0.0 {
             self.timers.set(COUNTING, time(self.workload.warm_up));
         }
+        self.interrupt_later();
     }
 
     pub(super) fn slot(&self, session: u32) -> u32 {
@@ -161,6 +162,7 @@ impl<'a> Engine<'a> {
                 self.offer();
             }
             COUNTING => self.begin_counting(),
+            INTERRUPTION => self.interrupt_one(),
             slot if slot < self.first => match (slot + self.workload.copies).checked_sub(self.first) {
                 Some(copy @ 1..) => {
                     self.turn_to(copy);

@@ -56,6 +56,11 @@ pub struct Machine {
     pub wake_near_ns: u64,
     /// What the first session that parks pays for the barrier on all processors.
     pub barrier_ns: u64,
+    /// How long an interruption of a busy processor takes on average, by its tick, other interrupts and other
+    /// programs: what its session does takes so much longer. The times are exponential.
+    pub interrupt_ns: u64,
+    /// From one interruption of a processor to the next, on average. Exponential times; 0: there are none.
+    pub interrupt_interval_ns: u64,
     /// Processor time of a timed sleep: the call, the timer and its interrupt.
     pub sleep_call_ns: u64,
     /// What sleeps of 1 us, 100 us, 1 ms and 10 ms take.
@@ -89,18 +94,20 @@ impl Default for Machine {
             migration_ns: 500_000, // Linux's, whatever the machine
             imbalance_pct: 117,    // Linux's for processors that share a cache
             preempt_after_ns: Some(1_400_000),
-            poll_ns: 30,            // measured 17
-            exchange_ns: 6,         // 10
-            line_ns: 420,           // 130
-            line_crowd_ns: 17,      // takes more processors
-            yield_alone_ns: 600,    // 223
-            yield_switch_ns: 1_500, // 1,632
-            step_ns: 200,           // 215 to 240, beside a busy neighbour
-            wake_call_ns: 13_000,   // 2,219
-            wake_far_ns: 30_000,    // 6,209
-            wake_near_ns: 5_000,    // 1,634
-            barrier_ns: 1_000,      // 1,854
-            sleep_call_ns: 6_000,   // 4,000 to 9,000, 200 threads
+            poll_ns: 30,                      // measured 17
+            exchange_ns: 6,                   // 10
+            line_ns: 420,                     // 130
+            line_crowd_ns: 17,                // takes more processors
+            yield_alone_ns: 600,              // 223
+            yield_switch_ns: 1_500,           // 1,632
+            step_ns: 200,                     // 215 to 240, beside a busy neighbour
+            wake_call_ns: 13_000,             // 2,219
+            wake_far_ns: 30_000,              // 6,209
+            wake_near_ns: 5_000,              // 1,634
+            barrier_ns: 1_000,                // 1,854
+            interrupt_ns: 15_000,             // 7,668 to 15,792 on an AMD EPYC (virtual, 2 CPUs, Linux 6.18)
+            interrupt_interval_ns: 1_500_000, // there 500,000 to 2,000,000
+            sleep_call_ns: 6_000,             // 4,000 to 9,000, 200 threads
             // 54,832, 154,445, 1,060,033, 10,064,523
             sleep_ns: [76_000, 180_000, 1_090_000, 10_090_000],
         }
@@ -124,6 +131,8 @@ impl From<&retrial::views::Costs> for Machine {
             wake_far_ns: or(Cost::WakeFar, default.wake_far_ns),
             wake_near_ns: or(Cost::WakeNear, default.wake_near_ns),
             barrier_ns: or(Cost::Barrier, default.barrier_ns),
+            interrupt_ns: or(Cost::Interrupt, default.interrupt_ns),
+            interrupt_interval_ns: or(Cost::InterruptInterval, default.interrupt_interval_ns),
             sleep_ns: [
                 or(Cost::Sleep1us, us),
                 or(Cost::Sleep100us, us100),
@@ -165,6 +174,8 @@ impl Machine {
             wake_far_ns: 0,
             wake_near_ns: 0,
             barrier_ns: 0,
+            interrupt_ns: 0,
+            interrupt_interval_ns: 0,
             sleep_call_ns: 0,
             sleep_ns: ASKED_NS,
         }
@@ -210,9 +221,13 @@ impl Machine {
             ("wake_far_ns", self.wake_far_ns),
             ("wake_near_ns", self.wake_near_ns),
             ("barrier_ns", self.barrier_ns),
+            ("interrupt_ns", self.interrupt_ns),
             ("sleep_call_ns", self.sleep_call_ns),
         ] {
             check(name, ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
+        }
+        if self.interrupt_interval_ns > 0 {
+            check("interrupt_interval_ns", self.interrupt_interval_ns as f64, 1e3..=1e12, "0, or 1e3 to 1e12 ns")?;
         }
         for ns in self.sleep_ns {
             check("sleep_ns", ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
@@ -246,6 +261,8 @@ pub(super) struct Costs {
     pub(super) call_near: Time,
     pub(super) wake_far: Time,
     pub(super) barrier: Time,
+    pub(super) interrupt: Time,
+    pub(super) interrupt_interval: Time,
     pub(super) sleep_call: Time,
 }
 
@@ -269,6 +286,8 @@ impl Costs {
             call_near: machine.wake_near_ns.saturating_sub(machine.yield_switch_ns) * NS,
             wake_far: machine.wake_far_ns * NS,
             barrier: machine.barrier_ns * NS,
+            interrupt: machine.interrupt_ns * NS,
+            interrupt_interval: machine.interrupt_interval_ns * NS,
             sleep_call: machine.sleep_call_ns * NS,
         }
     }

@@ -43,8 +43,10 @@
 //!   ([`Machine::preempt_after_ns`]), or one that ran more than the mean if it is next itself. A processor
 //!   without work takes from the longest queue, at once and at ticks, but no session that ran just before
 //!   ([`Machine::migration_ns`]).
-//! * **Not modelled**: priorities, processors of unequal speed, interrupts,
-//!   modes other than X, deadlines, deaths, changes of parameters during a run.
+//! * **Interruptions** of a processor, by its tick, other interrupts and other programs, come at random moments
+//!   and take so much longer what its session does ([`Machine::interrupt_ns`]).
+//! * **Not modelled**: priorities, processors of unequal speed, modes other than X, deadlines, deaths, changes
+//!   of parameters during a run.
 
 mod engine;
 mod error;

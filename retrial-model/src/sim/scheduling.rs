@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::processors::NONE;
 use super::session::{At, Doing};
 use super::tally::Use;
-use super::timers::FIRST_PROCESSOR;
+use super::timers::{FIRST_PROCESSOR, INTERRUPTION};
 
 impl Engine<'_> {
     /// Runs until the rest of what the session does is over.
@@ -39,6 +39,25 @@ impl Engine<'_> {
             self.interrupt(other, takes / 2);
         }
         self.barrier_over - self.now
+    }
+
+    /// The next interruption of a processor by what is no session.
+    pub(super) fn interrupt_later(&mut self) {
+        if self.costs.interrupt_interval > 0 {
+            let next = self.streams.interrupt(self.costs.interrupt_interval);
+            let next = next / Time::from(self.processors.count().max(1));
+            self.timers.set(INTERRUPTION, self.now.saturating_add(next));
+        }
+    }
+
+    /// What is no session interrupts a processor.
+    pub(super) fn interrupt_one(&mut self) {
+        self.interrupt_later();
+        let (takes, count) = (self.streams.interrupt(self.costs.interrupt), self.processors.count());
+        let s = self.processors.get(self.streams.interrupted(count)).running;
+        if s != NONE {
+            self.interrupt(s, takes);
+        }
     }
 
     /// What a session does takes so much longer.

@@ -15,6 +15,7 @@ pub(super) struct Streams {
     waits: Xoshiro256PlusPlus,
     races: Xoshiro256PlusPlus,
     copies: Xoshiro256PlusPlus,
+    interrupts: Xoshiro256PlusPlus,
 }
 
 /// One of `0..below`, all equally likely.
@@ -36,7 +37,8 @@ impl Streams {
     pub(super) fn new(seed: u64) -> Self {
         let mut first = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut next = || Xoshiro256PlusPlus::from_rng(&mut first);
-        Self { arrivals: next(), holds: next(), thinks: next(), waits: next(), races: next(), copies: next() }
+        let (arrivals, holds, thinks, waits) = (next(), next(), next(), next());
+        Self { arrivals, holds, thinks, waits, races: next(), copies: next(), interrupts: next() }
     }
 
     /// Time to the next arrival of a Poisson process of `rate` (1/s).
@@ -55,6 +57,16 @@ impl Streams {
     /// An exponential sleep of this mean.
     pub(super) fn sleep(&mut self, mean: Time) -> Time {
         (exponential(&mut self.waits) * mean as f64) as Time
+    }
+
+    /// An exponential time of an interruption, or to the next one, of this mean.
+    pub(super) fn interrupt(&mut self, mean: Time) -> Time {
+        (exponential(&mut self.interrupts) * mean as f64) as Time
+    }
+
+    /// One of `0..processors` to be interrupted, all equally likely.
+    pub(super) fn interrupted(&mut self, processors: u32) -> u32 {
+        below(&mut self.interrupts, processors as usize) as u32
     }
 
     /// What a scheme sees.

@@ -10,12 +10,13 @@ const SLOT_BITS: u32 = 20;
 pub(super) const SLOTS_MAX: u32 = (1 << SLOT_BITS) - 1;
 
 /// Slots of the timers: the next arrival, when spinning sessions see a release of the first copy of the
-/// mutex, the begin of the time that is counted, then a quantum for each processor, then the releases of the
-/// other copies, then the sessions.
+/// mutex, the begin of the time that is counted, the next interruption, then a quantum for each processor, then
+/// the releases of the other copies, then the sessions.
 pub(super) const ARRIVAL: u32 = 0;
 pub(super) const RELEASE_SEEN: u32 = 1;
 pub(super) const COUNTING: u32 = 2;
-pub(super) const FIRST_PROCESSOR: u32 = 3;
+pub(super) const INTERRUPTION: u32 = 3;
+pub(super) const FIRST_PROCESSOR: u32 = 4;
 
 const NOWHERE: u32 = u32::MAX;
 

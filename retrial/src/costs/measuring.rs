@@ -20,8 +20,11 @@ impl Costs {
         let near = cpus.first().map(|cpu| (*cpu, *cpu));
         let far = cpus.first().zip(cpus.get(1)).map(|(a, b)| (*a, *b));
         let mut costs = Self::default();
+        let mut interrupted = None;
         for cost in Cost::ALL {
             next(*cost);
+            let switch_ns = costs.0[Cost::YieldSwitch as usize];
+            let mut interruptions = || *interrupted.get_or_insert_with(|| interruptions(far, switch_ns));
             let on_two = |measure: fn((usize, usize)) -> u64, pair| Option::map_or(pair, 0, measure);
             costs.0[*cost as usize] = match cost {
                 Cost::Poll => crate::waiter::measure_poll_ns(),
@@ -36,6 +39,8 @@ impl Costs {
                 Cost::WakeFar => on_two(|pair| wakes(pair).1, far),
                 Cost::WakeNear => on_two(|pair| wakes(pair).1, near),
                 Cost::Barrier => on_two(barrier, far),
+                Cost::Interrupt => interruptions().0,
+                Cost::InterruptInterval => interruptions().1,
                 Cost::Sleep1us => slept(Duration::from_micros(1)),
                 Cost::Sleep100us => slept(Duration::from_micros(100)),
                 Cost::Sleep1ms => slept(Duration::from_millis(1)),
@@ -212,6 +217,33 @@ fn barrier(pair: (usize, usize)) -> u64 {
         })
     };
     beside(pair, || median((0..ROUNDS).map(beside_it).collect()), spin)
+}
+
+/// How long a busy processor is away at a time from a thread that reads the clock all the time, and how long it is
+/// from one such time to the next: what takes longer than a switch of threads, by the medians of rounds. 1 ns and a
+/// round where there was none. The other processor is busy too: else other programs run there.
+fn interruptions(pair: Option<(usize, usize)>, switch_ns: u64) -> (u64, u64) {
+    const ROUND_NS: u64 = 20_000_000;
+    let round = |_| {
+        let start = sys::now_ns();
+        let (mut last, mut times, mut away) = (start, 0, 0);
+        while last - start < ROUND_NS {
+            let now = sys::now_ns();
+            if now - last > switch_ns {
+                times += 1;
+                away += now - last;
+            }
+            last = now;
+        }
+        (times, away)
+    };
+    let measure = || {
+        let (times, away): (Vec<u64>, Vec<u64>) = (0..9).map(round).unzip();
+        let times = median(times);
+        (median(away) / times, ROUND_NS / times)
+    };
+    let spin = |over: &AtomicBool| while !over.load(Ordering::Acquire) {};
+    pair.map_or_else(measure, |pair| beside(pair, measure, spin))
 }
 
 /// The processors that the calling thread may use, the first 1,024 of them.
