@@ -64,13 +64,6 @@ fn types(py: Python<'_>) -> PyResult<&Vec<Py<PyType>>> {
     })
 }
 
-impl Kind {
-    /// Whether an exception is of this type.
-    pub(crate) fn is(self, py: Python<'_>, error: &PyErr) -> bool {
-        types(py).is_ok_and(|types| error.is_instance(py, types[self as usize].bind(py)))
-    }
-}
-
 /// An exception with a message.
 #[cold]
 pub(crate) fn raise(kind: Kind, why: impl Display) -> PyErr {

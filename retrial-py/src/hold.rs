@@ -5,7 +5,7 @@ use crate::mutex::Named;
 use crate::session;
 use crate::state::State;
 use crate::wait::Wait;
-use pyo3::exceptions::{PyBufferError, PyTimeoutError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyMemoryView};
@@ -36,6 +36,28 @@ pub(crate) struct Hold {
     common: Option<Arc<State>>,
     /// Elements and bytes of each, where views read them.
     shape: [ffi::Py_ssize_t; 2],
+}
+
+/// Why a mutex was not got: what the library says, or what was raised meanwhile, perhaps by a signal handler.
+pub(crate) enum Refused {
+    Get(GetFailure),
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Refused {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
+    }
+}
+
+impl From<Refused> for PyErr {
+    #[cold]
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Get(failure) => raise(failure.kind(), failure),
+            Refused::Raised(error) => error,
+        }
+    }
 }
 
 /// What a thread does without the interpreter lock: the same thread, so that its session may go along.
@@ -83,7 +105,7 @@ impl Hold {
 
     /// Gets the mutex.
     #[inline]
-    pub(crate) fn enter(&self, py: Python<'_>, wait: Wait) -> PyResult<()> {
+    pub(crate) fn enter(&self, py: Python<'_>, wait: Wait) -> Result<(), Refused> {
         let session = session::of(py, &self.named.shared)?;
         // SAFETY: the hold goes before the mapping: `named` keeps that, and so does the session.
         let record = unsafe { &*ptr::from_ref(self.named.record()) };
@@ -98,7 +120,7 @@ impl Hold {
             give_back(py, got);
             let call = if self.ask.mode == Mode::Shared { "shared" } else { "examine" };
             let why = format_args!("this hold is entered already; make another one by `mutex.{call}()`");
-            return Err(raise(Kind::NotHeld, why));
+            return Err(raise(Kind::NotHeld, why).into());
         }
         self.state().begin(session, got, death);
         Ok(())
@@ -112,7 +134,7 @@ impl Hold {
         session: &'static Session<'static>,
         error: GetError<retrial::Hold<'static>>,
         wait: Wait,
-    ) -> PyResult<(retrial::Hold<'static>, bool)> {
+    ) -> Result<(retrial::Hold<'static>, bool), Refused> {
         let mut got: Get<'static> = Err(error);
         if matches!(got, Err(GetError::Busy)) && wait != Wait::Once {
             let at = match self.ask.at {
@@ -127,17 +149,14 @@ impl Hold {
             got = waited;
             if let Err(raised) = raised {
                 detached(py, || drop(got));
-                return Err(raised);
+                return Err(raised.into());
             }
         }
         match got {
             Ok(hold) => Ok((hold, false)),
             Err(GetError::OwnerDied(died)) if self.ask.keeps => Ok((died.guard, true)),
-            Err(error) => {
-                // What it gives back may be S.
-                let failure = detached(py, || GetFailure::from(error));
-                Err(raise(failure.kind(), failure))
-            }
+            // What it gives back may be S.
+            Err(error) => Err(Refused::Get(detached(py, || GetFailure::from(error)))),
         }
     }
 
@@ -190,14 +209,11 @@ impl Hold {
     /// As of a lock of Python's: whether it was got. One try by the thread that has it is answered by no,
     /// from which `threading.Condition` knows that it is held.
     pub(crate) fn acquire(&self, py: Python<'_>, wait: Wait) -> PyResult<bool> {
-        let is_no = |error: &PyErr| {
-            let has_it = || wait == Wait::Once && !session::is_waiting() && Kind::Deadlock.is(py, error);
-            error.is_instance_of::<PyTimeoutError>(py) || has_it()
-        };
         match self.enter(py, wait) {
             Ok(()) => Ok(true),
-            Err(error) if is_no(&error) => Ok(false),
-            Err(error) => Err(error),
+            Err(Refused::Get(GetFailure::TimedOut | GetFailure::Busy)) => Ok(false),
+            Err(Refused::Get(GetFailure::Deadlock { .. })) if wait == Wait::Once => Ok(false),
+            Err(refused) => Err(refused.into()),
         }
     }
 

@@ -124,7 +124,7 @@ pub(crate) fn close(shared: &Shared) -> PyResult<()> {
 }
 
 /// Whether the calling thread waits. A child that is forked meanwhile, by a signal handler, does not.
-pub(crate) fn is_waiting() -> bool {
+fn is_waiting() -> bool {
     // SAFETY: this thread's own session, which is not ended while it waits; a parent's stays in memory.
     unsafe { WAITING.get().as_ref() }.is_some_and(|session| !session.is_forked())
 }

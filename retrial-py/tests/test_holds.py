@@ -241,8 +241,8 @@ class Locks(Case):
         thread.join(30)
 
 
-class Forks(Case):
-    def signalled_while_it_waits(self, handler):
+class SignalsAndForks(Case):
+    def signalled_while_it_waits(self, handler, *arguments):
         """Waits for the mutex; meanwhile a signal handler runs."""
         entered = threading.Event()
 
@@ -254,18 +254,36 @@ class Forks(Case):
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
                 until(lambda: handled)
 
+        def handle(*_):
+            answer = None
+            try:
+                answer = handler()
+            finally:
+                handled.append(answer)
+
         handled = []
-        before = signal.signal(signal.SIGUSR1, lambda *_: handled.append(handler()))
+        before = signal.signal(signal.SIGUSR1, handle)
         self.addCleanup(signal.signal, signal.SIGUSR1, before)
         thread = threading.Thread(target=hold)
         thread.start()
         entered.wait()
         try:
-            with self.mutex:
-                pass
+            if self.mutex.acquire(*arguments):
+                self.mutex.release()
         finally:
             thread.join(30)
         return handled
+
+    def test_what_a_handler_raises_goes_before_what_acquire_says(self):
+        for raised in [TimeoutError, retrial.TimedOut, retrial.Deadlock]:
+
+            def handler():
+                raise raised("the handler's")
+
+            for arguments in [(), (True, 30)]:
+                with self.subTest(raised), self.assertRaisesRegex(raised, "the handler's"):
+                    self.signalled_while_it_waits(handler, *arguments)
+        self.assertFalse(self.mutex.locked())
 
     def test_a_child_that_is_forked_while_its_parent_waits_gets_mutexes(self):
         other = self.instance.mutex("other", format="q")
