@@ -112,8 +112,8 @@ impl Hold {
         let at = self.ask.at.unwrap_or(self.named.shared.nowhere);
         // SAFETY: the session is of the mutex's instance.
         let got = unsafe { record.get_at(session, self.ask.mode, at, Patience::None) };
-        let (got, death) = match got {
-            Ok(hold) => (hold, false),
+        let (session, got, death) = match got {
+            Ok(hold) => (session, hold, false),
             Err(error) => self.contended(py, session, error, wait)?,
         };
         if matches!(self.ask.mode, Mode::Shared | Mode::Examine) && self.state().is_shared() {
@@ -126,21 +126,23 @@ impl Hold {
         Ok(())
     }
 
-    /// The get that was not had at once, and whether a holder has died.
+    /// The get that was not had at once: the session that has it, and whether a holder has died.
     #[cold]
     fn contended(
         &self,
         py: Python<'_>,
-        session: &'static Session<'static>,
+        mut session: &'static Session<'static>,
         error: GetError<retrial::Hold<'static>>,
         wait: Wait,
-    ) -> Result<(retrial::Hold<'static>, bool), Refused> {
+    ) -> Result<(&'static Session<'static>, retrial::Hold<'static>, bool), Refused> {
         let mut got: Get<'static> = Err(error);
         if matches!(got, Err(GetError::Busy)) && wait != Wait::Once {
             let at = match self.ask.at {
                 Some(at) => at,
                 None => self.caller(py)?,
             };
+            // Taken anew: Python's code may have run, a finalizer's, and closed the instance, which ends the session.
+            session = session::of(py, &self.named.shared)?;
             // SAFETY: as in `enter`.
             let record = unsafe { &*ptr::from_ref(self.named.record()) };
             // SAFETY: the session is of the mutex's instance.
@@ -153,8 +155,8 @@ impl Hold {
             }
         }
         match got {
-            Ok(hold) => Ok((hold, false)),
-            Err(GetError::OwnerDied(died)) if self.ask.keeps => Ok((died.guard, true)),
+            Ok(hold) => Ok((session, hold, false)),
+            Err(GetError::OwnerDied(died)) if self.ask.keeps => Ok((session, died.guard, true)),
             // What it gives back may be S.
             Err(error) => Err(Refused::Get(detached(py, || GetFailure::from(error)))),
         }

@@ -164,6 +164,35 @@ class Objects(Case):
             self.assertEqual((held.data[0], left[0]), (7, 7))
 
 
+class Finalizers(Case):
+    """Python's code that runs amid a call: that of finalizers, callbacks and properties."""
+
+    def test_a_finalizer_that_closes_the_instance_ends_a_get_that_looks_its_caller_up(self):
+        # In a process of its own: the session's memory was used after it was freed.
+        code = """if True:
+            import gc, retrial, sys
+            instance = retrial.Instance.attach(sys.argv[1])
+            mutex, kept = instance.mutex("m", format="q"), []
+            with instance.mutex("other"): pass
+
+            class Cycle:
+                def __init__(self): self.itself = self
+                def __del__(self): instance.close()
+
+            gc.collect()
+            Cycle()
+            try:
+                while True:
+                    # The collector runs when enough objects were made, of which the get makes some.
+                    kept.append([])
+                    mutex.acquire(timeout=0.00001)
+            except retrial.Closed:
+                pass
+        """
+        with self.mutex:
+            subprocess.run([sys.executable, "-c", code, self.path], check=True, timeout=60)
+
+
 class Locks(Case):
     """What it has of `threading.Lock`."""
 
