@@ -60,6 +60,20 @@ impl From<Refused> for PyErr {
     }
 }
 
+/// Where the caller is: file and line. `None` in a thread of C's, which runs no function of Python's.
+///
+/// By the interpreter's own calls: they run no code of the program's, so that an error has nothing to say.
+fn caller(py: Python<'_>) -> Option<String> {
+    // SAFETY: this thread has the interpreter lock.
+    let frame = unsafe { ffi::PyEval_GetFrame() };
+    // SAFETY: the thread's own frame, or null; borrowed.
+    let frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, frame.cast()) }?;
+    let file = frame.getattr("f_code").and_then(|code| code.getattr("co_filename")?.str()).ok()?;
+    let line: u32 = frame.getattr("f_lineno").and_then(|line| line.extract()).ok()?;
+    // A file's name may have bytes that are no text.
+    Some(format!("{}:{line}", file.to_string_lossy().rsplit('/').next().unwrap_or_default()))
+}
+
 /// What a thread does without the interpreter lock: the same thread, so that its session may go along.
 struct Apart<T>(T);
 
@@ -139,7 +153,7 @@ impl Hold {
         if matches!(got, Err(GetError::Busy)) && wait != Wait::Once {
             let at = match self.ask.at {
                 Some(at) => at,
-                None => self.caller(py)?,
+                None => caller(py).map_or(self.named.shared.nowhere, |place| self.named.shared.place(&place)),
             };
             // Taken anew: Python's code may have run, a finalizer's, and closed the instance, which ends the session.
             session = session::of(py, &self.named.shared)?;
@@ -160,15 +174,6 @@ impl Hold {
             // What it gives back may be S.
             Err(error) => Err(Refused::Get(detached(py, || GetFailure::from(error)))),
         }
-    }
-
-    /// Where the caller is: file and line.
-    fn caller(&self, py: Python<'_>) -> PyResult<LocationId> {
-        let frame = py.import("sys")?.getattr("_getframe")?.call0()?;
-        let file: String = frame.getattr("f_code")?.getattr("co_filename")?.extract()?;
-        let line: u32 = frame.getattr("f_lineno")?.extract()?;
-        let place = format!("{}:{line}", file.rsplit('/').next().unwrap_or_default());
-        Ok(self.named.shared.place(&place))
     }
 
     /// Whether the calling thread holds it.

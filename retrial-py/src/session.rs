@@ -78,21 +78,28 @@ pub(crate) fn of(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Sess
     }
 }
 
+/// The calling thread's name, and whether it is the main one, which runs signal handlers.
+fn thread(py: Python<'_>) -> PyResult<(String, bool)> {
+    let threading = py.import("threading")?;
+    let thread = threading.call_method0("current_thread")?;
+    let name = thread.getattr("name")?.str()?;
+    // A name may have bytes that are no text.
+    Ok((name.to_string_lossy().into_owned(), thread.is(threading.call_method0("main_thread")?)))
+}
+
 #[cold]
 fn open(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'static>> {
     if is_waiting() {
         let why = "this thread waits for a mutex: a signal handler that runs meanwhile cannot get another one";
         return Err(raise(Kind::Deadlock, why));
     }
-    let threading = py.import("threading")?;
-    let thread = threading.call_method0("current_thread")?;
-    let name: String = thread.getattr("name")?.extract()?;
+    let (name, is_main) = thread(py)?;
     // SAFETY: the entry keeps the instance mapped for longer than the session.
     let instance = unsafe { &*ptr::from_ref(&shared.instance) };
     // SAFETY: holds are refused to other threads, and what a view of the data may do once the thread has ended
     // is what any mapped memory in Python may do; docs/PYTHON.md says so.
     let session = unsafe { instance.thread_session(&name, Class::Detect) }.or_raise()?;
-    if thread.is(threading.call_method0("main_thread")?) {
+    if is_main {
         session.ask_while_waiting(signalled);
     }
     let session = Box::new(session);

@@ -1,9 +1,11 @@
 """The module as programs use it: `cargo test -p retrial-py` builds it and runs this."""
 
+import _thread
 import ast
 import gc
 import inspect
 import multiprocessing
+import operator
 import os
 import pathlib
 import pickle
@@ -236,6 +238,26 @@ class Threads(Case):
             self.assertEqual(waiter["waits_at"], f"test_retrial.py:{begin + 1}")
             self.assertEqual(waiter["waits_in"], "X")
         thread.join(30)
+
+    def test_places_and_names_that_are_no_text_keep_no_thread_from_the_mutex(self):
+        def of_no_text(calls):
+            code = compile("def call(calls): [call() for call in calls]", os.fsdecode(b"/tmp/caf\xe9.py"), "exec")
+            names = {}
+            exec(code, names)
+            threading.Thread(target=names["call"], args=(calls,), name=os.fsdecode(b"w\xe9")).start()
+
+        def of_no_python(calls):
+            _thread.start_new_thread(list, (map(operator.call, calls),))
+
+        for start, place in [(of_no_text, "caf\ufffd\ufffd\ufffd.py:1"), (of_no_python, "python")]:
+            with self.subTest(place):
+                released = threading.Event()
+                with self.mutex:
+                    start([self.mutex.acquire, self.mutex.release, released.set])
+                    until(lambda: any(s["waits_for"] == "m" for s in self.instance.sessions()))
+                    [waiter] = [s for s in self.instance.sessions() if s["waits_for"]]
+                    self.assertEqual(waiter["waits_at"], place)
+                self.assertTrue(released.wait(30))
 
     def test_a_reader_that_leaves_lets_the_thread_run_that_it_waits_for(self):
         code = """if True:
