@@ -70,12 +70,18 @@ fn search(shared: &Shared) -> *const Session<'static> {
 /// The calling thread's session of an instance. It lives until the thread closes the instance, or ends.
 #[inline]
 pub(crate) fn of(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'static>> {
+    match own(shared)? {
+        Some(session) => Ok(session),
+        None => open(py, shared),
+    }
+}
+
+/// The one that this thread has, of an instance that is open; not a parent's.
+#[inline]
+fn own(shared: &Shared) -> PyResult<Option<&'static Session<'static>>> {
     shared.check_open()?;
     // SAFETY: this thread's own, which only this thread ends.
-    match unsafe { existing(shared).as_ref() } {
-        Some(session) if !session.is_forked() => Ok(session),
-        _ => open(py, shared),
-    }
+    Ok(unsafe { existing(shared).as_ref() }.filter(|session| !session.is_forked()))
 }
 
 /// The calling thread's name, and whether it is the main one, which runs signal handlers.
@@ -94,6 +100,10 @@ fn open(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'stat
         return Err(raise(Kind::Deadlock, why));
     }
     let (name, is_main) = thread(py)?;
+    // Python's code has run, a signal handler's perhaps: it may have made this session, or closed the instance.
+    if let Some(session) = own(shared)? {
+        return Ok(session);
+    }
     // SAFETY: the entry keeps the instance mapped for longer than the session.
     let instance = unsafe { &*ptr::from_ref(&shared.instance) };
     // SAFETY: holds are refused to other threads, and what a view of the data may do once the thread has ended

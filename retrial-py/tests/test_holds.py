@@ -193,6 +193,54 @@ class Finalizers(Case):
             subprocess.run([sys.executable, "-c", code, self.path], check=True, timeout=60)
 
 
+    def test_a_get_amid_the_first_get_of_a_thread_makes_its_session(self):
+        case = self
+
+        class Worker(threading.Thread):
+            asked = 0
+
+            @property
+            def name(self):
+                self.asked += 1
+                # As a signal handler or a finalizer does that runs here.
+                if self.asked == 1:
+                    count(case.mutex, 1)
+                return "worker"
+
+            @name.setter
+            def name(self, name):
+                pass
+
+            def run(self):
+                other = retrial.Instance.anonymous().mutex("other")
+                with case.mutex as held:
+                    with other:
+                        self.sessions = [s["name"] for s in case.instance.sessions()]
+                    held.data[0] += 1
+
+        worker = Worker()
+        worker.start()
+        worker.join(30)
+        self.assertEqual(worker.sessions, ["worker"])
+        with self.mutex as held:
+            self.assertEqual(held.data[0], 2)
+
+    def test_a_get_fails_whose_session_is_asked_for_while_the_instance_is_closed(self):
+        class Closer(threading.Thread):
+            name = property(lambda closer: case.instance.close() or "closer", lambda closer, name: None)
+
+            def run(self):
+                with case.assertRaises(retrial.Closed):
+                    case.mutex.acquire()
+                self.is_told = True
+
+        case, closer = self, Closer()
+        closer.start()
+        closer.join(30)
+        self.assertTrue(closer.is_told)
+        self.assertEqual(retrial.Instance.attach(self.path).sessions(), [])
+
+
 class Locks(Case):
     """What it has of `threading.Lock`."""
 
