@@ -117,7 +117,8 @@ fn open(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'stat
     END.awaits();
     OPENED.with(|opened| {
         let mut opened = opened.borrow_mut();
-        let is_left = |entry: &Entry| entry.session.is_forked() || entry.shared.is_closed();
+        let is_left =
+            |entry: &Entry| entry.session.is_forked() || entry.shared.is_closed() && !entry.session.has_records();
         opened.extract_if(.., |entry| is_left(entry)).for_each(end);
         opened.push(Entry { session, shared: Arc::clone(shared) });
     });

@@ -318,6 +318,18 @@ class Locks(Case):
         thread.join(30)
 
 
+class Instances(Case):
+    def test_what_a_thread_holds_of_an_instance_that_another_closes_is_released(self):
+        with self.mutex as held:
+            self.other_thread(self.instance.close)
+            with retrial.Instance.anonymous().mutex("other"):
+                held.data[0] = 5
+            self.assertTrue(self.mutex.locked())
+        self.assertFalse(self.mutex.locked())
+        with retrial.Instance.anonymous().mutex("other"):
+            self.assertEqual(retrial.Instance.attach(self.path).sessions(), [])
+
+
 class SignalsAndForks(Case):
     def signalled_while_it_waits(self, handler, *arguments):
         """Waits for the mutex; meanwhile a signal handler runs."""
