@@ -60,6 +60,11 @@ impl From<Refused> for PyErr {
     }
 }
 
+#[cold]
+fn not_held() -> PyErr {
+    raise(Kind::NotHeld, "this thread does not hold the mutex in this way; the thread that got it releases it")
+}
+
 /// Where the caller is: file and line. `None` in a thread of C's, which runs no function of Python's.
 ///
 /// By the interpreter's own calls: they run no code of the program's, so that an error has nothing to say.
@@ -185,13 +190,23 @@ impl Hold {
     }
 
     fn check_owned(&self) -> PyResult<()> {
-        let why = "this thread does not hold the mutex in this way; the thread that got it releases it";
-        if self.is_owned() { Ok(()) } else { Err(raise(Kind::NotHeld, why)) }
+        if self.is_owned() { Ok(()) } else { Err(not_held()) }
+    }
+
+    /// Ends the views of what the calling thread holds: whether that is all that reaches the data. Python's code may
+    /// run meanwhile, a callback of a view's say. An error of its own where that has given back what was held, and
+    /// perhaps got it again.
+    #[inline]
+    fn end_views(&self, py: Python<'_>) -> PyResult<PyResult<()>> {
+        self.check_owned()?;
+        let state = self.state();
+        let entries = state.entries();
+        let ended = state.end_views(py);
+        if state.entries() == entries && !state.owner().is_null() { Ok(ended) } else { Err(not_held()) }
     }
 
     pub(crate) fn release(&self, py: Python<'_>) -> PyResult<()> {
-        self.check_owned()?;
-        let ended = self.state().end_views(py);
+        let ended = self.end_views(py)?;
         if let Some(hold) = self.state().end() {
             give_back(py, hold);
         }
@@ -257,6 +272,11 @@ impl Hold {
         changed
     }
 
+    /// Refuses unless the calling thread holds it in one of these modes.
+    fn expect(&self, modes: &[Mode]) -> PyResult<()> {
+        self.with_hold(modes, |_| Ok(()))
+    }
+
     /// Converts it, without the interpreter lock where that does not go at once.
     fn convert(
         &self,
@@ -266,9 +286,10 @@ impl Hold {
         to: fn(&mut retrial::Hold<'static>, Patience) -> Result<(), ConvertError>,
     ) -> PyResult<()> {
         let wait = Wait::of(timeout)?;
+        self.expect(&[from])?;
+        // The view is read-only in the one mode, and not in the other.
+        self.end_views(py)??;
         self.with_hold(&[from], |hold| {
-            // The view is read-only in the one mode, and not in the other.
-            self.state().end_views(py)?;
             match to(hold, Patience::None) {
                 Err(ConvertError::Busy) if wait != Wait::Once => {
                     // SAFETY: this thread's own, as `with_hold` has checked.
@@ -342,8 +363,9 @@ impl Hold {
     }
 
     fn share(&self, py: Python<'_>) -> PyResult<()> {
+        self.expect(ALONE)?;
+        self.end_views(py)??;
         self.with_hold(ALONE, |hold| {
-            self.state().end_views(py)?;
             hold.share();
             Ok(())
         })

@@ -17,7 +17,7 @@ pub(crate) struct State {
     /// Dropped by its owner alone. One that its thread left behind is recovered with the session.
     hold: Cell<Option<ManuallyDrop<retrial::Hold<'static>>>>,
     pub(crate) owner_died: Cell<bool>,
-    /// How often it was entered: tells a view of what is held now from one that was left of an earlier hold.
+    /// How often it was entered: tells what is held now, and a view of that, from what was held earlier.
     entries: Cell<usize>,
     /// What `data` gave since it was entered, and of which objects: those of one mutex may differ in format.
     given: RefCell<Vec<(*const Hold, Py<PyAny>)>>,
@@ -44,10 +44,18 @@ impl State {
         self.entries.set(self.entries.get().wrapping_add(1));
         self.views.set(0);
         // A thread that ended as the holder has left them.
-        while self.pop_given().is_some() {}
+        let is_left = !self.given.borrow().is_empty();
+        let left = is_left.then(|| self.given.take());
         self.owner_died.set(has_died);
         self.hold.set(Some(ManuallyDrop::new(hold)));
         self.owner.set(session);
+        // Last: Python's code may run.
+        drop(left);
+    }
+
+    #[inline]
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.get()
     }
 
     /// What is held, to be given back by the thread that has it.

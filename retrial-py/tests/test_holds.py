@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import unittest
+import weakref
 
 import retrial
 from test_retrial import Case, count, in_child, until
@@ -192,6 +193,30 @@ class Finalizers(Case):
         with self.mutex:
             subprocess.run([sys.executable, "-c", code, self.path], check=True, timeout=60)
 
+
+    def test_what_a_callback_of_a_view_has_given_back_is_not_given_back_again(self):
+        def again():
+            self.mutex.release()
+            self.assertTrue(self.mutex.acquire())
+
+        def by_another_thread():
+            self.mutex.release()
+            self.other_thread(self.mutex.acquire)
+
+        for callback in [self.mutex.release, again, by_another_thread]:
+            for call in [self.mutex.release, lambda: held.share()]:
+                held = self.mutex.__enter__()
+                called = weakref.ref(held.data, lambda _: callback())
+                with self.subTest(callback), self.assertRaises(retrial.NotHeld):
+                    call()
+                self.assertIsNone(called())
+                # What was got meanwhile is still held.
+                self.assertEqual(self.mutex.locked(), callback != self.mutex.release)
+                if callback == again:
+                    self.mutex.release()
+                elif callback == by_another_thread:
+                    with self.mutex.exclusive(timeout=30, on_death="hold") as recovered:
+                        recovered.consistent()
 
     def test_a_get_amid_the_first_get_of_a_thread_makes_its_session(self):
         case = self
