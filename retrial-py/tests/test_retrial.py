@@ -489,6 +489,26 @@ class BadInput(Case):
             self.assertTrue(issubclass(getattr(retrial, name), retrial.Error), name)
 
 
+    def test_a_second_interpreter_of_the_process_is_refused(self):
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            interpreters = __import__("_xxsubinterpreters")
+        second = interpreters.create()
+        self.addCleanup(interpreters.destroy, second)
+        code = f"""if True:
+            import sys
+            sys.path.insert(0, {os.path.dirname(retrial.__file__)!r})
+            try:
+                import retrial
+            except ImportError as error:
+                assert "interpreter" in str(error), error
+            else:
+                raise AssertionError("imported")
+        """
+        self.assertIsNone(interpreters.run_string(second, code))
+
+
 class Figures(Case):
     def test_rows_are_those_of_the_instance(self):
         count(self.mutex, 10)
