@@ -13,7 +13,7 @@ use retrial::engine::RawMutex;
 use retrial::views::{Domain, LocationId, TypeId};
 use retrial::{Address, AttachError, Capacity, CreateError, P};
 use std::collections::HashMap;
-use std::path;
+use std::path::{self, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{self, Arc, PoisonError, Weak};
 
@@ -21,6 +21,8 @@ use std::sync::{self, Arc, PoisonError, Weak};
 /// of the mapping that a mutex is in.
 pub(crate) struct Shared {
     pub(crate) instance: retrial::Instance,
+    /// What attaches it from any directory: its name, or the whole path. `None` for an anonymous one.
+    lasting: Option<PathBuf>,
     /// Where gets are that do not say where, and do not wait.
     pub(crate) nowhere: LocationId,
     /// Places by name: the library's table is in shared memory, and takes a microsecond.
@@ -43,9 +45,11 @@ impl Shared {
         let found = open.iter().filter_map(Weak::upgrade);
         let mut found = found.filter(|shared| of_tables(&shared.instance) == of_tables(&instance));
         found.next().unwrap_or_else(|| {
+            // Now: the current directory may change.
+            let lasting = instance.address().map(lasting);
             let nowhere = instance.register_location("python").unwrap_or_default();
             let (places, own, closed) = (sync::Mutex::default(), sync::Mutex::default(), AtomicBool::new(false));
-            let shared = Arc::new(Self { instance, nowhere, places, own, closed });
+            let shared = Arc::new(Self { instance, lasting, nowhere, places, own, closed });
             open.push(Arc::downgrade(&shared));
             shared
         })
@@ -82,6 +86,11 @@ impl Shared {
 
 pub(crate) fn address(text: &str) -> PyResult<Address> {
     Address::new(text).or_raise()
+}
+
+fn lasting(address: &Address) -> PathBuf {
+    let text = address.to_string();
+    if text.contains('/') { path::absolute(&text).unwrap_or_else(|_| text.into()) } else { text.into() }
 }
 
 /// What it has room for: what is not said is as in the library.
@@ -276,14 +285,11 @@ impl Instance {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
-        let Some(address) = slf.get().shared.instance.address() else {
+        let Some(lasting) = &slf.get().shared.lasting else {
             let why = "an anonymous instance cannot be pickled: only children of fork have it; give it a name";
             return Err(PyTypeError::new_err(why));
         };
-        let text = address.to_string();
-        let text =
-            if text.contains('/') { path::absolute(address.path())?.into_py_any(py)? } else { text.into_py_any(py)? };
-        let text = text.bind(py).str()?;
+        let text = lasting.as_path().into_py_any(py)?.bind(py).str()?;
         Ok((py.get_type::<Self>().getattr("attach")?, PyTuple::new(py, [text])?))
     }
 }

@@ -344,6 +344,18 @@ class Locks(Case):
 
 
 class Instances(Case):
+    def test_what_is_pickled_is_the_same_instance_after_a_change_of_directory(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        for directory in ["one", "two"]:
+            os.mkdir(f"{self.directory.name}/{directory}")
+            os.chdir(f"{self.directory.name}/{directory}")
+            instance = retrial.Instance.create("./i")
+            if directory == "one":
+                mutex = instance.mutex("m", format="q")
+                count(mutex, 7)
+        with pickle.loads(pickle.dumps(mutex)) as held:
+            self.assertEqual((held.data[0], mutex.instance.name), (7, "./i"))
+
     def test_what_a_thread_holds_of_an_instance_that_another_closes_is_released(self):
         with self.mutex as held:
             self.other_thread(self.instance.close)
