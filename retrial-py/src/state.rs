@@ -75,12 +75,15 @@ impl State {
     }
 
     /// Whether a thread holds it in S, or waits to convert S: others get S and E beside that. What is entered
-    /// in another mode when they get it was left by a thread that has ended.
+    /// in another mode when they get it was left by a thread that has ended. So was S where its thread has ended;
+    /// and in a child of fork the hold is the parent's.
     pub(crate) fn is_shared(&self) -> bool {
         let hold = self.hold.take();
         let is_shared = hold.as_ref().is_none_or(|hold| hold.mode() == Mode::Shared);
         self.hold.set(hold);
-        is_shared && !self.owner.get().is_null()
+        // SAFETY: null, or a session that holds something, which stays in memory.
+        let owner = unsafe { self.owner.get().as_ref() };
+        is_shared && owner.is_some_and(|owner| !owner.is_forked() && owner.is_attended())
     }
 
     /// The view that an object has given of what is held.

@@ -86,6 +86,27 @@ class Entered(Case):
         self.mutex.release()
 
 
+    def test_a_hold_of_s_is_entered_by_others_when_its_thread_has_ended_and_by_a_child(self):
+        hold = self.mutex.shared()
+
+        def enter():
+            try:
+                with hold as held:
+                    return held.mode == "S"
+            except retrial.NotHeld:
+                return False  # the kernel ends a thread some time after `join`
+
+        with hold:
+            self.assertEqual(in_child(enter), True)
+            self.assertFalse(enter())
+        self.assertTrue(enter())
+        self.other_thread(hold.__enter__)
+        until(enter)
+        with self.mutex:
+            self.assertTrue(self.mutex.locked())
+        self.assertFalse(self.mutex.locked())
+
+
 class Views(Case):
     def test_a_view_that_is_left_concerns_no_later_hold(self):
         with self.assertRaisesRegex(KeyError, "mine"):

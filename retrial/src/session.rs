@@ -63,6 +63,8 @@ pub struct Session<'i> {
     /// What the exchange of a get expects: a free word, or [`OUT_OF_REACH`].
     expected: u64,
     pid: u32,
+    /// Its thread, as the lock of the slot names it.
+    owner: u32,
     /// Generation of the process that made it.
     generation: u64,
     thread: PhantomData<*mut ()>,
@@ -134,6 +136,7 @@ impl Instance {
             used: Cell::new(1),
             expected: if self.in_reach { Word::FREE.0 } else { OUT_OF_REACH },
             pid,
+            owner: slot.alive.owner(),
             generation: sys::own_generation(),
             thread: PhantomData,
         })
@@ -185,6 +188,14 @@ impl<'i> Session<'i> {
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.generation != sys::generation()
+    }
+
+    /// Whether the thread that made it lives. The kernel notes the end of a thread a moment after all that the thread
+    /// itself does; a wait for the thread (`pthread_join`) returns later still.
+    #[inline]
+    #[must_use]
+    pub fn is_attended(&self) -> bool {
+        self.slot.alive.owner() == self.owner
     }
 
     /// Says what the session is about, for the views: up to 32 bytes. Without effect in a child of fork,
