@@ -212,7 +212,9 @@ int retrial_alert_next(retrial_instance *instance, uint64_t *number, uint64_t *a
 /* ---- Sessions -------------------------------------------------------------------------------------------- */
 
 /* Makes the calling thread a session; it may have several. `name` is for the views, 32 bytes of it; NULL is none.
- * FULL when all are taken, BUSY when the table is locked by a process that was stopped. */
+ * FULL when all are taken, BUSY when the table is locked by a process that was stopped, SYSTEM when pthread_key_create
+ * has no key left. A destructor of a key that opens its thread's first session closes it too: the library does not
+ * see the end of such a thread. */
 int retrial_session_open(retrial_instance *instance, const char *name, retrial_session **session);
 
 /* BUSY while it holds a mutex. Later calls with it are answered NOT_MY_SESSION, unless a session was opened meanwhile,

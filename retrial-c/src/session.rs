@@ -104,6 +104,14 @@ fn own_thread() -> usize {
 /// The calling thread's session, in a call.
 pub(crate) struct InUse(&'static Handle);
 
+#[cold]
+fn not_my_session() -> Failure {
+    failure(
+        Code::NotMySession,
+        "the session is closed or belongs to another thread, expected one that this thread has opened",
+    )
+}
+
 impl InUse {
     #[inline]
     pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
@@ -115,16 +123,16 @@ impl InUse {
                 handle.thread.store(own + INSIDE, Ordering::Relaxed);
                 // A signal handler finds it in a call from here on.
                 compiler_fence(Ordering::SeqCst);
-                Ok(Self(handle))
+                let session = Self(handle);
+                // A thread that opened its first one when it ended already has not closed it, and this one may have its
+                // thread pointer.
+                if session.is_attended() || session.is_forked() { Ok(session) } else { Err(not_my_session()) }
             }
             thread if thread == own + INSIDE => Err(failure(
                 Code::Reentered,
                 "the session is in a call already, which a signal handler has interrupted; calls are not for signal handlers",
             )),
-            _ => Err(failure(
-                Code::NotMySession,
-                "the session is closed or belongs to another thread, expected one that this thread has opened",
-            )),
+            _ => Err(not_my_session()),
         }
     }
 
@@ -273,11 +281,11 @@ pub(crate) extern "C" fn retrial_session_open(
 fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Handle, Failure> {
     let open = Open::new(at)?;
     let name = name.or_empty("name")?;
+    END.awaits().map_err(|error| failure(Code::System, error))?;
     // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
     let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
     let closed = POOL.try_lock().ok().and_then(|mut pool| pool.pop());
     let handle = closed.map_or_else(Handle::make, |Closed(handle)| handle);
-    END.awaits();
     OPENED.with(|opened| opened.borrow_mut().push(handle));
     // SAFETY: no other thread has it.
     unsafe { *handle.shortcut.get() = session.shortcut() };

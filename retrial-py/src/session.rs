@@ -104,6 +104,7 @@ fn open(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'stat
     if let Some(session) = own(shared)? {
         return Ok(session);
     }
+    END.awaits().map_err(|error| raise(Kind::Error, error))?;
     // SAFETY: the entry keeps the instance mapped for longer than the session.
     let instance = unsafe { &*ptr::from_ref(&shared.instance) };
     // SAFETY: holds are refused to other threads, and what a view of the data may do once the thread has ended
@@ -114,7 +115,6 @@ fn open(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Session<'stat
     }
     let session = Box::new(session);
     let at = &raw const *session;
-    END.awaits();
     OPENED.with(|opened| {
         let mut opened = opened.borrow_mut();
         let is_left =

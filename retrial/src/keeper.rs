@@ -45,7 +45,7 @@ const STACK: usize = 64 << 10;
 pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
     if SESSIONS.get().is_null() {
         // First: it may panic, and the next session of this thread asks again then.
-        END.awaits();
+        END.awaits().expect("the end of the thread can be awaited");
         SESSIONS.set(Box::into_raw(Box::default()));
     }
     // SAFETY: this thread's own, made above, and no reference to it is kept.

@@ -109,6 +109,50 @@ static void a_destructor_of_a_key_opens_another_session(void) {
     OK(retrial_instance_close(other));
 }
 
+static void open_first(void *unused) {
+    (void)unused;
+    OK(retrial_session_open(other, "first", &left_open));
+}
+
+static void *open_none(void *key) {
+    CHECK(pthread_setspecific(*(pthread_key_t *)key, key) == 0);
+    return NULL;
+}
+
+/* A thread opens its first session when it has begun to end: the library does not see its end, but the next thread,
+ * which may have its memory, has no session of it. */
+static void a_destructor_of_a_key_opens_the_first_session(void) {
+    pthread_key_t key;
+    pthread_t thread;
+    OK(retrial_instance_anonymous(NULL, &other));
+    CHECK(pthread_key_create(&key, open_first) == 0);
+    CHECK(pthread_create(&thread, NULL, open_none, &key) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, use_anothers, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+/* No key is left for the end of the thread: another program, since the library takes one with its first session. */
+static void a_process_without_keys_is_told(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl("/proc/self/exe", "ends", "without keys", NULL);
+        _exit(1);
+    }
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void take_all_keys(void) {
+    pthread_key_t key;
+    OK(retrial_instance_anonymous(NULL, &instance));
+    while (pthread_key_create(&key, NULL) == 0) {
+    }
+    ANSWERS(RETRIAL_SYSTEM, retrial_session_open(instance, "without a key", &own));
+    OK(pthread_key_delete(key));
+    OK(retrial_session_open(instance, "with one", &own));
+    OK(retrial_session_close(own));
+    OK(retrial_instance_close(instance));
+}
+
 /* An object that goes with its last user. */
 struct object {
     retrial_mutex mutex;
@@ -214,8 +258,13 @@ static void a_handler_of_fork_runs_after_the_librarys(void) {
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
     void *at;
+    (void)arguments;
+    if (count > 1) {
+        take_all_keys();
+        return 0;
+    }
     OK(retrial_instance_anonymous(NULL, &instance));
     OK(retrial_session_open(instance, "main", &own));
     OK(retrial_mutex_named(instance, "m", "test", sizeof *data, &mutex, &at));
@@ -223,6 +272,8 @@ int main(void) {
     a_handler_of_exit_still_holds();
     a_destructor_of_a_key_releases();
     a_destructor_of_a_key_opens_another_session();
+    a_destructor_of_a_key_opens_the_first_session();
+    a_process_without_keys_is_told();
     the_last_user_frees();
     a_handler_of_fork_runs_after_the_librarys();
     OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));

@@ -1,6 +1,7 @@
 //! The end of a thread.
 
 use std::ffi::c_void;
+use std::io;
 use std::sync::OnceLock;
 
 /// What is to run when a thread ends, after the destructors of its thread-locals and of all other keys. Not
@@ -22,37 +23,51 @@ impl ThreadEnd {
         Self { key: OnceLock::new(), run }
     }
 
-    /// Has it run at the end of the calling thread, once.
+    /// Has it run at the end of the calling thread, once. Not where the first call of a thread is by the destructor
+    /// of another key: then too few rounds may be left.
     ///
-    /// # Panics
+    /// # Errors
     ///
     /// When the process has no key for thread-specific data left, or no memory for the data.
-    pub fn awaits(&'static self) {
+    pub fn awaits(&'static self) -> io::Result<()> {
+        let key = self.key()?;
         // One that is awaited already has its round: from the first one on, a call by the destructor of
         // another key would have it come after the last.
         // SAFETY: the key was made.
-        if unsafe { libc::pthread_getspecific(self.key()) }.is_null() {
-            self.after(1);
-        }
+        if unsafe { libc::pthread_getspecific(key) }.is_null() { self.after(key, 1) } else { Ok(()) }
     }
 
-    fn key(&self) -> libc::pthread_key_t {
-        *self.key.get_or_init(|| {
-            let mut key = 0;
-            // SAFETY: `key` is writable.
-            let rc = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
-            assert_eq!(rc, 0, "a key for thread-specific data can be made");
-            key
-        })
+    fn key(&self) -> io::Result<libc::pthread_key_t> {
+        if let Some(key) = self.key.get() {
+            return Ok(*key);
+        }
+        let mut key = 0;
+        // SAFETY: `key` is writable.
+        succeeded(unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) })?;
+        let first = *self.key.get_or_init(|| key);
+        if first != key {
+            // Another thread was faster.
+            // SAFETY: made above, and no thread has data of it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+        Ok(first)
     }
 
     /// The round is in the low bits of its address.
-    fn after(&'static self, round: usize) {
+    fn after(&'static self, key: libc::pthread_key_t, round: usize) -> io::Result<()> {
         let value = std::ptr::from_ref(self).cast::<c_void>().map_addr(|at| at | round);
         // SAFETY: the key was made.
-        let rc = unsafe { libc::pthread_setspecific(self.key(), value) };
-        assert_eq!(rc, 0, "thread-specific data can be stored");
+        succeeded(unsafe { libc::pthread_setspecific(key, value) })
     }
+}
+
+fn succeeded(rc: libc::c_int) -> io::Result<()> {
+    if rc == 0 {
+        return Ok(());
+    }
+    let (error, why) =
+        (io::Error::from_raw_os_error(rc), "no key for thread-specific data is left, or no memory for it");
+    Err(io::Error::new(error.kind(), format!("{why}: {error}; delete keys that are not used (`pthread_key_delete`)")))
 }
 
 extern "C" fn ended(value: *mut c_void) {
@@ -60,5 +75,9 @@ extern "C" fn ended(value: *mut c_void) {
     // SAFETY: what `after` has stored: a static of that alignment, with the round beside its address.
     let end: &'static ThreadEnd = unsafe { &*at };
     let round = value.addr() & 7;
-    if round < ROUNDS { end.after(round + 1) } else { (end.run)() }
+    // A thread that had data of the key has memory for them.
+    let is_next = round < ROUNDS && end.key().and_then(|key| end.after(key, round + 1)).is_ok();
+    if !is_next {
+        (end.run)();
+    }
 }
