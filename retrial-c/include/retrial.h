@@ -12,8 +12,9 @@
  *   RETRIAL_DEBUG is defined: they could overwrite the log record by which a killed holder is recovered. It ends with
  *   its thread; what it still holds then is recovered by the next waiter, as after a kill. Data that it protects
  *   must not be used by other threads of the process afterwards.
- * fork: a child has none of its parent's sessions, each call with one is answered RETRIAL_FORKED. It opens its
- *   own; instances stay open. A child by clone or _Fork, which run no handlers of fork, must not use one.
+ * fork: a child has none of its parent's sessions, each call with one is answered RETRIAL_FORKED, but for
+ *   retrial_session_close, which forgets it. It opens its own; instances stay open until it closes them, for which
+ *   its parent's sessions do not count. A child by clone or _Fork, which run no handlers of fork, must not use one.
  * Signals: calls are not for signal handlers. One that uses a session inside a call of it is answered
  *   RETRIAL_REENTERED, but not inside a get of X that finds the mutex free, or its release, unless RETRIAL_DEBUG is
  *   defined. A handler must not leave either by longjmp. A signal does not end a wait.

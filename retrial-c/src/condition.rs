@@ -103,6 +103,5 @@ pub(crate) extern "C" fn retrial_cond_broadcast(session: OfSession, condition: A
 
 fn bound(session: &InUse, condition: At<EngineCondition>) -> Result<Condition<'_>, Failure> {
     let condition = condition.get()?;
-    session.not_forked()?;
     Ok(condition.bind(session.instance(), "")?)
 }

@@ -4,12 +4,12 @@ use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::header;
 use libc::mode_t;
-use retrial::{Address, Capacity, Instance};
+use retrial::{Address, Capacity, Instance, sys};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `retrial_capacity`: what an instance has room for; 0 is the default of each.
 #[repr(C)]
@@ -24,41 +24,60 @@ pub(crate) struct CCapacity {
 
 /// `retrial_instance`. Its memory is never freed, so that a closed one is recognised.
 pub(crate) struct Handle {
-    /// Open sessions and calls under way, or `CLOSED`.
-    users: AtomicU32,
+    /// Open sessions and calls under way, behind the id of the process that has them; or `CLOSED`.
+    users: AtomicU64,
     instance: UnsafeCell<ManuallyDrop<Instance>>,
 }
 
-const CLOSED: u32 = u32::MAX;
+const CLOSED: u64 = u64::MAX;
+
+/// The users, without the process.
+const COUNT: u64 = u32::MAX as u64;
+
+/// A process without users. What a child of fork finds of its parent's are none of its own.
+fn no_users() -> u64 {
+    u64::from(sys::known_pid()) << 32
+}
 
 // SAFETY: the instance is shared as `&Instance` while it is open, and dropped by the one thread that closes it.
 unsafe impl Sync for Handle {}
 
-/// An instance that stays open.
-pub(crate) struct Open(pub(crate) &'static Handle);
+/// An instance that stays open in this process.
+pub(crate) struct Open {
+    handle: &'static Handle,
+    /// The process, as `no_users` gave it.
+    of: u64,
+}
 
 impl Open {
     pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
         let handle = at.ok_or_else(|| null("instance", "an open instance"))?;
+        let none = no_users();
+        let enter = |users| match users {
+            CLOSED => None,
+            users if users & !COUNT == none => Some(users + 1),
+            _ => Some(none + 1),
+        };
         // Acquire: pairs with the Release of the drops below.
-        let entered = handle
-            .users
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |users| (users < CLOSED - 1).then(|| users + 1));
+        let entered = handle.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter);
         entered.map_err(|_| failure(Code::Gone, "the instance is closed; open it again"))?;
-        Ok(Self(handle))
+        Ok(Self { handle, of: none })
     }
 
     /// It may be used as long as this one is open.
     pub(crate) fn instance(&self) -> &'static Instance {
         // SAFETY: written when the handle was made, and dropped only when it has no users.
-        let instance: &'static ManuallyDrop<Instance> = unsafe { &*self.0.instance.get() };
+        let instance: &'static ManuallyDrop<Instance> = unsafe { &*self.handle.instance.get() };
         instance
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.users.fetch_sub(1, Ordering::Release);
+        // In a child of fork a parent's is not counted.
+        if self.of == no_users() {
+            self.handle.users.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 
@@ -66,7 +85,7 @@ fn handle(instance: Instance) -> &'static Handle {
     // For leak checkers: C has forgotten the handle once it is closed.
     static MADE: Mutex<Vec<&Handle>> = Mutex::new(Vec::new());
     let instance = UnsafeCell::new(ManuallyDrop::new(instance));
-    let handle = &*Box::leak(Box::new(Handle { users: AtomicU32::new(0), instance }));
+    let handle = &*Box::leak(Box::new(Handle { users: AtomicU64::new(0), instance }));
     // Not where another thread had the list when this process was forked.
     if let Ok(mut made) = MADE.try_lock() {
         made.push(handle);
@@ -173,8 +192,9 @@ pub(crate) extern "C" fn retrial_instance_close(at: Option<&'static Handle>) -> 
 fn close(at: Option<&'static Handle>) -> Answer {
     let open = Open::new(at)?;
     // Acquire: pairs with the Release of the last user's drop. This call is a user itself.
-    if let Err(users) = open.0.users.compare_exchange(1, CLOSED, Ordering::Acquire, Ordering::Relaxed) {
-        let users = users - 1;
+    let alone = no_users() + 1;
+    if let Err(users) = open.handle.users.compare_exchange(alone, CLOSED, Ordering::Acquire, Ordering::Relaxed) {
+        let users = (users & COUNT) - 1;
         return Err(failure(
             Code::Busy,
             format_args!("the instance has {users} open sessions or calls under way, expected 0; close them first"),
@@ -183,7 +203,7 @@ fn close(at: Option<&'static Handle>) -> Answer {
     // It stays closed.
     let open = ManuallyDrop::new(open);
     // SAFETY: nobody else enters a closed one, and this thread alone has closed it.
-    let instance = unsafe { &mut *open.0.instance.get() };
+    let instance = unsafe { &mut *open.handle.instance.get() };
     // SAFETY: dropped once.
     unsafe { ManuallyDrop::drop(instance) };
     Ok(())

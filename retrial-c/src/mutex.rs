@@ -148,7 +148,6 @@ fn get(session: OfSession, mutex: At, mode: c_int, deadline_ns: u64, at: Option<
 
 /// What a session holds, which stays held.
 pub(crate) fn held<'a>(session: &'a InUse, mutex: &'a EngineMutex) -> Result<ManuallyDrop<Hold<'a>>, Failure> {
-    session.not_forked()?;
     let hold = mutex.bound(session.instance())?.and_then(|record| {
         session.changes(record);
         // SAFETY: of its instance, and `get` has forgotten the hold.
@@ -186,7 +185,6 @@ const ALONE: &[Mode] = &[Mode::Exclusive, Mode::LongExclusive, Mode::Examine];
 pub(crate) extern "C" fn retrial_mutex_release_end(session: OfSession, mutex: At) -> c_int {
     code(InUse::new(session).and_then(|session| {
         let record = mutex.get()?.bound(session.instance())?.ok_or_else(not_begun)?;
-        session.not_forked()?;
         // SAFETY: of its instance.
         unsafe { record.end_inlined(&session) }.then_some(()).ok_or_else(not_begun)
     }))

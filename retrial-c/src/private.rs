@@ -26,7 +26,6 @@ pub(crate) extern "C" fn retrial_mutex_check(session: OfSession, mutex: At) -> c
 
 fn check(session: OfSession, mutex: At) -> Answer {
     let (session, mutex) = (InUse::new(session)?, mutex.get()?);
-    session.not_forked()?;
     let Some(id) = mutex.bound(session.instance())?.map(RawMutex::id) else { return Ok(()) };
     let Some(registered) = session.instance().tables().mutex_info(id) else { return Ok(()) };
     // Private memory does for the threads of the process that registered it.

@@ -113,8 +113,16 @@ fn not_my_session() -> Failure {
 }
 
 impl InUse {
-    #[inline]
+    #[inline(always)] // its result went through memory otherwise, which took 2 ns
+    #[allow(clippy::inline_always)]
     pub(crate) fn new(at: Option<&'static Handle>) -> Result<Self, Failure> {
+        let session = Self::begin(at)?;
+        if session.is_attended() && !session.is_forked() { Ok(session) } else { Err(session.refusal()) }
+    }
+
+    /// The same without a look whether its thread lives, and in this process.
+    #[inline]
+    fn begin(at: Option<&'static Handle>) -> Result<Self, Failure> {
         let handle = at.ok_or_else(|| null("session", "an open session of this thread"))?;
         let own = own_thread();
         // Relaxed: what this thread has written itself.
@@ -123,10 +131,7 @@ impl InUse {
                 handle.thread.store(own + INSIDE, Ordering::Relaxed);
                 // A signal handler finds it in a call from here on.
                 compiler_fence(Ordering::SeqCst);
-                let session = Self(handle);
-                // A thread that opened its first one when it ended already has not closed it, and this one may have its
-                // thread pointer.
-                if session.is_attended() || session.is_forked() { Ok(session) } else { Err(not_my_session()) }
+                Ok(Self(handle))
             }
             thread if thread == own + INSIDE => Err(failure(
                 Code::Reentered,
@@ -136,13 +141,15 @@ impl InUse {
         }
     }
 
-    /// Refuses a parent's session.
-    pub(crate) fn not_forked(&self) -> Answer {
+    /// Why it cannot be used. A child of fork may have closed the instance of its parent's; and a thread that opened its
+    /// first session when it ended already has left it open, of which this one may have the thread pointer.
+    #[cold]
+    fn refusal(&self) -> Failure {
         if !self.is_forked() {
-            return Ok(());
+            return not_my_session();
         }
         let pid = self.pid();
-        Err(failure(Code::Forked, format_args!("the session is of process {pid}, the parent; open one in the child")))
+        failure(Code::Forked, format_args!("the session is of process {pid}, the parent; open one in the child"))
     }
 
     /// Has the release of what was got inlined, where that is an ordinary X.
@@ -230,7 +237,7 @@ impl Handle {
         // SAFETY: this thread's, and no reference to it is left.
         let session = unsafe { &mut *self.session.get() };
         match session.take() {
-            Some((session, _)) if session.has_records() => mem::forget(session),
+            Some((session, _)) if !session.is_forked() && session.has_records() => mem::forget(session),
             // The session first: what keeps its instance open comes after it in the tuple.
             closed => drop(closed),
         }
@@ -303,9 +310,13 @@ pub(crate) extern "C" fn retrial_session_close(at: Option<&'static Handle>) -> c
 }
 
 fn close(at: Option<&'static Handle>) -> Answer {
-    let session = InUse::new(at)?;
+    let session = InUse::begin(at)?;
     // What a child of fork finds there is its parent's.
-    if session.has_records() && !session.is_forked() {
+    let is_own = !session.is_forked();
+    if is_own && !session.is_attended() {
+        return Err(session.refusal());
+    }
+    if is_own && session.has_records() {
         return Err(failure(Code::Busy, "the session holds mutexes; release them before it is closed"));
     }
     let handle = ManuallyDrop::new(session).0;
@@ -318,7 +329,6 @@ fn close(at: Option<&'static Handle>) -> Answer {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn retrial_session_set_action(at: Option<&'static Handle>, action: Text) -> c_int {
     code(InUse::new(at).and_then(|session| {
-        session.not_forked()?;
         session.set_action(action.or_empty("action")?);
         Ok(())
     }))

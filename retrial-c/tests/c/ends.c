@@ -209,7 +209,18 @@ static void a_child_is_told_of_its_parents_session(void) {
     if (pid == 0) {
         ANSWERS(RETRIAL_FORKED, retrial_session_set_action(own, "of the child"));
         ANSWERS(RETRIAL_FORKED, retrial_mutex_get(own, mutex, RETRIAL_E, RETRIAL_HERE));
+        /* It closes the instance when its own sessions are, and has its parent's all the same. */
+        retrial_session *session;
+        OK(retrial_session_open(instance, "of the child", &session));
+        ANSWERS(RETRIAL_BUSY, retrial_instance_close(instance));
+        OK(retrial_session_close(session));
+        OK(retrial_instance_close(instance));
+        ANSWERS(RETRIAL_GONE, retrial_instance_close(instance));
+        retrial_mutex late = RETRIAL_MUTEX_INIT;
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_get(own, &late, RETRIAL_E, RETRIAL_HERE));
+        ANSWERS(RETRIAL_FORKED, retrial_mutex_release(own, &late));
         OK(retrial_session_close(own));
+        ANSWERS(RETRIAL_NOT_MY_SESSION, retrial_session_close(own));
         _exit(0);
     }
     int status;

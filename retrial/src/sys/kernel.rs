@@ -251,6 +251,7 @@ impl RobustLock {
 
     /// The id of the living thread that holds it, or 0. The futex word is the kernel's format for robust
     /// locks: the owner's thread id, and a bit that the kernel sets when the owner dies.
+    #[inline]
     pub(crate) fn owner(&self) -> u32 {
         let word = super::Observed::acquire(self.futex_word());
         if word & Self::OWNER_DIED == 0 { word & Self::TID } else { 0 }
@@ -266,6 +267,7 @@ impl RobustLock {
         is_its && self.futex_word().compare_exchange(word, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    #[inline]
     fn futex_word(&self) -> &AtomicU32 {
         let word: *const AtomicU32 = self.0.get().cast();
         // SAFETY: a pthread mutex of glibc and of the kernel's robust format starts with its futex word,

@@ -259,7 +259,8 @@ pub fn pid() -> u32 {
 
 /// The same without a system call, once it is known. In a child that shares this process's memory (`vfork`)
 /// it is the parent's.
-pub(crate) fn known_pid() -> u32 {
+#[must_use]
+pub fn known_pid() -> u32 {
     let known = FORK_PAGE.pid.load(Ordering::Relaxed);
     if known != 0 {
         return known;
