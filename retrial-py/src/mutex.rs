@@ -95,7 +95,9 @@ impl Mutex {
         }
         let (mutex, bytes) = shared.instance.mutex_bytes(name, mutex_type, size).or_raise()?;
         let record = mutex.record(&shared.instance).map_err(|error| raise(Kind::Error, error))?;
-        let (name, mutex_type) = (name.to_owned(), mutex_type.to_owned());
+        // One that was there keeps its type.
+        let mutex_type = shared.instance.tables().type_name(record.mutex_type());
+        let name = name.to_owned();
         let named = Arc::new(Named { record, bytes, size, format, name, mutex_type, shared: Arc::clone(shared) });
         let ask = Ask { mode: Mode::Exclusive, wait: Wait::Endless, at: None, keeps: false };
         let state = shared.own_state(record);

@@ -176,6 +176,13 @@ class Objects(Case):
             with self.assertRaises(retrial.NotHeld):
                 mutex.release()
 
+    def test_all_objects_say_the_type_that_the_mutex_has(self):
+        hits, again = self.instance.mutex("hits", "counters"), self.instance.mutex("hits")
+        self.assertEqual((hits.type, again.type), ("counters", "counters"))
+        self.instance.set("mutex_spin_count", 7, type=again.type)
+        self.assertIn("counters", repr(again))
+        self.assertEqual(pickle.loads(pickle.dumps(again)).type, "counters")
+
     def test_an_object_that_is_gone_while_a_view_is_there_leaves_nothing(self):
         self.instance.mutex("n").acquire()
         self.instance.mutex("n").data[0] = 7

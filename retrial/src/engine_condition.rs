@@ -177,23 +177,26 @@ impl EngineCondition {
     ///
     /// [`BindError`].
     pub fn bind<'c>(&'c self, instance: &'c Instance, name: &str) -> Result<Condition<'c>, BindError> {
-        join(&self.instance, instance)?;
         // Acquire: pairs with the exchange below.
         let mut id = MutexId(self.id.load(Ordering::Acquire));
-        if id.0 == 0 {
-            let address = std::ptr::from_ref(self).addr() as u64;
-            let own = instance.register_mutex(instance.register_type(TYPE)?, address, name)?;
-            // AcqRel: a thread that finds the id finds its entry.
-            match self.id.compare_exchange(0, own.0, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => id = own,
-                Err(first) => {
-                    // SAFETY: registered above, and the condition has the id of another thread's.
-                    unsafe { instance.unregister_mutex(own) };
-                    id = MutexId(first);
-                }
-            }
+        if id.0 != 0 {
+            join(&self.instance, instance)?;
+            return Ok(Condition { shared: self, instance, id });
         }
-        Ok(Condition { shared: self, instance, id })
+        // The entry first: where none is free the condition stays as it is.
+        let address = std::ptr::from_ref(self).addr() as u64;
+        let own = instance.register_mutex(instance.register_type(TYPE)?, address, name)?;
+        let joined = join(&self.instance, instance);
+        if joined.is_ok() {
+            // AcqRel: a thread that finds the id finds its entry.
+            let first = self.id.compare_exchange(0, own.0, Ordering::AcqRel, Ordering::Acquire);
+            id = first.map_or_else(MutexId, |_| own);
+        }
+        if id != own {
+            // SAFETY: registered above, and the condition has the id of another thread's, or none of this instance.
+            unsafe { instance.unregister_mutex(own) };
+        }
+        joined.map(|()| Condition { shared: self, instance, id })
     }
 
     /// Gives its entry in the instance back; later calls are refused. Whether nobody waited: a condition that
@@ -286,7 +289,7 @@ impl Instance {
     /// [`ObjectError`]; also when there is a mutex of this name.
     pub fn condition(&self, name: &str) -> Result<Condition<'_>, ObjectError> {
         let extent = Extent { data: 0, len: size_of::<EngineCondition>() };
-        let (id, address) = self.object(Owner::NONE, name, self.register_type(TYPE)?, extent)?;
+        let (id, address) = self.object(Owner::NONE, name, TYPE, extent)?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
         // SAFETY: `object` gives that many bytes, for as long as the instance is mapped; any bytes are a
         // value.

@@ -77,15 +77,17 @@ impl EngineMutex {
     ///
     /// [`BindError`].
     pub fn bind(&self, instance: &Instance, mutex_type: &str, name: &str) -> Result<MutexId, BindError> {
-        // The instance first: two sessions of two instances never both register it.
-        join(&self.instance, instance)?;
-        if self.raw.id().0 == 0 {
+        if self.bound(instance)?.is_none_or(|raw| raw.id().0 == 0) {
+            // The entry first: where none is free the mutex stays as it is.
             let mutex_type = instance.register_type(mutex_type)?;
             let id = instance.register_record(mutex_type, &self.raw, name)?;
-            if !self.raw.adopt_once(id, mutex_type, !instance.tables.has_barrier()) {
-                // SAFETY: registered above, and the mutex has the id of another thread's.
+            // Of two sessions of two instances one joins.
+            let joined = join(&self.instance, instance);
+            if joined.is_err() || !self.raw.adopt_once(id, mutex_type, !instance.tables.has_barrier()) {
+                // SAFETY: registered above, and the mutex has the id of another thread's, or none of this instance.
                 unsafe { instance.unregister_mutex(id) };
             }
+            joined?;
         }
         Ok(self.raw.id())
     }
@@ -227,7 +229,6 @@ impl Instance {
         mutex_type: &str,
         len: usize,
     ) -> Result<(&EngineMutex, *mut u8), ObjectError> {
-        let mutex_type = self.register_type(mutex_type)?;
         let (_, address) = self.object(owner, name, mutex_type, Extent { data: DATA, len })?;
         #[allow(clippy::cast_ptr_alignment)] // `object` aligns to 64
         // SAFETY: `object` gives at least so many bytes, for as long as the instance is mapped; any bytes are

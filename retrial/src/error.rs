@@ -200,12 +200,20 @@ fn advice(owing: u32, mutex: MutexId) -> impl std::fmt::Display {
 
 /// A table of an instance is full.
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
-#[error("all {capacity} entries of the {table} table are taken; create the instance with more (`{table}`)")]
+#[error("all {capacity} entries of the {table} table are taken; {}", more(.table))]
 pub struct TableFull {
-    /// Which table; also the capacity to raise.
+    /// Which table; also the capacity to raise, but of `types`.
     pub table: &'static str,
     /// Its size.
     pub capacity: u64,
+}
+
+/// What to do about a full table.
+fn more(table: &'static str) -> impl std::fmt::Display {
+    crate::text::written(move |f| match table {
+        "types" => f.write_str("give the mutex one of the types that are there"),
+        _ => write!(f, "create the instance with more (`{table}`)"),
+    })
 }
 
 /// Why a mutex in memory of an engine's own is none of an instance's.

@@ -84,7 +84,6 @@ impl Instance {
         value: impl FnOnce() -> T,
     ) -> Result<Mutex<'_, T>, ObjectError> {
         const { assert!(align_of::<Shared<T>>() <= 64, "objects are aligned to 64 bytes") };
-        let mutex_type = self.register_type(mutex_type)?;
         let (id, address) = self.object(Owner::NONE, name, mutex_type, Shared::<T>::EXTENT)?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value.
@@ -142,7 +141,6 @@ impl Instance {
     ///
     /// Only sessions of this instance get it: as for [`RawMutex::register`].
     pub unsafe fn mutex_record<T: Shareable>(&self, name: &str, mutex_type: &str) -> Result<&RawMutex, ObjectError> {
-        let mutex_type = self.register_type(mutex_type)?;
         let (_, address) = self.object(Owner::NONE, name, mutex_type, Shared::<T>::EXTENT)?;
         // SAFETY: `object` gives that many bytes, aligned to 64, for as long as the instance is mapped; any
         // bytes are a value, and the value is not touched.

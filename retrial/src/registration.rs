@@ -194,12 +194,13 @@ impl Instance {
     }
 
     /// The memory of the named object, allocated if it is new: its entry and the address of its bytes, which
-    /// were 0 when it was made. Aligned to 64 bytes. An object of another owner, kind or size is refused.
+    /// were 0 when it was made. Aligned to 64 bytes. An object of another owner, kind or size is refused. What is refused
+    /// registers no type.
     pub(crate) fn object(
         &self,
         owner: Owner,
         name: &str,
-        mutex_type: TypeId,
+        mutex_type: &str,
         extent: Extent,
     ) -> Result<(MutexId, *mut u8), ObjectError> {
         if name.is_empty() || name.len() > MutexEntry::NAME_BYTES || name.contains('\0') {
@@ -225,6 +226,9 @@ impl Instance {
             return Err(ObjectError::NoSpace(name.into()));
         }
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(|| ObjectError::NoSpace(name.into()))?;
+        // Release: as in `unregister_mutex`.
+        let give_back = |_: &TableFull| entry.key.store(FREED, Ordering::Release);
+        let mutex_type = self.register_type(mutex_type).inspect_err(give_back)?;
         entry.fill(mutex_type, Place::Arena, offset, extent.end() as u64, name);
         entry.data.store(extent.data, Ordering::Relaxed);
         entry.owner.store(u64::from_le_bytes(owner.0), Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! The table of mutexes: what is claimed, given back, used again, and what the dead leave in it.
 
+use retrial::engine::{EngineCondition, EngineMutex};
 use retrial::views::TypeId;
-use retrial::{Capacity, Instance, MutexId, interposer};
+use retrial::{BindError, Capacity, Instance, MutexId, ObjectError, interposer};
 use std::collections::HashSet;
 
 const MUTEXES: u32 = 40;
@@ -129,4 +130,37 @@ fn a_kill_in_a_claim_leaks_one_entry_at_most() {
             assert_eq!(left, MUTEXES as usize - 1);
         }
     }
+}
+
+#[test]
+fn what_is_refused_registers_no_type_and_joins_no_instance() {
+    let capacity = Capacity { mutexes: 1, ..Capacity::default() };
+    let [instance, other] = [capacity, Capacity::default()].map(|capacity| Instance::anonymous(capacity).unwrap());
+    for n in 0..100 {
+        let found = instance.mutex_bytes("", &format!("of no name {n}"), 8).unwrap_err();
+        assert!(matches!(found, ObjectError::Name { .. }), "{found}");
+    }
+    instance.mutex_bytes("m", "right", 8).unwrap();
+    let found = instance.mutex_bytes("m", "of another size", 16).unwrap_err();
+    assert!(matches!(found, ObjectError::Shape { .. }), "{found}");
+    assert!(matches!(instance.mutex_bytes("n", "full", 8), Err(ObjectError::Full(_))));
+    assert_eq!(instance.tables().types().len(), other.tables().types().len() + 1, "`right`");
+
+    let (mutex, condition) = (EngineMutex::default(), EngineCondition::default());
+    assert!(matches!(mutex.record(&instance), Err(BindError::Full(_))));
+    assert!(matches!(condition.bind(&instance, ""), Err(BindError::Full(_))));
+    mutex.record(&other).unwrap();
+    condition.bind(&other, "").unwrap();
+    assert_eq!(mutex.record(&instance).unwrap_err(), BindError::OtherInstance);
+    assert_eq!(condition.bind(&instance, "").unwrap_err(), BindError::OtherInstance);
+}
+
+#[test]
+fn a_65th_type_is_refused_with_what_can_be_done() {
+    let instance = instance();
+    let found = (0..65).map(|n| instance.register_type(&n.to_string())).last().unwrap().unwrap_err();
+    assert_eq!(
+        found.to_string(),
+        "all 64 entries of the types table are taken; give the mutex one of the types that are there"
+    );
 }
