@@ -4,7 +4,7 @@ use crate::call::{Out, Text, Uncancelled, code, failure, null, out};
 use crate::code::{Answer, Code, Failure};
 use crate::header;
 use libc::mode_t;
-use retrial::{Address, Capacity, Instance, sys};
+use retrial::{Address, Capacity, CreateError, Instance, sys};
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -158,22 +158,13 @@ pub(crate) extern "C" fn retrial_instance_open_abi(
     permissions: mode_t,
     to: To,
 ) -> c_int {
-    give(abi, to, || open(&address(name)?, capacity(asked), permissions))
-}
-
-/// As [`Instance::create_or_attach`], with the errors of both told apart.
-fn open(address: &Address, capacity: Capacity, permissions: u32) -> Result<Instance, Failure> {
-    use retrial::{AttachError::NotFound, CreateError::Exists};
-    loop {
-        match Instance::attach(address) {
-            Err(NotFound(_)) => {}
-            other => return Ok(other?),
-        }
-        match Instance::create(address, capacity, permissions) {
-            Err(Exists(_)) => {}
-            other => return Ok(other?),
-        }
-    }
+    give(abi, to, || {
+        let opened = Instance::create_or_attach(&address(name)?, capacity(asked), permissions);
+        opened.map_err(|error| match error {
+            CreateError::Attach(error) => error.into(),
+            error => error.into(),
+        })
+    })
 }
 
 /// `retrial_instance_anonymous`.

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList, PyTuple, PyType};
 use retrial::engine::RawMutex;
 use retrial::views::{Domain, LocationId, TypeId};
-use retrial::{Address, AttachError, Capacity, CreateError, P};
+use retrial::{Address, Capacity, CreateError, P};
 use std::collections::HashMap;
 use std::path::{self, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,16 +173,9 @@ impl Instance {
         permissions: u32,
     ) -> PyResult<Self> {
         let (address, capacity) = (address(name)?, capacity(sessions, mutexes, locations, rows, arena));
-        // As `create_or_attach`, with the errors of both told apart.
-        loop {
-            match retrial::Instance::attach(&address) {
-                Err(AttachError::NotFound(_)) => {}
-                other => return other.or_raise().map(Self::new),
-            }
-            match retrial::Instance::create(&address, capacity, permissions) {
-                Err(CreateError::Exists(_)) => {}
-                other => return other.or_raise().map(Self::new),
-            }
+        match retrial::Instance::create_or_attach(&address, capacity, permissions) {
+            Err(CreateError::Attach(error)) => Err(error).or_raise(),
+            opened => opened.or_raise().map(Self::new),
         }
     }
 

@@ -17,6 +17,9 @@ pub enum CreateError {
     /// There is one already.
     #[error("instance `{0}` exists")]
     Exists(String),
+    /// There is one already, and it was to be attached to.
+    #[error(transparent)]
+    Attach(AttachError),
     /// Not a name that an instance can have.
     #[error(transparent)]
     Name(#[from] NameError),

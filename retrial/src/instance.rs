@@ -123,15 +123,13 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// [`CreateError`], or an [`AttachError`] as its source.
+    /// [`CreateError`]; `Attach` when there is one that cannot be attached to.
     pub fn create_or_attach(address: &Address, capacity: Capacity, permissions: u32) -> Result<Self, CreateError> {
         loop {
             match Self::attach(address) {
                 Ok(instance) => return Ok(instance),
                 Err(AttachError::NotFound(_)) => {}
-                Err(other) => {
-                    return Err(CreateError::Io { path: address.path.clone(), source: io::Error::other(other) });
-                }
+                Err(other) => return Err(CreateError::Attach(other)),
             }
             match Self::create(address, capacity, permissions) {
                 Err(CreateError::Exists(_)) => {}

@@ -143,7 +143,7 @@ fn is_in_the_way(address: &Address) {
     let created = Instance::create(address, CAPACITY, 0o600);
     assert!(matches!(created, Err(CreateError::Exists(_))), "{created:?}");
     let either = Instance::create_or_attach(address, CAPACITY, 0o600);
-    assert!(matches!(either, Err(CreateError::Io { .. })), "{either:?}");
+    assert!(matches!(either, Err(CreateError::Attach(_))), "{either:?}");
 }
 
 // Part one: names.

@@ -1,6 +1,6 @@
 //! `retrial cache`.
 
-use crate::instances::{Which, cache_error, create_error, session_error};
+use crate::instances::{Which, attach_error, cache_error, create_error, session_error};
 use crate::output::{Format, Table, column, counted, quoted};
 use crate::{duration, signals};
 use clap::Subcommand;
@@ -213,10 +213,9 @@ fn create(args: &Create, format: Format) -> Result<ExitCode, Report> {
     // Each object has a mutex of its own, and sessions count each by itself.
     let capacity = Capacity { sessions: args.sessions, arena, rows: 256, ..Capacity::default() };
     let (instance, is_new) = match Instance::create(&address, capacity, 0o600) {
-        Err(CreateError::Exists(_)) => (Instance::create_or_attach(&address, capacity, 0o600), false),
-        made => (made, true),
+        Err(CreateError::Exists(_)) => (Instance::attach(&address).map_err(attach_error)?, false),
+        made => (made.map_err(create_error)?, true),
     };
-    let instance = instance.map_err(create_error)?;
     let cache = Cache::create(&instance, &args.name, shape).map_err(|error| {
         if is_new {
             // This command has made it, and nothing is in it.
