@@ -923,6 +923,23 @@ fn the_holding_time_is_the_utilization_over_the_rate_of_gets() {
     assert!((0.5..2.0).contains(&ratio), "{ratio}: {row:#}");
 }
 
+#[test]
+fn a_recording_of_a_short_run_says_how_long_its_mutex_was_held() {
+    if !may_read() {
+        return;
+    }
+    let scratch = Directory::new();
+    let (program, file) = (compile(&scratch, CONTENDED, &[]).unwrap(), scratch.path("run.db"));
+    let output = run(&["--record", &file, "--", &program]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let recorded = kit::command(&["report", &file, "--json"]).output().unwrap();
+    let recorded: Value = serde_json::from_slice(&recorded.stdout).unwrap();
+    let row = &recorded["mutexes"][0];
+    let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {recorded:#}"));
+    // Each of 2,000 gets holds it for 100 us at least, and it is held nearly all the time.
+    assert!(of("utilization") > 0.5 && of("holding_time_us") > 50.0, "{row:#}");
+}
+
 /// Two threads contend for a mutex until a file is gone.
 const UNTIL: &str = r"
 #include <pthread.h>
@@ -1108,9 +1125,12 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
         let source = DEADLOCKED.replace("ROBUST", robust).replace("INITIALIZER", "PTHREAD_MUTEX_INITIALIZER");
         let program = compile(&scratch, &source, &[]).unwrap();
         let (file, page) = (scratch.path("report.json"), scratch.path("report.html"));
+        let recording = scratch.path("run.db");
         let mut run = Under::new(&mut retrial_run(&[
             "--scheme",
             "pthread",
+            "--record",
+            &recording,
             "--instance",
             &name,
             "--report",
@@ -1157,6 +1177,13 @@ fn threads_that_wait_for_each_other_are_a_deadlock_and_their_waits_count_before_
             let expected = if place.starts_with("first (") { " lock_b (program)" } else { " lock_a (program)" };
             assert!(mutex.ends_with(expected), "{report}");
         }
+        // The sessions have ended at the last snapshot.
+        let recorded = kit::command(&["report", &recording, "--json"]).output().unwrap();
+        let recorded: Value = serde_json::from_slice(&recorded.stdout).unwrap();
+        let (deadlock, found) = (&recorded["deadlocks"][0], recorded["findings"].as_array().unwrap());
+        assert!(deadlock["for_s"].as_f64().unwrap() > 2.0 && deadlock["ended"] == true, "{recorded}");
+        assert_eq!(found[0]["rule"], "deadlock", "{recorded}");
+        assert!(found.iter().all(|finding| finding["rule"] != "long_holder"), "{recorded}");
     }
 }
 

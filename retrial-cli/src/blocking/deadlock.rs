@@ -115,7 +115,9 @@ impl Deadlock {
             (1, None) => format!("DEADLOCK: a session waits for itself, for {s:.1} s"),
             (_, None) => format!("DEADLOCK: {count} sessions wait for each other, for {s:.1} s"),
             (_, Some(_)) => {
-                format!("DEADLOCK of {count} sessions for {s:.1} s, until a deadline or an unlock ended it")
+                format!(
+                    "DEADLOCK of {count} sessions for {s:.1} s, until a deadline, an unlock or the end of a session ended it"
+                )
             }
         };
         for (link, (mutex, place)) in self.links.iter().zip(&self.names) {

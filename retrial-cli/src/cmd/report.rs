@@ -9,7 +9,7 @@ use crate::recording::findings::Source;
 use crate::recording::report::diff::{Diff, Side};
 use crate::recording::report::{self, Report, Step};
 use crate::recording::store::{Recorded, Recording};
-use crate::recording::{Snapshot, Span};
+use crate::recording::{Snapshot, Span, deadlocks};
 use crate::{duration, predict, signals, sql};
 use miette::{Report as Failure, miette};
 use retrial::Observer;
@@ -205,5 +205,6 @@ fn made(
 ) -> Result<Report, Failure> {
     let rounds = recording.rounds(to.instance, from.id, to.id)?;
     let blockers = recording.blockers(to.instance, from.at_ns, to.at_ns)?;
-    Ok(Report { span, rounds, blockers, of, source, next, timed: None, course: Vec::new() })
+    let deadlocks = deadlocks::latest(recording, from, to, &span)?;
+    Ok(Report { span, rounds, blockers, deadlocks, of, source, next, timed: None, course: Vec::new() })
 }

@@ -4,7 +4,7 @@
 //! of them, as profiles by whatever key, from which every figure follows by `Measure`. [`Recorder`] takes
 //! them again and again, and samples between them, into the file that [`store`] writes and reads.
 
-mod deadlocks;
+pub mod deadlocks;
 pub mod findings;
 pub mod history;
 mod pauses;

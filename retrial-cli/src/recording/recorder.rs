@@ -37,6 +37,8 @@ impl Default for Pace {
 const TIMES_COST: u64 = 200;
 /// Time between two writes of samples.
 const SAMPLES_NS: u64 = 1_000_000_000;
+/// Minimum time between two snapshots for sessions that wait for each other.
+const RING_NS: u64 = 1_000_000_000;
 /// Time between two looks at whether the instance's name is still its own, and longest sleep.
 const NAME_NS: u64 = 250_000_000;
 /// Time between two passes that thin out.
@@ -155,6 +157,7 @@ impl Recorder {
         recording.snapshot(written)?;
         let interval_ns = nanos(self.pace.interval);
         let (mut snapshot_at, mut flush_at, mut name_at) = (now_ns() + interval_ns, now_ns() + SAMPLES_NS, 0);
+        let mut ring_at = 0;
         loop {
             let now = now_ns();
             let is_over = self.is_stopped() || now >= name_at && !is_there(tables);
@@ -162,8 +165,15 @@ impl Recorder {
                 name_at = now + NAME_NS;
             }
             let is_waiting = self.ended.get().is_some();
-            if is_over || now >= snapshot_at && !is_waiting {
+            // Sessions that wait for each other may have been killed by the next snapshot.
+            let is_early = now >= ring_at && recording.sampler.has_new_ring();
+            if is_over || (is_early || now >= snapshot_at) && !is_waiting {
                 recording.snapshot(written)?;
+            }
+            if is_early {
+                ring_at = now + RING_NS;
+            }
+            if now >= snapshot_at {
                 // Snapshots that were missed, as the machine slept, are not made up for.
                 snapshot_at = (snapshot_at + interval_ns).max(now);
             }

@@ -9,7 +9,6 @@ mod time;
 pub use self::course::{Course, PARTS, Step, charts};
 
 use self::time::Time;
-use super::deadlocks::deadlocks;
 use super::findings::{Blocker, Evidence, Finding, Source, findings};
 use super::period::Period;
 use super::scene::Span;
@@ -37,6 +36,8 @@ pub struct Report {
     pub rounds: Rounds,
     /// Who was waited for, the longest first.
     pub blockers: Vec<Blocker>,
+    /// Sessions that wait for each other, or did last.
+    pub deadlocks: Vec<Deadlock>,
     /// What was read: a recording, or the live instance.
     pub of: String,
     pub source: Source,
@@ -76,7 +77,7 @@ impl Report {
             "processors": to.load.processors,
             "busy_pct": period.busy().map(|busy| 100.0 * busy),
             "sessions": to.sessions.len(),
-            "deadlocks": deadlocks(to).iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
+            "deadlocks": self.deadlocks.iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,
             "findings": self.findings(&time).iter().map(Finding::json).collect::<Vec<_>>(),
             "looks": self.rounds.rounds,
@@ -117,7 +118,8 @@ impl Report {
 
     fn findings(&self, time: &Time) -> Vec<Finding> {
         let scale = self.of_period(1_000_000_000);
-        findings(&Evidence::new(self.period(), self.source.clone(), time.all_s, self.blockers.clone(), scale))
+        let (source, blockers) = (self.source.clone(), self.blockers.clone());
+        findings(&Evidence::new(self.period(), source, time.all_s, blockers, scale, self.deadlocks.clone()))
     }
 
     fn deaths(&self) -> u64 {
@@ -132,7 +134,7 @@ impl Report {
         let found = self.findings(&time);
         let next = found.first().map_or(&self.next, |finding| &finding.found.command).clone();
         let alarm = |found: &Deadlock| Part::Alarm(found.text(to.at.monotonic_ns));
-        let mut parts: Vec<Part> = deadlocks(to).iter().map(alarm).collect();
+        let mut parts: Vec<Part> = self.deadlocks.iter().map(alarm).collect();
         parts.push(Part::Findings { found, nothing: NOTHING_FOUND });
         let course = Picture::Charts(vec![Course { name: "", steps: self.course.clone() }]);
         parts.push(Part::pictured("LOAD", course, self.load()));

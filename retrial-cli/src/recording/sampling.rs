@@ -1,6 +1,6 @@
 //! Samples who holds and who waits, again and again.
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, State};
 use super::store::{Holder, Rounds, Sample};
 use crate::blocking::Look;
 use retrial::sys::{Clock, clock_ns, now_ns};
@@ -34,18 +34,26 @@ pub struct Sampler<'t> {
     tallies: HashMap<MutexId, Tally>,
     rounds: Rounds,
     latest_ns: u64,
+    /// Sessions that waited for each other at the latest round, and since when each did.
+    ring: Vec<(Sid, u64)>,
+    /// Whether the round before had the same ring.
+    ring_stands: bool,
+    /// The ring that is in the latest snapshot.
+    ring_shown: Vec<(Sid, u64)>,
     /// Samples that may go on at the next round, by session, whether it waits, and mutex.
     open: HashMap<(Sid, bool, MutexId), (Sample, u64)>,
     done: Vec<Sample>,
 }
 
-/// What was seen of a mutex since the last snapshot.
+/// What was seen of a mutex since the last snapshot, or since it was first looked at.
 #[derive(Clone, Copy, Default)]
 struct Tally {
+    /// Rounds since the last snapshot that were over when it was first looked at.
+    before: Rounds,
     /// Rounds that found it held, and their time.
     held: u64,
     held_ns: u64,
-    /// Gets at the last snapshot.
+    /// Gets by then.
     gets: Option<u64>,
 }
 
@@ -69,6 +77,9 @@ impl<'t> Sampler<'t> {
             tallies: HashMap::new(),
             rounds: Rounds::default(),
             latest_ns: now_ns(),
+            ring: Vec::new(),
+            ring_stands: false,
+            ring_shown: Vec::new(),
             open: HashMap::new(),
             done: Vec::new(),
         }
@@ -76,7 +87,7 @@ impl<'t> Sampler<'t> {
 
     /// One look at all sessions, which stands for the time since the last one.
     pub fn round(&mut self) {
-        self.know_mutexes();
+        let is_read_again = self.know_mutexes();
         let awaited: BTreeSet<MutexId> = self.tables.waits().map(|(_, key, _)| key.mutex).collect();
         let look =
             Look::at(self.tables, &self.known, |mutex| awaited.contains(&mutex.id) || self.chosen.contains(&mutex.id));
@@ -91,6 +102,12 @@ impl<'t> Sampler<'t> {
                 tally.held_ns += length_ns;
             }
         }
+        if is_read_again {
+            self.begin_tallies(&look);
+        }
+        let ring = ring(&look);
+        self.ring_stands = ring == self.ring;
+        self.ring = ring;
         let mut samples = Vec::new();
         for session in &look.sessions {
             let is_living = u64::from(!session.dead);
@@ -117,15 +134,35 @@ impl<'t> Sampler<'t> {
         self.take(samples);
     }
 
-    fn know_mutexes(&mut self) {
+    /// Whether the mutexes were read again. Those of processes' memory that have come since the last snapshot
+    /// are sampled from now on, as long as there are few.
+    fn know_mutexes(&mut self) -> bool {
         let (before, last) = (now_ns(), self.tables.last_mutex());
         if before < self.known_until_ns && last == self.last_mutex {
-            return;
+            return false;
         }
         self.known = self.tables.mutexes();
         self.last_mutex = last;
         let now = now_ns();
         self.known_until_ns = now + KNOWN_NS.max(KNOWN_TIMES * (now - before));
+        for mutex in self.known.iter().filter(|mutex| mutex.place != Place::Arena) {
+            if self.chosen.len() < CHOSEN {
+                self.chosen.insert(mutex.id);
+            }
+        }
+        true
+    }
+
+    /// Has the next rounds count the holders of mutexes that no round has counted yet. This round does not
+    /// count: a mutex in a process's memory becomes known when it is missed, and is held then.
+    fn begin_tallies(&mut self, look: &Look<'_>) {
+        for mutex in &self.known {
+            let is_read = self.chosen.contains(&mutex.id) && look.read.contains_key(&mutex.id);
+            if is_read || mutex.place == Place::Arena {
+                let begin = || Tally { before: self.rounds, gets: look.gets(mutex, 0), ..Tally::default() };
+                self.tallies.entry(mutex.id).or_insert_with(begin);
+            }
+        }
     }
 
     fn waiting(look: &Look<'_>, session: &SessionInfo, at_ns: u64) -> Option<Sample> {
@@ -171,6 +208,11 @@ impl<'t> Sampler<'t> {
         self.done.extend(ended.into_values().map(|(sample, _)| sample));
     }
 
+    /// Whether sessions wait for each other, have done so for two rounds, and are in no snapshot.
+    pub fn has_new_ring(&self) -> bool {
+        !self.ring.is_empty() && self.ring_stands && self.ring != self.ring_shown
+    }
+
     /// How many samples there are that have not been taken.
     pub fn count(&self) -> usize {
         self.done.len() + self.open.len()
@@ -200,6 +242,8 @@ impl<'t> Sampler<'t> {
             tallies.insert(id, Tally { gets: mutex.gets, ..Tally::default() });
         }
         self.seen = seen;
+        let is_shown = snapshot.sessions.iter().any(|session| session.state == State::Deadlocked);
+        self.ring_shown = if is_shown { self.ring.clone() } else { Vec::new() };
         self.choose(snapshot, &misses);
         tallies.retain(|id, _| {
             snapshot.mutex(*id).is_some_and(|mutex| mutex.info.place == Place::Arena || self.chosen.contains(id))
@@ -224,13 +268,20 @@ impl Tally {
     fn end(self, rounds: Rounds, gets: Option<u64>) -> Samples {
         let s = |ns: u64| ns as f64 / 1e9;
         Samples {
-            looks: rounds.rounds,
+            looks: rounds.rounds - self.before.rounds,
             held: self.held,
-            time_s: s(rounds.length_ns),
+            time_s: s(rounds.length_ns - self.before.length_ns),
             held_s: s(self.held_ns),
             gets: gets.unwrap_or(0).saturating_sub(self.gets.unwrap_or(0)),
         }
     }
+}
+
+/// Sessions that wait for each other, and since when each does. They hold what others wait for.
+fn ring(look: &Look<'_>) -> Vec<(Sid, u64)> {
+    let may_be = look.sessions.iter().any(|session| session.wait.is_some() && !look.held(session.sid).is_empty());
+    let rings = if may_be { look.deadlocks() } else { Vec::new() };
+    rings.into_iter().flatten().map(|link| (link.sid, link.since_ns)).collect()
 }
 
 fn held(look: &Look<'_>, session: &SessionInfo, mutex: MutexId, mode: Mode, at_ns: u64) -> Sample {

@@ -160,6 +160,27 @@ fn an_instance_that_came_back_under_the_name_is_another_one() {
     assert!(Period::between(&from, &to).from().is_none(), "since its creation");
 }
 
+#[test]
+fn a_mutex_that_came_after_the_last_snapshot_is_sampled_from_then_on() {
+    let instance = instance();
+    let mut sampler = Sampler::new(instance.tables());
+    sampler.complete(&mut Snapshot::of(instance.tables()));
+    sampler.round();
+    let mutex: Mutex<u64> = instance.mutex("m", "test", || 0).unwrap();
+    let session = instance.session("holder", Class::Normal).unwrap();
+    let held = mutex.exclusive(&session, location!("hold")).unwrap();
+    for _ in 0..10 {
+        sampler.round();
+    }
+    drop(held);
+    drop(mutex.exclusive(&session, location!("hold")).unwrap());
+    let mut snapshot = Snapshot::of(instance.tables());
+    sampler.complete(&mut snapshot);
+    let samples = snapshot.mutexes[0].samples;
+    assert_eq!((samples.looks, samples.held, samples.gets), (9, 9, 1), "the first round only finds it");
+    assert!(samples.time_s > 0.0 && samples.time_s.to_bits() == samples.held_s.to_bits(), "{samples:?}");
+}
+
 /// Converts in one session beside a mode of another: in a first spin for as long as that takes. What the
 /// sampler counts: the time, and how long of it sessions held and spun first.
 fn sampled(from: Mode, beside: Mode) -> (u64, u64, u64) {

@@ -3,11 +3,11 @@
 use crate::instances::attach_error;
 use crate::recording::store::Writer;
 use crate::recording::store::parquet::Partitions;
-use crate::recording::{Pace, Recorder};
+use crate::recording::{Pace, Recorder, Snapshot};
 use miette::Report;
 use retrial::{Address, Observer};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 /// The files that a recording goes to.
@@ -24,12 +24,17 @@ impl Files {
         Ok(Self { path: path.to_owned(), writer: Writer::open(path)?, partitions })
     }
 
-    /// Records this instance from now on.
+    /// Records this instance from now on. The first snapshot has been taken at the return, so that nothing that
+    /// happens after it is missed.
     pub fn record(self, address: &Address) -> Result<Recorded, Report> {
         let observer = Observer::open(address).map_err(attach_error)?;
         let recorder = Arc::new(Recorder::new(self.writer, Pace::default()));
         let shared = Arc::clone(&recorder);
-        let thread = std::thread::spawn(move || shared.record(&observer, &|_, _| {}));
+        let (taken, first) = mpsc::channel();
+        let tell = move |_: &Snapshot, _| taken.send(()).unwrap_or(());
+        let thread = std::thread::spawn(move || shared.record(&observer, &tell));
+        // A recorder that fails before its first snapshot ends this, too: `finish` says why.
+        let _ = first.recv();
         Ok(Recorded { recorder, thread, path: self.path, partitions: self.partitions })
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::blocking::Deadlock;
 use crate::output::quoted;
+use crate::recording::Period;
 use crate::recording::snapshot::{Mutex, Session, Snapshot};
 use crate::recording::store::Holder;
-use crate::recording::{Period, deadlocks::deadlocks};
 use retrial::views::{Counter, LocationId};
 use retrial::{Mode, MutexId};
 use retrial_model::Profile;
@@ -47,12 +47,19 @@ pub struct Evidence<'e> {
 }
 
 impl<'e> Evidence<'e> {
-    pub fn new(period: Period<'e>, source: Source, all_s: f64, blockers: Vec<Blocker>, scale: f64) -> Self {
+    pub fn new(
+        period: Period<'e>,
+        source: Source,
+        all_s: f64,
+        blockers: Vec<Blocker>,
+        scale: f64,
+        deadlocks: Vec<Deadlock>,
+    ) -> Self {
         let mut mutexes = period.mutexes();
         let is_waited_for = |mutex: &Mutex| blockers.iter().any(|blocker| blocker.mutex == mutex.info.id);
         mutexes.retain(|(mutex, profile)| profile.registered_s() > 0.0 || is_waited_for(mutex));
         mutexes.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
-        Self { total: period.total(), mutexes, deadlocks: deadlocks(period.to), period, source, all_s, blockers, scale }
+        Self { total: period.total(), mutexes, deadlocks, period, source, all_s, blockers, scale }
     }
 
     pub const fn to(&self) -> &'e Snapshot {

@@ -6,8 +6,8 @@ use crate::duration::seconds;
 use crate::output::{counted, grouped, short};
 use crate::predict::rules;
 use crate::recording::State;
-use retrial::Mode;
 use retrial::views::{Counter, Sid};
+use retrial::{Mode, MutexId};
 use retrial_model::Measure;
 
 /// Every rule.
@@ -32,12 +32,17 @@ fn deadlock(evidence: &Evidence<'_>) -> Vec<Found> {
         let text = deadlock.text(now_ns);
         let lines: Vec<String> = text.lines().skip(1).map(|line| line.trim_start().to_owned()).collect();
         let begin_ns = evidence.period.from().map_or(0, |from| from.at.monotonic_ns);
-        let waited = deadlock.links.iter().map(|link| now_ns.saturating_sub(link.since_ns.max(begin_ns)));
+        let end_ns = deadlock.ended_ns.unwrap_or(now_ns);
+        let waited = deadlock.links.iter().map(|link| end_ns.saturating_sub(link.since_ns.max(begin_ns)));
         Found {
-            sentence: match deadlock.links.len() {
-                1 => "a session waits for itself: only a deadline ends it".to_owned(),
-                count => {
+            sentence: match (deadlock.links.len(), deadlock.ended_ns) {
+                (1, None) => "a session waits for itself: only a deadline ends it".to_owned(),
+                (count, None) => {
                     format!("{count} sessions wait for each other: only a deadline, or the end of one of them, ends it")
+                }
+                (1, Some(_)) => "a session waited for itself, until a deadline or its own end".to_owned(),
+                (count, Some(_)) => {
+                    format!("{count} sessions waited for each other, until a deadline or the end of one of them")
                 }
             },
             time_s: waited.sum::<u64>() as f64 / 1e9,
@@ -142,7 +147,13 @@ fn keeps_long(evidence: &Evidence<'_>, blocker: &Blocker) -> bool {
 
 /// One session keeps a mutex for so long that a wait for it is long in itself.
 fn long_holder(evidence: &Evidence<'_>) -> Vec<Found> {
+    // A session of a ring waits itself.
+    let in_rings = evidence.deadlocks.iter().flat_map(|ring| &ring.links);
+    let in_rings: Vec<(Sid, MutexId)> = in_rings.map(|link| (link.holder, link.mutex)).collect();
     let found = |blocker: &Blocker| {
+        if in_rings.contains(&(blocker.holder.sid, blocker.mutex)) {
+            return None;
+        }
         let (mutex, profile) = evidence.mutex(blocker.mutex).filter(|_| keeps_long(evidence, blocker))?;
         let of_mutex = evidence.blockers.iter().filter(|other| other.mutex == blocker.mutex);
         let all_ns: u64 = of_mutex.map(|other| other.time_ns).sum();
@@ -188,10 +199,17 @@ fn hot_mutex(evidence: &Evidence<'_>) -> Vec<Found> {
             return None;
         }
         let waits_s = evidence.waited_s(mutex.info.id);
+        // What stands in for U where nobody looked at the holder.
+        let busy = match Measure::Utilization.of(profile) {
+            Some(_) => {
+                format!("held {} of the time (U), {} of the gets find it busy (ρ)", pct(utilization), pct(miss_ratio))
+            }
+            None => format!("{} of the gets find it busy (ρ); how long it was held, nobody looked at", pct(miss_ratio)),
+        };
         Some(Found {
             sentence: format!("{} is held nearly all the time: more gets than it can give", mutex.label()),
             evidence: vec![
-                format!("held {} of the time (U), {} of the gets find it busy (ρ)", pct(utilization), pct(miss_ratio)),
+                busy,
                 format!(
                     "{} gets/s, each holds it for {} (S); at most {}/s are possible",
                     short(Measure::Throughput.of(profile)?),

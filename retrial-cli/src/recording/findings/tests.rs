@@ -3,7 +3,7 @@
 use super::{Blocker, Evidence, Finding, Source, findings};
 use crate::recording::snapshot::{Alert, Mutex, Session, Snapshot, State};
 use crate::recording::store::Holder;
-use crate::recording::{Load, Period, Spent};
+use crate::recording::{Load, Period, Spent, deadlocks::deadlocks};
 use retrial::views::{Counter, Figures, Key, LocationId, MutexInfo, Place, SessionInfo, Sid, TypeId, WaitEvent};
 use retrial::{Death, Mode, MutexId};
 use retrial_bench::machine::Ticks;
@@ -107,7 +107,8 @@ impl Case {
 
     fn find(&self) -> Vec<Finding> {
         let period = Period::between(&self.from, &self.to);
-        findings(&Evidence::new(period, self.source.clone(), 40.0, self.blockers.clone(), 1.0))
+        let (blockers, deadlocks) = (self.blockers.clone(), deadlocks(&self.to));
+        findings(&Evidence::new(period, self.source.clone(), 40.0, blockers, 1.0, deadlocks))
     }
 
     fn names(&self) -> Vec<&'static str> {
@@ -144,8 +145,13 @@ fn sessions_that_wait_for_each_other_come_first() {
         session.blockers = vec![(Sid::new(other), Some(Mode::Exclusive))];
         session.state = State::Deadlocked;
     }
+    // Each holds for long, but for no other reason.
+    let holder = Holder { sid: Sid::new(2), claimed_ns: 1, pid: 102, mode: Some(Mode::Exclusive), location: None };
+    let mutex = MutexId(2);
+    case.blockers = vec![Blocker { holder, mutex, waiters: 1, time_ns: S, longest_ns: S }];
     let names = case.names();
     assert_eq!(names[0], "deadlock");
+    assert!(!names.contains(&"long_holder"), "{names:?}");
     assert!(names.contains(&"hot_mutex"));
     has(
         &case.first(),
@@ -251,6 +257,10 @@ fn a_mutex_that_is_held_all_the_time_is_hot() {
     let mut case = Case::new().held(9_500, 9.5).waits(1, 1, 20.0, &[(Counter::Misses, 9_000)]);
     case.source = Source::File("a.db".to_owned());
     has(&case.first(), &["retrial ash a.db -i bank --waiters --where 'mutex_id = 1'"]);
+    // Where nobody looked at the holder, there is no U.
+    let mut case = Case::new().held(9_500, 9.5).waits(1, 1, 20.0, &[(Counter::Misses, 9_000)]);
+    case.to.mutexes[0].samples = Samples::default();
+    has(&case.first(), &["94.7 % of the gets find it busy (ρ); how long it was held, nobody looked at"]);
     let case = Case::new().held(9_500, 5.0).waits(1, 1, 20.0, &[(Counter::Misses, 5_000)]);
     assert_eq!(case.names(), [""; 0], "held for half of the time");
     // Sleepers come back seldom, and miss it each time: few misses, much time.

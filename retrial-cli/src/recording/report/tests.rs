@@ -39,6 +39,7 @@ fn report(from: u64, to: u64) -> Report {
     Report {
         span: Span { from: Some(snapshot(from)), to: snapshot(to) },
         rounds,
+        deadlocks: Vec::new(),
         blockers: vec![blocker],
         of: "bank.db".to_owned(),
         source: Source::File("bank.db".to_owned()),

@@ -5,7 +5,7 @@ use super::schema;
 use super::{Holder, Rounds, check, failed, foreign, plain};
 use crate::output::quoted;
 use crate::recording::findings::Blocker;
-use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot};
+use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot, State};
 use crate::recording::state::Load;
 use miette::{Report, miette};
 use retrial::views::{LocationId, Sid};
@@ -129,6 +129,25 @@ impl Recording {
             statement.query_map([instance, after, to], sampled)?.collect::<rusqlite::Result<_>>()
         };
         read().map_err(|error| failed(&self.path, &error))
+    }
+
+    /// The last snapshot of an instance after one up to another one at which sessions began to wait for each
+    /// other.
+    pub fn deadlocked(&self, instance: i64, after: i64, to: i64) -> Result<Option<i64>, Report> {
+        let sql = "SELECT max(id) FROM snapshot JOIN session_state ON snapshot = id WHERE instance = ?1 AND id > ?2 \
+                   AND id <= ?3 AND state = ?4";
+        let id = self.connection.query_row(sql, (instance, after, to, State::Deadlocked.name()), |row| row.get(0));
+        id.map_err(|error| failed(&self.path, &error))
+    }
+
+    /// Until when a session was seen in the wait that began at a moment of the monotonic clock: by the
+    /// real-time clock, in ns.
+    pub fn waited_until(&self, instance: i64, sid: Sid, since_ns: u64) -> Result<Option<u64>, Report> {
+        let sql = "SELECT max(at_ns + length_ns) FROM sample WHERE state = 'waits' AND instance = ?1 AND sid = ?2 \
+                   AND since_ns = ?3";
+        let of = (instance, sid.number(), since_ns.cast_signed());
+        let end: rusqlite::Result<Option<i64>> = self.connection.query_row(sql, of, |row| row.get(0));
+        Ok(end.map_err(|error| failed(&self.path, &error))?.map(i64::cast_unsigned))
     }
 
     /// Who was waited for by samples of an instance between two moments, the longest first.
