@@ -158,6 +158,30 @@ fn a_recording_can_be_asked_over_the_time_that_it_was_told_to_take() {
 }
 
 #[test]
+fn the_snapshot_nearest_to_the_time_asked_for_is_taken_and_a_longer_time_is_said() {
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    scratch.run(&["record", &file, "--for", "500ms", "--interval", "100ms"]);
+    let at_ns = rows(&file, "SELECT at_ns FROM snapshot ORDER BY at_ns DESC");
+    let at_ns: Vec<i64> = at_ns.iter().map(|row| row["at_ns"].as_i64().unwrap()).collect();
+    let last = at_ns[0];
+    // The last two may be next to each other.
+    let older: Vec<i64> = at_ns.into_iter().filter(|at_ns| last - at_ns > 20_000_000).collect();
+    let [middle, first] = [older[0], older[1]];
+    let ask = |over_ns: i64| {
+        let statement = "SELECT period_s FROM v$instance";
+        let output =
+            command(&["sql", &file, "--over", &format!("{}us", over_ns / 1000), statement, "--json"]).output().unwrap();
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        (rows[0]["period_s"].as_f64().unwrap(), kit::stderr(&output))
+    };
+    let near = |s: f64, ns: i64| (s - ns as f64 / 1e9).abs() < 1e-3;
+    let (period_s, said) = ask((last - middle) * 103 / 100);
+    assert!(near(period_s, last - middle) && said.is_empty(), "{period_s} s: {said}");
+    let (period_s, said) = ask((2 * last - middle - first) / 2);
+    assert!(near(period_s, last - first) && said.contains("the figures are of that time"), "{period_s} s: {said}");
+}
+
+#[test]
 fn sessions_and_samples_say_who_waits_for_whom() {
     let scratch = Scratch::new();
     let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);

@@ -37,7 +37,8 @@ pub struct Args {
     words: Vec<String>,
     #[command(flatten)]
     which: Which,
-    /// Figures of so long: a live instance is watched meanwhile, of a recording it is the last part
+    /// Figures of so long: a live instance is watched meanwhile, of a recording it is the last part, from
+    /// a snapshot on
     #[arg(long, value_name = "TIME")]
     over: Option<String>,
 }

@@ -4,7 +4,7 @@ use super::database::Database;
 use crate::duration;
 use crate::instances::{Presence, has_gone, is_there};
 use crate::output::short;
-use crate::recording::store::{Recorded, Recording, Rounds, Sample, Writer};
+use crate::recording::store::{Recording, Rounds, Sample, Writer};
 use crate::recording::{Pauses, Sampler, Scene, Snapshot, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
@@ -53,7 +53,8 @@ fn recorded(path: &Path, over: Option<Duration>) -> Result<Database, Report> {
     Ok(database)
 }
 
-/// The latest snapshot of each name in a recording, and the one before it that is so much older.
+/// The latest snapshot of each name in a recording, and the one before it that is so much older. Says how much
+/// older that one is where it is more.
 fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report> {
     let snapshots = recording.snapshots()?;
     let names: BTreeMap<i64, String> = recording.instances()?.into_iter().collect();
@@ -64,15 +65,19 @@ fn scene(recording: &Recording, over: Option<Duration>) -> Result<Scene, Report>
         let of: Vec<_> = snapshots.iter().filter(|recorded| recorded.instance == instance).collect();
         let Some(to) = of.last() else { continue };
         let from = over.map(|over| {
-            let until_ns = to.at_ns.saturating_sub(duration::nanos(over));
-            let earlier = of.iter().rev().find(|recorded| recorded.at_ns <= until_ns);
-            // `record --for 8s` takes its first snapshot a little later than it begins, and the last one in
-            // time.
-            let nearly = |first: &&&Recorded| {
-                first.at_ns < to.at_ns && first.at_ns.saturating_sub(until_ns) <= (to.at_ns - until_ns) / 20
-            };
-            let whole = of.first().filter(nearly);
-            earlier.or(whole).ok_or_else(|| {
+            // Snapshots come a little early or late, and `record --for 8s` takes its first one a little later
+            // than it begins.
+            let nearly_ns = duration::nanos(over) / 20;
+            let until_ns = to.at_ns.saturating_sub(duration::nanos(over) - nearly_ns);
+            let earlier = of.iter().rev().find(|at| at.at_ns <= until_ns && at.at_ns < to.at_ns);
+            if let Some(longer_ns) =
+                earlier.map(|at| to.at_ns - at.at_ns).filter(|ns| *ns > duration::nanos(over) + nearly_ns)
+            {
+                let (over, length) = (duration::text(over), duration::text(Duration::from_nanos(longer_ns)));
+                let name = &names[&instance];
+                eprintln!("--over {over}: {name} has snapshots {length} apart, and the figures are of that time.");
+            }
+            earlier.ok_or_else(|| {
                 let length = Duration::from_nanos(to.at_ns.saturating_sub(of[0].at_ns));
                 miette!(
                     code = "retrial::sql::over",
