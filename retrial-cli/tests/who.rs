@@ -79,6 +79,17 @@ fn the_holder_that_waits_for_nobody_is_at_the_top_with_what_it_is_at() {
 }
 
 #[test]
+fn a_wait_of_many_steps_knows_only_how_long_it_was_held_at_least() {
+    let scratch = Scratch::new();
+    scratch.run(&["set", "mutex_wait_scheme=yield"]);
+    let _hold = scratch.hold(&["m", "--create", "--mode", "X", "--for", "300s"]);
+    let _waiter = scratch.start(&["hold", "m", "--mode", "X", "--for", "0s"]);
+    until("the wait to overwrite its beginning", || {
+        scratch.run(&["who"]).contains("m, held in X, got at retrial hold, had it at least ")
+    });
+}
+
+#[test]
 fn a_mutex_leads_to_its_object_and_back() {
     let scratch = Scratch::new();
     let holder = scratch.hold(&["m", "--create"]);

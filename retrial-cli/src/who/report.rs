@@ -41,9 +41,11 @@ pub struct Holding {
     pub waited_at: Option<String>,
     /// How long it has had it at least: no session has got the mutex since a waiter found it there.
     pub held_s: Option<f64>,
-    /// How long ago a wait under way began that found it there; it may have given the mutex back meanwhile,
-    /// and got it again.
+    /// How long ago a wait under way found it there first, as far as that is still noted; it may have given
+    /// the mutex back meanwhile, and got it again.
     pub seen_s: Option<f64>,
+    /// Whether it is not noted any more what such a wait found at its beginning.
+    pub may_be_longer: bool,
     /// Others that have it too.
     pub others: Vec<(Sid, Mode)>,
     pub waiters: usize,
@@ -107,7 +109,7 @@ impl<'t> Report<'t> {
         let location = logged.map(|standing| standing.record.location);
         let waited = self.waited_for(sid, mutex).filter(|_| location.is_none());
         let ago_s = |since_ns: u64| self.now_ns.saturating_sub(since_ns) as f64 / 1e9;
-        let (held_s, seen_s) = (self.held_since(sid, mutex).map(ago_s), self.seen_since(sid, mutex).map(ago_s));
+        let (held_s, seen) = (self.held_since(sid, mutex).map(ago_s), self.seen_since(sid, mutex));
         Holding {
             mutex,
             name: self.names.mutex(mutex),
@@ -116,7 +118,8 @@ impl<'t> Report<'t> {
             got_at: location.map(|location| self.names.place(location)),
             waited_at: waited.map(|location| self.names.place(location)),
             held_s,
-            seen_s,
+            seen_s: seen.map(|(since_ns, _)| ago_s(since_ns)),
+            may_be_longer: seen.is_none_or(|(_, may_be_longer)| may_be_longer),
             others,
             waiters: self.tree.waiters(sid, mutex).len(),
         }
@@ -137,20 +140,31 @@ impl<'t> Report<'t> {
         self.past.iter().filter(is_it).map(|past| past.at_ns).min()
     }
 
-    /// When the first of the waits under way began that found a session have the mutex.
-    fn seen_since(&self, sid: Sid, mutex: MutexId) -> Option<u64> {
+    /// When one of the waits under way first found a session have the mutex, and whether that may have been
+    /// earlier: a wait of many steps overwrites its first ones.
+    fn seen_since(&self, sid: Sid, mutex: MutexId) -> Option<(u64, bool)> {
         let is_it = |session: &&SessionInfo| {
             session.wait.is_some_and(|(key, ..)| key.mutex == mutex && !key.event.for_event) && !session.dead
         };
-        let began = |waiter: &SessionInfo| {
+        let found = |waiter: &SessionInfo| {
             let last = self.tables.last_run(waiter.sid);
-            // The wait is the last thing that happened to it; its beginning may have been overwritten.
+            // The wait is the last thing that happened to it.
             let runs = (waiter.first_run..=last).rev().map_while(|number| self.tables.event(waiter.sid, number));
-            let began = runs.take_while(|run| run.mutex == mutex).find(|run| run.what == What::Began)?;
-            (self.look.session_behind(began.blocker) == sid).then_some(began.started_ns)
+            let mut first = None;
+            for run in runs.take_while(|run| run.mutex == mutex) {
+                let has_begun = run.what == What::Began;
+                if self.look.session_behind(run.blocker) == sid {
+                    first = Some((run.started_ns, !has_begun));
+                }
+                if has_begun {
+                    break;
+                }
+            }
+            first
         };
         let mut waiters: Vec<&SessionInfo> = self.look.sessions.iter().filter(is_it).collect();
         waiters.sort_by_key(|session| session.wait.map(|(_, since_ns, _)| since_ns));
-        waiters.into_iter().take(WITNESSES).filter_map(began).min()
+        let all = waiters.into_iter().take(WITNESSES).filter_map(found);
+        all.reduce(|a, b| (a.0.min(b.0), a.1 || b.1))
     }
 }

@@ -223,7 +223,8 @@ impl Holding {
             let _ = write!(text, ", waited for last at {place}");
         }
         if let Some(s) = self.seen_s.into_iter().chain(self.held_s).reduce(f64::max) {
-            let _ = write!(text, ", had it {} ago", duration::seconds(s));
+            let least = if self.may_be_longer { "at least " } else { "" };
+            let _ = write!(text, ", had it {least}{} ago", duration::seconds(s));
         }
         let others = match self.others.as_slice() {
             [] => String::new(),
