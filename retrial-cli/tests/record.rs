@@ -140,6 +140,17 @@ fn all_instances_are_recorded_also_those_to_come() {
 }
 
 #[test]
+fn an_instance_that_cannot_be_recorded_is_named_once() {
+    let (there, damaged, file) = (Scratch::new(), Scratch::unborn(), File::new("r.db"));
+    std::fs::write(damaged.path(), "no instance").unwrap();
+    let output = command(&["record", &file, "--all", "--for", "1s", "--interval", "100ms"]).output().unwrap();
+    let said = kit::words(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches(&format!("file /dev/shm/retrial.{}", damaged.name)).count(), 1, "{said}");
+    assert!(!said.contains(&there.name), "{said}");
+}
+
+#[test]
 fn an_instance_may_come_later_beside_one_that_is_there() {
     let scratch = Scratch::new();
     let file = File::new("r.db");
@@ -217,6 +228,8 @@ fn a_run_is_recorded_with_the_names_of_its_locks() {
     assert!(output.status.success(), "{}", kit::both(&output));
     assert_eq!(number(&file, "SELECT count(*) FROM snapshot"), 2);
     assert!(number(&file, "SELECT max(session_gets) FROM snapshot") > 0);
+    let first = number(&file, "SELECT session_gets FROM snapshot ORDER BY id LIMIT 1");
+    assert_eq!(first, 0, "the program begins after the first snapshot");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use miette::Report;
 use retrial::sys::{Clock, clock_ns};
 use retrial::{Address, AttachError, Observer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -38,7 +38,7 @@ pub struct Args {
     /// one
     #[arg(short, long, value_name = "NAME")]
     instance: Vec<String>,
-    /// Every instance of this machine, also those to come
+    /// Every instance of this machine, also those to come; which of them this user may not read is said
     #[arg(long, conflicts_with = "instance")]
     all: bool,
     /// The instance of a program under `retrial run`, until it ends
@@ -228,14 +228,24 @@ fn watch<'scope, 'env>(
     }
     let began = Instant::now();
     let mut threads: HashMap<String, ScopedJoinHandle<'scope, ()>> = HashMap::new();
+    let mut refused: HashSet<String> = HashSet::new();
     loop {
         threads.retain(|_, thread| !thread.is_finished());
         for address in wanted.addresses() {
             let name = address.to_string();
-            if !threads.contains_key(&name)
-                && let Ok(observer) = Observer::open(&address)
-            {
-                threads.insert(name, scope.spawn(move || recorder.record(&observer, tell)));
+            if threads.contains_key(&name) {
+                continue;
+            }
+            match Observer::open(&address) {
+                Ok(observer) => {
+                    threads.insert(name, scope.spawn(move || recorder.record(&observer, tell)));
+                }
+                Err(AttachError::NotFound(_)) => {}
+                Err(error) => {
+                    if refused.insert(name) {
+                        bar.suspend(|| eprintln!("{:?}", instances::attach_error(error)));
+                    }
+                }
             }
         }
         let over = time.is_some_and(|time| began.elapsed() >= time);
