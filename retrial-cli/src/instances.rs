@@ -1,6 +1,7 @@
 //! From what the user typed to an instance, and from the library's errors to ones with a command to type
 //! next.
 
+use crate::attach::process;
 use crate::naming::Names;
 use crate::output::{Format, quoted};
 use clap::Args;
@@ -9,6 +10,7 @@ use retrial::views::{Tables, TypeId};
 use retrial::{Address, AttachError, Instance, MutexId, ObjectError, Observer, SessionError, wait};
 pub use retrial_bench::errors::{create_error, name_error, param_error, shown};
 use retrial_cache::CacheError;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -86,7 +88,10 @@ impl Which {
 /// The instance that a process takes part in, or created: a program under `retrial run`, or `retrial run`
 /// itself.
 fn of_process(pid: u32) -> Result<String, Report> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = std::fs::read(format!("/proc/{pid}/environ"));
+    let denied = environment.as_ref().err().filter(|error| error.kind() == ErrorKind::PermissionDenied);
+    let denied = denied.map(|error| process::denied(pid, "environ", error, &format!("… -p {pid}")));
+    let environment = environment.unwrap_or_default();
     let variable = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"RETRIAL_INSTANCE="));
     if let Some(path) = variable.and_then(|path| std::str::from_utf8(path).ok()) {
         return Ok(named(Path::new(path)).unwrap_or_else(|| path.to_owned()));
@@ -108,7 +113,7 @@ fn of_process(pid: u32) -> Result<String, Report> {
             others.len() + 1,
             others.join(", ")
         )),
-        (None, _) => Err(no_process(pid)),
+        (None, _) => Err(denied.unwrap_or_else(|| no_process(pid))),
     }
 }
 

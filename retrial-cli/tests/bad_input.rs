@@ -307,6 +307,13 @@ fn without_permission_nothing_is_opened_or_changed() {
         );
         assert!(error.contains("we are user 65534") && error.contains("help:"), "{error}");
     }
+    // Of another user's process it is not known what it takes part in.
+    let other = instance();
+    let holder = other.hold(&["m", "--for", "300s"]);
+    let pid = holder.pid().to_string();
+    let error = failed(&as_nobody(&directory, &["who", "-p", &pid]).output().unwrap());
+    assert_says(&error, &["environ: Permission denied", "it is user 0's", &format!("sudo retrial … -p {pid}")]);
+    drop(holder);
     let error = failed(&as_nobody(&directory, &["show", "-i", "no-such-instance"]).output().unwrap());
     assert!(!error.contains(&scratch.name), "what cannot be read is not suggested: {error}");
     let error = failed(&as_nobody(&directory, &["rm", &scratch.name, "--force"]).output().unwrap());

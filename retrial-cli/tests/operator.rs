@@ -208,11 +208,13 @@ fn an_instance_is_found_by_a_process_that_takes_part() {
     let scratch = Scratch::new();
     let holder = scratch.hold(&["m", "--create"]);
     let pid = holder.pid().to_string();
+    let beside = Running::new(std::process::Command::new("sleep").arg("300"));
+    let none = beside.pid().to_string();
     for arguments in [["show", "mutexes"].as_slice(), &["ps"], &["alerts"]] {
         let by_pid = |pid: &str| command(&[arguments, &["-p", pid]].concat()).output().unwrap();
         let found = by_pid(&pid);
         assert!(found.status.success(), "{arguments:?}: {}", both(&found));
-        assert!(kit::failed(&by_pid("1")).contains("process 1 takes part in no instance"));
+        assert!(kit::failed(&by_pid(&none)).contains(&format!("process {none} takes part in no instance")));
     }
 }
 

@@ -40,7 +40,8 @@ impl Process {
         let tids = tids(pid).ok_or_else(|| ended(pid))?;
         let alive = |tid: &u32| status_of(*tid).is_some_and(|status| !is_ending(&status));
         let Some(first) = tids.into_iter().find(alive) else { return Err(ended(pid)) };
-        let maps = read(first, "maps").map_err(|error| denied(pid, "maps", &error))?;
+        let command = format!("attach {pid}");
+        let maps = read(first, "maps").map_err(|error| denied(pid, "maps", &error, &command))?;
         if maps.is_empty() {
             return Err(miette!(
                 code = "retrial::process::kernel",
@@ -55,7 +56,7 @@ impl Process {
                 "process {pid} is under `retrial run`, expected one that is not: its locks are counted and timed already"
             ));
         }
-        read(first, "syscall").map_err(|error| denied(pid, "syscall", &error))?;
+        read(first, "syscall").map_err(|error| denied(pid, "syscall", &error, &command))?;
         if is_32_bit(first) {
             return Err(miette!(
                 code = "retrial::process::bits",
@@ -214,8 +215,9 @@ pub fn ended(pid: u32) -> Report {
     )
 }
 
-/// The kernel keeps a process from us: why, as far as that can be known, and what to type.
-fn denied(pid: u32, file: &str, error: &io::Error) -> Report {
+/// The kernel keeps a process from us: why, as far as that can be known, and what to type, where the command
+/// is `retrial` with this `command`.
+pub fn denied(pid: u32, file: &str, error: &io::Error, command: &str) -> Report {
     if error.kind() == io::ErrorKind::NotFound && !std::path::Path::new(&format!("/proc/{pid}")).exists() {
         return ended(pid);
     }
@@ -225,7 +227,7 @@ fn denied(pid: u32, file: &str, error: &io::Error) -> Report {
     };
     let (we, it) = (uid("self"), uid(&pid.to_string()));
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok().and_then(|text| text.trim().parse().ok());
-    let (why, help) = reason(pid, we, it, scope.unwrap_or(0));
+    let (why, help) = reason(command, we, it, scope.unwrap_or(0));
     miette!(
         code = "retrial::process::permission",
         help = help,
@@ -234,8 +236,8 @@ fn denied(pid: u32, file: &str, error: &io::Error) -> Report {
 }
 
 /// Why a process cannot be read, by the users and Yama's `ptrace_scope`, and what to type.
-fn reason(pid: u32, we: Option<u32>, it: Option<u32>, scope: u32) -> (String, String) {
-    let as_root = format!("sudo retrial attach {pid}");
+fn reason(command: &str, we: Option<u32>, it: Option<u32>, scope: u32) -> (String, String) {
+    let as_root = format!("sudo retrial {command}");
     match (we, it) {
         _ if scope >= 3 => (
             "ptrace_scope is 3: nobody may, until the machine starts anew".to_owned(),
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn each_reason_has_something_to_type() {
         let says = |we, it, scope, why: &str, help: &str| {
-            let (found, typed) = reason(7, Some(we), Some(it), scope);
+            let (found, typed) = reason("attach 7", Some(we), Some(it), scope);
             assert!(found.contains(why) && typed.contains(help), "{found}; {typed}");
         };
         says(1000, 0, 0, "user 0's", "sudo retrial attach 7");
