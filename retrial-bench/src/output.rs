@@ -47,6 +47,11 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_obeyed(c) && c != '\n')
 }
 
+/// The same of what is part of a line: ends of lines, too.
+pub fn in_line(text: &str) -> Cow<'_, str> {
+    escaped(text, is_obeyed)
+}
+
 fn escaped(text: &str, is_bad: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_bad) {
         return text.into();

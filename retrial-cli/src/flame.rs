@@ -2,7 +2,7 @@
 //! in SVG that needs no script. The usual crate for these, inferno, is under the CDDL.
 
 use crate::duration;
-use crate::output::markup;
+use crate::output::{in_line, markup};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub type Stacks = BTreeMap<Vec<String>, u64>;
 pub fn folded(stacks: &Stacks) -> String {
     let mut text = String::new();
     for (stack, ns) in stacks.iter().filter(|(_, ns)| **ns > 0) {
-        let calls: Vec<String> = stack.iter().map(|call| call.replace([';', '\n'], ":")).collect();
+        let calls: Vec<String> =
+            stack.iter().map(|call| in_line(&call.replace([';', '\n'], ":")).into_owned()).collect();
         let _ = writeln!(text, "{} {ns}", calls.join(";"));
     }
     text

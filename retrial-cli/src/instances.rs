@@ -272,26 +272,46 @@ fn flag(tables: &Tables) -> String {
 /// The mutex of this name, of this id with `#`, or of what the tools print for it: `cash`, `cash (program)`,
 /// `#1 cash (program)`.
 pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
-    let mut names = Names::new(tables);
-    let word = text.split(' ').next().unwrap_or_default();
-    let by_id = word.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
-    let by_id = by_id.filter(|id| tables.mutex_info(*id).is_some() && (word == text || names.mutex(*id) == text));
-    // A name that was found out later is in no index.
-    let noted = || tables.mutexes().into_iter().find(|info| is_called(&names.name(info), text)).map(|info| info.id);
-    by_id.or_else(|| tables.mutex_named(text)).or_else(noted).ok_or_else(|| {
-        let mut names = Names::new(tables);
-        let known: Vec<String> = tables.mutexes().iter().take(8).map(|info| names.mutex(info.id)).collect();
-        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
-        let flag = flag(tables);
+    find_mutex(tables, text).ok_or_else(|| {
+        miette!(
+            code = "retrial::mutex::not_found",
+            help = format!("retrial show mutexes{}", flag(tables)),
+            "no mutex `{text}` in this instance, expected one of: {}",
+            known_mutexes(tables)
+        )
+    })
+}
+
+/// The same for `hold`, which makes one where it is asked to.
+pub fn mutex_to_hold(tables: &Tables, text: &str) -> Result<MutexId, Report> {
+    let flag = flag(tables);
+    find_mutex(tables, text).ok_or_else(|| {
         miette!(
             code = "retrial::mutex::not_found",
             help = format!(
                 "retrial hold {} --create{flag}; names and ids like #1: retrial show mutexes{flag}",
                 quoted(text)
             ),
-            "no mutex `{text}` in this instance, expected one of: {known}"
+            "no mutex `{text}` in this instance, expected one of: {}",
+            known_mutexes(tables)
         )
     })
+}
+
+fn find_mutex(tables: &Tables, text: &str) -> Option<MutexId> {
+    let mut names = Names::new(tables);
+    let word = text.split(' ').next().unwrap_or_default();
+    let by_id = word.strip_prefix('#').and_then(|digits| digits.parse().ok()).map(MutexId);
+    let by_id = by_id.filter(|id| tables.mutex_info(*id).is_some() && (word == text || names.mutex(*id) == text));
+    // A name that was found out later is in no index.
+    let noted = || tables.mutexes().into_iter().find(|info| is_called(&names.name(info), text)).map(|info| info.id);
+    by_id.or_else(|| tables.mutex_named(text)).or_else(noted)
+}
+
+fn known_mutexes(tables: &Tables) -> String {
+    let mut names = Names::new(tables);
+    let known: Vec<String> = tables.mutexes().iter().take(8).map(|info| names.mutex(info.id)).collect();
+    if known.is_empty() { "there is none".to_owned() } else { known.join(", ") }
 }
 
 /// Whether a mutex of this name goes by a text: the name, or without the module of a static variable.

@@ -333,7 +333,9 @@ fn looks_are_counted_by_mutex() {
     assert_eq!((gate["waiting_avg"].as_f64(), gate["waiting_max"].as_u64()), (Some(3.0), Some(3)), "{found:?}");
     assert_eq!((gate["held_pct"].as_f64(), gate["held_most_pct"].as_f64()), (Some(100.0), Some(100.0)), "{found:?}");
     assert!(
-        gate["held_most_by"].as_str().unwrap().contains("(holder)") && gate["looks"].as_u64().unwrap() > 1,
+        gate["held_most_by"].as_str().unwrap().contains("(holder)")
+            && gate["looks"].as_u64().unwrap() > 1
+            && gate["looked_s"].as_f64() >= Some(0.3),
         "{gate}"
     );
     // One of three has it nearly always, and no one of them always.

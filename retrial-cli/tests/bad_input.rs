@@ -63,7 +63,7 @@ fn what_is_typed_wrong_is_answered_and_changes_nothing() {
         (&["hold", "nope"], &["no mutex `nope`", "retrial hold nope --create -i "]),
         (&["hold", "#7"], &["no mutex `#7`"]),
         (&["trace", "--for", "1"], &["`1` without a unit"]),
-        (&["trace", "--mutex", "nope"], &["no mutex `nope`"]),
+        (&["trace", "--mutex", "nope"], &["no mutex `nope`", "help: retrial show mutexes -i "]),
         (&["trace", "--session", "17"], &["session 17", "1 to 16"]),
         (&["peek", "nope"], &["no mutex `nope`"]),
         (&["peek", "0xfffffffffffffff8"], &["0xfffffffffffffff8", "below"]),
@@ -282,6 +282,26 @@ fn as_nobody(directory: &Directory, arguments: &[&str]) -> Command {
     let mut command = Command::new(copy);
     command.args(arguments).current_dir("/").uid(65_534).gid(65_534);
     command
+}
+
+#[test]
+fn a_command_without_figures_refuses_their_formats_and_does_not_list_them() {
+    let scratch = instance();
+    for arguments in [
+        &["export", "--once", "-i", &scratch.name][..],
+        &["demo"],
+        &["man", "/nonexistent/x"],
+        &["completions", "bash"],
+    ] {
+        for format in ["--json", "--csv"] {
+            for typed in [[arguments, &[format]].concat(), [&[format], arguments].concat()] {
+                let error = failed(&command(&typed).output().unwrap());
+                assert_says(&error, &[&format!("`{}", arguments[0]), "with --json or --csv, expected neither"]);
+            }
+        }
+        let help = both(&command(&[arguments[0], "--help"]).output().unwrap());
+        assert!(!help.contains("--json") && !help.contains("--csv"), "{help}");
+    }
 }
 
 #[test]

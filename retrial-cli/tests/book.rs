@@ -139,14 +139,22 @@ fn the_parameters_are_those_of_the_table() {
 
 #[test]
 fn the_measures_are_those_of_the_table() {
+    let described = String::from_utf8(command(&["sql", ".views", "--csv"]).output().unwrap().stdout).unwrap();
+    let columns: BTreeSet<String> =
+        csv::Reader::from_reader(described.as_bytes()).into_records().map(|row| row.unwrap()[2].to_owned()).collect();
     let rows = Measure::ALL.iter().map(|measure| {
-        [code(measure.name()), measure.symbol().into(), measure.unit().into(), measure.description().into()]
+        let name = measure.name();
+        let ends = ["", "_s", "_ms", "_us", "_pct"].map(|unit| format!("{name}{unit}"));
+        let column =
+            ends.iter().find(|column| columns.contains(*column)).map_or_else(String::new, |column| code(column));
+        [code(name), measure.symbol().into(), measure.unit().into(), column, measure.description().into()]
     });
     let begin = "What follows from the counters of a mutex, a session or an instance, measured or simulated. The same names are\n\
-         columns of the views and of `--json`, figures of `retrial watch`, and results of `retrial model`. A measure is\n\
-         absent where there is nothing to compute it from. [Words and symbols](../GLOSSARY.md) explains the most\n\
-         important ones.";
-    check_reference("measures.md", "Measures", begin, &table(["measure", "symbol", "unit", "what it is"], rows));
+         figures of `retrial watch` and results of `retrial model`; `report` and `run` have some of them under shorter\n\
+         names. A measure is absent where there is nothing to compute it from. [Words and symbols](../GLOSSARY.md)\n\
+         explains the most important ones.";
+    let heads = ["measure", "symbol", "unit", "column of the views", "what it is"];
+    check_reference("measures.md", "Measures", begin, &table(heads, rows));
 }
 
 #[test]

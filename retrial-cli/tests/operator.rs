@@ -522,6 +522,7 @@ fn names_that_a_terminal_would_obey_are_shown() {
             assert_shown(&output, &arguments);
         }
     }
+    assert_shown(&scratch.output(&["export", "--once"]), &["export", "--once"]);
     // JSON says what is there all the same.
     assert_eq!(scratch.rows(&["ps"])[0]["name"], HOSTILE);
     // Errors quote names: the one that was typed, and those that there are.
@@ -531,6 +532,48 @@ fn names_that_a_terminal_would_obey_are_shown() {
         assert_shown(&output, arguments);
     }
     drop(guard);
+}
+
+#[test]
+fn an_end_of_a_line_in_a_name_ends_no_line() {
+    const TWO_LINES: &str = "one\nTWO";
+    let scratch = Scratch::new();
+    let instance = scratch.instance();
+    let session = instance.session(TWO_LINES, retrial::Class::Normal).unwrap();
+    session.set_action(TWO_LINES);
+    let mutex = instance.mutex(TWO_LINES, "test", || 0u64).unwrap();
+    let guard = mutex.exclusive(&session, retrial::location!("one\nTWO")).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = instance.session("waiter", retrial::Class::Normal).unwrap();
+            drop(mutex.exclusive(&session, retrial::location!("one\nTWO")).unwrap());
+        });
+        until("the wait", || scratch.observer().tables().waits().next().is_some());
+        for arguments in
+            [&["who"][..], &["who", "--mutex", "#1"], &["trace", "--for", "300ms"], &["report", "--for", "300ms"]]
+        {
+            let text = scratch.run(arguments);
+            assert!(text.contains("one\\u000aTWO"), "{arguments:?}: {text}");
+            assert!(text.lines().all(|line| !line.starts_with("TWO")), "{arguments:?}: {text}");
+        }
+        drop(guard);
+    });
+}
+
+#[test]
+fn what_the_text_says_is_in_the_json_too() {
+    let scratch = Scratch::new();
+    scratch.run(&["hold", "m", "--create", "--for", "0s"]);
+    for (arguments, keys) in [
+        (&["report", "--for", "100ms", "--json"][..], &["pressure_pct", "stolen_pct", "threads_ready"][..]),
+        (&["top", "--once", "--every", "100ms", "--json"], &["threads_ready", "alerts"]),
+    ] {
+        let told: serde_json::Value = serde_json::from_str(&scratch.run(arguments)).unwrap();
+        assert!(keys.iter().all(|key| told.get(key).is_some()), "{arguments:?}: {told}");
+    }
+    let nobody = scratch.rows(&["who", "--mutex", "m"]);
+    assert_eq!((nobody.len(), &nobody[0]["sid"]), (1, &serde_json::Value::Null));
+    assert_eq!(nobody[0]["holds"][0]["object"]["name"], "m", "{nobody:?}");
 }
 
 #[test]

@@ -82,6 +82,9 @@ fn each_row_of_a_recording_is_in_one_file() {
     assert_eq!(rows(&to), all);
     // Nothing is missing: nothing is written again.
     assert!(done(convert(&file, &to)).starts_with("0 Parquet files with 0 rows in "));
+    let told: serde_json::Value =
+        serde_json::from_slice(&convert(&file, &to).arg("--json").output().unwrap().stdout).unwrap();
+    assert_eq!(told, serde_json::json!([{ "files": 0, "rows": 0 }]));
     // Two files that are missing.
     let lost = files(Path::new(&to)).into_iter().find(|path| path.to_str().unwrap().contains("/sample/")).unwrap();
     fs::remove_file(lost).unwrap();

@@ -140,6 +140,17 @@ fn all_instances_are_recorded_also_those_to_come() {
 }
 
 #[test]
+fn each_snapshot_is_told_with_the_samples_so_far_and_the_first_without_a_share_of_a_processor() {
+    let (scratch, file) = (Scratch::new(), File::new("r.db"));
+    let _hold = scratch.hold(&["m", "--create", "--for", "300s"]);
+    let told = scratch.run(&["record", &file, "--for", "1500ms", "--interval", "100ms", "--json"]);
+    let rows: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (first, last) = (&rows[0], &rows[rows.len() - 1]);
+    assert_eq!((&first["samples"], &first["recorder_cpu_pct"]), (&0.into(), &serde_json::Value::Null), "{told}");
+    assert!(last["samples"].as_u64() > Some(0) && last["recorder_cpu_pct"].is_number(), "{told}");
+}
+
+#[test]
 fn an_instance_that_cannot_be_recorded_is_named_once() {
     let (there, damaged, file) = (Scratch::new(), Scratch::unborn(), File::new("r.db"));
     std::fs::write(damaged.path(), "no instance").unwrap();

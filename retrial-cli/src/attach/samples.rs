@@ -5,6 +5,7 @@ use super::look::{Holder, Look, Looker, What};
 use super::place::{Place, Places, label};
 use crate::output::{Table, column};
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 /// Number of threads by which the first stack that is read moves from one look to the next.
 const STEP: usize = 7;
@@ -87,8 +88,8 @@ impl Samples {
         events.map(|seen| seen.waiting).sum::<u64>() as f64 / self.looks.max(1) as f64
     }
 
-    /// The mutexes, most waited for first; then, for programs, the events.
-    pub fn table(&self, with_events: bool) -> Table {
+    /// The mutexes, most waited for first; then, for programs, the events and how long all was looked at.
+    pub fn table(&self, over: Duration, with_events: bool) -> Table {
         let total = self.by_address.values().filter(|seen| seen.kind.is_some()).map(|seen| seen.waiting).sum();
         let mut rows: Vec<Row<'_>> =
             self.by_address.iter().map(|(address, seen)| self.row(*address, seen, total)).collect();
@@ -114,6 +115,7 @@ impl Samples {
                 .for_programs(),
                 column("waited_most_at", |row: &Row<'_>| row.place),
                 column("looks", |row: &Row<'_>| row.seen.looks).for_programs(),
+                column("looked_s", move |_: &Row<'_>| over.as_secs_f64()).for_programs(),
             ],
             rows,
         )

@@ -1,6 +1,7 @@
 //! Sessions that wait for each other.
 
 use crate::naming::Names;
+use crate::output::in_line;
 use retrial::views::{LocationId, SessionInfo, Sid, Tables};
 use retrial::{Mode, MutexId};
 use serde_json::{Value, json};
@@ -121,6 +122,7 @@ impl Deadlock {
             }
         };
         for (link, (mutex, place)) in self.links.iter().zip(&self.names) {
+            let (mutex, place) = (in_line(mutex), in_line(place));
             let Link { sid, pid, tid, mode, holder, .. } = link;
             let by = if holder == sid { "itself".to_owned() } else { format!("session {holder}") };
             let _ = write!(
@@ -129,7 +131,7 @@ impl Deadlock {
             );
         }
         let mutexes = self.links.iter().zip(&self.names).map(|(link, (mutex, _))| (link.mutex, mutex.as_str()));
-        text + "\n  " + &remedy(mutexes)
+        text + "\n  " + &in_line(&remedy(mutexes))
     }
 
     pub fn json(&self, now_ns: u64) -> Value {

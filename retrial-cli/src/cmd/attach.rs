@@ -139,7 +139,8 @@ fn watch(
         }
         std::thread::sleep(next.saturating_duration_since(Instant::now()).min(time.saturating_sub(began.elapsed())));
     }
-    let mut table = samples.table(!format.is_text());
+    let over = end.unwrap_or_else(|| began.elapsed());
+    let mut table = samples.table(over, !format.is_text());
     if !format.is_text() {
         table.print(format);
         return Ok(ExitCode::SUCCESS);
@@ -155,8 +156,7 @@ fn watch(
     }
     let events = rounded(samples.waiting_for_events(), 2);
     let looks = counted(samples.looks, "look", "looks");
-    let over = duration::text(end.unwrap_or_else(|| began.elapsed()));
-    line(&format!("{looks} in {over}; waiting for an event: {events} on average."));
+    line(&format!("{looks} in {}; waiting for an event: {events} on average.", duration::text(over)));
     if end.is_some() {
         line(&ended(looker.process.pid).to_string());
         line(UNSEEN);

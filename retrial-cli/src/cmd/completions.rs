@@ -1,6 +1,6 @@
 //! `retrial completions`.
 
-use crate::output::{Format, write};
+use crate::output::{Format, NoFigures, write};
 use clap::CommandFactory;
 use miette::Report;
 use std::process::ExitCode;
@@ -10,10 +10,12 @@ use std::process::ExitCode;
 pub struct Args {
     /// The shell
     shell: clap_complete::Shell,
+    #[command(flatten)]
+    no_figures: NoFigures,
 }
 
-#[allow(clippy::unnecessary_wraps)] // as every subcommand
-pub fn run(args: Args, _: Format) -> Result<ExitCode, Report> {
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    args.no_figures.check(format, &format!("completions {}", args.shell))?;
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "retrial", &mut script);
     write(&String::from_utf8_lossy(&script));

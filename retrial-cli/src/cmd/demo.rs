@@ -3,7 +3,7 @@
 mod killed;
 mod traces;
 
-use crate::output::{Format, line};
+use crate::output::{Format, NoFigures, line};
 use crate::run::child::{End, Signals};
 use crate::run::outcome::Outcome;
 use crate::run::program;
@@ -21,7 +21,10 @@ use std::time::Instant;
 /// Show what retrial does, in about a minute: a killed holder, a real program, each wait scheme's trace, a
 /// small benchmark
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    no_figures: NoFigures,
+}
 
 const LINES: usize = 2_000_000;
 
@@ -37,7 +40,8 @@ for t in threads: t.start()
 for t in threads: t.join()
 ";
 
-pub fn run(_: Args, format: Format) -> Result<ExitCode, Report> {
+pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    args.no_figures.check(format, "demo")?;
     let started = Instant::now();
     line("1. A process that holds a mutex is killed with -9, and the next one is told (2 s)\n");
     killed::show()?;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 /// Look at what of this machine bears on waits: what was found, what it means, what to type
 ///
-/// Exit code 1 when something keeps retrial from working, 0 otherwise. Makes an instance for a moment, and
-/// changes nothing.
+/// Exit code 1 when something keeps retrial from working, 0 otherwise. Makes an instance for a moment,
+/// unpacks the interposer's library to where `run` would, and changes nothing else.
 #[derive(clap::Args)]
 pub struct Args {}
 

@@ -5,7 +5,7 @@ use crate::export::otlp::Push;
 use crate::export::serve::{listen, serve};
 use crate::export::text::{Format as Metrics, render};
 use crate::instances::Which;
-use crate::output::{self, Format};
+use crate::output::{self, Format, NoFigures};
 use crate::recording::Taker;
 use crate::{duration, signals};
 use miette::{Report, miette};
@@ -43,6 +43,8 @@ pub struct Args {
     /// Print the metrics and end, in the older text format; with --otlp push once
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    no_figures: NoFigures,
 }
 
 /// Shortest time between two pushes.
@@ -51,6 +53,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const MOST: usize = 1_000;
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    args.no_figures.check(format, "export")?;
     if args.most > MOST {
         return Err(miette!(
             code = "retrial::export::most",

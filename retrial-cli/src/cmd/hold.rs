@@ -1,7 +1,7 @@
 //! `retrial hold`.
 
 use crate::blocking::Look;
-use crate::instances::{Which, mutex, object_error, session_error};
+use crate::instances::{Which, mutex_to_hold, object_error, session_error};
 use crate::output::{Format, Table, quoted};
 use crate::{duration, signals};
 use miette::{Report, miette};
@@ -79,7 +79,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let instance = args.which.attach()?;
     let known = instance.tables().mutex_named(&args.mutex).is_some();
     if !known && !args.create {
-        mutex(instance.tables(), &args.mutex)?;
+        mutex_to_hold(instance.tables(), &args.mutex)?;
     }
     signals::catch();
     let session = instance.session("hold", args.class.into()).map_err(session_error)?;
@@ -136,7 +136,7 @@ fn find<'i>(instance: &'i Instance, args: &Args, known: bool) -> Result<&'i RawM
         // SAFETY: our session is of this instance.
         return unsafe { instance.mutex_record::<u64>(&args.mutex, &args.mutex_type) }.map_err(object_error);
     }
-    let id = mutex(instance.tables(), &args.mutex)?;
+    let id = mutex_to_hold(instance.tables(), &args.mutex)?;
     // SAFETY: our session is of this instance.
     unsafe { instance.mutex_in_arena(id) }.ok_or_else(|| {
         miette!(

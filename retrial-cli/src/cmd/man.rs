@@ -1,7 +1,7 @@
 //! `retrial man`.
 
 use crate::errors::unwritable;
-use crate::output::Format;
+use crate::output::{Format, NoFigures};
 use clap::CommandFactory;
 use miette::Report;
 use std::path::PathBuf;
@@ -13,9 +13,12 @@ pub struct Args {
     /// Directory for the pages; made if it is not there
     #[arg(default_value = "man")]
     directory: PathBuf,
+    #[command(flatten)]
+    no_figures: NoFigures,
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
+    args.no_figures.check(format, "man")?;
     let directory = args.directory;
     let made = std::fs::create_dir_all(&directory);
     let written = made.and_then(|()| clap_mangen::generate_to(crate::Cli::command(), &directory));

@@ -18,7 +18,8 @@ pub struct PeriodArgs {
     /// Of a recording: from the first snapshot at or after this moment in UTC, or so long before the last one
     #[arg(long, value_name = "TIME", requires = "file")]
     pub from: Option<String>,
-    /// Of a recording: to the last snapshot at or before this moment
+    /// Of a recording: to the last snapshot at or before this moment, all of the minute or second that is named
+    /// in it
     #[arg(long, value_name = "TIME", requires = "file")]
     pub to: Option<String>,
 }
@@ -146,6 +147,9 @@ impl Bound {
             return Ok(Self::At(last_ns.saturating_sub(duration::nanos(ago))));
         }
         let shape = "0000-00-00T00:00:00.000Z";
+        // Times are printed with it.
+        let second = "0000-00-00T00:00:00Z";
+        let text = if text.len() == second.len() { text.strip_suffix('Z').unwrap_or(text) } else { text };
         let fits = text.len() >= 10
             && text.len() <= shape.len()
             && text
@@ -206,6 +210,9 @@ mod tests {
         let ago = Bound::parse("--from", "1min", noon_ns).unwrap();
         assert!(ago.is_at_or_before(noon_ns - 60_000_000_000) && !ago.is_at_or_before(noon_ns - 60_000_000_001));
         assert!(!ago.is_after(&minute) && Bound::parse("--from", "1s", noon_ns).unwrap().is_after(&ago));
+        let second = Bound::parse("--to", "2024-02-29T12:00:00Z", 0).unwrap();
+        assert!(second.is_at_or_before(noon_ns) && second.is_at_or_after(noon_ns + 999_000_000));
+        assert!(!second.is_at_or_after(noon_ns + 1_000_000_000));
         let hour = Bound::parse("--to", "2024-02-29T12", 0).unwrap();
         assert!(!minute.is_after(&hour) && !hour.is_after(&minute), "a minute of that hour");
         for wrong in ["yesterday", "2024-02-29 12:00", "12:00", "2024-02-29T12:00:00.000ZZ"] {

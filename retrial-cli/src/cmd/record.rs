@@ -2,7 +2,7 @@
 
 use super::period::TIME_MIN;
 use crate::instances::{self, Which};
-use crate::output::{Format, Stream, column, counted, quoted, rounded, short};
+use crate::output::{Format, Stream, Table, column, counted, quoted, rounded, short};
 use crate::recording::store::Writer;
 use crate::recording::store::parquet::{Partitions, Parts};
 use crate::recording::{Pace, Progress, Recorder, Snapshot};
@@ -109,6 +109,10 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if let Some(partitions) = partitions.as_mut().filter(|_| args.convert) {
         let parts = partitions.write(&args.file, u64::MAX)?;
         format.say(&told(parts, args.parquet.as_deref()));
+        if !format.is_text() {
+            let columns = [column("files", |parts: &Parts| parts.files), column("rows", |parts: &Parts| parts.rows)];
+            Table::of(&columns, [parts]).print(format);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let time = args.time.as_deref().map(|text| duration::at_least("--for", text, TIME_MIN)).transpose()?;
@@ -123,7 +127,8 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         column("waiting", |written: &Written| written.waiting),
         column("mutexes", |written: &Written| written.mutexes),
         column("size_bytes", |written: &Written| written.progress.size_bytes),
-        column("recorder_cpu_pct", |written: &Written| rounded(100.0 * written.progress.share(), 3)),
+        column("samples", |written: &Written| written.progress.samples),
+        column("recorder_cpu_pct", |written: &Written| recorder_pct(written.progress)),
     ];
     let stream = Stream::new(&columns, format);
     let mut unwritten = None;
@@ -164,6 +169,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         format.say(&told(parts, args.parquet.as_deref()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Share of a processor in %; nothing while it is mostly the work of the beginning.
+fn recorder_pct(progress: Progress) -> Option<f64> {
+    const LEAST_NS: u64 = 1_000_000_000;
+    (progress.wall_ns >= LEAST_NS).then(|| rounded(100.0 * progress.share(), 3))
 }
 
 /// Writes the Parquet files of an hour some time after its end, when all that is stamped with it is recorded.

@@ -3,7 +3,7 @@
 use crate::blocking::Look;
 use crate::instances::{Presence, Which, mutex};
 use crate::naming::Names;
-use crate::output::{Column, Format, Stream, column};
+use crate::output::{Column, Format, Stream, column, in_line};
 use crate::{duration, signals};
 use miette::{Report, miette};
 use retrial::views::{Event, Sid, Tables, What};
@@ -255,6 +255,7 @@ impl Trace<'_, '_> {
         let tables = self.observer;
         let (name, mutex) = (event_name(tables.tables(), event), self.names.borrow_mut().mutex(event.mutex));
         let location = self.names.borrow_mut().place(event.location);
+        let [name, mutex, location] = [name, mutex, location].map(|name| in_line(&name).into_owned());
         self.stream.row(&Seen { sid, what: event.what.name(), count: Some(event.count), run: Some(*event) });
         if !self.format.is_text() {
             return;

@@ -2,7 +2,7 @@
 
 use crate::blocking::{Deadlock, Look};
 use crate::instances::Which;
-use crate::output::{Format, Table, column, counted, line};
+use crate::output::{Format, Table, column, counted, in_line, line};
 use crate::recording::State;
 use crate::who::object::{self, Object};
 use crate::who::report::{Holding, Report as Found};
@@ -49,14 +49,14 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     if format.is_text() {
         print(&observer, &mut found, only, args.all, &flag);
     } else {
-        rows(&mut found).print(format);
+        rows(&mut found, only).print(format);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn print(observer: &Observer, found: &mut Found<'_>, only: Option<MutexId>, all: bool, flag: &str) {
     if let Some(info) = only.and_then(|mutex| observer.tables().mutex_info(mutex)) {
-        line(&Object::of(observer.tables(), &info, &mut found.names).text(flag));
+        line(&in_line(&Object::of(observer.tables(), &info, &mut found.names).text(flag)));
     }
     let waiting = found.tree.len();
     if found.tree.roots.is_empty() {
@@ -101,7 +101,8 @@ struct Waiting {
     s: f64,
 }
 
-fn rows(found: &mut Found<'_>) -> Table {
+/// A row for each session; of one mutex that nobody has or waits for, a row with what it is.
+fn rows(found: &mut Found<'_>, only: Option<MutexId>) -> Table {
     let lines: Vec<(usize, usize, Item)> =
         found.tree.lines(usize::MAX).map(|line| (line.root, line.depth, line.item)).collect();
     let mut rows: Vec<Row> = Vec::new();
@@ -126,6 +127,10 @@ fn rows(found: &mut Found<'_>) -> Table {
             Item::Mutex { .. } | Item::Top(_) | Item::More(_) => {}
         }
     }
+    if let Some(mutex) = only.filter(|_| rows.is_empty()) {
+        let holdings = vec![found.holding(Sid::NONE, mutex)];
+        rows.push(Row { root: 1, depth: 0, sid: Sid::NONE, waits: None, holdings });
+    }
     table(found, &rows)
 }
 
@@ -134,7 +139,7 @@ fn table(found: &Found<'_>, rows: &[Row]) -> Table {
     let columns = [
         column("tree", |row: &Row| row.root),
         column("depth", |row: &Row| row.depth),
-        column("sid", |row: &Row| row.sid.number()),
+        column("sid", |row: &Row| Some(row.sid.number()).filter(|_| !row.sid.is_none())),
         column("pid", |row: &Row| session(row).map(|session| session.pid)),
         column("tid", |row: &Row| session(row).map(|session| session.tid).or(row.sid.guest_tid())),
         column("name", |row: &Row| session(row).map(|session| session.name.clone())),

@@ -4,6 +4,7 @@
 //! Written here because crates have the one or the other: prometheus-client has no older one, and a family in
 //! both is some lines.
 
+use crate::output::printable;
 use retrial::views::{BUCKETS, Histogram};
 use std::fmt::Write;
 
@@ -140,7 +141,8 @@ fn labels(labels: &[(&'static str, String)]) -> String {
 }
 
 fn escaped(text: &str, quotes: bool) -> String {
-    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    // An end of a line has a form of its own, and what a terminal would obey has none.
+    let text = printable(&text.replace('\\', "\\\\").replace('\n', "\\n")).into_owned();
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 

@@ -68,6 +68,8 @@ impl Report {
     fn json(&self) -> Value {
         let (period, time) = (self.period(), self.time());
         let to = &self.span.to;
+        let earlier = period.from().map(|from| &from.load);
+        let pct = |share: Option<f64>| share.map(|share| 100.0 * share);
         json!({
             "of": self.of,
             "instance": to.instance.name,
@@ -75,7 +77,10 @@ impl Report {
             "to": clock::time(to.at.real_ns),
             "period_s": period.time_s(),
             "processors": to.load.processors,
-            "busy_pct": period.busy().map(|busy| 100.0 * busy),
+            "busy_pct": pct(period.busy()),
+            "pressure_pct": pct(earlier.and_then(|from| to.load.pressed_since(from, period.time_s()))),
+            "stolen_pct": pct(earlier.and_then(|from| to.load.stolen_since(from))),
+            "threads_ready": to.load.runnable,
             "sessions": to.sessions.len(),
             "deadlocks": self.deadlocks.iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
             "session_time_s": time.all_s,

@@ -4,7 +4,7 @@ use super::report::{Holding, Report};
 use super::thread::State;
 use super::tree::{Root, Tree};
 use crate::duration;
-use crate::output::{counted, grouped};
+use crate::output::{counted, grouped, in_line};
 use retrial::MutexId;
 use retrial::views::Sid;
 use std::fmt::Write;
@@ -68,7 +68,7 @@ impl Report<'_> {
         let left_out = if is_cut { self.tree.lines(waiters).count() - limit } else { 0 };
         let mut lines = Vec::new();
         for line in &shown {
-            lines.push(format!("{}{}", line.branch(), self.words(line)));
+            lines.push(format!("{}{}", line.branch(), in_line(&self.words(line))));
             if let Item::Session { sid, waits } = line.item
                 && let Some(stack) = self.calls(sid, waits.is_none())
             {

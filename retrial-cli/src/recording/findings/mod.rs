@@ -9,7 +9,7 @@ mod tests;
 pub use evidence::{Blocker, Evidence, Source, session_text};
 pub use rules::RULES;
 
-use crate::output::short;
+use crate::output::{in_line, short};
 use serde_json::{Value, json};
 
 /// A rule: one entry of [`RULES`].
@@ -65,10 +65,10 @@ pub fn findings(evidence: &Evidence<'_>) -> Vec<Finding> {
 
 impl Finding {
     pub fn text(&self, number: usize) -> String {
-        let mut text = format!("{number}. {} ({})", self.found.sentence, self.stake());
-        for line in self.found.evidence.iter().map(String::as_str) {
+        let mut text = format!("{number}. {} ({})", in_line(&self.found.sentence), self.stake());
+        for line in &self.found.evidence {
             text += "\n   ";
-            text += line;
+            text += &in_line(line);
         }
         text + "\n   type: " + &self.found.command
     }
