@@ -923,23 +923,6 @@ fn the_holding_time_is_the_utilization_over_the_rate_of_gets() {
     assert!((0.5..2.0).contains(&ratio), "{ratio}: {row:#}");
 }
 
-#[test]
-fn a_recording_of_a_short_run_says_how_long_its_mutex_was_held() {
-    if !may_read() {
-        return;
-    }
-    let scratch = Directory::new();
-    let (program, file) = (compile(&scratch, CONTENDED, &[]).unwrap(), scratch.path("run.db"));
-    let output = run(&["--record", &file, "--", &program]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let recorded = kit::command(&["report", &file, "--json"]).output().unwrap();
-    let recorded: Value = serde_json::from_slice(&recorded.stdout).unwrap();
-    let row = &recorded["mutexes"][0];
-    let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {recorded:#}"));
-    // Each of 2,000 gets holds it for 100 us at least, and it is held nearly all the time.
-    assert!(of("utilization") > 0.5 && of("holding_time_us") > 50.0, "{row:#}");
-}
-
 /// Two threads contend for a mutex until a file is gone.
 const UNTIL: &str = r"
 #include <pthread.h>
@@ -958,6 +941,33 @@ int main(int count, char **arguments) {
     return 0;
 }
 ";
+
+#[test]
+fn a_recording_of_a_short_run_says_how_long_its_mutex_was_held() {
+    if !may_read() {
+        return;
+    }
+    let scratch = Directory::new();
+    let (program, file, until) =
+        (compile(&scratch, UNTIL, &[]).unwrap(), scratch.path("run.db"), scratch.path("until"));
+    fs::write(&until, "").unwrap();
+    let mut run = Under::new(&mut retrial_run(&["--record", &file, "--", &program, &until]));
+    // Samples are written every second, the next snapshot is ten seconds away.
+    kit::until("samples of its holders", || {
+        let statement = "SELECT coalesce(sum(count), 0) AS n FROM sample WHERE state = 'holds'";
+        let asked = kit::command(&["sql", &file, statement, "--json"]).output().unwrap();
+        let rows: Value = serde_json::from_slice(&asked.stdout).unwrap_or_default();
+        rows[0]["n"].as_u64() > Some(10)
+    });
+    fs::remove_file(&until).unwrap();
+    assert!(run.0.wait().unwrap().success());
+    let recorded = kit::command(&["report", &file, "--json"]).output().unwrap();
+    let recorded: Value = serde_json::from_slice(&recorded.stdout).unwrap();
+    let row = &recorded["mutexes"][0];
+    let of = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name} of {recorded:#}"));
+    // Each hold lasts for 100 us at least.
+    assert!(of("utilization") > 0.0 && of("holding_time_us") > 50.0, "{row:#}");
+}
 
 #[test]
 fn gets_of_a_lock_in_a_process_are_shown_when_they_are_known() {
