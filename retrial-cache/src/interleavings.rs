@@ -269,7 +269,7 @@ fn explore(name: &str, preemptions: usize, run: impl Fn() + Send + Sync + 'stati
     println!("{name}: {} interleavings", runs.load(Relaxed));
 }
 
-/// Two sessions, each at its deed.
+/// Two sessions, each at its deed. They leave the cache whole.
 fn together(one: fn(Stage, &Client<'_>), other: fn(Stage, &Client<'_>)) {
     let stage = Stage::new();
     let mine = stage.session().take();
@@ -277,6 +277,7 @@ fn together(one: fn(Stage, &Client<'_>), other: fn(Stage, &Client<'_>)) {
     let other = stage.beside(other);
     one(stage, &client);
     other.join().unwrap();
+    assert_eq!(stage.cache.check(&mine).unwrap().wrong, [""; 0]);
     drop(client);
     drop(mine);
     stage.end();
@@ -338,6 +339,11 @@ fn what_is_pinned_is_not_evicted() {
 fn what_a_handle_reads_is_not_changed_or_evicted() {
     explore("a handle beside a change", 2, || together(Stage::read_by_handle, Stage::change));
     explore("a handle beside an eviction", 2, || together(Stage::read_by_handle, evict));
+}
+
+#[test]
+fn what_is_thrown_away_while_it_is_built_does_not_come_back() {
+    explore("a build beside its end", 2, || together(evict, |_, client| _ = client.invalidate(&key("W")).unwrap()));
 }
 
 /// A stage, a session, when it began, and its part in the cache, whose row has what a dead session of its

@@ -263,7 +263,8 @@ impl<'i> Shard<'i> {
 
     /// Says that an object is none any more, which is to be taken out of its chain.
     pub(crate) fn end(&self, block: &Block) {
-        let _ = change_phase(block, Phase::Live, Phase::Gone) || change_phase(block, Phase::Building, Phase::Gone);
+        // In this order: its builder, which needs no mutex for it, may make it live between the two.
+        let _ = change_phase(block, Phase::Building, Phase::Gone) || change_phase(block, Phase::Live, Phase::Gone);
         count(&self.memory.head().figures.invalidated);
         point();
     }
