@@ -7,7 +7,7 @@ use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned, UNIT};
 use crate::memory::Memory;
 use crate::pin::{Pin, Place, value_mut};
 use crate::rows::free_place;
-use crate::shard::{New, change_phase, hash_of, is_biased};
+use crate::shard::{New, change_phase, hash_of, is_apart, is_biased};
 use crate::{is_dead, point};
 use retrial::zerocopy::{FromBytes, IntoBytes, KnownLayout};
 use retrial::{GetFailure, Hold, Mode, Patience, location};
@@ -118,7 +118,7 @@ impl Client<'_> {
         }
         point();
         drop(locked);
-        Ok(Some(Made { place: Some(place), _hold: hold, is_apart }))
+        Ok(Some(Made { place: Some(place), _hold: hold }))
     }
 
     /// A mutex in LX for a builder, that sessions can wait for; none where all are held.
@@ -146,8 +146,7 @@ impl Client<'_> {
         let (shard, block) = (self.shard_of(place.object), place.block);
         let locked = shard.lock(self.session, location!("kglhdgn1 62"))?;
         let is_old = |unit: u32, old: &Block| {
-            let is_other = unit != place.object.unit() && old.copy.load(Relaxed) == 0;
-            is_other && shard.key_bytes(unit, old) == shard.key_bytes(place.object.unit(), block)
+            unit != place.object.unit() && shard.key_bytes(unit, old) == shard.key_bytes(place.object.unit(), block)
         };
         let old = shard.find(hash_of(block), is_old);
         if let Some((_, old)) = old {
@@ -177,7 +176,6 @@ impl Client<'_> {
 struct Made<'c> {
     place: Option<Place<'c>>,
     _hold: Option<Hold<'c>>,
-    is_apart: bool,
 }
 
 impl<'c> Made<'c> {
@@ -199,7 +197,7 @@ impl<'c> Made<'c> {
         // The hold is given back before the place, also where it has not come into its place.
         let pin = Pin { hold, place };
         let Pin { hold, place } = &pin;
-        if self.is_apart {
+        if is_apart(place.block) {
             place.client.put_in_place(place)?;
         } else {
             // A session that sees it live sees its value. What was thrown away meanwhile is this session's

@@ -184,7 +184,6 @@ impl Client<'_> {
         let mut versions: Vec<u16> = all.into_iter().map(|(_, block)| block.version.load(Relaxed)).collect();
         drop(held);
         versions.sort_unstable();
-        versions.dedup();
         Ok(versions)
     }
 }

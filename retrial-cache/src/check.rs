@@ -3,7 +3,7 @@
 use crate::cache::Cache;
 use crate::error::CacheError;
 use crate::layout::{BINS, Block, LEAVING, Phase};
-use crate::shard::{Shard, phase};
+use crate::shard::{Shard, is_apart, phase};
 use retrial::{Session, location, sys};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -90,10 +90,9 @@ impl Audit {
         leaving(shard, &blocks, &mut wrong);
         for (unit, block) in &blocks {
             let (in_chain, in_bin) = (lists[0].contains(unit), lists[1].contains(unit));
-            let is_apart = block.state.load(Relaxed) & crate::layout::APART != 0;
             let fits = match phase(block) {
                 Some(Phase::Free) => (in_chain, in_bin) == (false, true),
-                Some(Phase::Building) => (in_chain, in_bin) == (!is_apart, false),
+                Some(Phase::Building) => (in_chain, in_bin) == (!is_apart(block), false),
                 Some(Phase::Live) => (in_chain, in_bin) == (true, false),
                 Some(Phase::Gone) => (in_chain, in_bin) == (false, false),
                 Some(Phase::Going) | None => false,

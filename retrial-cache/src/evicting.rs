@@ -137,18 +137,13 @@ impl Shard<'_> {
         asked.sort_unstable();
         asked.dedup();
         point();
-        self.evict_all(&asked);
-    }
-
-    /// The same, of these alone, in the order of their addresses.
-    fn evict_all(&self, units: &[u32]) {
         let blocks: Vec<(u32, &Block)> =
-            units.iter().filter_map(|unit| Some((*unit, self.memory.block(*unit)?))).collect();
+            asked.iter().filter_map(|unit| Some((*unit, self.memory.block(*unit)?))).collect();
         for (_, block) in &blocks {
             change_phase(block, Phase::Live, Phase::Going);
             point();
         }
-        let is_asked = |unit: u32| units.binary_search(&unit).is_ok();
+        let is_asked = |unit: u32| asked.binary_search(&unit).is_ok();
         let pinned = self.rows.seen(|object, _| object.shard() == self.number && is_asked(object.unit()));
         let mut pinned: Vec<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
         pinned.sort_unstable();

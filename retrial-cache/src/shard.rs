@@ -271,11 +271,9 @@ impl<'i> Shard<'i> {
 
     /// Whether another object of this one's name can be found.
     pub(crate) fn has_twin(&self, unit: u32, block: &Block) -> bool {
-        let kind = |block: &Block| [block.copy.load(Relaxed).into(), block.birth.load(Relaxed)];
         let is_twin = |other: u32, of: &Block| {
-            let is_same =
-                other != unit && phase(of) == Some(Phase::Live) && (kind(of)[0] == 0 || kind(of) == kind(block));
-            is_same && self.key_bytes(other, of) == self.key_bytes(unit, block)
+            let is_other = other != unit && phase(of) == Some(Phase::Live);
+            is_other && self.key_bytes(other, of) == self.key_bytes(unit, block)
         };
         self.find(hash_of(block), is_twin).is_some()
     }
@@ -374,7 +372,7 @@ pub(crate) struct New<'k> {
     pub(crate) is_apart: bool,
 }
 
-fn is_apart(block: &Block) -> bool {
+pub(crate) fn is_apart(block: &Block) -> bool {
     block.state.load(Relaxed) & APART != 0
 }
 
