@@ -6,12 +6,13 @@ use crate::key::{Hash, Namespace};
 use crate::layout::{BUILDERS, FORMAT, Head, OVERHEAD, OWNER, PINS, Phase, Pinned, Row, Shape};
 use crate::memory::{Memory, aligned};
 use crate::point;
-use crate::rows::Rows;
+use crate::rows::{Rows, Seen};
 use crate::shard::{Shard, get, hash_of, phase};
 use retrial::engine::EngineMutex;
 use retrial::views::{Sid, Tables};
 use retrial::{Capacity, Class, Instance, Mode, ObjectError, Patience, Session, location};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Longest name of a cache, in bytes.
@@ -263,20 +264,22 @@ impl<'i> Cache<'i> {
     /// [`CacheError`], when a shard's mutex was not got.
     pub fn pins(&self, session: &Session<'_>) -> Result<Vec<PinInfo>, CacheError> {
         let mut pins = Vec::new();
-        for seen in self.rows.seen(|_, _| true) {
-            let Some(shard) = self.shards.get(seen.object.shard() as usize) else { continue };
+        let shards: BTreeSet<u32> = self.rows.seen(|_, _| true).iter().map(|seen| seen.object.shard()).collect();
+        for shard in shards.iter().filter_map(|number| self.shards.get(*number as usize)) {
             let held = shard.lock_shared(session)?;
-            if let Some(block) = shard.memory.block(seen.object.unit()) {
-                let how = match seen.how {
+            for (Seen { sid, object, how }, block) in shard.pinned() {
+                let Some(block) = block else { continue };
+                let how = match how {
                     Pinned::Kept => "holds",
                     Pinned::Read => "reads",
                     Pinned::Built => "builds",
                     Pinned::Wanted => "waits for readers",
                 };
-                pins.push(PinInfo { sid: seen.sid, name: shard.name(seen.object.unit(), block), how });
+                pins.push(PinInfo { sid, name: shard.name(object.unit(), block), how });
             }
             drop(held);
         }
+        pins.sort_by_key(|pin| pin.sid);
         Ok(pins)
     }
 

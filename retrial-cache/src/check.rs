@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use crate::error::CacheError;
 use crate::layout::{BINS, Block, LEAVING, Phase};
+use crate::rows::Seen;
 use crate::shard::{Shard, is_apart, phase};
 use retrial::{Session, location, sys};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,24 @@ impl Cache<'_> {
             drop(held);
         }
         Ok(audit)
+    }
+}
+
+impl<'i> Shard<'i> {
+    /// Every pin in this shard with its object, under the shard's mutex. A session that looks for an object
+    /// without a lock names what it has found, and then asks whether that is one still: for a moment it may be
+    /// none.
+    pub(crate) fn pinned(&self) -> Vec<(Seen, Option<&'i Block>)> {
+        let seen = self.rows.seen(|object, _| object.shard() == self.number);
+        let units: BTreeSet<u32> = seen.iter().map(|pin| pin.object.unit()).collect();
+        let is_object = |block: &Block| phase(block).is_some_and(|phase| phase != Phase::Free);
+        let all = self.memory.blocks().filter(|(unit, block)| units.contains(unit) && is_object(block));
+        let objects: BTreeMap<u32, &Block> = all.collect();
+        let with_object = |pin: Seen| {
+            let block = objects.get(&pin.object.unit()).copied();
+            (pin, block)
+        };
+        seen.into_iter().map(with_object).collect()
     }
 }
 
@@ -117,23 +136,18 @@ impl Audit {
 
     /// Whether each pin is of an object.
     fn add_pins(&mut self, shard: &Shard<'_>) {
-        let (number, blocks): (u32, BTreeMap<u32, _>) = (shard.number, shard.memory.blocks().collect());
-        let is_object =
-            |unit: u32| blocks.get(&unit).is_some_and(|block| phase(block).is_some_and(|phase| phase != Phase::Free));
-        // A session that looks for an object without a lock names what it has found, and then asks whether
-        // that is one still: for a moment it may be none.
         let mut pins = Vec::new();
         for look in 0..LOOKS {
-            pins = shard.rows.seen(|object, _| object.shard() == number);
-            if look == LOOKS - 1 || pins.iter().all(|pin| is_object(pin.object.unit())) {
+            pins = shard.pinned();
+            if look == LOOKS - 1 || pins.iter().all(|(_, block)| block.is_some()) {
                 break;
             }
             sys::sleep(Duration::from_millis(1));
         }
         self.pins += pins.len() as u64;
-        for pin in pins.iter().filter(|pin| !is_object(pin.object.unit())) {
+        for (pin, _) in pins.iter().filter(|(_, block)| block.is_none()) {
             let text = format!("session {} has unit {} pinned, which is no object", pin.sid, pin.object.unit());
-            self.wrong.push(format!("shard {number}: {text}"));
+            self.wrong.push(format!("shard {}: {text}", shard.number));
         }
     }
 }

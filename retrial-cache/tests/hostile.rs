@@ -8,8 +8,8 @@ mod kit;
 use kit::{Random, fill, instance, key};
 use retrial::engine::Owner;
 use retrial::{Class, Instance, Session};
-use retrial_cache::{Cache, Client, Shape};
-use std::sync::atomic::{AtomicU32, Ordering};
+use retrial_cache::{Cache, Client, OVERHEAD, Shape};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 const SHAPE: Shape = Shape { bytes: 16 << 10, shards: 2 };
@@ -26,6 +26,16 @@ fn words(instance: &Instance, shard: u32) -> &[AtomicU32] {
     let (_, bytes) = instance.owned_bytes(owner, &format!("c shard {shard}"), "hash table", each).unwrap();
     // SAFETY: so many, aligned to 16, mapped as long as the instance.
     unsafe { std::slice::from_raw_parts(bytes.cast(), each / 4) }
+}
+
+/// The words of a session's row behind the time at which the session began: its pins.
+fn pins<'i>(instance: &'i Instance, session: &Session<'_>) -> &'i [AtomicU64] {
+    let (len, owner) = ((SESSIONS as usize + 1) * 512 + 64, Owner(*b"rtcache4"));
+    let (_, bytes) = instance.owned_bytes(owner, "c rows", "Library Cache", len).unwrap();
+    let rows = bytes.map_addr(|at| at.next_multiple_of(64));
+    let row = rows.wrapping_add(session.sid().number() as usize * 512 + 8);
+    // SAFETY: inside of the rows, aligned to 8, mapped as long as the instance.
+    unsafe { std::slice::from_raw_parts(row.cast(), 56) }
 }
 
 /// Names of objects in the first shard.
@@ -129,4 +139,35 @@ fn a_block_that_says_it_is_longer_than_its_shard_is_not() {
     assert_eq!(made.unwrap().len(), 2000);
     let changed = (HEAD..next.len()).find(|at| next[*at].load(Ordering::Relaxed) != other[*at]);
     assert_eq!(changed, None, "a word of the next shard");
+}
+
+/// A session that finds an object without a lock names its unit before it looks whether it is one still. By
+/// then these may be bytes of a value, which another session writes while this one reads them.
+#[test]
+fn a_pin_of_what_is_no_object_is_not_shown() {
+    let instance = instance(SHAPE, SESSIONS);
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    let session = instance.session("s", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    // The block of a live object whose name is not UTF-8, 16 bytes behind the beginning of a value.
+    let mut value = [0xff; 400];
+    value[16..16 + OVERHEAD].fill(0);
+    for (at, byte) in [(0, 20), (8, 2), (98, 50)] {
+        value[16 + at] = byte;
+    }
+    let name = &names()[0];
+    let pinned = client.get_or_insert(&key(name), &value).unwrap();
+    let row = pins(&instance, &session);
+    let known = row.iter().position(|pin| pin.load(Ordering::Relaxed) != 0).unwrap();
+    let unit = row[known].load(Ordering::Relaxed) >> 2;
+    let forged = unit + (OVERHEAD as u64 + 16) / 16;
+    // Behind the only object.
+    let free = unit + u64::from(words(&instance, 0)[unit as usize * 4].load(Ordering::Relaxed));
+    for none in [forged, free] {
+        row[known + 1].store(none << 2 | 1, Ordering::Relaxed);
+        let shown: Vec<String> = cache.pins(&session).unwrap().into_iter().map(|pin| pin.name).collect();
+        assert_eq!(shown, [format!("S.{name}")]);
+    }
+    row[known + 1].store(0, Ordering::Relaxed);
+    drop(pinned);
 }
