@@ -124,6 +124,9 @@ impl Audit {
             if phase(block) == Some(Phase::Live) && shard.has_twin(*unit, block) {
                 wrong(format!("unit {unit} is a second object of its name"));
             }
+            if phase(block) == Some(Phase::Live) && !shard.has_mutex(block) {
+                wrong(format!("unit {unit} is live, and its mutex is none of the instance"));
+            }
             match phase(block) {
                 Some(Phase::Free) => self.free += 1,
                 Some(Phase::Live) => self.objects += 1,

@@ -4,6 +4,7 @@ use crate::error::CacheError;
 use crate::layout::{Block, LEAVING, Leaving, Phase, UNIT};
 use crate::point;
 use crate::shard::{Shard, change_phase, count, phase};
+use retrial::MutexId;
 use retrial::views::Word;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -177,6 +178,14 @@ impl Shard<'_> {
             }
             point();
         }
+    }
+
+    /// Whether a session that holds the object's mutex can be recovered if it dies. An evictor gives the entry
+    /// back first, then the mutex.
+    pub(crate) fn has_mutex(&self, block: &Block) -> bool {
+        let Ok(bound) = block.mutex.bound(self.instance) else { return false };
+        let has_entry = |id: MutexId| id.0 == 0 || self.instance.tables().mutex_info(id).is_some();
+        bound.is_none_or(|raw| has_entry(raw.id()))
     }
 
     /// Gives back the entry of an object's mutex, which nobody can get any more. Not where a dead session

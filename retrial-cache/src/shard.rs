@@ -100,8 +100,8 @@ impl<'i> Shard<'i> {
                     self.join(unit, block);
                     self.memory.bin(unit, block);
                 }
-                // The dead evictor had given its mutex back, as no session had it pinned.
-                Some(Phase::Going) if block.mutex.bound(self.instance).is_err() => {
+                // The dead evictor had begun to give its mutex back, as no session had it pinned.
+                Some(Phase::Going) if !self.has_mutex(block) => {
                     change_phase(block, Phase::Going, Phase::Gone);
                 }
                 Some(Phase::Going) => {

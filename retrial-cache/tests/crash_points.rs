@@ -8,6 +8,8 @@ mod kit;
 use kit::{fill, instance, key};
 use retrial::{Class, Instance, fail};
 use retrial_cache::{Cache, CacheError, Client, Shape};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
 const SESSIONS: u32 = 8;
@@ -58,13 +60,13 @@ const DEEDS: &[Deed] = &[
 ];
 
 /// Dies at the `n`-th point of a deed, if it has so many; whether it did.
-fn die(instance: &Instance, cache: &Cache<'_>, deed: fn(&Client<'_>), n: u64) -> bool {
+fn die(instance: &Instance, cache: &Cache<'_>, deed: impl FnOnce(&Client<'_>) + Send, n: u64) -> bool {
     // What a dead thread has stays where it is.
     let prepare = || {
         let session: &_ = Box::leak(Box::new(instance.session("mortal", Class::Normal).unwrap()));
         &*Box::leak(Box::new(cache.join(session).unwrap()))
     };
-    fail::die_at(n, prepare, |client| deed(client)).is_none()
+    fail::die_at(n, prepare, deed).is_none()
 }
 
 #[test]
@@ -191,7 +193,17 @@ fn a_dead_builders_successor_does_not_take_itself_for_it() {
     assert!(unbuilt > 0);
 }
 
-/// An evictor dies: what it left can be read, executed and changed.
+thread_local! {
+    /// When this session began a wait that has to end.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+fn waits_too_long() -> bool {
+    BEGAN.get().is_some_and(|began| began.elapsed() > Duration::from_secs(10))
+}
+
+/// An evictor dies: what it left can be read, executed and changed, also when the next session dies while it
+/// executes that.
 #[test]
 fn an_object_whose_mutex_has_gone_does_not_come_back() {
     for n in 1.. {
@@ -206,7 +218,20 @@ fn an_object_whose_mutex_has_gone_does_not_come_back() {
             }
             let evict = |client: &Client<'_>| drop(client.get_or_create(&key("LONG"), 5000, fill(1)).unwrap());
             died = die(instance, cache, evict, n);
+            let audit = cache.check(&session).unwrap();
+            assert!(audit.wrong.is_empty(), "point {n}: {:#?}", audit.wrong);
+            BEGAN.set(Some(Instant::now()));
+            session.ask_while_waiting(waits_too_long);
             for name in &names {
+                if client.get(&key(name)).unwrap().is_none() {
+                    continue;
+                }
+                // By the eighth point it has the mutex.
+                let dies = |_: &[u8]| (0..8).for_each(|_| fail::point());
+                let execute = |client: &Client<'_>| drop(client.execute(&key(name), dies));
+                assert!(die(instance, cache, execute, 8));
+                let changed = client.exclusive(&key(name));
+                drop(changed.unwrap_or_else(|why| panic!("point {n}: {name}: {why}")));
                 let executed = client.execute(&key(name), |bytes| assert_eq!(bytes, [1; 200]));
                 executed.unwrap_or_else(|why| panic!("point {n}: {name}: {why}"));
             }
