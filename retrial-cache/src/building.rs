@@ -1,5 +1,6 @@
 //! How objects are made: built by one session while the others wait, put in the place of another one.
 
+use crate::changing::ASK_EVERY_NS;
 use crate::client::Client;
 use crate::error::CacheError;
 use crate::key::Key;
@@ -7,12 +8,16 @@ use crate::layout::{BIASED, BUILDERS, Block, Phase, Pinned, UNIT};
 use crate::memory::Memory;
 use crate::pin::{Pin, Place, value_mut};
 use crate::rows::free_place;
-use crate::shard::{New, change_phase, hash_of, is_apart, is_biased};
+use crate::shard::{New, change_phase, hash_of, is_apart, is_biased, phase};
 use crate::{is_dead, point};
 use retrial::zerocopy::{FromBytes, IntoBytes, KnownLayout};
-use retrial::{GetFailure, Hold, Mode, Patience, location};
+use retrial::{GetFailure, Hold, Mode, Patience, location, sys};
 use std::error::Error;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
+
+/// Maximum wait for a builder's mutex before the session looks whether the object is built.
+const BUILDER_WAIT: Duration = Duration::from_millis(100);
 
 impl Client<'_> {
     /// The object of this name; where there is none, this session builds it, and others wait for it.
@@ -139,6 +144,46 @@ impl Client<'_> {
             }
         }
         Ok((u16::MAX, None))
+    }
+
+    /// Waits until an object is no longer being built, and throws it away where its builder has died.
+    pub(crate) fn wait_for_builder(&self, place: &Place<'_>) -> Result<(), CacheError> {
+        let (shard, unit) = (self.shard_of(place.object), place.object.unit());
+        // The row and not the SID, which a dead builder may have had before.
+        if self.row.pins.iter().any(|pin| pin.load(Relaxed) == place.object.pin(Pinned::Built)) {
+            return Err(CacheError::Deadlock);
+        }
+        if let Some(mutex) = self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
+            // Not for ever: the builder may be done, and have the mutex again to build another object, which may need
+            // one that this session builds.
+            let patience = Patience::within(BUILDER_WAIT);
+            let _ = self.session.gave_up();
+            match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), patience) {
+                // This session builds another object by it: the builder of this one is gone.
+                Ok(_) | Err(CacheError::Get(GetFailure::Deadlock { .. })) => {}
+                Err(CacheError::Get(GetFailure::TimedOut)) if !self.session.gave_up() => {}
+                Err(other) => return Err(other),
+            }
+        } else {
+            // More build at a time than there are mutexes for.
+            let asks_at_ns = sys::now_ns() + ASK_EVERY_NS;
+            while phase(place.block) == Some(Phase::Building) && shard.is_being_built(unit) {
+                if sys::now_ns() >= asks_at_ns {
+                    self.cache.instance.look_for_threads();
+                    break;
+                }
+                sys::sleep(Duration::from_millis(1));
+                self.ask()?;
+            }
+        }
+        if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
+            let held = shard.lock(self.session, location!("kglhdgn2 106"))?;
+            if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
+                shard.throw_away(unit, place.block);
+            }
+            drop(held);
+        }
+        Ok(())
     }
 
     /// Puts a built object into the place of those of its name.

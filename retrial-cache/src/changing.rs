@@ -23,8 +23,9 @@ const REVOKED_TIMES: u64 = 39;
 /// whether it gives up.
 const LOOK_EVERY: u32 = 20;
 /// Interval between two questions to the kernel for the threads of all sessions, on behalf of a wait for
-/// readers: it marks no thread that has replaced its process without being the first one of it.
-const ASK_EVERY_NS: u64 = 1_000_000_000;
+/// readers or for a builder: it marks no thread that has replaced its process without being the first one of
+/// it.
+pub(crate) const ASK_EVERY_NS: u64 = 1_000_000_000;
 /// Looks one after the other that have to find a cycle. A look reads the rows while sessions change them, and
 /// may see a pin that has gone beside a wait that has begun since; a cycle stays.
 const CYCLES: u32 = 3;

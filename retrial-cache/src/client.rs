@@ -9,10 +9,9 @@ use crate::rows::{FIRST_LINE, free_place};
 use crate::shard::{self, Shard, count, has_hash, is_biased, phase, visit};
 use crate::{is_dead, point};
 use retrial::engine::EngineMutex;
-use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location, sys};
+use retrial::{CodeLocation, GetFailure, Hold, Mode, Patience, Session, location};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::time::Duration;
 
 /// A session that takes part in a cache. Made by [`Cache::join`]; one for each session.
 pub struct Client<'c> {
@@ -45,9 +44,6 @@ impl Drop for Client<'_> {
 /// Most looks for an object while others are taken out of their chains. Looks are as cheap as what such a
 /// session does meanwhile; what comes after them gets mutexes.
 const LOOKS: u32 = if cfg!(loom) { 2 } else { 32 };
-
-/// Maximum wait for a builder's mutex before the session looks whether the object is built.
-const BUILDER_WAIT: Duration = Duration::from_millis(100);
 
 /// What a look for an object without a lock found. Plain values, and the place is made of them where it stays:
 /// moved about as a whole, a pin costs as much as all else of a get (measured: 45 instead of 30 ns).
@@ -227,39 +223,6 @@ impl<'c> Client<'c> {
             }
             self.wait_for_builder(&place)?;
         }
-    }
-
-    /// Waits until an object is no longer being built, and throws it away where its builder has died.
-    fn wait_for_builder(&self, place: &Place<'_>) -> Result<(), CacheError> {
-        let (shard, unit) = (self.shard_of(place.object), place.object.unit());
-        // The row and not the SID, which a dead builder may have had before.
-        if self.row.pins.iter().any(|pin| pin.load(Relaxed) == place.object.pin(Pinned::Built)) {
-            return Err(CacheError::Deadlock);
-        }
-        if let Some(mutex) = self.cache.builders.get(usize::from(place.block.builder.load(Relaxed))) {
-            // Not for ever: the builder may be done, and have the mutex again to build another object, which may need
-            // one that this session builds.
-            let patience = Patience::within(BUILDER_WAIT);
-            let _ = self.session.gave_up();
-            match self.get_mutex(mutex, Mode::Shared, location!("kglpin1 4"), patience) {
-                // This session builds another object by it: the builder of this one is gone.
-                Ok(_) | Err(CacheError::Get(GetFailure::Deadlock { .. })) => {}
-                Err(CacheError::Get(GetFailure::TimedOut)) if !self.session.gave_up() => {}
-                Err(other) => return Err(other),
-            }
-        } else {
-            // More build at a time than there are mutexes for.
-            sys::sleep(Duration::from_millis(1));
-            self.ask()?;
-        }
-        if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
-            let held = shard.lock(self.session, location!("kglhdgn2 106"))?;
-            if phase(place.block) == Some(Phase::Building) && !shard.is_being_built(unit) {
-                shard.throw_away(unit, place.block);
-            }
-            drop(held);
-        }
-        Ok(())
     }
 
     /// Asks the session whether it gives up a wait that is not one for a mutex, as each of those does.

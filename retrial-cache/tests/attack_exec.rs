@@ -8,12 +8,15 @@ mod kit;
 use kit::{capacity, key};
 use retrial::{Address, Class, Instance};
 use retrial_cache::{Cache, Shape};
+use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-const SESSIONS: u32 = 4;
+const SESSIONS: u32 = 24;
+/// Mutexes that builders hold, so that others can wait for them.
+const BUILDERS: usize = 16;
 const SHAPE: Shape = Shape { bytes: 8 << 10, shards: 1 };
 /// Says to a child which instance it is to use, and what it does there.
 const DEED: &str = "RETRIAL_CACHE_TEST_DEED";
@@ -23,14 +26,32 @@ const DEED: &str = "RETRIAL_CACHE_TEST_DEED";
 fn child() {
     let Ok(deed) = std::env::var(DEED) else { return };
     let (deed, address) = deed.split_once(' ').unwrap();
+    let instance = Instance::attach(&Address::new(address).unwrap()).unwrap();
+    let builders = if deed == "build-beside-many" { BUILDERS } else { 0 };
+    let all_build = Barrier::new(builders + 1);
     std::thread::scope(|scope| {
+        for i in 0..builders {
+            let (instance, all_build) = (&instance, &all_build);
+            scope.spawn(move || {
+                let session = instance.session("builds", Class::Normal).unwrap();
+                let cache = Cache::open(instance, "c").unwrap();
+                let client = cache.join(&session).unwrap();
+                let build = |_: &mut [u8]| -> Result<(), Infallible> {
+                    all_build.wait();
+                    loop {
+                        std::thread::park();
+                    }
+                };
+                drop(client.get_or_create(&key(&format!("W{i}")), 8, build));
+            });
+        }
         scope.spawn(|| {
-            let instance = Instance::attach(&Address::new(address).unwrap()).unwrap();
+            all_build.wait();
             let session = instance.session("execs", Class::Normal).unwrap();
             let cache = Cache::open(&instance, "c").unwrap();
             let client = cache.join(&session).unwrap();
             let exec = || -> Result<(), std::io::Error> { Err(Command::new("sleep").arg("60").exec()) };
-            if deed == "build" {
+            if deed.starts_with("build") {
                 drop(client.get_or_create(&key("V"), 8, |_| exec()));
             } else {
                 let _pinned = client.get_or_insert(&key("V"), &[1; 8]).unwrap();
@@ -98,11 +119,18 @@ fn what_it_read_can_be_evicted() {
     });
 }
 
+fn build(cache: &Cache<'_>, instance: &Instance) {
+    let session = instance.session("builds", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    assert_eq!(*client.get_or_insert(&key("V"), &[2; 8]).unwrap(), [2; 8]);
+}
+
 #[test]
 fn what_it_built_is_built_by_another_session() {
-    after("build", |cache, instance| {
-        let session = instance.session("builds", Class::Normal).unwrap();
-        let client = cache.join(&session).unwrap();
-        assert_eq!(*client.get_or_insert(&key("V"), &[2; 8]).unwrap(), [2; 8]);
-    });
+    after("build", build);
+}
+
+#[test]
+fn what_it_built_without_a_builders_mutex_is_built_by_another_session() {
+    after("build-beside-many", build);
 }
