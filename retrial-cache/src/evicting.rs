@@ -6,10 +6,17 @@ use crate::point;
 use crate::shard::{Shard, change_phase, count, phase};
 use retrial::MutexId;
 use retrial::views::Word;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Most objects that one look at the rows decides about.
 const BATCH: usize = 16;
+
+/// Rounds of the hand before the last one. The first one may find all objects got since the one before, the
+/// second one those in the way of a long block. From the third one on all goes that is not pinned, also what
+/// other sessions get meanwhile; the last one begins at the first address, so that it sees whole what lies
+/// around the hand.
+const LAST_ROUND: u64 = 3;
 
 impl Shard<'_> {
     /// A free block of so many units, for which others are evicted where none is free.
@@ -27,9 +34,8 @@ impl Shard<'_> {
                 are_freed = true;
                 continue;
             }
-            // The first round may find all objects got since the last one, the second one those in the way of
-            // a long block, the third what was left of them.
-            if walked > 3 * u64::from(end - first) {
+            let round = walked / u64::from(end - first);
+            if round > LAST_ROUND {
                 // The kernel marks no thread that has replaced its process without being the first one of it:
                 // that thread's pins are in the way until the kernel is asked for the thread.
                 if is_asked || !self.has_lost_pins() {
@@ -37,7 +43,7 @@ impl Shard<'_> {
                 }
                 (walked, is_asked) = (0, true);
             }
-            walked += self.sweep(units);
+            walked += self.sweep(units, round.min(LAST_ROUND));
         }
     }
 
@@ -54,20 +60,24 @@ impl Shard<'_> {
     ///
     /// The hand goes round over the addresses, so that what it frees lies together: CLOCK (Corbató 1968),
     /// with neighbours joined.
-    fn sweep(&self, units: u32) -> u64 {
+    fn sweep(&self, units: u32, round: u64) -> u64 {
         let head = self.memory.head();
         let (first, end) = self.memory.range();
         // A look at the rows for each batch, and not so much of a small shard that its objects are gone.
         let ahead = (end - first) / 64;
         let (mut walked, mut run, mut chosen) = (0, 0_u32, Vec::with_capacity(BATCH));
-        let hand = head.hand.load(Relaxed);
+        let is_any = round > 1;
+        let pinned = if is_any { self.rows.seen(|object, _| object.shard() == self.number) } else { Vec::new() };
+        let pinned: BTreeSet<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
+        let hand = if round == LAST_ROUND { first } else { head.hand.load(Relaxed) };
         let mut unit = if self.memory.block(hand).is_some() { hand } else { first };
         while walked <= u64::from(end - first) {
             let Some(block) = self.memory.block(unit) else { break };
             let len = self.memory.after(unit, block) - unit;
             let goes = match phase(block) {
+                _ if pinned.contains(&unit) => false,
                 Some(Phase::Free | Phase::Building | Phase::Gone) => true,
-                Some(Phase::Live) => block.visited.swap(0, Relaxed) == 0,
+                Some(Phase::Live) => block.visited.swap(0, Relaxed) == 0 || is_any,
                 Some(Phase::Going) | None => false,
             };
             walked += u64::from(len);
@@ -197,5 +207,52 @@ impl Shard<'_> {
         }
         // SAFETY: sessions that get it have the object pinned.
         unsafe { block.mutex.unbind(self.instance) }.unwrap_or(false)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::LAST_ROUND;
+    use crate::cache::Cache;
+    use crate::key::{Key, Namespace};
+    use crate::layout::Shape;
+    use crate::shard::visit;
+    use retrial::{Capacity, Class, Instance, location};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const SHAPE: Shape = Shape { bytes: 16 << 10, shards: 1 };
+
+    /// Other sessions get every object between two rounds, and one object is pinned: only that one is in the
+    /// way in the end, wherever the hand is.
+    #[test]
+    fn what_is_not_pinned_makes_room_however_often_it_is_got() {
+        let capacity = Capacity { arena: SHAPE.arena(8), sessions: 8, ..Capacity::default() };
+        let instance = Instance::anonymous(capacity).unwrap();
+        let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+        let session = instance.session("s", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        let (shard, memory) = (&cache.shards[0], cache.shards[0].memory);
+        let (first, end) = memory.range();
+        let names: Vec<String> = (0..13).map(|i| format!("HOT{i}")).collect();
+        let key = |name| Key::new(Namespace::Object, "", name);
+        for (pinned, hand) in names.iter().flat_map(|pinned| names.iter().map(move |hand| (pinned, hand))) {
+            cache.flush(&session).unwrap();
+            for name in &names {
+                drop(client.get_or_insert(&key(name), &[1; 900]).unwrap());
+            }
+            let unit_of = |name| client.get(&key(name)).unwrap().unwrap().place.object.unit();
+            memory.head().hand.store(unit_of(hand), Relaxed);
+            let pin = client.get(&key(pinned)).unwrap().unwrap();
+            let (before, behind) = (pin.place.object.unit(), memory.after(pin.place.object.unit(), pin.place.block));
+            let needed = (before - first).max(end - behind);
+            let held = shard.lock(&session, location!("test")).unwrap();
+            for round in 0..=LAST_ROUND {
+                memory.blocks().for_each(|(_, block)| visit(block));
+                shard.sweep(needed, round);
+            }
+            assert!(memory.take(needed).is_some(), "{pinned} is pinned, the hand at {hand}");
+            shard.rebuild();
+            drop(held);
+        }
     }
 }
