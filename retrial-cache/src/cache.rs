@@ -232,7 +232,8 @@ impl<'i> Cache<'i> {
     }
 
     /// Has readers counted in the mutex of what they read, and not in their rows alone, or no longer: to compare
-    /// the two. An object that is read by rows goes on until it is changed.
+    /// the two. An object that is read by rows goes on until it is changed; so does one whose holder has died,
+    /// since readers that it had not waited for may be left in the rows.
     pub fn set_counted(&self, is_counted: bool) {
         self.rows.head.counted.store(is_counted.into(), Relaxed);
     }

@@ -51,10 +51,10 @@ impl Client<'_> {
     }
 
     /// A pin to read, of an object that this session has in X: private unless a change of it was a short time
-    /// ago; then it is held in S.
+    /// ago, or the cache counts its readers; then it is held in S.
     fn pinned<'s>(&self, place: Place<'s>, mut hold: Hold<'s>) -> Pin<'s> {
-        let block = place.block;
-        if !is_biased(block.state.load(Relaxed)) && self.cache.rows.head.is_counting() {
+        let (block, head) = (place.block, self.cache.rows.head);
+        if !is_biased(block.state.load(Relaxed)) && (head.is_counting() || head.bias() == 0) {
             hold.share();
             return Pin { hold: Some(hold), place };
         }

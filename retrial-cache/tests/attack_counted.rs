@@ -56,3 +56,15 @@ fn what_was_created_is_not_changed_under_its_builder() {
 fn what_was_replaced_is_not_changed_under_its_builder() {
     is_not_changed_under_its_builder(|client| client.replace(&key("V"), 64, fill(7)).unwrap());
 }
+
+#[test]
+fn a_call_leaves_its_readers_counted() {
+    let instance = instance(SHAPE, SESSIONS);
+    let cache = Cache::create(&instance, "c", SHAPE).unwrap();
+    cache.set_counted(true);
+    let session = instance.session("calls", Class::Normal).unwrap();
+    let client = cache.join(&session).unwrap();
+    drop(client.get_or_create(&key("V"), 64, fill(7)).unwrap());
+    assert_eq!(client.call(&key("V"), |bytes| bytes[0]).unwrap(), Some(7));
+    assert!(!client.get(&key("V")).unwrap().unwrap().is_private());
+}
