@@ -74,7 +74,7 @@ pub struct PinInfo {
     pub how: &'static str,
 }
 
-/// Sums over a cache since it was made.
+/// Sums over a cache: what is in it now, and what was done since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Objects that can be found.
@@ -93,7 +93,7 @@ pub struct Totals {
     pub invalidated: u64,
     /// Times that a shard was put in order after the death of a session.
     pub rebuilt: u64,
-    /// Gets of the sessions that take part now.
+    /// Gets, also of sessions that have left or died.
     pub gets: u64,
     /// Those of them that found the object.
     pub hits: u64,
@@ -319,7 +319,7 @@ impl<'i> Cache<'i> {
         Ok(())
     }
 
-    /// Sums over its shards and the sessions that take part.
+    /// Sums over its shards and all sessions that have taken part.
     ///
     /// # Errors
     ///
@@ -348,7 +348,7 @@ impl<'i> Cache<'i> {
             }
             drop(held);
         }
-        for row in self.rows.all.iter().filter(|row| row.tag.load(Acquire) != 0) {
+        for row in self.rows.used() {
             let hits = row.hits.load(Relaxed);
             sum.gets = sum.gets.wrapping_add(hits).wrapping_add(row.misses.load(Relaxed));
             sum.hits = sum.hits.wrapping_add(hits);

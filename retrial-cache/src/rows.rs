@@ -35,7 +35,8 @@ impl<'i> Rows<'i> {
         self.all.get(sid.number() as usize)
     }
 
-    /// Takes a row for a session that began then.
+    /// Takes a row for a session that began then. Its figures go on from those of earlier sessions of this
+    /// number.
     pub(crate) fn join(&self, sid: Sid, tag: u64) -> Result<&'i Row, CacheError> {
         let row = self.row(sid).ok_or(CacheError::OtherInstance)?;
         if row.tag.load(Relaxed) == tag {
@@ -51,14 +52,19 @@ impl<'i> Rows<'i> {
         Ok(row)
     }
 
+    /// The rows that sessions have had.
+    pub(crate) fn used(&self) -> &'i [Row] {
+        let used = self.head.rows_used.load(Acquire) as usize;
+        &self.all[..=used.min(self.all.len() - 1)]
+    }
+
     /// Every pin of a living session that is asked for. What an object said before this call is seen by sessions
     /// whose pins are not seen here.
     pub(crate) fn seen(&self, is_asked: impl Fn(ObjectRef, Pinned) -> bool) -> Vec<Seen> {
         // SeqCst: pairs with the fence between a pin and the look at its object.
         fence(SeqCst);
-        let used = (self.head.rows_used.load(Acquire) as usize).min(self.all.len() - 1);
         let mut seen = Vec::new();
-        for (number, row) in self.all[..=used].iter().enumerate() {
+        for (number, row) in self.used().iter().enumerate() {
             let tag = row.tag.load(Acquire);
             if tag == 0 {
                 continue;

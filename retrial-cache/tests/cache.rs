@@ -422,3 +422,25 @@ fn an_object_has_at_most_128_bytes_beside_its_name_and_value() {
         assert!((OVERHEAD as u64..=128).contains(&beside), "{object:?}: {beside}");
     }
 }
+
+#[test]
+fn the_gets_of_sessions_that_have_left_stay_in_the_totals() {
+    let instance = instance(small());
+    let cache = Cache::create(&instance, "c", small()).unwrap();
+    let looks = instance.session("looks", Class::Normal).unwrap();
+    let counted = || {
+        let totals = cache.totals(&looks).unwrap();
+        (totals.gets, totals.hits)
+    };
+    for round in 1..4 {
+        let session = instance.session("gets", Class::Normal).unwrap();
+        let client = cache.join(&session).unwrap();
+        assert_eq!(counted(), ((round - 1) * 11, (round - 1) * 10));
+        assert!(client.get(&key("NONE")).unwrap().is_none());
+        client.replace(&key("V"), 4, |_| Ok::<_, Infallible>(())).map(drop).unwrap();
+        (0..10).for_each(|_| drop(client.get(&key("V")).unwrap().unwrap()));
+        assert_eq!(counted(), (round * 11, round * 10));
+        drop(client);
+        assert_eq!(counted(), (round * 11, round * 10));
+    }
+}
