@@ -18,8 +18,9 @@ impl Client<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`]; `Deadlock` where this session reads it and another one waits to change it, or has
-    /// changed it a short time ago.
+    /// As [`Client::get`]. `Deadlock` inside of this session's own [`Client::execute`] of the object, always; and
+    /// where this session reads or calls it while another one waits to change it, or has changed it a short time
+    /// ago. Else it may be executed and called inside of a call of it.
     pub fn execute<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let at = location!("kksfbc [KKSCHLFSP2]");
         let Some((place, mut hold)) = self.held_or_copy(key, Mode::Examine, at)? else { return Ok(None) };
