@@ -7,7 +7,9 @@ use retrial_bench::output::rounded;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The one that was named, or the one beside this program.
 pub fn retrial(named: Option<&Path>) -> Result<PathBuf, Report> {
@@ -21,6 +23,17 @@ pub fn retrial(named: Option<&Path>) -> Result<PathBuf, Report> {
             path.display()
         )
     })
+}
+
+/// Has the kernel end what the command starts when the calling thread ends, also by a kill or an abort.
+pub fn ends_with_this_thread(command: &mut Command) {
+    let follow = || {
+        // SAFETY: takes numbers only; it cannot fail with this signal.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+        Ok(())
+    };
+    // SAFETY: nothing but a system call is made between fork and exec.
+    unsafe { command.pre_exec(follow) };
 }
 
 /// The name of an instance; removed at the end, when `retrial run` was killed.

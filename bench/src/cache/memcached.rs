@@ -2,6 +2,7 @@
 
 use super::gate::Load;
 use super::stores::{Store, look};
+use crate::command::ends_with_this_thread;
 use miette::{IntoDiagnostic, Report, WrapErr};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -29,6 +30,8 @@ impl Memcached {
         let mib = (names.len() * (bytes + 200) * 3 / 2) / (1 << 20) + 64;
         let mut command = Command::new("memcached");
         command.arg("-s").arg(&socket).args(["-a", "0700", "-m", &mib.to_string(), "-u", "root"]);
+        // A panic aborts a release build, and drops nothing.
+        ends_with_this_thread(&mut command);
         let server = command.stdin(Stdio::null()).spawn().into_diagnostic().wrap_err("memcached: is it installed?")?;
         let memcached = Self { server, directory };
         let mut tries = 0;
@@ -80,6 +83,9 @@ impl Session {
         self.request.clear();
         let mut len = 0;
         while !self.answer[..len].ends_with(end) {
+            if len == self.answer.len() {
+                self.answer.resize(2 * len, 0);
+            }
             match self.stream.read(&mut self.answer[len..])? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 more => len += more,
@@ -114,5 +120,21 @@ impl Store for Memcached {
         let get = |name: &str| session.borrow_mut().get(name).expect("an answer");
         let put = |name: &str, with| session.borrow_mut().set(name, &vec![with; load.bytes]).expect("stored");
         load.run(get, put);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_may_be_longer_than_the_first_buffer() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut session = Session::new(ours);
+        let long = [vec![b'x'; 3 * session.answer.len()], b"END\r\n".to_vec()].concat();
+        std::thread::scope(|scope| {
+            scope.spawn(|| theirs.write_all(&long).unwrap());
+            assert_eq!(session.ask(b"END\r\n").unwrap(), long);
+        });
     }
 }

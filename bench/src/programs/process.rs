@@ -2,6 +2,7 @@
 //! stands for it.
 
 use super::pace::{Pace, STEP};
+use crate::command::ends_with_this_thread;
 use miette::{Context, IntoDiagnostic, Report, miette};
 use retrial_bench::cell::Stopped;
 use std::ffi::OsString;
@@ -55,14 +56,7 @@ impl Place {
         command.args(["-c", &format!("set -e\n{line}"), "sh"]).args(under).current_dir(&self.directory);
         command.envs(self.variables.iter().map(|(name, value)| (name, value))).process_group(0);
         command.stdin(Stdio::null()).stdout(file(OUT)?).stderr(file(ERR)?);
-        let follow = || {
-            // Even when we are killed, nothing stays.
-            // SAFETY: takes numbers only; it cannot fail with this signal.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
-            Ok(())
-        };
-        // SAFETY: nothing but a system call is made between fork and exec.
-        unsafe { command.pre_exec(follow) };
+        ends_with_this_thread(&mut command);
         let child = command.spawn().into_diagnostic().wrap_err("sh cannot be started")?;
         Ok(Running {
             line: line.to_owned(),
