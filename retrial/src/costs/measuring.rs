@@ -220,8 +220,9 @@ fn barrier(pair: (usize, usize)) -> u64 {
 }
 
 /// How long a busy processor is away at a time from a thread that reads the clock all the time, and how long it is
-/// from one such time to the next: what takes longer than a switch of threads, by the medians of rounds. 1 ns and a
-/// round where there was none. The other processor is busy too: else other programs run there.
+/// from one such time to the next: what takes longer than a switch of threads, in the quieter rounds, so that the
+/// turns of a busy program do not count, and the rare long interruptions do. 1 ns in all of the time where there was
+/// none. The other processor is busy too: else other programs run there.
 fn interruptions(pair: Option<(usize, usize)>, switch_ns: u64) -> (u64, u64) {
     const ROUND_NS: u64 = 20_000_000;
     let round = |_| {
@@ -235,12 +236,15 @@ fn interruptions(pair: Option<(usize, usize)>, switch_ns: u64) -> (u64, u64) {
             }
             last = now;
         }
-        (times, away)
+        (away, times)
     };
     let measure = || {
-        let (times, away): (Vec<u64>, Vec<u64>) = (0..9).map(round).unzip();
-        let times = median(times);
-        (median(away) / times, ROUND_NS / times)
+        let mut rounds: Vec<(u64, u64)> = (0..9).map(round).collect();
+        rounds.sort_unstable();
+        rounds.truncate(7);
+        let away: u64 = rounds.iter().map(|round| round.0).sum();
+        let times = rounds.iter().map(|round| round.1).sum::<u64>().max(1);
+        ((away / times).max(1), rounds.len() as u64 * ROUND_NS / times)
     };
     let spin = |over: &AtomicBool| while !over.load(Ordering::Acquire) {};
     pair.map_or_else(measure, |pair| beside(pair, measure, spin))
