@@ -20,9 +20,10 @@ pub fn path() -> Option<PathBuf> {
 }
 
 /// The first line of the file: a home directory may be seen by many machines, and a machine gets other
-/// kernels.
+/// kernels. Without the number of processors, since a process may use some of them only.
 fn title() -> String {
-    format!("# {}", Machine::here().text())
+    let Machine { cpu, kernel, .. } = Machine::here();
+    format!("# {cpu}, Linux {kernel}")
 }
 
 /// What was measured on this very machine.

@@ -408,6 +408,13 @@ fn what_calibrate_measures_is_kept_and_given_to_later_instances() {
     let after = Scratch::unborn();
     assert!(with(&["create", &after.name, "--sessions", "4"]).status.success());
     assert_eq!(cost(&after, "sleep_1ms"), cost(&before, "sleep_1ms"));
+    // Also where only some of the processors may be used.
+    let (all, one) = kit::processors();
+    let bound = Scratch::unborn();
+    kit::run_on(&one);
+    assert!(with(&["create", &bound.name, "--sessions", "4"]).status.success());
+    kit::run_on(&all);
+    assert_eq!(cost(&bound, "sleep_1ms"), cost(&before, "sleep_1ms"));
     // Of another machine, or damaged: as if there were none.
     let file = home.join("retrial").join("machine");
     let text = std::fs::read_to_string(&file).unwrap();

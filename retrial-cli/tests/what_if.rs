@@ -6,7 +6,7 @@ mod kit;
 
 use kit::directory::File;
 use kit::load::{Load, Pass};
-use kit::{Scratch, both, command, failed, until};
+use kit::{Scratch, both, command, failed, processors, run_on, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -200,25 +200,12 @@ fn an_interrupt_ends_the_simulations_too() {
     assert_eq!(both(&output), "interrupted; 0 of 10 cases simulated\n");
 }
 
-/// Has the calling thread, and what it starts from now on, run on these processors.
-fn run_on(processors: &libc::cpu_set_t) {
-    // SAFETY: the set is readable, and so long.
-    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(processors), processors) }, 0);
-}
-
 #[test]
 fn sessions_have_the_processors_that_they_may_run_on_and_not_the_observers() {
     let scratch = Scratch::new();
     let load =
         Load { sessions: 2, hold: Pass::Busy(Duration::from_micros(50)), think: Pass::Busy(Duration::from_micros(50)) };
-    // SAFETY: numbers, of which 0 is one.
-    let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is writable, and so long.
-    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
-    // SAFETY: the numbers are within the set.
-    let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &all) }).unwrap();
-    // SAFETY: as above.
-    unsafe { libc::CPU_SET(first, &mut one) };
+    let (all, one) = processors();
     // SAFETY: the set is readable.
     let processors_of_all = unsafe { libc::CPU_COUNT(&all) };
     for (of_load, of_observer, processors) in [(one, all, 1), (all, one, processors_of_all)] {

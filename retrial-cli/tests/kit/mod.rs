@@ -207,3 +207,22 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// The processors that this thread may run on, and one of them.
+pub fn processors() -> (libc::cpu_set_t, libc::cpu_set_t) {
+    // SAFETY: numbers, of which 0 is one.
+    let (mut all, mut one): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is writable, and so long.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&all), &raw mut all) }, 0);
+    // SAFETY: the numbers are within the set.
+    let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &all) }).unwrap();
+    // SAFETY: as above.
+    unsafe { libc::CPU_SET(first, &mut one) };
+    (all, one)
+}
+
+/// Has the calling thread, and what it starts from now on, run on these processors.
+pub fn run_on(processors: &libc::cpu_set_t) {
+    // SAFETY: the set is readable, and so long.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(processors), processors) }, 0);
+}
