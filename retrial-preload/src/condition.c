@@ -1,6 +1,6 @@
-/* Waiting on a condition or a semaphore, in C: a thread that is cancelled leaves these frames in the middle, and the
- * frames between its program and the system call must be such that nothing is lost by that. What a
- * wait is, condition/wait.rs says. */
+/* Waiting on a condition or a semaphore, in C: a thread that is cancelled, or jumps out of a handler of a
+ * signal, leaves these frames in the middle, and the frames between its program and the system call must be
+ * such that nothing is lost by that. What a wait is, condition/wait.rs says. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -36,6 +36,12 @@ struct wait {
     uint64_t rest[16];
 };
 
+/* Libc's list of clean-up handlers by addresses on the stack. The other kind, a jump buffer each, stays in
+ * the list when a handler of a signal jumps out of the wait. This kind is called then: as in libc, whose
+ * waits use it too. */
+extern void _pthread_cleanup_push(struct _pthread_cleanup_buffer *, void (*)(void *), void *);
+extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *, int execute);
+
 enum { PASS_ON = -1, NO_CLOCK = -1, OWN_CLOCK = -2 };
 
 int retrial_condition_begin(struct wait *, pthread_cond_t *, pthread_mutex_t *, int clock,
@@ -58,7 +64,8 @@ static int wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int clock, const s
     if (result != 0)
         return result;
     int kept = errno;
-    pthread_cleanup_push(retrial_condition_cancelled, &w);
+    struct _pthread_cleanup_buffer cleanup;
+    _pthread_cleanup_push(&cleanup, retrial_condition_cancelled, &w);
     do {
         int type;
         /* As libc does around system calls that are cancellation points: acts on a request that is
@@ -69,7 +76,7 @@ static int wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int clock, const s
         pthread_setcanceltype(type, NULL);
         w.result = error;
     } while (retrial_condition_goes_on(&w));
-    pthread_cleanup_pop(0);
+    _pthread_cleanup_pop(&cleanup, 0);
     errno = kept;
     return retrial_condition_end(&w);
 }
@@ -134,10 +141,11 @@ static int is_zero(sem_t *sem) { return __atomic_load_n((uint32_t *)sem, __ATOMI
 #define TIMED(result, call)                                                                        \
     do {                                                                                           \
         struct event event;                                                                        \
+        struct _pthread_cleanup_buffer cleanup;                                                    \
         retrial_semaphore_begin(&event, sem, caller, thread);                                      \
-        pthread_cleanup_push(retrial_semaphore_end, &event);                                       \
+        _pthread_cleanup_push(&cleanup, retrial_semaphore_end, &event);                            \
         (result) = (call);                                                                         \
-        pthread_cleanup_pop(1);                                                                    \
+        _pthread_cleanup_pop(&cleanup, 1);                                                         \
     } while (0)
 
 HIDDEN int retrial_sem_wait(sem_t *sem, void *caller, void *thread) {

@@ -9,7 +9,7 @@ use crate::real;
 use crate::registry;
 use crate::thread::Thread;
 use crate::waiting;
-use libc::{EBUSY, ENOTRECOVERABLE, ETIMEDOUT, c_int, pthread_mutex_t};
+use libc::{EBUSY, ENOTRECOVERABLE, EOWNERDEAD, ETIMEDOUT, c_int, pthread_mutex_t};
 use retrial::interposer::{Park, Parked, Target};
 use retrial::sys::Errno;
 use retrial::views::Sid;
@@ -161,9 +161,8 @@ impl Foreign {
         // Finds out who the thread is.
         thread.me();
         let call = if self.is_robust() { CALLS_ROBUST } else { CALLS_SHARED };
-        let is_get = matches!(result, 0 | libc::EOWNERDEAD);
-        thread.count(call, is_get);
-        if is_get && !self.is_deep() {
+        thread.count(call, is_get(result));
+        if is_get(result) && !self.is_deep() {
             if self.counts_gets() {
                 // SAFETY: as `new` was promised.
                 unsafe { field(self.mutex, SPINS) }.store(self.gets().wrapping_add(1), Ordering::Relaxed);
@@ -263,9 +262,32 @@ impl Foreign {
             Ok(deadline) => deadline,
             Err(error) => return error,
         };
-        let getting = Getting { foreign: self, tid: thread.tid() };
-        waiting::wait_for_foreign(thread, &getting, self.as_lock(), caller, deadline)
+        let tid = thread.tid();
+        let getting = || Getting { foreign: self, tid: thread.tid() };
+        let result = waiting::wait_for_foreign(thread, getting, self.as_lock(), caller, deadline);
+        if thread.tid() != tid {
+            self.own_in_child(thread.tid(), result);
+        }
+        result
     }
+
+    /// In a child that a handler of a signal has forked in libc's wait, libc may have got it in the name of
+    /// the parent's thread, as whose it would stay locked.
+    fn own_in_child(self, tid: u32, result: c_int) {
+        for (offset, is_name) in [(LOCK, self.is_robust() && is_get(result)), (OWNER, result == 0)] {
+            if is_name {
+                // SAFETY: as `new` was promised.
+                let name = unsafe { field(self.mutex, offset) };
+                // Waiters set the other bits of the lock.
+                let _ = name.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(word & !TID | tid));
+            }
+        }
+    }
+}
+
+/// Whether a call of this result has got the mutex.
+const fn is_get(result: c_int) -> bool {
+    matches!(result, 0 | EOWNERDEAD)
 }
 
 /// A thread that wants a mutex of libc's format.

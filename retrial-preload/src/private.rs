@@ -246,8 +246,8 @@ impl PrivateMutex {
         if sort.knows_owner() && self.is_own(thread) {
             return if sort == Sort::Recursive { self.deepen(thread) } else { EDEADLK };
         }
-        let getting = Getting::new(self, sort, thread);
-        if !self.get_open(thread, &getting, false) {
+        let getting = || Getting::new(self, sort, thread);
+        if !self.get_open(thread, &getting(), false) {
             // SAFETY: the moment is the caller's of the wrapper.
             let deadline = match unsafe { limit.deadline() } {
                 Ok(deadline) => deadline,
@@ -259,7 +259,7 @@ impl PrivateMutex {
                 let lock = Lock { mutex: number.get(), ..self.as_lock() };
                 Ask { lock, caller }
             };
-            if waiting::wait(thread, &getting, ask, deadline).is_err() {
+            if waiting::wait(thread, getting, ask, deadline).is_err() {
                 return ETIMEDOUT;
             }
             self.take_number(number.get());

@@ -11,7 +11,7 @@ use crate::thread::Thread;
 use crate::waiting;
 use libc::{EBUSY, EDEADLK, ETIMEDOUT, c_int, clockid_t, pthread_rwlock_t, timespec};
 use retrial::interposer::{Park, Parked, Target};
-use retrial::sys::Errno;
+use retrial::sys::{Deadline, Errno};
 use retrial::views::Sid;
 use retrial::{Mode, MutexId};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,6 +41,7 @@ enum Side {
 }
 
 /// A thread that wants a lock.
+#[derive(Clone, Copy)]
 struct Getting {
     rwlock: *mut pthread_rwlock_t,
     side: Side,
@@ -78,9 +79,10 @@ impl Getting {
         }
         // Unlike a mutex's, the moment is looked at first.
         // SAFETY: the moment is the caller's of the wrapper.
-        if let Err(error) = unsafe { limit.deadline() } {
-            return error;
-        }
+        let deadline = match unsafe { limit.deadline() } {
+            Ok(deadline) => deadline,
+            Err(error) => return error,
+        };
         let mut result = self.attempt();
         thread.me();
         let mut calls = self.calls();
@@ -90,7 +92,7 @@ impl Getting {
                 calls = CALLS_PASSED;
                 result = pass();
             } else {
-                result = self.lock_slow(thread, caller, limit);
+                result = self.lock_slow(thread, caller, deadline);
             }
         }
         self.count(thread, calls, result);
@@ -112,17 +114,12 @@ impl Getting {
 
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, thread: &Thread, caller: usize, limit: Limit) -> c_int {
+    fn lock_slow(&self, thread: &Thread, caller: usize, deadline: Option<Deadline>) -> c_int {
         let _errno = Errno::keep();
         if self.load(WRITER) == thread.tid() {
             return EDEADLK;
         }
-        // SAFETY: the moment is the caller's of the wrapper.
-        let deadline = match unsafe { limit.deadline() } {
-            Ok(deadline) => deadline,
-            Err(error) => return error,
-        };
-        waiting::wait_for_foreign(thread, self, self.as_lock(), caller, deadline)
+        waiting::wait_for_foreign(thread, || *self, self.as_lock(), caller, deadline)
     }
 
     fn trylock(&self, thread: &Thread) -> c_int {

@@ -75,8 +75,8 @@ pub(crate) unsafe extern "C" fn unlock(spin: *mut pthread_spinlock_t, _: usize, 
 #[inline(never)]
 fn wait(spin: *mut pthread_spinlock_t, caller: usize, thread: &Thread) -> c_int {
     let _errno = Errno::keep();
-    let getting = Getting { spin, parks: Parks::default() };
-    waiting::wait_for_foreign(thread, &getting, as_lock(spin), caller, None)
+    let getting = || Getting { spin, parks: Parks::default() };
+    waiting::wait_for_foreign(thread, getting, as_lock(spin), caller, None)
 }
 
 /// `pthread_spin_trylock`.

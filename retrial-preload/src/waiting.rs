@@ -19,8 +19,26 @@ pub(crate) struct Ask {
     pub(crate) caller: usize,
 }
 
-/// Waits for a target after a first try has failed.
+/// Waits for a target after a first try has failed. In a child that a handler of a signal has forked in the
+/// wait, it begins anew, with the child's own target and session.
 pub(crate) fn wait<T: Target>(
+    thread: &Thread,
+    target: impl Fn() -> T,
+    ask: impl Fn() -> Ask,
+    deadline: Option<Deadline>,
+) -> Result<T::Got, Ended> {
+    loop {
+        // Finds out who the thread is, for the target too.
+        thread.me();
+        match wait_in_process(thread, &target(), &ask, deadline) {
+            Err(Ended::Forked) => {}
+            ended => return ended,
+        }
+    }
+}
+
+/// Waits, as long as the process is the one that began to.
+fn wait_in_process<T: Target>(
     thread: &Thread,
     target: &T,
     ask: impl FnOnce() -> Ask,
@@ -57,7 +75,7 @@ pub(crate) fn wait<T: Target>(
 /// returns.
 pub(crate) fn wait_for_foreign<T: Target<Got = c_int>>(
     thread: &Thread,
-    target: &T,
+    target: impl Fn() -> T,
     lock: Lock,
     caller: usize,
     deadline: Option<Deadline>,

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often
 /// that they are left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 28] = [
+const PROGRAMS: [&str; 30] = [
     "before_all",
     "c11",
     "cancel",
@@ -27,6 +27,8 @@ const PROGRAMS: [&str; 28] = [
     "execs",
     "fork",
     "fork_first",
+    "handler_forks",
+    "jumps_out",
     "last_touch",
     "left_locked",
     "min_stack",
@@ -45,7 +47,7 @@ const PROGRAMS: [&str; 28] = [
     "spin",
     "thread_churn",
 ];
-const ONCE: [&str; 13] = [
+const ONCE: [&str; 14] = [
     "before_all",
     "cond_users",
     "depth",
@@ -53,6 +55,7 @@ const ONCE: [&str; 13] = [
     "events",
     "execs",
     "fork_first",
+    "jumps_out",
     "last_touch",
     "left_locked",
     "mutex_kinds",

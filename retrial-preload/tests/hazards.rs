@@ -146,6 +146,12 @@ fn who_gets_a_mutex_again_at_once_leaves_turns_to_those_that_wait() {
     check(&mut preloaded(program("turns"), "orbit"));
 }
 
+/// Not so without the library: libc's wait has looked before the fork who the thread is.
+#[test]
+fn a_child_that_a_handler_forks_gets_a_robust_mutex_in_its_own_name() {
+    check(preloaded(program("handler_forks"), "orbit").arg("robust"));
+}
+
 #[test]
 fn a_child_does_not_wait_for_waiters_of_its_parent() {
     check(&mut preloaded(program("child_destroys"), "orbit"));

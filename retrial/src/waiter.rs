@@ -48,7 +48,8 @@ pub enum Ended {
     TimedOut,
     /// The session would wait for itself.
     Deadlock,
-    /// The question whether to give up has forked, and this is the child: the wait is its parent's.
+    /// The question whether to give up, or a handler of a signal, has forked, and this is the child: the wait
+    /// is its parent's.
     Forked,
 }
 
@@ -307,6 +308,10 @@ impl<'a> Wait<'a> {
         self.recorder.is_at(At::Park);
         probes::park(&self.recorder, how.lasts(false));
         let parked = target.park(how);
+        if self.waiter.is_forked() {
+            let Parked::Got(got) = parked else { return None };
+            return Some(got);
+        }
         self.last = sys::now_ns();
         self.course.park_ended(&parked, target.gets());
         self.recorder.add(Counter::Parks, 1);
@@ -348,6 +353,12 @@ impl<'a> Waiter<'a> {
         self.instance.map_or_else(Params::default, |instance| instance.params(Some(mutex_type)))
     }
 
+    /// Whether this is a child of fork: what the session has written is the parent's, and so is what it would
+    /// write.
+    fn is_forked(&self) -> bool {
+        self.session.is_some_and(Session::is_forked)
+    }
+
     /// Waits for the target after a first try has failed: spin, step, spin, step… by the scheme in force.
     ///
     /// # Errors
@@ -359,6 +370,10 @@ impl<'a> Waiter<'a> {
             return wait.in_one_park(target, deadline).ok_or(Ended::TimedOut);
         }
         loop {
+            // A handler may have forked in the step.
+            if self.is_forked() {
+                return Err(Ended::Forked);
+            }
             if let Some(got) = wait.spin(target, deadline) {
                 if wait.adaptive().is_some() {
                     self.adapt(target, want.mutex, want.mutex_type);
@@ -367,8 +382,7 @@ impl<'a> Waiter<'a> {
             }
             let left = wait.failed(deadline).and_then(|left| wait.ask(target, left));
             let left = match left {
-                // What the session has written is the parent's, and so is what it would write.
-                _ if self.session.is_some_and(Session::is_forked) => return Err(Ended::Forked),
+                _ if self.is_forked() => return Err(Ended::Forked),
                 Some(_) if target.is_hopeless() => {
                     wait.give_up(target);
                     return Err(Ended::Deadlock);

@@ -43,8 +43,9 @@ pub(crate) struct Wait {
     caller: usize,
     deadline: Option<Deadline>,
     is_polling: bool,
-    /// Whether it is one of the condition's waiters.
+    /// Whether it is one of the condition's waiters, in the process of this number.
     is_inside: bool,
+    process: u32,
     place: Place,
     depth: u32,
     /// What the wait returns, when the mutex is back.
@@ -84,6 +85,7 @@ impl Wait {
             deadline,
             is_polling,
             is_inside: false,
+            process: process::epoch(),
             place: Place::default(),
             depth: 0,
             outcome: 0,
@@ -101,7 +103,7 @@ impl Wait {
         }
         let condition = self.condition();
         condition.mutex.store(self.mutex.addr(), Ordering::Relaxed);
-        let (word, place) = (condition.waiters.futex(), condition.waiters.enter(process::epoch()));
+        let (word, place) = (condition.waiters.futex(), condition.waiters.enter(self.process));
         (self.word, self.place, self.is_inside) = (word, place, true);
         (self.expected, self.bits) = (place.expected, place.bits());
         self.set_slice(LOOK_EVERY);
@@ -170,10 +172,21 @@ impl Wait {
         result
     }
 
-    /// Looks whether it was signalled.
+    /// Whether a handler of a signal has forked in the wait and this is the child, where the condition has no
+    /// such waiter.
+    fn is_forked(&self) -> bool {
+        // Finds out which process this is.
+        self.thread().me();
+        self.process != process::epoch()
+    }
+
+    /// Looks whether it was signalled. In a child it comes back without a signal, as it may after a handler.
     fn look(&mut self, leaves: bool) -> Look {
+        if self.is_forked() {
+            return Look::Left;
+        }
         let mut place = self.place;
-        let found = self.condition().waiters.look(process::epoch(), &mut place, leaves);
+        let found = self.condition().waiters.look(self.process, &mut place, leaves);
         (self.place, self.expected) = (place, place.expected);
         self.is_inside = found == Look::Waits;
         found
@@ -182,7 +195,8 @@ impl Wait {
     /// Leaves the condition: what was for it is another waiter's.
     fn withdraw(&mut self) {
         if std::mem::take(&mut self.is_inside)
-            && let Some(wake) = self.condition().waiters.withdraw(process::epoch(), self.place)
+            && !self.is_forked()
+            && let Some(wake) = self.condition().waiters.withdraw(self.process, self.place)
         {
             wake.now();
         }
