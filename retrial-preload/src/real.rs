@@ -176,9 +176,7 @@ pub(crate) fn finds_thread_sanitizer() -> bool {
     // SAFETY: a string with its 0.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr()) };
     if found.is_null() {
-        // The program is not to find our error.
-        // SAFETY: has no preconditions.
-        unsafe { libc::dlerror() };
+        forget_error();
         return false;
     }
     for (name, found) in NAMES.iter().zip(&FOUND) {
@@ -188,6 +186,12 @@ pub(crate) fn finds_thread_sanitizer() -> bool {
     }
     tell_shim();
     true
+}
+
+/// The program is not to find the error of a look-up of ours.
+fn forget_error() {
+    // SAFETY: has no preconditions.
+    unsafe { libc::dlerror() };
 }
 
 /// What the libraries of Valgrind's checkers of threads are called: they follow libc's calls, and these only.
@@ -217,24 +221,47 @@ pub(crate) fn finds_checker() -> Option<CString> {
     found
 }
 
-/// The library before this one that takes the calls, if there is one: then only some of its own calls come
-/// here.
+/// The calls on conditions. A library before this one that takes some of them finds libc's by version, past
+/// this library.
+const OF_CONDITIONS: [&CStr; 7] = [
+    c"pthread_cond_init",
+    c"pthread_cond_destroy",
+    c"pthread_cond_wait",
+    c"pthread_cond_timedwait",
+    c"pthread_cond_clockwait",
+    c"pthread_cond_signal",
+    c"pthread_cond_broadcast",
+];
+
+/// The library before this one that takes calls on conditions, or the one that takes the clock, if there is
+/// one: then only some calls would come here, or with moments that are not the kernel's.
 pub(crate) fn finds_taker() -> Option<&'static CStr> {
-    // A call that libtsan passes on to libc by version, past this library.
+    let base = |module: &libc::Dl_info| module.dli_fbase;
+    // Not by the addresses of our own functions: those are look-ups, too.
+    let own = base(&origin(look_up as *const c_void)?.0);
+    let of_conditions = OF_CONDITIONS.iter().filter_map(|call| found_first(call)).find(|found| base(found) != own);
+    let libcs = base(&origin(libc::gnu_get_libc_version as *const c_void)?.0);
+    // Sanitizers, which may be part of the program, hand the kernel's time on.
+    let sanitizer = found_first(c"__sanitizer_print_stack_trace").map(|found| base(&found));
+    let is_other = |found: &libc::Dl_info| base(found) != libcs && Some(base(found)) != sanitizer;
+    let taker = of_conditions.or_else(|| found_first(c"clock_gettime").filter(is_other))?;
+    // SAFETY: the loader's string.
+    (!taker.dli_fname.is_null()).then(|| unsafe { CStr::from_ptr(taker.dli_fname) })
+}
+
+/// The module in which the program's calls find this name first. None where that is a program at a fixed
+/// address which takes the address of the function: it has a jump of that name to another module.
+fn found_first(name: &CStr) -> Option<libc::Dl_info> {
     // SAFETY: a string with its 0.
-    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_cond_wait".as_ptr()) };
-    let (taker, symbol) = origin(first)?;
-    // Not by the address of our own `pthread_cond_wait`: that is a look-up, too.
-    let (own, _) = origin(look_up as *const c_void)?;
-    // SAFETY: the loader's table of symbols.
-    let is_jump = !symbol.is_null() && unsafe { (*symbol).st_shndx } == SHN_UNDEF;
-    // A program at a fixed address, which takes the address of the function, has a jump of that name to this
-    // library.
-    if taker.dli_fbase == own.dli_fbase || is_jump || taker.dli_fname.is_null() {
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if address.is_null() {
+        forget_error();
         return None;
     }
-    // SAFETY: the loader's string.
-    Some(unsafe { CStr::from_ptr(taker.dli_fname) })
+    let (found, symbol) = origin(address)?;
+    // SAFETY: the loader's table of symbols.
+    let is_jump = !symbol.is_null() && unsafe { (*symbol).st_shndx } == SHN_UNDEF;
+    (!is_jump).then_some(found)
 }
 
 /// The module of an address, and the symbol that it is if the module exports it.

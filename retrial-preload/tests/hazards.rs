@@ -193,6 +193,20 @@ fn thread_sanitizer_keeps_the_calls() {
     }
 }
 
+/// As libfaketime does: the moments of its timed waits are not the kernel's, and only some calls would come
+/// here.
+#[test]
+fn a_library_that_takes_calls_on_conditions_or_the_clock_keeps_them() {
+    for (takes, is_first) in [("-DCONDITIONS", true), ("-DCLOCK", true), ("-DCLOCK", false)] {
+        let taker = compiled("takes_calls", &["-shared", "-fPIC", takes]);
+        let list = [library(), &*taker].map(|path| path.to_str().expect("a path without surprises"));
+        let list = if is_first { [list[1], list[0]] } else { list }.join(":");
+        let output = check(preloaded(program("cond"), "orbit").env("LD_PRELOAD", list));
+        let expected = format!("retrial: locks are left to libc: {} takes the calls itself\n", taker.display());
+        assert_eq!(stderr(&output), expected, "{takes} {is_first}");
+    }
+}
+
 #[test]
 fn other_sanitizers_run_and_address_sanitizer_says_what_it_needs() {
     if let Some(program) = sanitized("no_race", &["-fsanitize=undefined"]) {
