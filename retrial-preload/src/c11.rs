@@ -2,7 +2,7 @@
 //! of pthread go: taken whole, since libc's own would not know our format.
 
 use crate::thread::Thread;
-use crate::{condition, mutex, process, real};
+use crate::{condition, mutex};
 use libc::{EBUSY, ENOMEM, ETIMEDOUT, c_int, pthread_cond_t, pthread_mutex_t, timespec};
 
 const SUCCESS: c_int = 0;
@@ -31,10 +31,6 @@ fn result(error: c_int) -> c_int {
 ///
 /// That of the function; so it is with all calls here.
 pub(crate) unsafe extern "C" fn mtx_init(mutex: *mut pthread_mutex_t, kind: c_int) -> c_int {
-    if !process::is_on() {
-        // SAFETY: the caller's.
-        return unsafe { real::mtx_init(mutex, kind) };
-    }
     // As libc: what is no kind is a plain one. The numbers of recursive mutexes are the same.
     let kind = u32::from(kind & !TIMED == RECURSIVE);
     // SAFETY: the caller's.
@@ -43,10 +39,6 @@ pub(crate) unsafe extern "C" fn mtx_init(mutex: *mut pthread_mutex_t, kind: c_in
 
 /// `mtx_destroy`.
 pub(crate) unsafe extern "C" fn mtx_destroy(mutex: *mut pthread_mutex_t) -> c_int {
-    if !process::is_on() {
-        // SAFETY: the caller's.
-        return unsafe { real::mtx_destroy(mutex) };
-    }
     // SAFETY: the caller's.
     unsafe { mutex::destroy(mutex) }
 }
@@ -82,20 +74,12 @@ pub(crate) unsafe extern "C" fn mtx_unlock(mutex: *mut pthread_mutex_t, caller: 
 
 /// `cnd_init`.
 pub(crate) unsafe extern "C" fn cnd_init(cond: *mut pthread_cond_t) -> c_int {
-    if !process::is_on() {
-        // SAFETY: the caller's.
-        return unsafe { real::cnd_init(cond) };
-    }
     // SAFETY: the caller's.
     result(unsafe { condition::init(cond, std::ptr::null()) })
 }
 
 /// `cnd_destroy`.
 pub(crate) unsafe extern "C" fn cnd_destroy(cond: *mut pthread_cond_t) -> c_int {
-    if !process::is_on() {
-        // SAFETY: the caller's.
-        return unsafe { real::cnd_destroy(cond) };
-    }
     // SAFETY: the caller's.
     unsafe { condition::destroy(cond) }
 }

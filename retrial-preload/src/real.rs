@@ -82,10 +82,6 @@ reals! {
     spin_lock c"pthread_spin_lock" (spin: *mut pthread_spinlock_t);
     spin_trylock c"pthread_spin_trylock" (spin: *mut pthread_spinlock_t);
     spin_unlock c"pthread_spin_unlock" (spin: *mut pthread_spinlock_t);
-    mtx_init c"mtx_init" (mutex: *mut pthread_mutex_t, kind: c_int);
-    mtx_destroy c"mtx_destroy" (mutex: *mut pthread_mutex_t);
-    cnd_init c"cnd_init" (cond: *mut pthread_cond_t);
-    cnd_destroy c"cnd_destroy" (cond: *mut pthread_cond_t);
     sem_wait c"sem_wait" (semaphore: *mut c_void);
     sem_timedwait c"sem_timedwait" (semaphore: *mut c_void, at: *const timespec);
     sem_clockwait c"sem_clockwait" (semaphore: *mut c_void, clock: clockid_t, at: *const timespec);
