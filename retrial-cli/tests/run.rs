@@ -23,6 +23,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use terminal::Terminal;
 
 /// `retrial run` with these arguments.
@@ -147,6 +148,117 @@ fn a_signal_to_us_is_passed_on_and_the_instance_is_removed() {
     assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), libc::SIGTERM) }, 0);
     assert_eq!(child.wait().unwrap().code(), Some(42));
     assert!(!exists(&name));
+}
+
+/// Counts SIGUSR1, and sends it to its group ten times.
+const SENDS_TO_ITS_GROUP: &str = r"
+#include <signal.h>
+#include <unistd.h>
+static volatile int count;
+static void counts(int signal) { count += signal == SIGUSR1; }
+int main(void) {
+    signal(SIGUSR1, counts);
+    for (int i = 0; i < 10; i++) {
+        kill(0, SIGUSR1);
+        /* By which time the other process of the group has had it too. A signal ends a sleep. */
+        usleep(20000), usleep(20000);
+    }
+    return count;
+}
+";
+
+#[test]
+fn what_a_program_sends_to_its_group_reaches_it_once() {
+    let scratch = Directory::new();
+    let program = compile(&scratch, SENDS_TO_ITS_GROUP, &[]).unwrap();
+    for arguments in [&[&*program][..], &["sh", "-c", &format!("trap : USR1; {program}; exit $?")]] {
+        let output = retrial_run(&[&["--"], arguments].concat()).process_group(0).output().unwrap();
+        assert_eq!(output.status.code(), Some(10), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn every_signal_that_can_be_held_is_passed_on() {
+    let fixed = [libc::SIGALRM, libc::SIGVTALRM, libc::SIGURG, libc::SIGWINCH, libc::SIGIO, libc::SIGABRT];
+    for signal in fixed.into_iter().chain([libc::SIGRTMIN(), libc::SIGRTMAX()]) {
+        let script = format!("trap 'exit 42' {signal}; echo ready; while :; do sleep 0.05; done");
+        let mut child = retrial_run(&["--", "bash", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        // SAFETY: our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), signal) }, 0);
+        assert_eq!(child.wait().unwrap().code(), Some(42), "signal {signal}");
+    }
+}
+
+/// The state of a process: `S` sleeps, `T` is stopped.
+fn state(pid: &str) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn we_stop_when_the_program_has_stopped_and_only_then() {
+    for (script, stops) in [("trap '' TSTP", false), (":", true)] {
+        let script = format!("{script}; echo \"pid $$.\"; while :; do sleep 0.05; done");
+        let mut command = retrial_run(&["--", "bash", "-c", &script]);
+        // Not in front of a terminal, if this has one.
+        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (ours, program) = (child.id().to_string(), line.trim_start_matches("pid ").trim_end_matches(".\n"));
+        let send =
+            |signal: &str, pid: &str| assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+        send("-TSTP", &ours);
+        if stops {
+            while state(&ours) != "T" || state(program) != "T" {}
+            send("-CONT", &ours);
+            while state(&ours) == "T" || state(program) == "T" {}
+        } else {
+            std::thread::sleep(Duration::from_millis(200));
+            assert_ne!(state(&ours), "T");
+        }
+        // Another process stops the program, and continues it: that is none of ours.
+        send("-STOP", program);
+        while state(program) != "T" {}
+        send("-CONT", program);
+        send("-TERM", &ours);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM), "{script}");
+    }
+}
+
+#[test]
+fn a_program_finds_sigpipe_as_we_did() {
+    // What is ignored, by number, from 1: SIGPIPE is 13.
+    const SHOW: &str = "retrial=$1; shift; trap '' PIPE; exec \"$retrial\" run -- \"$@\"";
+    let is_ignored = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mask = text.split_whitespace().nth(1).expect("SigIgn: and a mask");
+        u64::from_str_radix(mask, 16).unwrap() >> (libc::SIGPIPE - 1) & 1 == 1
+    };
+    let program = ["grep", "SigIgn", "/proc/self/status"];
+    assert!(!is_ignored(&run(&[&["--"], &program[..]].concat())));
+    let mut command = Command::new("sh");
+    command.args(["-c", SHOW, "sh", RETRIAL]).args(program).env("RETRIAL_PRELOAD_LIBRARY", library());
+    assert!(is_ignored(&command.output().unwrap()));
+}
+
+#[test]
+fn as_process_1_we_reap_those_whose_parents_have_ended() {
+    const LEAVES: &str = "(sleep 0.1 & sleep 0.1 &); sleep 0.2
+        for i in $(seq 100); do grep -qs 'State:.Z' /proc/[0-9]*/status || exit 42; sleep 0.1; done";
+    let unshare = |program: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--pid", "--fork", "--mount-proc"]).args(program);
+        command.env("RETRIAL_PRELOAD_LIBRARY", library()).output()
+    };
+    if !unshare(&["true"]).is_ok_and(|output| output.status.success()) {
+        not_tested("no unshare, or it may not make namespaces");
+        return;
+    }
+    let output = unshare(&[RETRIAL, "run", "--", "sh", "-c", LEAVES]).unwrap();
+    assert_eq!(output.status.code(), Some(42), "{}", stderr(&output));
 }
 
 #[test]

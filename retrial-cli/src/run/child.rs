@@ -2,22 +2,30 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fs, iter, ptr};
 
-/// Signals that are passed on to the program.
-const PASSED: [i32; 9] = [
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGWINCH,
-    libc::SIGCONT,
-    libc::SIGTSTP,
-];
+/// Signals that are not held and passed on to the program: faults and failed writes of this process.
+const OWN: [i32; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGPIPE];
+
+/// What SIGPIPE did when this process was started. Before `main` Rust's runtime has it ignored.
+static ON_PIPE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_ON_PIPE: extern "C" fn() = note_on_pipe;
+
+extern "C" fn note_on_pipe() {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the action is writable, and no new one is set.
+    unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroed is a valid value, and the call above may have filled it.
+    ON_PIPE.store(unsafe { action.assume_init() }.sa_sigaction, Ordering::Relaxed);
+}
 
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,12 +90,12 @@ impl Signals {
     pub fn hold() -> Self {
         let mut taken = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `taken` is writable.
-        unsafe { libc::sigemptyset(taken.as_mut_ptr()) };
-        for signal in PASSED.into_iter().chain([libc::SIGCHLD]) {
-            // SAFETY: made empty above, and the signals exist.
-            unsafe { libc::sigaddset(taken.as_mut_ptr(), signal) };
+        unsafe { libc::sigfillset(taken.as_mut_ptr()) };
+        for signal in OWN {
+            // SAFETY: filled above, and the signals exist.
+            unsafe { libc::sigdelset(taken.as_mut_ptr(), signal) };
         }
-        // SAFETY: made empty above.
+        // SAFETY: filled above.
         let taken = unsafe { taken.assume_init() };
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: one set is readable, the other writable.
@@ -102,10 +110,12 @@ impl Signals {
 
     /// Starts a program with the signals as we had them when we were started.
     pub fn start(&self, command: &mut Command) -> io::Result<i32> {
-        let (before, on_child) = (self.before, self.on_child);
+        let (before, on_child, on_pipe) = (self.before, self.on_child, ON_PIPE.load(Ordering::Relaxed));
         let restore = move || {
-            // SAFETY: what it was before.
-            unsafe { libc::signal(libc::SIGCHLD, on_child) };
+            for (signal, action) in [(libc::SIGCHLD, on_child), (libc::SIGPIPE, on_pipe)] {
+                // SAFETY: what it was before.
+                unsafe { libc::signal(signal, action) };
+            }
             // SAFETY: the set is readable, and no old one is asked for.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
             Ok(())
@@ -124,13 +134,17 @@ impl Signals {
             let signal = unsafe { libc::sigwaitinfo(&raw const self.taken, info.as_mut_ptr()) };
             // SAFETY: zeroed is a valid value, and the call above may have filled it.
             let info = unsafe { info.assume_init() };
-            if signal == libc::SIGCHLD {
-                if let Some(finished) = reap(pid) {
-                    return finished;
+            match signal {
+                libc::SIGCHLD => {
+                    reap_orphans(pid);
+                    if let Some(finished) = reap(pid) {
+                        return finished;
+                    }
                 }
-            } else if signal > 0 {
-                pass_on(signal, pid, info.si_code > 0);
+                1.. => pass_on(&info, pid),
+                _ => continue,
             }
+            stop_with(pid);
         }
     }
 
@@ -162,23 +176,88 @@ impl Drop for Signals {
 }
 
 /// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, with the program
-/// while it is in the same one. A signal that another process sent to this one alone is passed on, and so is
-/// the hang-up of a terminal, which the kernel tells only the leader of its session.
-fn pass_on(signal: i32, pid: i32, from_kernel: bool) {
+/// while it is in the same one. A signal that another process sent is passed on, and so is the hang-up of a
+/// terminal, which the kernel tells only the leader of its session. Not what the program has sent itself, or
+/// a process that it has started: to its group, or to all.
+fn pass_on(info: &libc::siginfo_t, pid: i32) {
     // SAFETY: a process is asked for by number, and the error is -1.
     let theirs = unsafe { libc::getpgid(pid) };
     // SAFETY: cannot fail.
     let ours = unsafe { libc::getpgrp() };
     // SAFETY: it takes a number.
     let leads = u32::try_from(unsafe { libc::getsid(0) }) == Ok(std::process::id());
-    if !from_kernel || theirs != ours || (signal == libc::SIGHUP && leads) {
+    let is_passed = if info.si_code > 0 {
+        theirs != ours || (info.si_signo == libc::SIGHUP && leads)
+    } else {
+        // SAFETY: a process has sent it, and then there is its number.
+        !is_from(unsafe { info.si_pid() }, pid)
+    };
+    if is_passed {
         // SAFETY: our child, not reaped yet, so that the number is still its own.
-        unsafe { libc::kill(pid, signal) };
+        unsafe { libc::kill(pid, info.si_signo) };
     }
-    if signal == libc::SIGTSTP {
-        // The shell gets the terminal back once we have stopped too.
+}
+
+/// Whether a process is the program, or one that it has started.
+fn is_from(sender: i32, pid: i32) -> bool {
+    iter::successors(Some(sender), |pid| parent(*pid)).any(|ancestor| ancestor == pid)
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may have anything in it.
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Stops when the program has been stopped, so that the shell gets the terminal back. By SIGSTOP only in
+/// front of a terminal: the process that sends that will continue the program alone, where no shell waits for
+/// both.
+fn stop_with(pid: i32) {
+    let follows = |signal| signal != libc::SIGSTOP || has_terminal();
+    if stopped(pid, libc::WNOWAIT).is_some_and(follows) && stopped(pid, 0).is_some() {
         // SAFETY: sent to ourselves.
         unsafe { libc::raise(libc::SIGSTOP) };
+    }
+}
+
+/// Whether this process and its group have the terminal.
+fn has_terminal() -> bool {
+    fs::File::open("/dev/tty").is_ok_and(|terminal| {
+        // SAFETY: it takes a descriptor.
+        let front = unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) };
+        // SAFETY: cannot fail.
+        front == unsafe { libc::getpgrp() }
+    })
+}
+
+/// The signal that has stopped the program, `None` while it runs.
+fn stopped(pid: i32, option: i32) -> Option<i32> {
+    waited_for(libc::P_PID, pid, libc::WSTOPPED | option).map(|(_, signal)| signal)
+}
+
+/// The number and the exit code or signal of a child that has changed so, `None` when there is none.
+fn waited_for(kind: libc::idtype_t, pid: i32, options: i32) -> Option<(i32, i32)> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the information is writable.
+    unsafe { libc::waitid(kind, pid.cast_unsigned(), info.as_mut_ptr(), options | libc::WNOHANG) };
+    // SAFETY: zeroed is a valid value, and the call above may have filled it.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: a child's, or 0.
+    let found = unsafe { info.si_pid() };
+    // SAFETY: as above.
+    (found != 0).then(|| (found, unsafe { info.si_status() }))
+}
+
+/// As process 1, which all processes of a container come to whose parents have ended: reaps those.
+fn reap_orphans(pid: i32) {
+    if std::process::id() != 1 {
+        return;
+    }
+    // Not the program yet: its usage goes with it.
+    while let Some((ended, _)) = waited_for(libc::P_ALL, 0, libc::WEXITED | libc::WNOWAIT)
+        && ended != pid
+    {
+        let _ = waited_for(libc::P_PID, ended, libc::WEXITED);
     }
 }
 
