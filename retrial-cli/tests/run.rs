@@ -809,6 +809,46 @@ fn a_program_without_pthread_locks_is_told_apart() {
     }
 }
 
+/// Its loader is ours by another name: it runs, but nothing is preloaded.
+#[test]
+fn a_program_of_another_c_library_runs_without_us() {
+    let scratch = Directory::new();
+    let own = interpreter(Path::new(RETRIAL));
+    let (same, other) = (scratch.path("ld-linux-other-place.so"), scratch.path("ld-musl-here.so.1"));
+    let same = Path::new(&same).with_file_name(Path::new(&own).file_name().unwrap()).display().to_string();
+    for (loader, preloads) in [(&same, true), (&other, false)] {
+        fs::copy(&own, loader).unwrap();
+        let option = format!("-Wl,--dynamic-linker={loader}");
+        let program = compile(&scratch, UNCONTENDED, &[&option]).unwrap();
+        let output = run(&["--", &program]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let said = format!("{program} is of another C library, whose loader is {loader}: it was started without ours");
+        assert_eq!(words(&output).contains(&said), !preloads, "{}", stderr(&output));
+    }
+}
+
+/// The loader that a program asks for.
+fn interpreter(program: &Path) -> String {
+    let output = Command::new("readelf").arg("-lW").arg(program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("[Requesting program interpreter: "));
+    line.unwrap().trim_end_matches(']').to_owned()
+}
+
+#[test]
+fn a_large_program_is_not_read_as_a_whole() {
+    let scratch = Directory::new();
+    let program = compile(&scratch, "int main(void) { return 0; }", &[]).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&program).unwrap();
+    if file.set_len(1 << 40).is_err() {
+        not_tested("the file system has no such large files");
+        return;
+    }
+    drop(file);
+    let output = run(&["--", &program]);
+    assert!(words(&output).contains("itself calls no pthread lock"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_program_with_thread_sanitizer_is_refused() {
     let scratch = Directory::new();

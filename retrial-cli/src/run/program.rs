@@ -1,11 +1,11 @@
 //! The program to run: where it is, and why its locks may be out of our reach.
 
-use object::elf::PT_INTERP;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef};
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -46,12 +46,31 @@ fn is_executable(metadata: &fs::Metadata) -> bool {
 
 /// The file with `ThreadSanitizer` in it, the program itself or the interpreter of the script that it is.
 pub fn sanitized(path: &Path) -> Option<PathBuf> {
-    let file = interpreter(path).map_or_else(|| path.to_owned(), PathBuf::from);
-    let data = fs::read(&file).ok()?;
-    let elf = object::File::parse(&*data).ok()?;
+    let file = executed(path);
+    let data = open(&file)?;
+    let elf = object::File::parse(&data).ok()?;
     // Asked for by code that was compiled so, defined where its library is part of the program.
-    let mut symbols = elf.dynamic_symbols().chain(elf.symbols());
-    symbols.any(|symbol| symbol.name() == Ok("__tsan_init")).then_some(file)
+    let mut names = [".dynstr", ".strtab"].into_iter().filter_map(|names| elf.section_by_name(names)?.data().ok());
+    let own = b"__tsan_init\0";
+    names.any(|names| names.windows(own.len()).any(|name| name == own)).then_some(file)
+}
+
+/// What the kernel executes: the program itself or the interpreter of the script that it is.
+fn executed(path: &Path) -> PathBuf {
+    interpreter(path).map_or_else(|| path.to_owned(), PathBuf::from)
+}
+
+/// A file of which no more is read than is asked for: programs may be large.
+fn open(path: &Path) -> Option<ReadCache<File>> {
+    File::open(path).ok().map(ReadCache::new)
+}
+
+/// The loader that the program asks for, if it is that of another C library, which can load none that is
+/// preloaded. Told by its name: programs may bring one of the same library that lies elsewhere.
+pub fn other_loader(path: &Path) -> Option<PathBuf> {
+    let name_of = |path: &Path| path.file_name().map(OsStr::to_owned);
+    let (own, asked) = (loader(&open(Path::new("/proc/self/exe"))?)?, loader(&open(&executed(path))?)?);
+    (name_of(&own) != name_of(&asked)).then_some(asked)
 }
 
 /// Why none of the program's locks was handled, as far as the file says.
@@ -110,8 +129,8 @@ fn interpreter(path: &Path) -> Option<String> {
 
 fn of_elf(path: &Path) -> String {
     let file = path.display();
-    let Ok(data) = fs::read(path) else { return format!("{file} cannot be read, so the reason is not known") };
-    let Ok(elf) = object::File::parse(&*data) else { return format!("{file} is not an ELF file") };
+    let Some(data) = open(path) else { return format!("{file} cannot be read, so the reason is not known") };
+    let Ok(elf) = object::File::parse(&data) else { return format!("{file} is not an ELF file") };
     if !elf.is_64() || elf.architecture() != native() {
         return format!("{file} is for {:?}, the preloaded library for {:?}", elf.architecture(), native());
     }
@@ -119,8 +138,12 @@ fn of_elf(path: &Path) -> String {
     if go {
         return format!("{file} is a Go program: it has locks of its own and calls none of pthread");
     }
-    if !has_interpreter(&data) {
+    if loader(&data).is_none() {
         return format!("{file} is statically linked: nothing can be preloaded into it");
+    }
+    if let Some(loader) = other_loader(path) {
+        let loader = loader.display();
+        return format!("{file} is of another C library, whose loader is {loader}: it was started without ours");
     }
     let calls = elf.dynamic_symbols().any(|symbol| {
         symbol.is_undefined() && symbol.name().is_ok_and(|name| name.starts_with("pthread_") && name.contains("lock"))
@@ -140,12 +163,13 @@ fn native() -> object::Architecture {
     if cfg!(target_arch = "aarch64") { object::Architecture::Aarch64 } else { object::Architecture::X86_64 }
 }
 
-/// Whether the file asks for a dynamic loader.
-fn has_interpreter(data: &[u8]) -> bool {
-    let Ok(header) = object::elf::FileHeader64::<object::Endianness>::parse(data) else { return false };
-    let Ok(endian) = header.endian() else { return false };
-    let Ok(segments) = header.program_headers(endian, data) else { return false };
-    segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP)
+/// The dynamic loader that the file asks for.
+fn loader<'data>(data: impl ReadRef<'data>) -> Option<PathBuf> {
+    let header = object::elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let mut segments = header.program_headers(endian, data).ok()?.iter();
+    let path = segments.find_map(|segment| segment.interpreter(endian, data).ok()?)?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 #[cfg(test)]
@@ -162,7 +186,7 @@ mod tests {
     #[test]
     fn our_own_test_binary_has_an_interpreter() {
         let data = fs::read(std::env::current_exe().unwrap()).unwrap();
-        assert!(has_interpreter(&data));
-        assert!(!has_interpreter(b"no ELF"));
+        assert!(loader(&*data).is_some());
+        assert!(loader(&b"no ELF"[..]).is_none());
     }
 }

@@ -72,7 +72,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     if let Some(file) = program::sanitized(&path) {
         return Err(sanitized(&file, &options.program).into());
     }
-    let library = preload::find()?;
+    let library = program::other_loader(&path).is_none().then(preload::find).transpose()?;
     let recording = options.profile.as_deref().map(Recording::create).transpose()?;
     let files = options.record.as_deref().map(|file| Files::open(file, options.parquet.as_deref())).transpose()?;
     let named = Named::create(&options)?;
@@ -82,7 +82,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let excluded = preload::excluded(&options.exclude);
     let mut command = Command::new(&path);
     command.args(arguments).stdin(options.stdin.map_or_else(Stdio::inherit, Stdio::from));
-    prepare(&mut command, &library, &named.address, excluded.as_deref());
+    prepare(&mut command, library.as_deref(), &named.address, excluded.as_deref());
     set_name(&mut command, name);
     if let Some(recording) = &recording {
         recording.tell(&mut command);
@@ -158,11 +158,13 @@ fn why_nothing(path: &Path, excluded: Option<&str>) -> String {
 }
 
 /// Has a program take part in the instance, and leave those excluded alone.
-fn prepare(command: &mut Command, library: &Path, instance: &Address, excluded: Option<&str>) {
+fn prepare(command: &mut Command, library: Option<&Path>, instance: &Address, excluded: Option<&str>) {
     // The program may change its directory before it starts others.
     let instance = std::path::absolute(instance.path()).unwrap_or_else(|_| instance.path().into());
+    if let Some(library) = library {
+        command.env("LD_PRELOAD", preload::list(library));
+    }
     command
-        .env("LD_PRELOAD", preload::list(library))
         .env(preload::ASAN_OPTIONS, preload::address_sanitizer_options())
         .env("RETRIAL_INSTANCE", &instance)
         .env_remove(recording::VARIABLE);
