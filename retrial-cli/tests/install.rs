@@ -2,6 +2,10 @@
 
 #![allow(missing_docs)]
 
+#[path = "../../retrial/tests/kit/not_tested.rs"]
+mod not_tested;
+
+use not_tested::not_tested;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -35,8 +39,15 @@ impl Place {
 
     /// What `retrial run` says of a program that shows what it has mapped.
     fn run(&self) -> Output {
-        Command::new(self.command())
-            .args(["run", "--", "cat", "/proc/self/maps"])
+        self.run_by(&[])
+    }
+
+    /// The same, by a command that runs another.
+    fn run_by(&self, by: &[&str]) -> Output {
+        let own = self.command();
+        let words = [by, &[own.to_str().unwrap(), "run", "--", "cat", "/proc/self/maps"]].concat();
+        Command::new(words[0])
+            .args(&words[1..])
             .current_dir("/")
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
@@ -48,7 +59,11 @@ impl Place {
 
     /// The library that a program had preloaded.
     fn preloaded(&self) -> PathBuf {
-        let output = self.run();
+        self.preloaded_by(&[])
+    }
+
+    fn preloaded_by(&self, by: &[&str]) -> PathBuf {
+        let output = self.run_by(by);
         let maps = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let line = maps.lines().find(|line| line.ends_with("/libretrial_preload.so"));
@@ -102,4 +117,27 @@ fn nothing_is_preloaded_from_where_others_can_put_something_else() {
     assert_eq!(output.status.code(), Some(2), "{report}");
     assert!(report.contains("retrial::run::unpack") && report.contains("XDG_CACHE_HOME="), "{report}");
     assert!(output.stdout.is_empty(), "the program ran");
+}
+
+#[test]
+fn the_library_is_unpacked_where_it_can_be_executed() {
+    let place = Place::with_copy("noexec");
+    let mount = format!("mount -t tmpfs -o noexec,mode=755 none {} && exec \"$@\"", place.0.join("home").display());
+    let by = ["unshare", "--map-root-user", "--mount", "sh", "-c", &mount, "sh"];
+    if !Command::new(by[0]).args(&by[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        not_tested("no unshare, or it may not mount");
+        return;
+    }
+    assert!(place.preloaded_by(&by).starts_with(place.0.join("tmp")));
+}
+
+#[test]
+fn roots_library_is_unpacked_where_every_user_comes_to_it() {
+    let place = Place::with_copy("root");
+    if place.0.metadata().unwrap().uid() != 0 {
+        not_tested("only of root's command");
+        return;
+    }
+    fs::set_permissions(place.0.join("home"), Permissions::from_mode(0o700)).unwrap();
+    assert!(place.preloaded().starts_with(place.0.join("tmp")));
 }

@@ -3,12 +3,14 @@
 use miette::{Report, miette};
 use retrial_bench::calibration;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::ptr;
 
 pub const FILE: &str = "libretrial_preload.so";
 pub const VARIABLE: &str = "RETRIAL_PRELOAD_LIBRARY";
@@ -59,19 +61,23 @@ fn installed() -> Option<PathBuf> {
 }
 
 /// Unpacks the library, unless it is there from before, into the user's cache directory, or one for temporary
-/// files where that cannot be used.
+/// files where that cannot be used, or where it is root's and other users cannot come to it: what root starts
+/// may become theirs.
 ///
 /// Into a file, and one that stays: the program may have children that live longer than this process. Each
 /// build has a directory of its own, since a running program must find the library that it has begun with.
 fn unpacked() -> Result<PathBuf, Report> {
     let user = retrial::sys::euid();
-    let places = [calibration::cache(), Some(std::env::temp_dir().join(format!("retrial-{user}")))];
+    let mut places = [calibration::cache(), Some(std::env::temp_dir().join(format!("retrial-{user}")))];
+    if user == 0 {
+        places.sort_by_key(|place| !place.as_deref().is_some_and(is_for_all));
+    }
     let mut hasher = DefaultHasher::new();
     EMBEDDED.hash(&mut hasher);
     let build = format!("{:016x}", hasher.finish());
     let mut tried = Vec::new();
     for directory in places.into_iter().flatten().map(|place| place.join(&build)) {
-        match unpack(&directory, user) {
+        match unpack(&directory, user).and_then(|path| map(&path).map(|()| path)) {
             Ok(path) => return Ok(path),
             Err(error) => tried.push(format!("{}: {error}", directory.display())),
         }
@@ -99,6 +105,28 @@ fn unpack(directory: &Path, user: u32) -> io::Result<PathBuf> {
     fs::write(&beside, EMBEDDED)?;
     fs::rename(&beside, &path)?;
     Ok(path)
+}
+
+/// Maps the library as the loader does, which cannot where the file system is mounted without the right to
+/// execute.
+fn map(path: &Path) -> io::Result<()> {
+    let (file, len) = (File::open(path)?, EMBEDDED.len());
+    let protection = libc::PROT_READ | libc::PROT_EXEC;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: mapped above, and not used.
+    unsafe { libc::munmap(at, len) };
+    Ok(())
+}
+
+/// Whether every user can come to what is in this directory, as far as it is there.
+fn is_for_all(directory: &Path) -> bool {
+    const SEARCHED_BY_OTHERS: u32 = 0o001;
+    let mut there = directory.ancestors().filter_map(|ancestor| ancestor.metadata().ok());
+    there.all(|about| about.mode() & SEARCHED_BY_OTHERS != 0)
 }
 
 /// Whether none but the user and root can put something else into this directory under a name that is taken:
