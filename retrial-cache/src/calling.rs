@@ -22,7 +22,8 @@ impl Client<'_> {
     ///
     /// As [`Client::get`]. `Deadlock` inside of this session's own [`Client::execute`] of the object, always; and
     /// where this session reads or calls it while another one waits to change it, or has changed it a short time
-    /// ago. Else it may be executed and called inside of a call of it.
+    /// ago. Else it may be executed and called inside of a call of it, unless
+    /// the cache counts its readers ([`Cache::set_counted`](crate::Cache::set_counted)).
     pub fn call<R>(&self, key: &Key<'_>, run: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, CacheError> {
         let Some((kept, hold)) = self.held_or_copy(key, Mode::Exclusive, location!("kglpin1 4"))? else {
             return Ok(None);

@@ -23,7 +23,7 @@ impl Shard<'_> {
     pub(crate) fn room(&self, units: u32) -> Result<u32, CacheError> {
         let needed = units as usize * UNIT;
         // Each round frees something, or the hand comes on.
-        let (mut walked, mut are_freed, mut is_asked) = (0, false, false);
+        let (mut walked, mut are_freed, mut is_asked, mut is_last) = (0, false, false, false);
         let (first, end) = self.memory.range();
         loop {
             if let Some(unit) = self.memory.take(units) {
@@ -34,16 +34,22 @@ impl Shard<'_> {
                 are_freed = true;
                 continue;
             }
-            let round = walked / u64::from(end - first);
+            let mut round = walked / u64::from(end - first);
+            if round >= LAST_ROUND && !is_last {
+                // All of it, from the first address on: a block at the hand may lie amid the only room that there is.
+                (round, is_last) = (LAST_ROUND, true);
+                walked = LAST_ROUND * u64::from(end - first);
+                self.memory.head().hand.store(first, Relaxed);
+            }
             if round > LAST_ROUND {
                 // The kernel marks no thread that has replaced its process without being the first one of it:
                 // that thread's pins are in the way until the kernel is asked for the thread.
                 if is_asked || !self.has_lost_pins() {
                     return Err(CacheError::Full { needed });
                 }
-                (walked, is_asked) = (0, true);
+                (walked, round, is_asked, is_last) = (0, 0, true, false);
             }
-            walked += self.sweep(units, round.min(LAST_ROUND));
+            walked += self.sweep(units, round);
         }
     }
 
@@ -69,7 +75,7 @@ impl Shard<'_> {
         let is_any = round > 1;
         let pinned = if is_any { self.rows.seen(|object, _| object.shard() == self.number) } else { Vec::new() };
         let pinned: BTreeSet<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
-        let hand = if round == LAST_ROUND { first } else { head.hand.load(Relaxed) };
+        let hand = head.hand.load(Relaxed);
         let mut unit = if self.memory.block(hand).is_some() { hand } else { first };
         while walked <= u64::from(end - first) {
             let Some(block) = self.memory.block(unit) else { break };
@@ -248,6 +254,10 @@ mod tests {
             let held = shard.lock(&session, location!("test")).unwrap();
             for round in 0..=LAST_ROUND {
                 memory.blocks().for_each(|(_, block)| visit(block));
+                if round == LAST_ROUND {
+                    // As `room` has it.
+                    memory.head().hand.store(first, Relaxed);
+                }
                 shard.sweep(needed, round);
             }
             assert!(memory.take(needed).is_some(), "{pinned} is pinned, the hand at {hand}");

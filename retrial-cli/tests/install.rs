@@ -132,12 +132,23 @@ fn the_library_is_unpacked_where_it_can_be_executed() {
 }
 
 #[test]
-fn roots_library_is_unpacked_where_every_user_comes_to_it() {
+fn roots_library_is_not_unpacked_where_its_name_may_become_anybodys() {
     let place = Place::with_copy("root");
     if place.0.metadata().unwrap().uid() != 0 {
         not_tested("only of root's command");
         return;
     }
-    fs::set_permissions(place.0.join("home"), Permissions::from_mode(0o700)).unwrap();
-    assert!(place.preloaded().starts_with(place.0.join("tmp")));
+    let home = format!("HOME=/tmp/retrial-install-{}", std::process::id());
+    assert!(place.preloaded_by(&["env", &home]).starts_with(place.0.join("tmp")));
+    fs::remove_dir_all(home.strip_prefix("HOME=").unwrap()).unwrap();
+}
+
+#[test]
+fn a_library_that_others_can_change_is_unpacked_anew() {
+    let place = Place::with_copy("mode");
+    let by = ["sh", "-c", "umask 0 && exec \"$@\"", "sh"];
+    let mode = || place.preloaded_by(&by).metadata().unwrap().mode() & 0o777;
+    assert_eq!(mode(), 0o644);
+    fs::set_permissions(place.preloaded(), Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(mode(), 0o644);
 }

@@ -64,19 +64,21 @@ static int wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int clock, const s
     if (result != 0)
         return result;
     int kept = errno;
-    struct _pthread_cleanup_buffer cleanup;
-    _pthread_cleanup_push(&cleanup, retrial_condition_cancelled, &w);
     do {
         int type;
+        /* For the call alone: a handler that jumps out of it leaves the condition, and one that jumps out of
+         * what follows would do so amid that. */
+        struct _pthread_cleanup_buffer cleanup;
+        _pthread_cleanup_push(&cleanup, retrial_condition_cancelled, &w);
         /* As libc does around system calls that are cancellation points: acts on a request that is
          * pending, and on one that comes in the call. */
         pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
         long rc = syscall(SYS_futex, w.word, w.op, w.expected, &w.until, NULL, w.bits);
         int error = rc == -1 ? errno : 0;
         pthread_setcanceltype(type, NULL);
+        _pthread_cleanup_pop(&cleanup, 0);
         w.result = error;
     } while (retrial_condition_goes_on(&w));
-    _pthread_cleanup_pop(&cleanup, 0);
     errno = kept;
     return retrial_condition_end(&w);
 }

@@ -10,7 +10,7 @@ use crate::registry;
 use crate::thread::Thread;
 use crate::waiting;
 use libc::{EBUSY, ENOTRECOVERABLE, EOWNERDEAD, ETIMEDOUT, c_int, pthread_mutex_t};
-use retrial::interposer::{Park, Parked, Target};
+use retrial::interposer::{self, Park, Parked, Target};
 use retrial::sys::Errno;
 use retrial::views::Sid;
 use retrial::{Mode, MutexId, sys};
@@ -262,24 +262,21 @@ impl Foreign {
             Ok(deadline) => deadline,
             Err(error) => return error,
         };
-        let tid = thread.tid();
         let getting = || Getting { foreign: self, tid: thread.tid() };
-        let result = waiting::wait_for_foreign(thread, getting, self.as_lock(), caller, deadline);
-        if thread.tid() != tid {
-            self.own_in_child(thread.tid(), result);
-        }
-        result
+        waiting::wait_for_foreign(thread, getting, self.as_lock(), caller, deadline)
     }
 
     /// In a child that a handler of a signal has forked in libc's wait, libc may have got it in the name of
     /// the parent's thread, as whose it would stay locked.
-    fn own_in_child(self, tid: u32, result: c_int) {
+    fn own_in_child(self, parents: u32, result: c_int) {
+        let Some(tid) = interposer::libc_tid().filter(|tid| *tid != parents) else { return };
         for (offset, is_name) in [(LOCK, self.is_robust() && is_get(result)), (OWNER, result == 0)] {
             if is_name {
                 // SAFETY: as `new` was promised.
                 let name = unsafe { field(self.mutex, offset) };
                 // Waiters set the other bits of the lock.
-                let _ = name.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(word & !TID | tid));
+                let own = |word: u32| (word & TID == parents).then_some(word & !TID | tid);
+                let _ = name.fetch_update(Ordering::Relaxed, Ordering::Relaxed, own);
             }
         }
     }
@@ -314,7 +311,10 @@ impl Target for Getting {
         // SAFETY: as `Foreign::new` was promised.
         match unsafe { real::mutex_within(self.foreign.mutex, how.lasts_alone()) } {
             ETIMEDOUT => Parked::TimedOut,
-            result => Parked::Got(result),
+            result => {
+                self.foreign.own_in_child(self.tid, result);
+                Parked::Got(result)
+            }
         }
     }
 

@@ -236,7 +236,7 @@ pub(crate) fn finds_taker() -> Option<&'static CStr> {
     // Not by the addresses of our own functions: those are look-ups, too.
     let own = base(&origin(look_up as *const c_void)?.0);
     let of_conditions = OF_CONDITIONS.iter().filter_map(|call| found_first(call)).find(|found| base(found) != own);
-    let libcs = base(&origin(libc::gnu_get_libc_version as *const c_void)?.0);
+    let libcs = base(&origin(look_up(c"gnu_get_libc_version"))?.0);
     // Sanitizers, which may be part of the program, hand the kernel's time on.
     let sanitizer = found_first(c"__sanitizer_print_stack_trace").map(|found| base(&found));
     let is_other = |found: &libc::Dl_info| base(found) != libcs && Some(base(found)) != sanitizer;

@@ -32,7 +32,11 @@ pub(crate) fn wait<T: Target>(
         thread.me();
         match wait_in_process(thread, &target(), &ask, deadline) {
             Err(Ended::Forked) => {}
-            ended => return ended,
+            ended => {
+                // It may have forked in the last step: what is counted from here on is the child's.
+                thread.me();
+                return ended;
+            }
         }
     }
 }
@@ -65,7 +69,9 @@ fn wait_in_process<T: Target>(
     };
     let begun = profile::wait_begins();
     let got = thread.waiter(instance).wait(target, want, deadline);
-    if let Some(since) = begun {
+    if let Some(since) = begun
+        && !matches!(got, Err(Ended::Forked))
+    {
         profile::waited(thread, lock, since);
     }
     got

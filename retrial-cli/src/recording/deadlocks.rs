@@ -30,12 +30,15 @@ pub fn latest(recording: &Recording, from: Recorded, to: Recorded, span: &Span) 
     let seen = recording.deadlocked(to.instance, from.id, to.id)?.map(|id| recording.snapshot(id)).transpose()?;
     let Some(seen) = seen.as_ref().or(span.from.as_ref()) else { return Ok(now) };
     let mut rings = deadlocks(seen);
+    let seen_ns = seen.at.real_ns;
     for ring in &mut rings {
-        let mut end_ns = seen.at.real_ns;
+        let mut end_ns = seen_ns;
         for link in &ring.links {
-            end_ns = end_ns.max(recording.waited_until(to.instance, link.sid, link.since_ns)?.unwrap_or(0));
+            // A snapshot ends the samples before it.
+            let later = recording.waited_until(to.instance, link.sid, link.since_ns, (seen_ns, to.at_ns))?;
+            end_ns = end_ns.max(later.unwrap_or(0));
         }
-        ring.ended_ns = Some(seen.at.monotonic_ns + (end_ns - seen.at.real_ns));
+        ring.ended_ns = Some(seen.at.monotonic_ns + (end_ns - seen_ns));
     }
     // One that stood at the begin may have been over then.
     let begin_ns = span.from.as_ref().map_or(0, |from| from.at.monotonic_ns);

@@ -35,11 +35,11 @@ pub struct Sampler<'t> {
     rounds: Rounds,
     latest_ns: u64,
     /// Sessions that waited for each other at the latest round, and since when each did.
-    ring: Vec<(Sid, u64)>,
+    ring: BTreeSet<(Sid, u64)>,
     /// Whether the round before had the same ring.
     ring_stands: bool,
     /// The ring that is in the latest snapshot.
-    ring_shown: Vec<(Sid, u64)>,
+    ring_shown: BTreeSet<(Sid, u64)>,
     /// Samples that may go on at the next round, by session, whether it waits, and mutex.
     open: HashMap<(Sid, bool, MutexId), (Sample, u64)>,
     done: Vec<Sample>,
@@ -77,9 +77,9 @@ impl<'t> Sampler<'t> {
             tallies: HashMap::new(),
             rounds: Rounds::default(),
             latest_ns: now_ns(),
-            ring: Vec::new(),
+            ring: BTreeSet::new(),
             ring_stands: false,
-            ring_shown: Vec::new(),
+            ring_shown: BTreeSet::new(),
             open: HashMap::new(),
             done: Vec::new(),
         }
@@ -243,7 +243,7 @@ impl<'t> Sampler<'t> {
         }
         self.seen = seen;
         let is_shown = snapshot.sessions.iter().any(|session| session.state == State::Deadlocked);
-        self.ring_shown = if is_shown { self.ring.clone() } else { Vec::new() };
+        self.ring_shown = if is_shown { self.ring.clone() } else { BTreeSet::new() };
         self.choose(snapshot, &misses);
         tallies.retain(|id, _| {
             snapshot.mutex(*id).is_some_and(|mutex| mutex.info.place == Place::Arena || self.chosen.contains(id))
@@ -277,8 +277,9 @@ impl Tally {
     }
 }
 
-/// Sessions that wait for each other, and since when each does. They hold what others wait for.
-fn ring(look: &Look<'_>) -> Vec<(Sid, u64)> {
+/// Sessions that wait for each other, and since when each does, in whatever order they are found. They hold what
+/// others wait for.
+fn ring(look: &Look<'_>) -> BTreeSet<(Sid, u64)> {
     let may_be = look.sessions.iter().any(|session| session.wait.is_some() && !look.held(session.sid).is_empty());
     let rings = if may_be { look.deadlocks() } else { Vec::new() };
     rings.into_iter().flatten().map(|link| (link.sid, link.since_ns)).collect()

@@ -175,8 +175,20 @@ impl Drop for Signals {
     }
 }
 
-/// A signal that the kernel sent (a terminal's, mostly) has reached the whole process group, with the program
-/// while it is in the same one. A signal that another process sent is passed on, and so is the hang-up of a
+/// Signals that a terminal sends.
+const OF_TERMINALS: [i32; 8] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGWINCH,
+    libc::SIGHUP,
+    libc::SIGCONT,
+];
+
+/// A signal that the kernel sent for a terminal has reached the whole process group, with the program while it is
+/// in the same one; others, as that of an alarm set before this command was executed, have reached this process. A signal that another process sent is passed on, and so is the hang-up of a
 /// terminal, which the kernel tells only the leader of its session. Not what the program has sent itself, or
 /// a process that it has started: to its group, or to all.
 fn pass_on(info: &libc::siginfo_t, pid: i32) {
@@ -187,7 +199,7 @@ fn pass_on(info: &libc::siginfo_t, pid: i32) {
     // SAFETY: it takes a number.
     let leads = u32::try_from(unsafe { libc::getsid(0) }) == Ok(std::process::id());
     let is_passed = if info.si_code > 0 {
-        theirs != ours || (info.si_signo == libc::SIGHUP && leads)
+        theirs != ours || !OF_TERMINALS.contains(&info.si_signo) || (info.si_signo == libc::SIGHUP && leads)
     } else {
         // SAFETY: a process has sent it, and then there is its number.
         !is_from(unsafe { info.si_pid() }, pid)

@@ -3,12 +3,12 @@
 use miette::{Report, miette};
 use retrial_bench::calibration;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
@@ -34,7 +34,7 @@ pub fn find() -> Result<PathBuf, Report> {
         None => Ok(path),
         Some(byte) => Err(miette!(
             code = "retrial::run::preload_path",
-            help = format!("cp {} /tmp && {VARIABLE}=/tmp/{FILE} retrial run …", path.display()),
+            help = format!("cp {} / && {VARIABLE}=/{FILE} retrial run …", path.display()),
             "`{}` in the path {}, which the loader cannot preload",
             char::from(*byte),
             path.display()
@@ -61,17 +61,13 @@ fn installed() -> Option<PathBuf> {
 }
 
 /// Unpacks the library, unless it is there from before, into the user's cache directory, or one for temporary
-/// files where that cannot be used, or where it is root's and other users cannot come to it: what root starts
-/// may become theirs.
+/// files where that cannot be used.
 ///
 /// Into a file, and one that stays: the program may have children that live longer than this process. Each
 /// build has a directory of its own, since a running program must find the library that it has begun with.
 fn unpacked() -> Result<PathBuf, Report> {
     let user = retrial::sys::euid();
-    let mut places = [calibration::cache(), Some(std::env::temp_dir().join(format!("retrial-{user}")))];
-    if user == 0 {
-        places.sort_by_key(|place| !place.as_deref().is_some_and(is_for_all));
-    }
+    let places = [calibration::cache(), Some(std::env::temp_dir().join(format!("retrial-{user}")))];
     let mut hasher = DefaultHasher::new();
     EMBEDDED.hash(&mut hasher);
     let build = format!("{:016x}", hasher.finish());
@@ -97,12 +93,13 @@ fn unpack(directory: &Path, user: u32) -> io::Result<PathBuf> {
         return Err(io::Error::other(format!("others can change what is in {}", ancestor.display())));
     }
     let path = directory.join(FILE);
-    if fs::read(&path).is_ok_and(|bytes| bytes == EMBEDDED) {
+    if is_safe(&path, user) && fs::read(&path).is_ok_and(|bytes| bytes == EMBEDDED) {
         return Ok(path);
     }
     // Renamed, not written in place: programs may have loaded the file that is there.
     let beside = directory.join(format!("{FILE}.{}", std::process::id()));
     fs::write(&beside, EMBEDDED)?;
+    fs::set_permissions(&beside, Permissions::from_mode(0o644))?;
     fs::rename(&beside, &path)?;
     Ok(path)
 }
@@ -122,21 +119,16 @@ fn map(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether every user can come to what is in this directory, as far as it is there.
-fn is_for_all(directory: &Path) -> bool {
-    const SEARCHED_BY_OTHERS: u32 = 0o001;
-    let mut there = directory.ancestors().filter_map(|ancestor| ancestor.metadata().ok());
-    there.all(|about| about.mode() & SEARCHED_BY_OTHERS != 0)
-}
-
-/// Whether none but the user and root can put something else into this directory under a name that is taken:
-/// what is preloaded runs with all rights of the user.
-fn is_safe(directory: &Path, user: u32) -> bool {
+/// Whether none but the user and root can change this file, or put something else into this directory under a
+/// name that is taken: what is preloaded runs with all rights of the user. Not root's in a directory such as
+/// `/tmp`: once a cleaner has removed it, the name is anybody's, and programs that run on preload it.
+fn is_safe(path: &Path, user: u32) -> bool {
     const WRITABLE_BY_OTHERS: u32 = 0o022;
     const STICKY: u32 = 0o1000;
-    directory.metadata().is_ok_and(|about| {
+    path.metadata().is_ok_and(|about| {
         let mode = about.mode();
-        [0, user].contains(&about.uid()) && (mode & WRITABLE_BY_OTHERS == 0 || mode & STICKY != 0)
+        let keeps_names = user != 0 && about.is_dir() && mode & STICKY != 0;
+        [0, user].contains(&about.uid()) && (mode & WRITABLE_BY_OTHERS == 0 || keeps_names)
     })
 }
 

@@ -65,12 +65,13 @@ fn open(path: &Path) -> Option<ReadCache<File>> {
     File::open(path).ok().map(ReadCache::new)
 }
 
-/// The loader that the program asks for, if it is that of another C library, which can load none that is
-/// preloaded. Told by its name: programs may bring one of the same library that lies elsewhere.
+/// The loader that the program asks for, if it is that of another C library, which cannot load what is made for
+/// glibc. Told by its name: that of glibc has several, and may lie anywhere.
 pub fn other_loader(path: &Path) -> Option<PathBuf> {
-    let name_of = |path: &Path| path.file_name().map(OsStr::to_owned);
-    let (own, asked) = (loader(&open(Path::new("/proc/self/exe"))?)?, loader(&open(&executed(path))?)?);
-    (name_of(&own) != name_of(&asked)).then_some(asked)
+    const OTHERS: [&str; 3] = ["musl", "uClibc", "linker"];
+    let asked = loader(&open(&executed(path))?)?;
+    let name = asked.file_name()?.to_string_lossy().into_owned();
+    OTHERS.iter().any(|other| name.contains(other)).then_some(asked)
 }
 
 /// Why none of the program's locks was handled, as far as the file says.

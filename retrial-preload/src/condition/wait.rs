@@ -204,7 +204,9 @@ impl Wait {
 
     /// Gets the mutex back.
     fn end(&mut self) -> c_int {
-        event::end(self.event.take(), self.thread());
+        // A wait that began in the parent is the parent's.
+        let event = self.event.take().filter(|_| !self.is_forked());
+        event::end(event, self.thread());
         self.thread().from_condition.set(true);
         // SAFETY: the caller of the wait has a mutex there.
         let result = unsafe { mutex::lock(self.mutex, self.caller, self.thread()) };

@@ -140,12 +140,18 @@ impl Recording {
         id.map_err(|error| failed(&self.path, &error))
     }
 
-    /// Until when a session was seen in the wait that began at a moment of the monotonic clock: by the
-    /// real-time clock, in ns.
-    pub fn waited_until(&self, instance: i64, sid: Sid, since_ns: u64) -> Result<Option<u64>, Report> {
+    /// Until when a session was seen between two moments in the wait that began at a moment of the monotonic
+    /// clock. The others are of the real-time clock, in ns.
+    pub fn waited_until(
+        &self,
+        instance: i64,
+        sid: Sid,
+        since_ns: u64,
+        (from_ns, to_ns): (u64, u64),
+    ) -> Result<Option<u64>, Report> {
         let sql = "SELECT max(at_ns + length_ns) FROM sample WHERE state = 'waits' AND instance = ?1 AND sid = ?2 \
-                   AND since_ns = ?3";
-        let of = (instance, sid.number(), since_ns.cast_signed());
+                   AND since_ns = ?3 AND at_ns BETWEEN ?4 AND ?5";
+        let of = (instance, sid.number(), since_ns.cast_signed(), from_ns.cast_signed(), to_ns.cast_signed());
         let end: rusqlite::Result<Option<i64>> = self.connection.query_row(sql, of, |row| row.get(0));
         Ok(end.map_err(|error| failed(&self.path, &error))?.map(i64::cast_unsigned))
     }
