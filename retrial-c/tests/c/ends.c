@@ -2,8 +2,11 @@
  * user frees the mutex, a parent's session in a child. */
 #define _GNU_SOURCE
 #include "check.h"
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -124,6 +127,12 @@ static void *open_none(void *key) {
 static void a_destructor_of_a_key_opens_the_first_session(void) {
     pthread_key_t key;
     pthread_t thread;
+    void *list = NULL;
+    size_t size;
+    if (syscall(SYS_get_robust_list, 0, &list, &size) != 0 || list == NULL) {
+        puts("not tested: a thread's first session amid its end; there are no robust lists");
+        return;
+    }
     OK(retrial_instance_anonymous(NULL, &other));
     CHECK(pthread_key_create(&key, open_first) == 0);
     CHECK(pthread_create(&thread, NULL, open_none, &key) == 0 && pthread_join(thread, NULL) == 0);
@@ -135,10 +144,15 @@ static void a_process_without_keys_is_told(void) {
     pid_t pid = fork();
     if (pid == 0) {
         execl("/proc/self/exe", "ends", "without keys", NULL);
-        _exit(1);
+        _exit(errno == ENOEXEC ? 77 : 1);
     }
     int status;
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        puts("not tested: a process without keys; programs of this machine cannot be executed");
+        return;
+    }
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 static void take_all_keys(void) {
