@@ -141,8 +141,8 @@ impl InUse {
         }
     }
 
-    /// Why it cannot be used. A child of fork may have closed the instance of its parent's; and a thread that opened its
-    /// first session when it ended already has left it open, of which this one may have the thread pointer.
+    /// Why it cannot be used. A child of fork may have closed the instance of its parent's session. A thread
+    /// that opened its first session amid its own end has left it open, and this thread may have its pointer.
     #[cold]
     fn refusal(&self) -> Failure {
         if !self.is_forked() {

@@ -51,11 +51,16 @@ impl Cache<'_> {
 }
 
 impl<'i> Shard<'i> {
-    /// Every pin in this shard with its object, under the shard's mutex. A session that looks for an object
+    /// Every pin in this shard.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.rows.seen(|object, _| object.shard() == self.number)
+    }
+
+    /// The same with its object, under the shard's mutex. A session that looks for an object
     /// without a lock names what it has found, and then asks whether that is one still: for a moment it may be
     /// none.
     pub(crate) fn pinned(&self) -> Vec<(Seen, Option<&'i Block>)> {
-        let seen = self.rows.seen(|object, _| object.shard() == self.number);
+        let seen = self.seen();
         let units: BTreeSet<u32> = seen.iter().map(|pin| pin.object.unit()).collect();
         let is_object = |block: &Block| phase(block).is_some_and(|phase| phase != Phase::Free);
         let all = self.memory.blocks().filter(|(unit, block)| units.contains(unit) && is_object(block));

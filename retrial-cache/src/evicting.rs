@@ -36,7 +36,7 @@ impl Shard<'_> {
             }
             let mut round = walked / u64::from(end - first);
             if round >= LAST_ROUND && !is_last {
-                // All of it, from the first address on: a block at the hand may lie amid the only room that there is.
+                // All of it, from the first address on: the hand may be amid the only room that there is.
                 (round, is_last) = (LAST_ROUND, true);
                 walked = LAST_ROUND * u64::from(end - first);
                 self.memory.head().hand.store(first, Relaxed);
@@ -55,10 +55,9 @@ impl Shard<'_> {
 
     /// Whether some of the pins in this shard are those of threads that have gone without a mark.
     fn has_lost_pins(&self) -> bool {
-        let pins = || self.rows.seen(|object, _| object.shard() == self.number).len();
-        let before = pins();
+        let before = self.seen().len();
         self.instance.look_for_threads();
-        pins() < before
+        self.seen().len() < before
     }
 
     /// Evicts what was not got for longest, around the hand, until there is a block of so many units. How
@@ -73,7 +72,7 @@ impl Shard<'_> {
         let ahead = (end - first) / 64;
         let (mut walked, mut run, mut chosen) = (0, 0_u32, Vec::with_capacity(BATCH));
         let is_any = round > 1;
-        let pinned = if is_any { self.rows.seen(|object, _| object.shard() == self.number) } else { Vec::new() };
+        let pinned = if is_any { self.seen() } else { Vec::new() };
         let pinned: BTreeSet<u32> = pinned.iter().map(|seen| seen.object.unit()).collect();
         let hand = head.hand.load(Relaxed);
         let mut unit = if self.memory.block(hand).is_some() { hand } else { first };

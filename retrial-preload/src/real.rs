@@ -229,8 +229,8 @@ const OF_CONDITIONS: [&CStr; 7] = [
     c"pthread_cond_broadcast",
 ];
 
-/// The library before this one that takes calls on conditions, or the one that takes the clock, if there is
-/// one: then only some calls would come here, or with moments that are not the kernel's.
+/// A library before this one that takes calls on conditions, or one that takes the clock, if there is any:
+/// then only some calls would come here, or with moments that are not the kernel's.
 pub(crate) fn finds_taker() -> Option<&'static CStr> {
     let base = |module: &libc::Dl_info| module.dli_fbase;
     // Not by the addresses of our own functions: those are look-ups, too.

@@ -41,7 +41,7 @@ pub(crate) fn wait<T: Target>(
     }
 }
 
-/// Waits, as long as the process is the one that began to.
+/// Waits in the process that began to; ends with [`Ended::Forked`] in another one.
 fn wait_in_process<T: Target>(
     thread: &Thread,
     target: &T,

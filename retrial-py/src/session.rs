@@ -76,7 +76,7 @@ pub(crate) fn of(py: Python<'_>, shared: &Arc<Shared>) -> PyResult<&'static Sess
     }
 }
 
-/// The one that this thread has, of an instance that is open; not a parent's.
+/// The session that this thread has, of an instance that is open; not a parent's.
 #[inline]
 fn own(shared: &Shared) -> PyResult<Option<&'static Session<'static>>> {
     shared.check_open()?;

@@ -187,10 +187,11 @@ const OF_TERMINALS: [i32; 8] = [
     libc::SIGCONT,
 ];
 
-/// A signal that the kernel sent for a terminal has reached the whole process group, with the program while it is
-/// in the same one; others, as that of an alarm set before this command was executed, have reached this process. A signal that another process sent is passed on, and so is the hang-up of a
-/// terminal, which the kernel tells only the leader of its session. Not what the program has sent itself, or
-/// a process that it has started: to its group, or to all.
+/// A signal that the kernel sent for a terminal has reached the whole process group, with the program while
+/// it is in the same one. The kernel's other signals, such as that of an alarm set before this command was
+/// executed, are for this process alone, and are passed on. So is a signal that another process sent, and the
+/// hang-up of a terminal, which the kernel tells only the leader of its session. Not what the program has
+/// sent itself, or a process that it has started: to its group, or to all.
 fn pass_on(info: &libc::siginfo_t, pid: i32) {
     // SAFETY: a process is asked for by number, and the error is -1.
     let theirs = unsafe { libc::getpgid(pid) };
