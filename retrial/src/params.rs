@@ -130,10 +130,10 @@ params! {
         "Scheme adaptive, type pthread in use: a check counts when misses since the last one are below this.";
     Streak "adaptive_streak" = 16, Number(1, 1 << 20), "checks",
         "Scheme adaptive: checks in a row that switch the type.";
-    OrbitSpinTime "orbit_spin_time" = 8, Number(0, 100_000), "us",
-        "Scheme orbit: spin before the first yield and after a wake-up; an eighth of it after each yield.";
-    OrbitYields "orbit_yields" = 8, Number(0, 1_000_000), "yields",
-        "Scheme orbit: most yields before a session parks, up to eight times as many while they bring it the mutex; fewer when others get it 64 times meanwhile.";
+    OrbitSpinTime "orbit_spin_time" = 4, Number(0, 100_000), "us",
+        "Scheme orbit: spin before the first yield and after a wake-up; a quarter of it after each yield.";
+    OrbitYields "orbit_yields" = 512, Number(0, 1_000_000), "yields",
+        "Scheme orbit: most yields before a session parks; down to a 64th of them while they do not bring it the mutex.";
     OrbitRetryRate "orbit_retry_rate" = 25, Number(1, 1_000_000), "1/s",
         "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",

@@ -102,11 +102,11 @@ impl<'a> Wait<'a> {
         let params = waiter.params(want.mutex_type);
         let restriction = learning::restriction_of(target, waiter.instance, entry);
         let parks_first = want.from_queue || learning::is_restricted(target, restriction, &params);
-        let first = |session: &Session<'_>| session.experience(|known| known.first(want.mutex.0, &params, sys::now_ns));
+        let first = |session: &Session<'_>| session.experience(|known| known.first(&params, sys::now_ns));
         let wanted = Wanted {
             mode: want.mode,
             high_priority: waiter.session.is_some_and(Session::is_high_priority),
-            doublings: waiter.session.map_or(0, |session| session.experience(|known| known.doublings())),
+            halvings: waiter.session.map_or(0, |session| session.experience(|known| known.halvings())),
             first: if parks_first { First::Park } else { waiter.session.map_or(First::Spin, first) },
             poll_ns: u32::try_from(poll_ns).unwrap_or(u32::MAX),
             soft_spins: adapting::soft_spins(entry, &params).map_or(0, |count| count.load(Ordering::Relaxed)),
@@ -118,7 +118,7 @@ impl<'a> Wait<'a> {
             restriction,
             want,
             params,
-            course: Course::begin(wanted, target.gets()),
+            course: Course::begin(wanted),
             last: 0,
             now: 0,
             asked: 0,
@@ -256,7 +256,7 @@ impl<'a> Wait<'a> {
                 sys::yield_now();
                 self.last = sys::now_ns();
                 let took = self.last.saturating_sub(self.now);
-                self.learn(target, took, before);
+                self.begin_turn();
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
                 self.recorder.step(self.last, What::Yield, 0, took);
@@ -313,7 +313,7 @@ impl<'a> Wait<'a> {
             return Some(got);
         }
         self.last = sys::now_ns();
-        self.course.park_ended(&parked, target.gets());
+        self.course.park_ended(&parked);
         self.recorder.add(Counter::Parks, 1);
         self.count_queue_sleep();
         let what = if matches!(parked, Parked::TimedOut) {

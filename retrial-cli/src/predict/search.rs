@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn values_stay_in_their_domain_and_nothing_is_tried_twice() {
         assert_eq!(values(P::LatchSpinCount, 0), [312, 2500, 20_000, 160_000, 1_280_000]);
-        assert_eq!(values(P::OrbitYields, 1_000_000), [8, 15_625, 125_000]);
+        assert_eq!(values(P::OrbitYields, 1_000_000), [512, 15_625, 125_000]);
         assert_eq!(values(P::HandoverInterval, 1), [8, 64, 1000]);
         assert_eq!(values(P::Fairness, 1), [0, 2]);
     }

@@ -98,8 +98,6 @@ pub(super) struct Session {
     /// Ends of the last failed spin and of the last step.
     pub(super) stepped: Time,
     pub(super) last: Time,
-    /// Gets of the mutex before the last step.
-    pub(super) gets_before: u64,
     /// What the last sleep or park was asked for, and what the sleep takes.
     pub(super) asked: Time,
     pub(super) sleeps: Time,
@@ -131,7 +129,6 @@ impl Session {
             handed: false,
             stepped: 0,
             last: 0,
-            gets_before: 0,
             asked: 0,
             sleeps: 0,
             place: 0,

@@ -9,7 +9,7 @@ use retrial::Mode;
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Counts, Course, First, Park, Restriction, Seen, Step, Wanted, Yielded};
+use retrial::wait::{Counts, Course, First, Park, Restriction, Seen, Step, Wanted};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -28,14 +28,10 @@ impl<'a> Engine<'a> {
         if self.mutex.is_open(false, now_ns) {
             return self.acquire(s, false);
         }
-        let first = if restricted {
-            First::Park
-        } else {
-            session.experience.first(session.copy, &self.workload.params, || now_ns)
-        };
+        let first = if restricted { First::Park } else { session.experience.first(&self.workload.params, || now_ns) };
         session.park = Parks::default();
-        let doublings = session.experience.doublings();
-        self.sessions[s as usize].course = self.course(first, doublings);
+        let halvings = session.experience.halvings();
+        self.sessions[s as usize].course = self.course(first, halvings);
         self.tally.count(Counter::Misses);
         self.tally.count(Counter::Busy);
         self.controller.counted.misses += 1;
@@ -43,17 +39,17 @@ impl<'a> Engine<'a> {
     }
 
     /// A wait that begins.
-    pub(super) fn course(&self, first: First, doublings: u32) -> Course {
+    pub(super) fn course(&self, first: First, halvings: u32) -> Course {
         let poll_ns = u32::try_from(self.workload.machine.poll_ns).unwrap_or(u32::MAX);
         let wanted = Wanted {
             mode: Mode::Exclusive,
             high_priority: false,
             first,
-            doublings,
+            halvings,
             poll_ns,
             soft_spins: self.mutex.soft_spins,
         };
-        Course::begin(wanted, self.mutex.gets)
+        Course::begin(wanted)
     }
 
     pub(super) fn now_ns(&self) -> u64 {
@@ -146,7 +142,6 @@ impl<'a> Engine<'a> {
     pub(super) fn step(&mut self, s: u32) {
         let seen = self.seen(self.sessions[s as usize].stepped);
         let session = &mut self.sessions[s as usize];
-        session.gets_before = seen.gets;
         let step = session.course.step(&seen);
         self.mutex.soft_spins += u64::from(matches!(step, Step::Yield | Step::Sleep(_)));
         match step {
@@ -173,9 +168,7 @@ impl<'a> Engine<'a> {
         let session = &mut self.sessions[s as usize];
         session.last = self.now;
         let took = self.now - session.stepped;
-        let (gets, is_open) = (self.mutex.gets - session.gets_before, self.mutex.is_open(false, self.now / NS));
-        let yielded = Yielded { mutex: session.copy, took_ns: took / NS, now_ns: self.now / NS, gets, is_open };
-        session.experience.learn(&self.workload.params, yielded);
+        session.experience.begin_turn(self.now / NS);
         self.tally.count(Counter::Yields);
         self.tally.yields += u128::from(took);
         self.note(s, What::Yield, 0, took);
@@ -292,7 +285,7 @@ impl<'a> Engine<'a> {
             _ => Found::Busy,
         };
         session.park.come_back(session.announced, &how, found, |to| self.mutex.change(to));
-        session.course.park_ended(&how, self.mutex.gets);
+        session.course.park_ended(&how);
         self.owed += self.transaction();
         self.controller.counted.queue_sleeps += 1;
         self.tally.count(Counter::Parks);

@@ -18,8 +18,8 @@ pub enum First {
     Spin,
     /// A yield: the session has [had its turn](super::Experience::first).
     Yield,
-    /// A park: the session comes out of a condition's queue, or yields have been in vain in its
-    /// [`Experience`](super::Experience).
+    /// A park: the session comes out of a condition's queue, one is to be active alone, or it is the session's
+    /// [first wait](super::Experience::first).
     Park,
 }
 
@@ -32,8 +32,8 @@ pub struct Wanted {
     pub high_priority: bool,
     /// What it begins with.
     pub first: First,
-    /// How often it doubles `orbit_yields`: see [`Experience::yielded`](super::Experience::yielded).
-    pub doublings: u32,
+    /// How often it halves `orbit_yields`: see [`Experience::yielded`](super::Experience::yielded).
+    pub halvings: u32,
     /// Time of one poll of the word on this machine, in ns.
     pub poll_ns: u32,
     /// [`Seen::soft_spins`] when it begins.
@@ -107,8 +107,6 @@ pub struct Course {
     parks: u32,
     /// Steps since the last park ended, or since the wait began.
     since_park: u32,
-    /// Gets of the mutex then.
-    gets: u64,
     /// What a release had to do with the end of the last park.
     call: Call,
     /// Whether one session was to be active alone at the last step.
@@ -124,15 +122,14 @@ pub struct Course {
 }
 
 impl Course {
-    /// A wait that begins after so many gets of the mutex.
+    /// A wait that begins.
     #[must_use]
-    pub const fn begin(wanted: Wanted, gets: u64) -> Self {
+    pub const fn begin(wanted: Wanted) -> Self {
         Self {
             wanted,
             failed: 0,
             parks: 0,
             since_park: 0,
-            gets,
             call: Call::None,
             restricted: false,
             stood_by: 0,
@@ -174,14 +171,13 @@ impl Course {
             failed: self.failed,
             parks: self.parks,
             since_park: self.since_park,
-            gets_since_park: seen.gets.wrapping_sub(self.gets),
             soft_spins: seen.soft_spins.wrapping_sub(self.wanted.soft_spins).max(u64::from(self.failed)),
             woken: self.was_called(),
             high_priority: self.wanted.high_priority,
             parked: seen.parked,
             pthread_in_use: seen.pthread_in_use,
             parks_first: self.wanted.first == First::Park,
-            doublings: self.wanted.doublings,
+            halvings: self.wanted.halvings,
             poll_ns: self.wanted.poll_ns,
             random: seen.random,
         }
@@ -197,9 +193,18 @@ impl Course {
         if self.has_had_its_turn() || sleeps_on && gets() != self.stood_gets {
             return None;
         }
-        let (gets, soft_spins, restricted) = (self.gets, self.wanted.soft_spins, self.restricted);
-        let seen =
-            Seen { params, now_ns: 0, parked: 0, gets, soft_spins, on_x: false, restricted, pthread_in_use, random: 0 };
+        let (soft_spins, restricted) = (self.wanted.soft_spins, self.restricted);
+        let seen = Seen {
+            params,
+            now_ns: 0,
+            parked: 0,
+            gets: 0,
+            soft_spins,
+            on_x: false,
+            restricted,
+            pthread_in_use,
+            random: 0,
+        };
         let (scheme, attempt) = (scheme(&seen), self.attempt(&seen));
         let polls = match self.stands_by_now() {
             _ if self.asked == Some(true) => scheme.spins(&Attempt { since_park: 0, ..attempt }),
@@ -303,8 +308,8 @@ impl Course {
         Step::Sleep(time)
     }
 
-    /// The park has ended after so many gets of the mutex.
-    pub const fn park_ended<G>(&mut self, how: &Parked<G>, gets: u64) {
+    /// The park has ended.
+    pub const fn park_ended<G>(&mut self, how: &Parked<G>) {
         self.call = match how {
             Parked::Woken => Call::Woken,
             Parked::Looked => Call::BeforeSleep,
@@ -314,7 +319,6 @@ impl Course {
         self.asked = None;
         self.parks = self.parks.saturating_add(1);
         self.since_park = 0;
-        self.gets = gets;
     }
 
     /// Time-out beside a watcher: all of these look `orbit_retry_rate` times a second together.
@@ -374,7 +378,7 @@ mod tests {
         mode: Mode::Exclusive,
         high_priority: false,
         first: First::Spin,
-        doublings: 0,
+        halvings: 0,
         poll_ns: 30,
         soft_spins: 0,
     };
@@ -396,7 +400,7 @@ mod tests {
     /// A wait that parks at each step, to its first park.
     fn parks_at_once(params: &mut Params) -> Course {
         *params = params.with(P::OrbitYields, 0);
-        Course::begin(WANTED, 0)
+        Course::begin(WANTED)
     }
 
     fn park(course: &mut Course, seen: &Seen<'_>) -> Park {
@@ -416,7 +420,7 @@ mod tests {
                 let mut course = begun;
                 assert!(!course.spin(&params, false, || 0).unwrap().handed);
                 park(&mut course, &seen(&params));
-                course.park_ended::<()>(&how, 0);
+                course.park_ended::<()>(&how);
                 assert_eq!(course.spin(&params, false, || 0).unwrap().handed, expected, "{how:?}, {mode:?}");
                 course.step(&seen(&params));
                 assert!(!course.spin(&params, false, || 0).unwrap().handed);
@@ -432,7 +436,7 @@ mod tests {
         let at = |now: Duration, on_x| Seen { now_ns: now.as_nanos() as u64, on_x, ..seen(&params) };
         assert_eq!(park(&mut course, &at(Duration::ZERO, true)).asks, None);
         let mut looked = course;
-        course.park_ended::<()>(&Parked::Woken, 0);
+        course.park_ended::<()>(&Parked::Woken);
         assert_eq!(park(&mut course.clone(), &at(interval / 2, true)).asks, None);
         // Awake once, with a spin that may take it; then it parks, and its request stands.
         let woken = course;
@@ -441,7 +445,7 @@ mod tests {
         let spin = course.spin(&params, false, || 0).unwrap();
         assert!(spin.handed && spin.polls == woken.spin(&params, false, || 0).unwrap().polls && spin.polls > 0);
         assert_eq!(park(&mut course, &at(interval, true)).asks, None);
-        course.park_ended::<()>(&Parked::Woken, 0);
+        course.park_ended::<()>(&Parked::Woken);
         assert_eq!(course.step(&at(interval, true)), Step::Ask(interval), "a request for each park");
         for mode in [Mode::Shared, Mode::Examine] {
             let other = Course { wanted: Wanted { mode, ..WANTED }, ..woken };
@@ -455,13 +459,13 @@ mod tests {
         assert!(!refused.spin(&params, false, || 0).unwrap().handed);
         assert_eq!(park(&mut refused, &at(interval, true)).asks, None);
         // A session that no release woke asks where no release of X will come.
-        looked.park_ended::<()>(&Parked::TimedOut, 0);
+        looked.park_ended::<()>(&Parked::TimedOut);
         assert_eq!(park(&mut looked.clone(), &at(interval, true)).asks, None);
         assert_eq!(park(&mut looked, &at(interval, false)).asks, Some(interval));
         let never = params.with(P::Fairness, 0);
         assert_eq!(park(&mut woken.clone(), &Seen { params: &never, ..at(interval, true) }).asks, None);
         let fifo = params.with(P::Fairness, 2);
-        let first = park(&mut Course::begin(WANTED, 0), &Seen { params: &fifo, ..at(Duration::ZERO, true) });
+        let first = park(&mut Course::begin(WANTED), &Seen { params: &fifo, ..at(Duration::ZERO, true) });
         assert_eq!(first.asks, Some(Duration::ZERO));
         assert_eq!(park(&mut woken.clone(), &Seen { params: &fifo, ..at(interval, true) }).asks, Some(Duration::ZERO));
     }
@@ -470,9 +474,9 @@ mod tests {
     fn a_session_that_a_release_called_before_it_slept_goes_on_as_if_it_had_been_woken() {
         let params = Params::default();
         let after = |how| {
-            let mut course = Course::begin(Wanted { first: First::Park, ..WANTED }, 0);
+            let mut course = Course::begin(Wanted { first: First::Park, ..WANTED });
             park(&mut course, &seen(&params));
-            course.park_ended::<()>(&how, 0);
+            course.park_ended::<()>(&how);
             (course.spin(&params, false, || 0).unwrap().polls, course.step(&seen(&params)))
         };
         let (polls, step) = after(Parked::Woken);
@@ -488,10 +492,10 @@ mod tests {
     fn a_session_that_is_woken_while_one_is_active_alone_stands_by_for_less_than_the_interval() {
         let params = Params::default().with(P::HandoverInterval, 1600);
         let after = |how, params: &Params| {
-            let mut course = Course::begin(Wanted { first: First::Park, ..WANTED }, 0);
+            let mut course = Course::begin(Wanted { first: First::Park, ..WANTED });
             let seen = Seen { restricted: true, now_ns: 1, ..seen(params) };
             park(&mut course, &seen);
-            course.park_ended::<()>(&how, 0);
+            course.park_ended::<()>(&how);
             let mut slept = Vec::new();
             loop {
                 let polls = course.spin(params, false, || 0).unwrap().polls;
@@ -514,13 +518,13 @@ mod tests {
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
         assert!(matches!(after(Parked::Woken, &published), (slept, Step::Park(_)) if slept.is_empty()));
         // Others get the mutex while it sleeps.
-        let standing = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED, 0) };
+        let standing = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED) };
         assert!(standing.spin(&params, false, || 7).is_some());
         let mut standing = standing;
         standing.step(&Seen { restricted: true, gets: 7, ..seen(&params) });
         assert!(standing.spin(&params, false, || 7).is_some() && standing.spin(&params, false, || 8).is_none());
         // The restriction ends.
-        let mut course = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED, 0) };
+        let mut course = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED) };
         assert_eq!(course.step(&seen(&params)), Step::Yield);
         assert!(course.spin(&params, false, || 0).unwrap().polls > 0);
     }
@@ -528,11 +532,11 @@ mod tests {
     #[test]
     fn sessions_that_do_not_know_of_each_other_look_half_as_often_each_time() {
         let params = Params::default().with(P::OrbitYields, 0);
-        let mut course = Course::begin(WANTED, 0);
+        let mut course = Course::begin(WANTED);
         let looks: Vec<Duration> = (0..14)
             .map(|_| {
                 let how = park(&mut course, &seen(&params));
-                course.park_ended::<()>(&Parked::TimedOut, 0);
+                course.park_ended::<()>(&Parked::TimedOut);
                 how.lasts_alone()
             })
             .collect();
@@ -542,31 +546,31 @@ mod tests {
         let left = Park { left: ms(7), ..park(&mut course, &seen(&params)) };
         assert_eq!(left.lasts_alone(), ms(7));
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
-        let how = Course::begin(WANTED, 0).park(&seen(&published), ms(99));
+        let how = Course::begin(WANTED).park(&seen(&published), ms(99));
         assert_eq!((how.alone, how.watch), (ms(99), ms(10)), "as its parameter says, but for the watcher");
     }
 
     #[test]
     fn those_that_do_not_watch_look_more_rarely_the_more_they_are_but_not_more_than_each_wait_allows() {
         let params = Params::default().with(P::OrbitRetryRate, 25).with(P::OrbitYields, 0);
-        let mut course = Course::begin(WANTED, 0);
+        let mut course = Course::begin(WANTED);
         let beside = |parked| Seen { parked, random: 1000, ..seen(&params) };
         let ms = Duration::from_millis;
         assert_eq!(park(&mut course.clone(), &beside(0)).timeout, ms(40));
         assert_eq!(park(&mut course.clone(), &beside(99)).timeout, ms(4000));
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 1000 * FIRST_LOOK);
-        course.park_ended::<()>(&Parked::TimedOut, 0);
+        course.park_ended::<()>(&Parked::TimedOut);
         assert_eq!(park(&mut course, &beside(100_000)).timeout, 2000 * FIRST_LOOK);
     }
 
     #[test]
     fn a_session_that_has_had_its_turn_yields_once_and_then_waits_as_any() {
         let params = Params::default();
-        let mut course = Course::begin(Wanted { first: First::Yield, ..WANTED }, 0);
+        let mut course = Course::begin(Wanted { first: First::Yield, ..WANTED });
         assert_eq!(course.spin(&params, false, || 0), None);
         assert_eq!(course.step(&Seen { now_ns: 7, ..seen(&params) }), Step::Yield);
         assert_eq!((course.started_ns(), course.failed()), (7, 1));
-        let mut any = Course::begin(WANTED, 0);
+        let mut any = Course::begin(WANTED);
         for _ in 0..10 {
             assert_eq!(course.spin(&params, false, || 0), any.spin(&params, false, || 0));
             assert_eq!(course.step(&seen(&params)), any.step(&seen(&params)));
@@ -577,12 +581,12 @@ mod tests {
     fn only_a_wait_that_yields_before_its_first_park_says_what_yields_are_worth() {
         let params = Params::default();
         let said = |first| {
-            let mut course = Course::begin(Wanted { first, ..WANTED }, 0);
+            let mut course = Course::begin(Wanted { first, ..WANTED });
             let mut said = vec![course.has_only_yielded()];
             for _ in 0..3 {
                 if matches!(course.step(&seen(&params)), Step::Park(_)) {
                     said.push(course.has_only_yielded());
-                    course.park_ended::<()>(&Parked::Woken, 0);
+                    course.park_ended::<()>(&Parked::Woken);
                 }
                 said.push(course.has_only_yielded());
             }
@@ -597,7 +601,7 @@ mod tests {
     fn sleeps_are_exact_unless_jitter_is_set() {
         let params = Params::default().with(P::Scheme, super::super::SLEEP as u64);
         let second = |params: &Params, random| {
-            let mut course = Course::begin(WANTED, 0);
+            let mut course = Course::begin(WANTED);
             course.step(&seen(params));
             course.step(&Seen { random, ..seen(params) })
         };

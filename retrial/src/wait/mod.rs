@@ -38,8 +38,6 @@ pub struct Attempt<'a> {
     pub parks: u32,
     /// Steps since the last park ended, or since the wait began.
     pub since_park: u32,
-    /// Gets of the mutex since then.
-    pub gets_since_park: u64,
     /// Yields and sleeps of all sessions at the mutex since this wait began, its own included; only its own
     /// where they are not counted.
     pub soft_spins: u64,
@@ -53,8 +51,8 @@ pub struct Attempt<'a> {
     pub pthread_in_use: bool,
     /// Whether the session had better park at once, for schemes that heed it.
     pub parks_first: bool,
-    /// How often the session doubles `orbit_yields`: see [`Experience::yielded`].
-    pub doublings: u32,
+    /// How often the session halves `orbit_yields`: see [`Experience::yielded`].
+    pub halvings: u32,
     /// Time of one poll of the word, in ns, measured on this machine when the instance was created.
     pub poll_ns: u32,
     /// A fresh random number.
@@ -70,14 +68,13 @@ impl<'a> Attempt<'a> {
             failed: 0,
             parks: 0,
             since_park: 0,
-            gets_since_park: 0,
             soft_spins: 0,
             woken: false,
             high_priority: false,
             parked: 0,
             pthread_in_use: false,
             parks_first: false,
-            doublings: 0,
+            halvings: 0,
             poll_ns: 30,
             random: 0x9e37_79b9_7f4a_7c15,
         }
@@ -124,7 +121,7 @@ mod park;
 mod restriction;
 
 pub use course::{Course, First, Seen, Spin, Wanted};
-pub use experience::{Experience, Yielded};
+pub use experience::Experience;
 pub use park::Park;
 pub use restriction::Restriction;
 

@@ -1,5 +1,5 @@
-//! `orbit`, the default: spin for about what a wake-up costs; yield and look, up to `orbit_yields` times, and
-//! up to eight times as often while that [brings the mutex](super::Experience::yielded); then park.
+//! `orbit`, the default: spin for about what a yield to another session costs; yield and look, up to
+//! `orbit_yields` times, fewer where that does [not bring the mutex](super::Experience::yielded); then park.
 //!
 //! A release wakes one parked session, unless [`enough`](crate::parking::Parking::enough) woken ones are on
 //! their way: these spin and yield in their turn. So some sessions are active and take turns at the
@@ -26,18 +26,12 @@ pub(super) fn watch_after(parks: u32) -> Duration {
     WATCH_EVERY * parks.saturating_add(1).min(WATCH_TIMES)
 }
 
-/// Number of gets by other sessions after which a session parks instead of yielding, however long a section
-/// or a yield takes.
-const YIELDS_FOR: u64 = 64;
-
-/// A session parks at once, without a spin, in three cases.
+/// A session parks at once, without a spin, in two cases.
 ///
 /// It was woken out of a condition's queue: other sessions of the same broadcast are before it, and each that
 /// spins takes the processor from them (32 threads, again and again: 0.84 of the rounds, measured).
 ///
-/// Its yields have been in vain: see [`Experience`](super::Experience). A spin is shorter than such a yield.
-///
-/// It is the session's first wait: see [`Experience`](super::Experience::first).
+/// It is the session's [first wait](super::Experience::first), or one is to be active alone.
 const fn queues(attempt: &Attempt<'_>) -> bool {
     attempt.parks_first && attempt.parks == 0
 }
@@ -50,14 +44,14 @@ impl Scheme for Orbit {
             // After a look of its own.
             0 if attempt.parks > 0 && !attempt.woken => 0,
             0 => limit,
-            _ => limit / 8,
+            _ => limit / 4,
         }
     }
 
     fn step(&self, attempt: &Attempt<'_>) -> Step {
         let looked = attempt.parks > 0 && !attempt.woken && attempt.since_park == 0;
-        let yielded = u64::from(attempt.since_park) >= attempt.params.get(P::OrbitYields) << attempt.doublings
-            || attempt.gets_since_park >= YIELDS_FOR;
+        let yields = attempt.params.get(P::OrbitYields).div_ceil(1 << attempt.halvings);
+        let yielded = u64::from(attempt.since_park) >= yields;
         if queues(attempt) || looked || yielded {
             return Step::Park(watch_after(attempt.parks));
         }
@@ -85,14 +79,15 @@ mod tests {
         let attempt = |parks, woken, since_park| Attempt { parks, since_park, woken, ..Attempt::first(&params) };
         let park = |parks: u32| Step::Park(WATCH_EVERY * (parks + 1));
         for (parks, woken) in [(0, false), (1, true), (7, true)] {
-            assert_eq!(Orbit.spins(&attempt(parks, woken, 0)) / 8, Orbit.spins(&attempt(parks, woken, 1)));
+            assert_eq!(Orbit.spins(&attempt(parks, woken, 0)) / 4, Orbit.spins(&attempt(parks, woken, 1)));
             assert!((0..yields).all(|n| Orbit.step(&attempt(parks, woken, n)) == Step::Yield));
             assert_eq!(Orbit.step(&attempt(parks, woken, yields)), park(parks));
         }
-        let doubled = |n| Orbit.step(&Attempt { doublings: 3, ..attempt(0, false, n) });
-        assert_eq!((doubled(8 * yields - 1), doubled(8 * yields)), (Step::Yield, park(0)), "they bring the mutex");
-        let after = |gets_since_park| Orbit.step(&Attempt { gets_since_park, ..attempt(1, true, 1) });
-        assert_eq!((after(YIELDS_FOR - 1), after(YIELDS_FOR)), (Step::Yield, park(1)), "others have the mutex");
+        let halved = |n| Orbit.step(&Attempt { halvings: 6, ..attempt(0, false, n) });
+        assert_eq!((halved(yields / 64 - 1), halved(yields / 64)), (Step::Yield, park(0)), "they bring nothing");
+        let few = params.with(P::OrbitYields, 3);
+        let one = |since_park| Orbit.step(&Attempt { since_park, halvings: 6, ..Attempt::first(&few) });
+        assert_eq!((one(0), one(1)), (Step::Yield, park(0)), "one at least");
         assert_eq!(Orbit.spins(&attempt(1, false, 0)), 0);
         assert_eq!((Orbit.step(&attempt(1, false, 0)), Orbit.step(&attempt(99, false, 0))), (park(1), park(15)));
         let signalled = Attempt { parks_first: true, ..attempt(0, false, 0) };

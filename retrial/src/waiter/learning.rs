@@ -4,7 +4,7 @@ use super::{Target, Wait};
 use crate::entries::{MutexEntry, RestrictionCells};
 use crate::instance::Instance;
 use crate::params::Params;
-use crate::wait::{Restriction, Yielded};
+use crate::wait::Restriction;
 
 /// Whether one session may be active alone at a target: trials compare gets.
 fn may_restrict<T: Target>(target: &T, params: &Params) -> bool {
@@ -41,13 +41,11 @@ impl Wait<'_> {
         }
     }
 
-    /// A yield has ended that took so long and began after so many gets: the session learns from it.
-    pub(super) fn learn<T: Target>(&self, target: &T, took_ns: u64, before: u64) {
-        let Some(session) = self.waiter.session else { return };
-        // Where they are not counted, a yield teaches nothing but its end.
-        let gets = if target.counts_gets() { target.gets().wrapping_sub(before) } else { 0 };
-        let (mutex, now_ns, is_open) = (self.want.mutex.0, self.last, target.is_open(false));
-        session.experience(|known| known.learn(&self.params, Yielded { mutex, took_ns, now_ns, gets, is_open }));
+    /// A yield has ended.
+    pub(super) fn begin_turn(&self) {
+        if let Some(session) = self.waiter.session {
+            session.experience(|known| known.begin_turn(self.last));
+        }
     }
 
     /// Its yields have brought the mutex, or it parks.
