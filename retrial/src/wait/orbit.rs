@@ -26,12 +26,14 @@ pub(super) fn watch_after(parks: u32) -> Duration {
     WATCH_EVERY * parks.saturating_add(1).min(WATCH_TIMES)
 }
 
-/// A session parks at once, without a spin, in two cases.
+/// A session parks at once, without a spin, in three cases.
 ///
 /// It was woken out of a condition's queue: other sessions of the same broadcast are before it, and each that
 /// spins takes the processor from them (32 threads, again and again: 0.84 of the rounds, measured).
 ///
-/// It is the session's [first wait](super::Experience::first), or one is to be active alone.
+/// It is the session's [first wait](super::Experience::first).
+///
+/// One session is to be active alone: see [`Restriction`](super::Restriction).
 const fn queues(attempt: &Attempt<'_>) -> bool {
     attempt.parks_first && attempt.parks == 0
 }
