@@ -11,7 +11,7 @@ const HALVINGS: u32 = 6;
 
 /// Turns in the time from one handover to the next. A turn costs a switch and what the processor has cached; a
 /// handover leaves the mutex idle as well.
-const TURNS: u32 = 4;
+const TURNS: u32 = 10;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -85,17 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_ends_after_a_quarter_of_the_interval_at_every_sixteenth_miss_until_a_yield() {
+    fn a_turn_ends_after_a_tenth_of_the_interval_at_every_sixteenth_miss_until_a_yield() {
         let params = Params::default().with(P::HandoverInterval, 1000);
         let ends = |known: &mut Experience, params: &Params, now_ns| {
             (0..32).map(|_| known.ends_turn(params, || now_ns)).filter(|ends| *ends).count()
         };
         let mut known = Experience::default();
         known.begin_turn(1_000_000);
-        assert_eq!(ends(&mut known, &params, 1_249_999), 0);
-        assert_eq!(ends(&mut known, &params, 1_250_000), 2, "one, and the next one sixteen misses later");
-        known.begin_turn(1_250_000);
-        assert_eq!(ends(&mut known, &params, 1_499_999), 0);
+        assert_eq!(ends(&mut known, &params, 1_099_999), 0);
+        assert_eq!(ends(&mut known, &params, 1_100_000), 2, "one, and the next one sixteen misses later");
+        known.begin_turn(1_100_000);
+        assert_eq!(ends(&mut known, &params, 1_199_999), 0);
         for other in [params.with(P::Fairness, 0), params.with(P::Scheme, super::super::SLEEP as u64)] {
             assert_eq!(ends(&mut known, &other, u64::MAX), 0);
         }
