@@ -372,30 +372,8 @@ fn jittered(asked: Duration, scheme: &dyn Scheme, seen: &Seen<'_>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::example::{WANTED, seen};
     use super::*;
-
-    const WANTED: Wanted = Wanted {
-        mode: Mode::Exclusive,
-        high_priority: false,
-        first: First::Spin,
-        halvings: 0,
-        poll_ns: 30,
-        soft_spins: 0,
-    };
-
-    fn seen(params: &Params) -> Seen<'_> {
-        Seen {
-            params,
-            now_ns: 0,
-            parked: 0,
-            gets: 0,
-            soft_spins: 0,
-            on_x: true,
-            restricted: false,
-            pthread_in_use: false,
-            random: 499,
-        }
-    }
 
     /// A wait that parks at each step, to its first park.
     fn parks_at_once(params: &mut Params) -> Course {

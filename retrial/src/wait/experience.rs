@@ -81,7 +81,8 @@ impl Experience {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Seen, Step, Wanted};
+    use super::super::Step;
+    use super::super::example::{WANTED, seen};
     use super::*;
 
     #[test]
@@ -107,29 +108,10 @@ mod tests {
     fn yields_that_do_not_bring_the_mutex_are_halved_down_to_a_64th_and_doubled_when_they_do() {
         let mut known = Experience::default();
         let params = Params::default();
-        let wanted = Wanted {
-            mode: crate::Mode::Exclusive,
-            high_priority: false,
-            first: First::Spin,
-            halvings: 0,
-            poll_ns: 30,
-            soft_spins: 0,
-        };
-        let mut wait = Course::begin(wanted);
+        let mut wait = Course::begin(WANTED);
         known.yielded(&wait, false);
         assert_eq!(known.halvings(), 0, "the first spin");
-        let seen = Seen {
-            params: &params,
-            now_ns: 0,
-            parked: 0,
-            gets: 0,
-            soft_spins: 0,
-            on_x: true,
-            restricted: false,
-            pthread_in_use: false,
-            random: 0,
-        };
-        assert_eq!(wait.step(&seen), Step::Yield);
+        assert_eq!(wait.step(&seen(&params)), Step::Yield);
         let mut after = |got| {
             known.yielded(&wait, got);
             known.halvings()

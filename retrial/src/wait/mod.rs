@@ -116,6 +116,8 @@ pub trait Scheme: Sync {
 }
 
 mod course;
+#[cfg(test)]
+mod example;
 mod experience;
 mod park;
 mod restriction;
