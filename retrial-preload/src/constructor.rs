@@ -83,7 +83,8 @@ fn attach(name: &str) -> Result<Instance, Option<String>> {
 }
 
 fn make() -> Result<Instance, String> {
-    let capacity = Capacity { sessions: 16_384, mutexes: 8192, locations: 2048, rows: 64, arena: 0 }.within_limits();
+    let sessions = Capacity::SESSIONS_OF_ANY_PROGRAM;
+    let capacity = Capacity { sessions, mutexes: 8192, locations: 2048, rows: 64, arena: 0 }.within_limits();
     let instance = Instance::anonymous(capacity).map_err(|error| error.to_string())?;
     if let Ok(scheme) = env::var("RETRIAL_SCHEME") {
         let value = P::Scheme.parse(&scheme, DEFAULT).map_err(|error| error.to_string())?;

@@ -2,7 +2,7 @@
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
 //! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it
-//! holds at a time; when 16,384 sessions are taken, or shared memory cannot be had, `lock` waits until
+//! holds at a time; when 32,768 sessions are taken, or shared memory cannot be had, `lock` waits until
 //! another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a
 //! deadline. A lock is registered at its first lock, under the type `lock_api`; when the table of mutexes is
 //! full, later ones work without figures of their own. A lock whose guard was leaked stays locked when its
@@ -63,7 +63,7 @@ fn try_instance() -> Result<&'static Instance, CreateError> {
     if let Some((instance, _)) = INSTANCE.get() {
         return Ok(instance);
     }
-    let made = Instance::anonymous(Capacity { sessions: 16_384, ..Capacity::default() })?;
+    let made = Instance::anonymous(Capacity { sessions: Capacity::SESSIONS_OF_ANY_PROGRAM, ..Capacity::default() })?;
     // Another thread may have made one meanwhile: then this one goes.
     Ok(&INSTANCE.get_or_init(|| (made, sys::own_generation())).0)
 }

@@ -6,6 +6,7 @@ use crate::page;
 use crate::run::child::{End, Signals};
 use crate::run::supervise::{Options, supervise};
 use miette::Report;
+use retrial::Capacity;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -66,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", requires = "record")]
     parquet: Option<PathBuf>,
     /// Room for this many threads at a time
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    #[arg(long, value_name = "N", default_value_t = Capacity::SESSIONS_OF_ANY_PROGRAM)]
     sessions: u32,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]

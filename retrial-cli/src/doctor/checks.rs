@@ -270,7 +270,7 @@ fn locked_memory(machine: &Machine<'_>) -> Finding {
 }
 
 /// Sessions that `retrial run` makes room for.
-const SESSIONS: u64 = 16_384;
+const SESSIONS: u64 = retrial::Capacity::SESSIONS_OF_ANY_PROGRAM as u64;
 
 fn threads(machine: &Machine<'_>) -> Finding {
     let groups = cgroup::files(machine.read, "self", "pids.max");

@@ -36,6 +36,10 @@ pub(crate) const HISTORY: usize = 1024;
 pub(crate) const ALERTS: usize = 256;
 
 impl Capacity {
+    /// Sessions for all threads of any program, under the number of thread ids that Linux gives out by default
+    /// (`kernel.pid_max`, with up to 32 processors). A session that nobody has had takes no memory.
+    pub const SESSIONS_OF_ANY_PROGRAM: u32 = 32_768;
+
     /// The same with as many sessions as the limits of this process for the size of a file have room for, at
     /// least one.
     #[must_use]
