@@ -78,6 +78,7 @@ failures! {
     SessionError {
         SessionError::Full { .. } | SessionError::NoSpace => Full,
         SessionError::Stuck => Busy,
+        SessionError::NoKey => System,
     }
     ObjectError {
         ObjectError::Full(_) | ObjectError::TooLarge { .. } | ObjectError::NoSpace(_)

@@ -186,6 +186,9 @@ pub enum SessionError {
     /// The table of sessions is being changed by a thread that has been stopped for a second.
     #[error("the session table has been locked for a second; its holder is alive but does not run")]
     Stuck,
+    /// The end of the thread could not be awaited.
+    #[error("{}", crate::sys::NO_KEY)]
+    NoKey,
 }
 
 /// What to do about a full table of sessions.

@@ -12,6 +12,7 @@ use crate::slot::Slot;
 use crate::sys::{self, Ordering, ThreadEnd};
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
@@ -39,18 +40,22 @@ const STACK: usize = 64 << 10;
 
 /// Has a session outlive its thread, where something is in its log by then.
 ///
+/// # Errors
+///
+/// Those of [`ThreadEnd::awaits`]. The next session of the thread asks again then.
+///
 /// # Safety
 ///
 /// The slot stays mapped until [`forget`] or for ever.
-pub(crate) unsafe fn register(slot: &Slot, generation: u64) {
+pub(crate) unsafe fn register(slot: &Slot, generation: u64) -> io::Result<()> {
     if SESSIONS.get().is_null() {
-        // First: it may panic, and the next session of this thread asks again then.
-        END.awaits().expect("the end of the thread can be awaited");
+        END.awaits()?;
         SESSIONS.set(Box::into_raw(Box::default()));
     }
     // SAFETY: this thread's own, made above, and no reference to it is kept.
     let sessions = unsafe { &mut *SESSIONS.get() };
     sessions.push(Entry { slot, generation });
+    Ok(())
 }
 
 /// A session of the calling thread has ended. A child of fork has the entries of its parent's sessions too,
@@ -165,7 +170,7 @@ mod tests {
         for order in [[parent, child], [child, parent]] {
             for generation in order {
                 // SAFETY: forgotten below, while the instance is there.
-                unsafe { register(slot, generation) };
+                unsafe { register(slot, generation) }.unwrap();
             }
             forget(slot, child);
             // SAFETY: this thread's own, and no other reference to it is there.

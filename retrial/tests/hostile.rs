@@ -1,7 +1,7 @@
 //! Processes in which a system call of ours is refused, from before the instance is made or from the middle
 //! of its use: they get an error that says so, or do all that they do elsewhere.
 
-use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Mutex, Patience, location};
+use retrial::{Address, Capacity, Class, GetError, Instance, Mode, Mutex, Patience, SessionError, location};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -170,4 +170,30 @@ fn a_process_to_which_a_call_is_refused_gets_an_error_or_all_it_asks_for() {
             assert!(!is_late || lines[0] == "works", "{name}: {lines:?}");
         }
     }
+}
+
+#[test]
+fn a_process_without_a_key_for_thread_specific_data_has_no_session_until_it_deletes_one() {
+    const CHILD: &str = "RETRIAL_TEST_KEYS";
+    // A process keeps the key that it has had once.
+    if std::env::var_os(CHILD).is_none() {
+        let this = "a_process_without_a_key_for_thread_specific_data_has_no_session_until_it_deletes_one";
+        let output =
+            Command::new(std::env::current_exe().unwrap()).args(["--exact", this]).env(CHILD, "").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let instance = Instance::anonymous(Capacity { sessions: 2, ..Capacity::default() }).unwrap();
+    let new_key = || {
+        let mut key = 0;
+        // SAFETY: `key` is writable.
+        (unsafe { libc::pthread_key_create(&raw mut key, None) } == 0).then_some(key)
+    };
+    let last = std::iter::from_fn(new_key).last().unwrap();
+    for _ in 0..3 {
+        assert_eq!(instance.session("", Class::Normal).map(drop), Err(SessionError::NoKey));
+    }
+    // SAFETY: made above, and no thread has data of it.
+    assert_eq!(unsafe { libc::pthread_key_delete(last) }, 0);
+    assert_eq!(instance.session("", Class::Normal).map(drop), Ok(()));
 }

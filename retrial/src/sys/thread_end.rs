@@ -13,6 +13,10 @@ pub struct ThreadEnd {
     run: fn(),
 }
 
+/// Why the end of a thread cannot be awaited, and what to do.
+pub const NO_KEY: &str = "no key for thread-specific data is left, or no memory for it; delete keys that are not used \
+                          (`pthread_key_delete`)";
+
 /// Rounds in which libc calls the destructors of keys: `PTHREAD_DESTRUCTOR_ITERATIONS`.
 const ROUNDS: usize = 4;
 
@@ -65,9 +69,8 @@ fn succeeded(rc: libc::c_int) -> io::Result<()> {
     if rc == 0 {
         return Ok(());
     }
-    let (error, why) =
-        (io::Error::from_raw_os_error(rc), "no key for thread-specific data is left, or no memory for it");
-    Err(io::Error::new(error.kind(), format!("{why}: {error}; delete keys that are not used (`pthread_key_delete`)")))
+    let error = io::Error::from_raw_os_error(rc);
+    Err(io::Error::new(error.kind(), format!("{error}: {NO_KEY}")))
 }
 
 extern "C" fn ended(value: *mut c_void) {
