@@ -288,7 +288,7 @@ pub(crate) extern "C" fn retrial_session_open(
 fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Handle, Failure> {
     let open = Open::new(at)?;
     let name = name.or_empty("name")?;
-    END.awaits().map_err(|error| failure(Code::System, error))?;
+    END.awaits()?;
     // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
     let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
     let closed = POOL.try_lock().ok().and_then(|mut pool| pool.pop());

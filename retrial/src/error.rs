@@ -187,7 +187,9 @@ pub enum SessionError {
     #[error("the session table has been locked for a second; its holder is alive but does not run")]
     Stuck,
     /// The end of the thread could not be awaited.
-    #[error("{}", crate::sys::NO_KEY)]
+    #[error(
+        "no key for thread-specific data is left, or no memory for it; delete keys that are not used (`pthread_key_delete`)"
+    )]
     NoKey,
 }
 

@@ -7,12 +7,12 @@
 //! whatever way and PID namespace. A keeper is made only for a thread that ends with something in the log of
 //! one of its sessions.
 
+use crate::error::SessionError;
 use crate::fail;
 use crate::slot::Slot;
 use crate::sys::{self, Ordering, ThreadEnd};
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
@@ -42,12 +42,12 @@ const STACK: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// Those of [`ThreadEnd::awaits`]. The next session of the thread asks again then.
+/// [`SessionError::NoKey`]. The next session of the thread asks again then.
 ///
 /// # Safety
 ///
 /// The slot stays mapped until [`forget`] or for ever.
-pub(crate) unsafe fn register(slot: &Slot, generation: u64) -> io::Result<()> {
+pub(crate) unsafe fn register(slot: &Slot, generation: u64) -> Result<(), SessionError> {
     if SESSIONS.get().is_null() {
         END.awaits()?;
         SESSIONS.set(Box::into_raw(Box::default()));

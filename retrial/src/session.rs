@@ -84,7 +84,7 @@ impl Instance {
         // SAFETY: `Session::drop` takes it out again. Without that the segment stays mapped: `Instance::drop`
         // finds the session counted.
         #[cfg(not(any(loom, shuttle)))]
-        unsafe { crate::keeper::register(session.slot, session.generation) }.map_err(|_| SessionError::NoKey)?;
+        unsafe { crate::keeper::register(session.slot, session.generation) }?;
         Ok(session)
     }
 

@@ -1,10 +1,10 @@
 //! Uneven pauses between samples.
 
 use crate::duration::nanos;
-use retrial::sys::now_ns;
+use retrial::sys::{now_ns, thread_cpu_ns};
 use retrial::wait;
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Mean time between two samples of a live view, and the least number of times that it is as long as one takes.
 const SAMPLE: Duration = Duration::from_millis(10);
@@ -27,9 +27,13 @@ impl Pauses {
         mean_ns / 2 + wait::random(&self.random) % mean_ns.max(1)
     }
 
-    /// The pause after a sample of a live view that began then, and has ended now.
-    pub fn after(&self, began: Instant) -> Duration {
-        Duration::from_nanos(self.next(nanos(SAMPLE.max(began.elapsed() * SAMPLE_TIMES))))
+    /// Takes a sample of a live view, and gives the pause after it. What it took is its processor time: on busy
+    /// processors it comes late as well.
+    pub fn after(&self, sample: impl FnOnce()) -> Duration {
+        let before_ns = thread_cpu_ns();
+        sample();
+        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before_ns));
+        Duration::from_nanos(self.next(nanos(SAMPLE.max(took * SAMPLE_TIMES))))
     }
 }
 
@@ -45,5 +49,17 @@ mod tests {
         assert!((mean - 1000.0).abs() < 20.0, "{mean}");
         assert!(all.iter().all(|pause| (500..1500).contains(pause)));
         assert!(all.iter().any(|pause| *pause < 600) && all.iter().any(|pause| *pause > 1400));
+    }
+
+    #[test]
+    fn a_sample_that_came_late_is_followed_by_no_longer_pause_one_that_took_processor_time_is() {
+        let pauses = Pauses { random: Cell::new(7) };
+        assert!(pauses.after(|| std::thread::sleep(2 * SAMPLE)) < 2 * SAMPLE);
+        let took = Duration::from_millis(1);
+        let busy = || {
+            let begin_ns = thread_cpu_ns();
+            while Duration::from_nanos(thread_cpu_ns() - begin_ns) < took {}
+        };
+        assert!(pauses.after(busy) >= took * SAMPLE_TIMES / 2);
     }
 }

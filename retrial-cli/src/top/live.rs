@@ -121,9 +121,8 @@ impl<'o> Looker<'o> {
             && !left.is_zero()
             && !is_over()
         {
-            let before = Instant::now();
-            self.sampler.round();
-            std::thread::park_timeout(self.pauses.after(before).min(left));
+            let pause = self.pauses.after(|| self.sampler.round());
+            std::thread::park_timeout(pause.min(left));
         }
     }
 

@@ -29,7 +29,7 @@ pub use kernel::*;
 pub use memory::available_memory;
 #[cfg(any(loom, shuttle))]
 pub use model::*;
-pub use thread_end::{NO_KEY, ThreadEnd};
+pub use thread_end::ThreadEnd;
 
 use std::sync::atomic::AtomicBool;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};

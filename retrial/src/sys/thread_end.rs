@@ -1,7 +1,7 @@
 //! The end of a thread.
 
+use crate::error::SessionError;
 use std::ffi::c_void;
-use std::io;
 use std::sync::OnceLock;
 
 /// What is to run when a thread ends, after the destructors of its thread-locals and of all other keys. Not
@@ -12,10 +12,6 @@ pub struct ThreadEnd {
     key: OnceLock<libc::pthread_key_t>,
     run: fn(),
 }
-
-/// Why the end of a thread cannot be awaited, and what to do.
-pub const NO_KEY: &str = "no key for thread-specific data is left, or no memory for it; delete keys that are not used \
-                          (`pthread_key_delete`)";
 
 /// Rounds in which libc calls the destructors of keys: `PTHREAD_DESTRUCTOR_ITERATIONS`.
 const ROUNDS: usize = 4;
@@ -32,8 +28,8 @@ impl ThreadEnd {
     ///
     /// # Errors
     ///
-    /// When the process has no key for thread-specific data left, or no memory for the data.
-    pub fn awaits(&'static self) -> io::Result<()> {
+    /// [`SessionError::NoKey`].
+    pub fn awaits(&'static self) -> Result<(), SessionError> {
         let key = self.key()?;
         // One that is awaited already has its round: from the first one on, a call by the destructor of
         // another key would have it come after the last.
@@ -41,7 +37,7 @@ impl ThreadEnd {
         if unsafe { libc::pthread_getspecific(key) }.is_null() { self.after(key, 1) } else { Ok(()) }
     }
 
-    fn key(&self) -> io::Result<libc::pthread_key_t> {
+    fn key(&self) -> Result<libc::pthread_key_t, SessionError> {
         if let Some(key) = self.key.get() {
             return Ok(*key);
         }
@@ -58,19 +54,15 @@ impl ThreadEnd {
     }
 
     /// The round is in the low bits of its address.
-    fn after(&'static self, key: libc::pthread_key_t, round: usize) -> io::Result<()> {
+    fn after(&'static self, key: libc::pthread_key_t, round: usize) -> Result<(), SessionError> {
         let value = std::ptr::from_ref(self).cast::<c_void>().map_addr(|at| at | round);
         // SAFETY: the key was made.
         succeeded(unsafe { libc::pthread_setspecific(key, value) })
     }
 }
 
-fn succeeded(rc: libc::c_int) -> io::Result<()> {
-    if rc == 0 {
-        return Ok(());
-    }
-    let error = io::Error::from_raw_os_error(rc);
-    Err(io::Error::new(error.kind(), format!("{error}: {NO_KEY}")))
+fn succeeded(rc: libc::c_int) -> Result<(), SessionError> {
+    if rc == 0 { Ok(()) } else { Err(SessionError::NoKey) }
 }
 
 extern "C" fn ended(value: *mut c_void) {
