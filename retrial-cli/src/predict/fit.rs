@@ -124,7 +124,8 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     let is_full = is_full(measured, &machine);
     let timed_s = timed.mean_s().filter(|_| is_full);
     let times = times(measured, is_full, timed_s, &params, &machine, &mut notes);
-    let (hold, holds) = holding(timed, times.hold, is_full)?;
+    let own = machine.own_share();
+    let (hold, holds) = holding(timed, times.hold, is_full, own)?;
     let (sessions, on_processor) = (measured.sessions.unwrap_or(1), times.away.is_none());
     let rounds_s = ROUNDS * machine.round_s(sessions);
     if is_full && measured.time_s < rounds_s {
@@ -133,7 +134,8 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
             "in {time} s not each of {sessions} sessions has {ROUNDS} turns: --interval {enough}s says more"
         ));
     }
-    let (work_s, think_s) = times.away.map_or((0.0, times.own), |away_s| (times.own, away_s));
+    let own_s = times.own * own;
+    let (work_s, think_s) = times.away.map_or((0.0, own_s), |away_s| (own_s, away_s));
     let arrivals = Arrivals::Closed { sessions, think: think(think_s, times.hold), on_processor };
     let mut workload = Workload::new(arrivals, hold, 1.0);
     workload.work = work_s;
@@ -143,12 +145,13 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     Some(Fitted { workload, holds, notes })
 }
 
-/// The distribution of the holding time: as timed, else exponential with the mean alone.
-fn holding(timed: &Timed, mean_s: f64, is_full: bool) -> Option<(Distribution, Holds)> {
-    if let Some(distribution) = timed.distribution(mean_s, is_full) {
+/// The distribution of the holding time without interruptions, `own` of it: as timed, else exponential with the mean
+/// alone.
+fn holding(timed: &Timed, mean_s: f64, is_full: bool, own: f64) -> Option<(Distribution, Holds)> {
+    if let Some(distribution) = timed.distribution(mean_s, is_full, own) {
         return Some((distribution, Holds::Timed(timed.count())));
     }
-    Distribution::exponential(mean_s).ok().map(|distribution| (distribution, Holds::Mean))
+    Distribution::exponential(mean_s * own).ok().map(|distribution| (distribution, Holds::Mean))
 }
 
 /// S in s as far as it is known, also from few samples, and whether it is an upper bound: no sample of n
@@ -341,6 +344,25 @@ mod tests {
         // More sessions than processors use all of these, and no session was seen in a run queue.
         measured.queued_s = Some(0.0);
         assert_eq!(fitted(&measured, &timed).0, 50_000);
+    }
+
+    #[test]
+    fn interruptions_are_in_what_was_measured_and_not_in_what_is_simulated() {
+        let quiet = Machine { interrupt_ns: 0, interrupt_interval_ns: 0, ..Machine::default().with_processors(2) };
+        let busy = Machine { interrupt_ns: 5_000, interrupt_interval_ns: 50_000, ..quiet };
+        let means = |measured: &Profile, timed: &Timed, machine: &Machine| {
+            let workload = workload(measured, timed, Params::default(), machine.clone()).unwrap().workload;
+            let Arrivals::Closed { think, .. } = &workload.arrivals else { panic!("{:?}", workload.arrivals) };
+            [workload.hold.mean(), workload.work + think.mean()]
+        };
+        let roomy = Profile { queued_s: Some(0.0), sessions: Some(2), waiting_s: Some(1.0), ..full() };
+        for (measured, holds) in [(full(), 10), (full(), 300), (roomy, 10)] {
+            let timed = Timed::of(vec![50_000; holds]);
+            let (without, with) = (means(&measured, &timed, &quiet), means(&measured, &timed, &busy));
+            for (without, with) in without.into_iter().zip(with) {
+                assert!((with / without - 0.9).abs() < 1e-9, "{with} s, {without} s");
+            }
+        }
     }
 
     #[test]

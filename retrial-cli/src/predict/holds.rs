@@ -116,9 +116,9 @@ impl Timed {
     }
 
     /// The distribution, as values that are all as likely, with this mean in s; on a full machine, where that
-    /// mean has the time in run queues in it, with the mean that was seen. `None`: too few, or they do not
-    /// fit the mean, which they cannot where holds are longer than bursts.
-    pub fn distribution(&self, mean_s: f64, is_full: bool) -> Option<Distribution> {
+    /// mean has the time in run queues in it, with the mean that was seen; in both cases times `own`. `None`: too
+    /// few, or they do not fit the mean, which they cannot where holds are longer than bursts.
+    pub fn distribution(&self, mean_s: f64, is_full: bool, own: f64) -> Option<Distribution> {
         if (self.count() as usize) < ENOUGH {
             return None;
         }
@@ -127,7 +127,7 @@ impl Timed {
         if !(0.5..=if is_full { 10.0 } else { 2.0 }).contains(&scale) {
             return None;
         }
-        let scale = if is_full { 1.0 } else { scale };
+        let scale = own * if is_full { 1.0 } else { scale };
         let values = values.into_iter().map(|ns| ns / 1e9 * scale).collect();
         Distribution::new(Family::Sample { values }).ok()
     }
@@ -219,19 +219,19 @@ mod tests {
                 _ => (2000, false),
             });
         }
-        let distribution = timed.distribution(2.5e-6, false).unwrap();
+        let distribution = timed.distribution(2.5e-6, false, 1.0).unwrap();
         assert!((distribution.survival(3e-6) - 0.5).abs() < 0.01, "{}", distribution.survival(3e-6));
         assert!((distribution.mean() - 2.5e-6).abs() < 1e-12);
         // Without them the mean does not fit.
-        assert_eq!(timed.distribution(10e-6, false), None);
-        let full = timed.distribution(10e-6, true).unwrap();
+        assert_eq!(timed.distribution(10e-6, false, 1.0), None);
+        let full = timed.distribution(10e-6, true, 1.0).unwrap();
         assert!((full.mean() - 2.5e-6).abs() < 0.05e-6, "{}", full.mean());
         let ([half, most], lengths) = timed.estimate([0.25, 0.9]).unwrap();
         assert_eq!((half, most, timed.lost()), (1000.0, 4000.0, 750));
         let shares: Vec<_> = lengths.filled().map(|(begin_us, _, count)| (begin_us, count)).collect();
         assert_eq!(shares, [(1, 100), (4, 100)], "lost sight of, they were longer");
         timed.0.truncate(100);
-        assert_eq!(timed.distribution(2.5e-6, false), None);
+        assert_eq!(timed.distribution(2.5e-6, false, 1.0), None);
         assert!(timed.estimate([0.5]).is_none());
     }
 }

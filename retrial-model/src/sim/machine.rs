@@ -145,6 +145,16 @@ impl From<&retrial::views::Costs> for Machine {
 }
 
 impl Machine {
+    /// Share of a busy processor's time that its sessions have: interruptions take the rest. What was measured of
+    /// sessions has these in it, and simulated sessions are interrupted anew.
+    #[must_use]
+    pub fn own_share(&self) -> f64 {
+        match self.interrupt_interval_ns {
+            0 => 1.0,
+            interval => 1.0 - (self.interrupt_ns as f64 / interval as f64).min(0.5),
+        }
+    }
+
     /// Time in s in which every session has a turn on a processor; 0 where each has a processor of its own.
     #[must_use]
     pub fn round_s(&self, sessions: u32) -> f64 {
