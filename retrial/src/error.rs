@@ -187,9 +187,7 @@ pub enum SessionError {
     #[error("the session table has been locked for a second; its holder is alive but does not run")]
     Stuck,
     /// The end of the thread could not be awaited.
-    #[error(
-        "no key for thread-specific data is left, or no memory for it; delete keys that are not used (`pthread_key_delete`)"
-    )]
+    #[error("no key for thread-specific data is left, or no memory for it; delete unused keys (`pthread_key_delete`)")]
     NoKey,
 }
 
