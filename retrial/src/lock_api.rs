@@ -2,8 +2,8 @@
 //!
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
 //! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it
-//! holds at a time; when 32,768 sessions are taken, or shared memory cannot be had, `lock` waits until
-//! another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a
+//! holds at a time. When [`Capacity::SESSIONS_OF_ANY_PROGRAM`] are taken, or shared memory cannot be had,
+//! `lock` waits until another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a
 //! deadline. A lock is registered at its first lock, under the type `lock_api`; when the table of mutexes is
 //! full, later ones work without figures of their own. A lock whose guard was leaked stays locked when its
 //! thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks, and

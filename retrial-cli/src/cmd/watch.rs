@@ -235,7 +235,7 @@ impl Watch<'_> {
         {
             let mut pause = if self.action.is_some() { POLL } else { Duration::from_millis(100) };
             if let Some(sampler) = &mut self.sampler {
-                let sampled = self.pauses.after(|| sampler.round());
+                let sampled = self.pauses.after_live(|| sampler.round());
                 pause = if self.action.is_some() { pause.min(sampled) } else { sampled };
             }
             retrial::sys::sleep(pause.min(left));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Mean time between two samples of a live view, and the least number of times that it is as long as one takes.
 const SAMPLE: Duration = Duration::from_millis(10);
-const SAMPLE_TIMES: u32 = 100;
+const SAMPLE_TIMES: u64 = 100;
 
 /// Pauses of a given mean length, so uneven that no rhythm of the program's is met at always the same point.
 pub struct Pauses {
@@ -27,13 +27,18 @@ impl Pauses {
         mean_ns / 2 + wait::random(&self.random) % mean_ns.max(1)
     }
 
-    /// Takes a sample of a live view, and gives the pause after it. What it took is its processor time: on busy
-    /// processors it comes late as well.
-    pub fn after(&self, sample: impl FnOnce()) -> Duration {
+    /// Takes a sample, and gives the pause after it: of this mean, or of so many times what the sample took where that
+    /// is more. All in ns. What it took is its processor time: on busy processors it comes late as well.
+    pub fn after(&self, mean_ns: u64, times: u64, sample: impl FnOnce()) -> u64 {
         let before_ns = thread_cpu_ns();
         sample();
-        let took = Duration::from_nanos(thread_cpu_ns().saturating_sub(before_ns));
-        Duration::from_nanos(self.next(nanos(SAMPLE.max(took * SAMPLE_TIMES))))
+        let took_ns = thread_cpu_ns() - before_ns;
+        self.next(mean_ns.max(took_ns * times))
+    }
+
+    /// The same for a live view.
+    pub fn after_live(&self, sample: impl FnOnce()) -> Duration {
+        Duration::from_nanos(self.after(nanos(SAMPLE), SAMPLE_TIMES, sample))
     }
 }
 
@@ -54,12 +59,12 @@ mod tests {
     #[test]
     fn a_sample_that_came_late_is_followed_by_no_longer_pause_one_that_took_processor_time_is() {
         let pauses = Pauses { random: Cell::new(7) };
-        assert!(pauses.after(|| std::thread::sleep(2 * SAMPLE)) < 2 * SAMPLE);
+        assert!(pauses.after_live(|| std::thread::sleep(2 * SAMPLE)) < 2 * SAMPLE);
         let took = Duration::from_millis(1);
         let busy = || {
             let begin_ns = thread_cpu_ns();
             while Duration::from_nanos(thread_cpu_ns() - begin_ns) < took {}
         };
-        assert!(pauses.after(busy) >= took * SAMPLE_TIMES / 2);
+        assert!(pauses.after_live(busy) >= took * SAMPLE_TIMES as u32 / 2);
     }
 }

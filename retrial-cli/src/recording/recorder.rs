@@ -259,11 +259,7 @@ impl Recorded<'_> {
     /// One round of samples. Gives the time to the next one, in ns.
     fn sample(&mut self) -> u64 {
         let Some(every) = self.recorder.pace.sample else { return NAME_NS };
-        let before = thread_cpu_ns();
-        self.sampler.round();
-        let cost_ns = thread_cpu_ns() - before;
-        let pause_ns = nanos(every).max(cost_ns * TIMES_COST);
-        self.pauses.next(pause_ns)
+        self.pauses.after(nanos(every), TIMES_COST, || self.sampler.round())
     }
 
     fn count_cpu(&mut self) {

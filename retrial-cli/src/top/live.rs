@@ -121,7 +121,7 @@ impl<'o> Looker<'o> {
             && !left.is_zero()
             && !is_over()
         {
-            let pause = self.pauses.after(|| self.sampler.round());
+            let pause = self.pauses.after_live(|| self.sampler.round());
             std::thread::park_timeout(pause.min(left));
         }
     }

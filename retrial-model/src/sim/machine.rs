@@ -146,7 +146,7 @@ impl From<&retrial::views::Costs> for Machine {
 
 impl Machine {
     /// Share of a busy processor's time that its sessions have: interruptions take the rest. What was measured of
-    /// sessions has these in it, and simulated sessions are interrupted anew.
+    /// sessions has these in it, and simulated sessions are interrupted anew. A half at least, whatever was described.
     #[must_use]
     pub fn own_share(&self) -> f64 {
         match self.interrupt_interval_ns {
