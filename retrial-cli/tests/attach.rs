@@ -271,8 +271,11 @@ fn conditions_semaphores_and_other_locks_are_not_called_mutexes() {
 #[test]
 fn a_rwlock_is_named_with_the_writer_that_has_it() {
     let Some((program, _directory)) = started("w") else { return };
-    let found = until_waiting(program.pid(), 0, 1);
-    let text = attach(program.pid(), &[]);
+    let pid = program.pid();
+    // Before it is there, the first thread may wait for the scribe, at the barrier.
+    until("the reader waits", || named(&rows(pid, &[]), "reader").iter().any(|row| row["waits_for"].is_string()));
+    let found = until_waiting(pid, 0, 1);
+    let text = attach(pid, &[]);
     if cfg!(target_arch = "x86_64") {
         let reader =
             text.lines().find(|line| line.contains("(reader) waits for the rwlock table (waiting), held by thread "));

@@ -96,14 +96,19 @@ fn compare(place: &str, locks: Locks, name: &str, command: impl Fn(&[&Path]) -> 
         return false;
     }
     let output = run(&mut command(&[library()]));
-    assert!(
-        output.status.success() && is_quiet(&output, locks),
-        "{name} under `{place}` ended with {}:\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let found = format!("ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    let is_good = output.status.success() && is_quiet(&output, locks);
+    // A limit that is nearly reached is exceeded now and then on a busy machine, whatever has the locks.
+    if !is_good && (0..PLAIN_AGAIN).any(|_| !run(&mut command(&[])).status.success()) {
+        eprintln!("left out: {name} under `{place}` fails with libc alone at times; now it {found}");
+        return false;
+    }
+    assert!(is_good, "{name} under `{place}` {found}");
     true
 }
+
+/// Times that a program runs with libc alone after it has failed with the library.
+const PLAIN_AGAIN: u32 = 5;
 
 fn list(objects: &[&Path]) -> String {
     objects.iter().map(|object| object.display().to_string()).collect::<Vec<_>>().join(":")
