@@ -122,7 +122,7 @@ impl Target for Getting {
     fn park(&self, how: Park) -> Parked<c_int> {
         let look = NAP * (1 + self.parked());
         let found = |word| if word == FREE { Found::Open } else { Found::Busy };
-        self.spot().park(self.word(), found, Park { watch: look, timeout: look, ..how }, &self.parks)
+        self.spot().park(self.word(), found, Park { watch: look, timeout: look, alone: look, ..how }, &self.parks)
     }
 
     fn ended(&self, got: bool) {

@@ -2,8 +2,8 @@
 //!
 //! After that store nothing of the mutex may be touched, for its next holder may free it. So what the release
 //! needs to know is here, in memory of our own. Addresses share spots: what is in one is a hint. A wrong hint
-//! costs a wake-up too many; where two threads park first at two addresses at once, a wake-up that comes with
-//! the next look.
+//! costs a wake-up too many. [`PARKED_AT`] spares the wake-ups of a mutex at whose spot threads are parked for others: each
+//! is a system call, in which the kernel goes through all that wait in the process (48 us with 16,000 threads).
 //!
 //! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`.
 //! The first thread that parks, and a woken one that parks again, announces itself there, has the kernel do a
@@ -44,13 +44,30 @@ const SEVERAL: usize = 1;
 /// Tries of a thread to fall asleep while others get and release the mutex, which changes the futex.
 const TRIES: u32 = 16;
 
+/// Number of threads that are parked, or about to be, by address in a finer table than that of the spots. Too
+/// many after a fork and after a jump out of a wait, never too few.
+static PARKED_AT: [AtomicU32; ADDRESSES] = [const { AtomicU32::new(0) }; ADDRESSES];
+
+const ADDRESSES: usize = 1 << ADDRESS_BITS;
+const ADDRESS_BITS: u32 = 16;
+
 static ALL: [Spot; SPOTS] = [const { Spot { parking: AtomicU64::new(0), futex: AtomicUsize::new(0) } }; SPOTS];
 
 /// The spot of a futex.
 #[inline]
 pub(crate) fn at(address: usize) -> &'static Spot {
-    // Multiplicative hashing, Knuth 6.4; objects are aligned to 8 bytes.
-    &ALL[((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) % SPOTS]
+    &ALL[(scattered(address) >> 54) % SPOTS]
+}
+
+/// Multiplicative hashing, Knuth 6.4; objects are aligned to 8 bytes.
+#[inline]
+const fn scattered(address: usize) -> usize {
+    (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The number of threads that are parked at this address.
+fn parked_at(address: usize) -> &'static AtomicU32 {
+    &PARKED_AT[scattered(address) >> (usize::BITS - ADDRESS_BITS)]
 }
 
 /// Forgets all that are parked: in the child of a fork no thread is.
@@ -157,12 +174,24 @@ impl Spot {
     #[inline(never)]
     pub(crate) fn wake_after(&self, address: usize, hands_over: bool) {
         self.fence_without_barrier();
-        let parking = self.parking();
-        // Those on their way may be on it to another address.
-        let throttles = !hands_over && self.futex.load(Ordering::Relaxed) == address;
-        if parking.wakes() || parking.parked() != 0 && !throttles {
+        if self.wakes(address, hands_over) {
             self.wake_one(address);
         }
+    }
+
+    /// Whether this release wakes a thread.
+    fn wakes(&self, address: usize, hands_over: bool) -> bool {
+        let parking = self.parking();
+        if parking.parked() == 0 {
+            return false;
+        }
+        if self.is_of(address) {
+            return hands_over || parking.wakes();
+        }
+        // Those on their way may be on it to another address. SeqCst: pairs with the count in `park`. A thread
+        // that was not the first here has no barrier.
+        fence(Ordering::SeqCst);
+        parked_at(address).load(Ordering::Relaxed) != 0
     }
 
     fn fence_without_barrier(&self) {
@@ -173,18 +202,24 @@ impl Spot {
     }
 
     fn wake_one(&self, address: usize) {
-        let wake = || sys::futex_wake(address as *const AtomicU32, 1, true) > 0;
-        let then = self.change(Ordering::AcqRel, Parking::wake);
-        if wake() {
+        let wake = |address: usize| sys::futex_wake(address as *const AtomicU32, 1, true) > 0;
+        // A thread on its way counts where all are parked at its address: releases of others do not count on it.
+        let counts = self.is_of(address);
+        let then = if counts { self.change(Ordering::AcqRel, Parking::wake) } else { self.parking() };
+        if wake(address) {
             self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
             return;
         }
         // At this address no thread sleeps; at others some may.
-        self.change(Ordering::Relaxed, Parking::arrived);
+        if counts {
+            self.change(Ordering::Relaxed, Parking::arrived);
+        }
         self.fence_without_barrier();
         // A thread may have fallen asleep since, and a release may have woken none because this call counted
-        // one as woken.
-        if self.parked() != 0 && wake() {
+        // one as woken: a release of the address at which all are parked by now.
+        let all_at = self.futex.load(Ordering::Relaxed);
+        let again = if matches!(all_at, 0 | SEVERAL) { address } else { all_at };
+        if self.parked() != 0 && wake(again) {
             self.change(Ordering::Relaxed, |all| all.has_woken(then, 1));
         }
     }
@@ -198,6 +233,19 @@ impl Spot {
         }
     }
 
+    /// Notes where a thread has announced a park.
+    fn note(&self, address: usize, is_first: bool) {
+        let before =
+            if is_first { self.futex.swap(address, Ordering::Relaxed) } else { self.futex.load(Ordering::Relaxed) };
+        // SeqCst: of two threads at two addresses one sees the other.
+        fence(Ordering::SeqCst);
+        let parking = self.parking();
+        // Beside the first one others may have announced parks at other addresses since, and be on their way.
+        if before != address && !(is_first && parking.parked() <= 1 && parking.woken() == 0) {
+            self.futex.store(SEVERAL, Ordering::Relaxed);
+        }
+    }
+
     /// Waits while a `look` at what the futex holds does not find it open to the thread.
     pub(crate) fn park<G>(
         &self,
@@ -207,16 +255,15 @@ impl Spot {
         parks: &Parks,
     ) -> Parked<G> {
         let address = futex.as_ptr().addr();
-        // Those on their way are to the address of before.
-        if self.parked() == 0 && self.parking().woken() == 0 {
-            self.futex.store(address, Ordering::Relaxed);
-        } else if self.futex.load(Ordering::Relaxed) != address {
-            self.futex.store(SEVERAL, Ordering::Relaxed);
-        }
-        // SeqCst: before the look below, where releases have a fence of their own.
+        let parked_at = parked_at(address);
+        // SeqCst: before the look below. Pairs with the fence in `wakes`.
+        let beside = parked_at.fetch_add(1, Ordering::SeqCst);
+        // SeqCst: the same, where releases have a fence of their own.
         let announced = parks.announce(how.wakes, |to| self.change(Ordering::SeqCst, to));
+        self.note(address, announced.is_first());
         let Announced { watches, answers, .. } = announced;
-        if answers && !self.parking().is_fenced() && !sys::barrier_in_process() {
+        // The first one here may not be the first at the spot, whose look is at another address.
+        if (answers || beside == 0) && !self.parking().is_fenced() && !sys::barrier_in_process() {
             fence_all();
         }
         let longest = |seen: u32| match look(seen) {
@@ -226,7 +273,14 @@ impl Spot {
             Found::HandedOver => Some(HANDOVER_LASTS),
             Found::Busy => Some(Duration::MAX),
         };
-        let parked = Self::sleep(futex, longest, how.lasts(watches));
+        // Beside others of its mutex it may have to look for one that is on its way and has no processor.
+        let lasts = if announced.is_first() || !self.is_of(address) {
+            how.lasts_in_process(watches)
+        } else {
+            how.lasts(watches)
+        };
+        let parked = Self::sleep(futex, longest, lasts);
+        parked_at.fetch_sub(1, Ordering::Relaxed);
         let found = look(futex.load(Ordering::Relaxed));
         parks.come_back(announced, &parked, found, |to| self.change(Ordering::Relaxed, to));
         parked

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 /// The programs. Those of `ONCE` hardly wait, and run under one scheme only; those of `SLOW` wait so often
 /// that they are left out where each miss costs a long sleep.
-const PROGRAMS: [&str; 30] = [
+const PROGRAMS: [&str; 31] = [
     "before_all",
     "c11",
     "cancel",
@@ -28,6 +28,7 @@ const PROGRAMS: [&str; 30] = [
     "fork",
     "fork_first",
     "handler_forks",
+    "idle",
     "jumps_out",
     "last_touch",
     "left_locked",
@@ -47,7 +48,7 @@ const PROGRAMS: [&str; 30] = [
     "spin",
     "thread_churn",
 ];
-const ONCE: [&str; 14] = [
+const ONCE: [&str; 15] = [
     "before_all",
     "cond_users",
     "depth",
@@ -55,6 +56,7 @@ const ONCE: [&str; 14] = [
     "events",
     "execs",
     "fork_first",
+    "idle",
     "jumps_out",
     "last_touch",
     "left_locked",

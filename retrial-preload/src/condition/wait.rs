@@ -20,9 +20,12 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Interval in which a wait looks by itself: another thread may have given the mutex back for the signaller,
-/// which then never comes to the wake-up that it has put off.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time to the first look of a wait by itself: another thread may have given the mutex back for the signaller,
+/// which then never comes to the wake-up that it has put off. Doubles with each look: a thousand threads that
+/// wait for hours take a thousandth of a processor.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Looks in which it doubles.
+const DOUBLINGS: u32 = 3;
 
 /// A wait under way, on the stack of the shim, which knows the first fields.
 #[repr(C)]
@@ -47,6 +50,8 @@ pub(crate) struct Wait {
     is_inside: bool,
     process: u32,
     place: Place,
+    /// Looks so far.
+    looks: u32,
     depth: u32,
     /// What the wait returns, when the mutex is back.
     outcome: c_int,
@@ -87,6 +92,7 @@ impl Wait {
             is_inside: false,
             process: process::epoch(),
             place: Place::default(),
+            looks: 0,
             depth: 0,
             outcome: 0,
             event: None,
@@ -106,7 +112,7 @@ impl Wait {
         let (word, place) = (condition.waiters.futex(), condition.waiters.enter(self.process));
         (self.word, self.place, self.is_inside) = (word, place, true);
         (self.expected, self.bits) = (place.expected, place.bits());
-        self.set_slice(LOOK_EVERY);
+        self.set_slice(FIRST_LOOK);
     }
 
     fn condition(&self) -> &Condition {
@@ -291,7 +297,10 @@ unsafe extern "C" fn retrial_condition_goes_on(wait: &mut Wait) -> c_int {
     let has_failed = !matches!(wait.result, 0 | EINTR | ETIMEDOUT | libc::EAGAIN);
     match wait.look(has_passed || has_failed) {
         Look::Waits => {
-            wait.set_slice(LOOK_EVERY);
+            if wait.result == ETIMEDOUT {
+                wait.looks = (wait.looks + 1).min(DOUBLINGS);
+            }
+            wait.set_slice(FIRST_LOOK * (1 << wait.looks));
             1
         }
         Look::Left if has_passed => {

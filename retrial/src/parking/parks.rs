@@ -28,6 +28,14 @@ pub struct Announced {
     pub answers: bool,
 }
 
+impl Announced {
+    /// Whether no session was parked or on its way.
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        self.before.parked() == 0 && self.before.woken() == 0
+    }
+}
+
 impl Parks {
     /// Announces a park, by one `change` that gives what was known before.
     pub fn announce(&self, wakes: Wakes, change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking) -> Announced {

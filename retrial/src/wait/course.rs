@@ -77,10 +77,9 @@ pub struct Spin {
     pub stops_at_lost_race: bool,
 }
 
-/// Time-out of the first park where parked sessions do not know of each other. Doubles with each park, up to
-/// 41 s: a session that libc forgets when another one is killed waits for twice as long as it has waited
-/// then.
-const FIRST_ALONE: Duration = Duration::from_millis(10);
+/// Time-outs where parked sessions do not know of each other are as long as the session has waited, within
+/// these: a session that libc forgets when another one is killed waits for twice as long as it has waited then.
+const ALONE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(8));
 
 /// Maximum mean time-out of a first park beside a watcher, in thousandths: 32 s. Doubles with each park.
 const FIRST_LOOK: Duration = Duration::from_millis(32);
@@ -282,7 +281,7 @@ impl Course {
             watch: if wakes == Wakes::One { limit.min(super::orbit::watch_after(self.parks)) } else { limit },
             timeout: limit.max(self.look_beside_a_watcher(seen)),
             left: Duration::MAX,
-            alone: if is_orbit { FIRST_ALONE * (1 << self.parks.min(12)) } else { limit },
+            alone: if is_orbit { waited.clamp(ALONE.0, ALONE.1) } else { limit },
             wakes,
             handed: self.takes_handover(),
             asks: self.asks_for_handover(seen, waited).filter(|_| is_orbit),
@@ -508,24 +507,26 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_do_not_know_of_each_other_look_half_as_often_each_time() {
+    fn sessions_that_do_not_know_of_each_other_look_when_they_have_waited_twice_as_long() {
         let params = Params::default().with(P::OrbitYields, 0);
         let mut course = Course::begin(WANTED);
-        let looks: Vec<Duration> = (0..14)
-            .map(|_| {
-                let how = park(&mut course, &seen(&params));
-                course.park_ended::<()>(&Parked::TimedOut);
-                how.lasts_alone()
-            })
-            .collect();
-        let ms = Duration::from_millis;
-        assert_eq!((looks[0], looks[1], looks[9]), (ms(10), ms(20), ms(5120)));
-        assert_eq!(looks[12..], [ms(40_960); 2]);
+        let (mut now, ms) = (Duration::ZERO, Duration::from_millis);
+        let mut looks = Vec::new();
+        for _ in 0..16 {
+            let how = park(&mut course, &Seen { now_ns: now.as_nanos() as u64, ..seen(&params) });
+            course.park_ended::<()>(&Parked::TimedOut);
+            assert!([true, false].iter().all(|watches| how.lasts_in_process(*watches) >= how.alone));
+            looks.push(how.lasts_alone());
+            now += how.lasts_alone();
+        }
+        assert_eq!(looks[..4], [10, 10, 20, 40].map(ms));
+        assert_eq!(looks[14..], [ms(8_000); 2]);
         let left = Park { left: ms(7), ..park(&mut course, &seen(&params)) };
-        assert_eq!(left.lasts_alone(), ms(7));
+        assert_eq!((left.lasts_alone(), left.lasts_in_process(true)), (ms(7), ms(7)));
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
         let how = Course::begin(WANTED).park(&seen(&published), ms(99));
         assert_eq!((how.alone, how.watch), (ms(99), ms(10)), "as its parameter says, but for the watcher");
+        assert_eq!(how.lasts_in_process(true), ms(10));
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub struct Park {
     pub timeout: Duration,
     /// Time to its deadline.
     pub left: Duration,
-    /// Time-out where parked sessions do not know of each other: in locks of libc's formats.
+    /// Time-out where parked sessions do not know of each other, in locks of libc's formats; the least one where
+    /// none of them dies alone.
     pub alone: Duration,
     /// Whether releases need wake nobody while enough woken sessions are on their way.
     pub wakes: Wakes,
@@ -39,5 +40,13 @@ impl Park {
     #[must_use]
     pub fn lasts(&self, watches: bool) -> Duration {
         self.left.min(if watches { self.watch } else { self.timeout })
+    }
+
+    /// Longest sleep where all sessions are of one process, in which none dies alone.
+    #[must_use]
+    pub fn lasts_in_process(&self, watches: bool) -> Duration {
+        let look = self.lasts(watches);
+        // Schemes of the publications look as their parameters say.
+        if self.wakes == Wakes::Enough { look.max(self.lasts_alone()) } else { look }
     }
 }
