@@ -30,6 +30,9 @@ pub struct Profile {
     pub figures: Figures,
     /// Who held it.
     pub samples: Samples,
+    /// Part of the time in s in which it was held according to the samples, in which its holder was in a run
+    /// queue.
+    pub held_queued_s: Option<f64>,
     /// Time from requests to gets in s, summed over the sessions: the part of it within the interval, also of
     /// waits under way.
     pub waiting_s: Option<f64>,
@@ -150,6 +153,7 @@ impl Profile {
                 growth
             },
             samples: self.samples.since(&earlier.samples),
+            held_queued_s: less(self.held_queued_s, earlier.held_queued_s),
             waiting_s: less(self.waiting_s, earlier.waiting_s),
             waited_s: less(self.waited_s, earlier.waited_s),
             waits: None,

@@ -333,7 +333,7 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
             line("   needs: its program has to have that many mutexes in the place of one; no parameter does it");
             advice.trial.iter().for_each(|trial| line(&format!("   try:   {trial}")));
         }
-        _ => line(&format!("   apply: retrial set {}, where it runs", change_text(*change))),
+        _ => line(&format!("   apply: retrial set {} --instance NAME", change_text(*change))),
     }
 }
 

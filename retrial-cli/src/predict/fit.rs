@@ -13,7 +13,10 @@ use retrial_model::sim::{Arrivals, Machine, Workload};
 use retrial_model::{Distribution, Measure, Profile};
 
 /// Fewer gets say nothing.
-const GETS: u64 = 20;
+pub const GETS: u64 = 20;
+
+/// What has no gets in a program's memory.
+pub const UNCOUNTED: &str = "of rwlocks, spin locks and adaptive mutexes in libc's format gets are not counted";
 
 /// A smaller share of their time on a processor makes sessions slower than their work is.
 const FULL: f64 = 0.9;
@@ -32,6 +35,15 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
     let (info, measured) = (&seen.info, &seen.measured);
     let name = tables.mutex_name(info.id);
     let gets = measured.gets.unwrap_or(0);
+    let misses = measured.count(Counter::Misses);
+    if gets == 0 && misses > 0.0 {
+        return Err(miette!(
+            code = "retrial::predict::uncounted",
+            help = "retrial report shows its waits",
+            "mutex {name}: {} and no gets, expected a mutex whose gets are known; {UNCOUNTED}",
+            counted(whole(misses), "miss", "misses")
+        ));
+    }
     if gets < GETS || measured.sessions.is_none() {
         return Err(miette!(
             code = "retrial::predict::idle",
@@ -210,8 +222,14 @@ fn times(
     };
     let running = measured.running();
     // While a preempted session holds the mutex, other sessions have turns. A burst sees no such hold to its end.
-    // Holders that have less processor time than half of their share sleep: that is no time in a run queue.
-    let share_s = if 2.0 * cpu_s < seen_s * running * gets { seen_s } else { seen_s * running };
+    // Sessions wait for a processor when they wake up more than while they hold: where nobody looked at holders
+    // again, the share of all is the least. Holders that have less processor time than half of it sleep: that is no
+    // time in a run queue.
+    let share_s = match measured.held_queued_s {
+        Some(queued_s) => seen_s * (1.0 - queued_s / measured.samples.held_s).max(running),
+        None if 2.0 * cpu_s < seen_s * running * gets => seen_s,
+        None => seen_s * running,
+    };
     let hold_s = match timed_s {
         _ if !is_full => seen_s,
         None => share_s,
@@ -240,7 +258,11 @@ fn times(
             None => Times { hold: hold_s, own: think_s * running, away: None },
         };
     }
-    let from = if timed_s.is_some() { "timed holds" } else { "its share of U" };
+    let from = match (timed_s, measured.held_queued_s) {
+        (Some(_), _) => "timed holds",
+        (None, Some(_)) => "U without holders in run queues",
+        (None, None) => "its share of U",
+    };
     notes.push(format!(
         "sessions that could run were on a processor for 1/{} of the time: \
          holding is from {from}, thinking from processor time",
@@ -339,6 +361,9 @@ mod tests {
         // Of fewer holds no mean is made.
         let (hold_ns, ..) = fitted(&measured, &Timed::of([50_000; 4]));
         assert!(hold_ns < 10_000, "{hold_ns} ns");
+        // Holders were in run queues for half of the time in which it was held.
+        let looked = Profile { held_queued_s: Some(4.5), ..measured.clone() };
+        assert_eq!(fitted(&looked, &Timed::of([])).0, 45_000);
         // A hold that bursts are too short for has its share of the time that it was seen for.
         assert!(fitted(&measured, &Timed::of([1_000; 10])).0.abs_diff(2_812) < 5);
         // More sessions than processors use all of these, and no session was seen in a run queue.

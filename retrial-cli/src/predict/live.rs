@@ -63,6 +63,9 @@ struct Gathered {
     gets: u64,
     samples: u64,
     held: u64,
+    /// Second looks at the holder, and those of them that found it in a run queue.
+    again: u64,
+    queued: u64,
     /// Sessions that waited, summed over the looks.
     waiting: u64,
     sessions: HashSet<Sid>,
@@ -133,6 +136,8 @@ fn gather(
         mutex.gets += seen.while_sampled().map_or(0, |(gets, s)| whole(gets as f64 * ended.interval_s / s));
         mutex.samples += seen.samples;
         mutex.held += seen.held;
+        mutex.again += seen.again;
+        mutex.queued += seen.queued;
     }
     ended.all(tables, gathered, &figures)
 }
@@ -308,6 +313,9 @@ impl End {
                 waiting_s: is_logged.then(|| self.interval_s * mutex.waiting as f64 / self.looks as f64),
                 ..Profile::default()
             };
+            if mutex.again > 0 {
+                measured.held_queued_s = Some(measured.samples.held_s * mutex.queued as f64 / mutex.again as f64);
+            }
             self.room.put(&mut measured, &mutex.sessions, &self.before);
             Seen { info, measured, timed: mutex.timed }
         });

@@ -1,5 +1,6 @@
 //! A workload and how it was found, as a file.
 
+use super::fit::{GETS, UNCOUNTED};
 use crate::errors::unwritable;
 use crate::instances::is_called;
 use crate::output::quoted;
@@ -88,7 +89,12 @@ impl Recording {
         };
         let all = all.map_err(|error| wrong(error.to_string()))?;
         if all.is_empty() {
-            return Err(wrong("no mutex of which enough was measured".to_owned()));
+            return Err(miette!(
+                code = "retrial::predict::unmeasured",
+                help = format!("retrial run --report {file} -- PROGRAM, for longer"),
+                "{file}: a report without a mutex of which enough was measured, expected one with {GETS} gets and more \
+                 that was seen held; {UNCOUNTED}"
+            ));
         }
         let missing = || {
             let labels: Vec<String> = all.iter().map(Self::label).collect();

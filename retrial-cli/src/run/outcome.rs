@@ -333,6 +333,7 @@ fn used(tables: &Tables, id: MutexId, all: &[&Seen], (figures, locations, sessio
             gets: Some(gets).filter(|gets| *gets > 0 && are_all),
             figures,
             samples,
+            held_queued_s: Seen::held_queued_s(all),
             ..Profile::default()
         },
         places,

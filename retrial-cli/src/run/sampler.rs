@@ -5,6 +5,7 @@
 //! mutexes that are contended or used most, for their holders. It keeps its own cost below 1 % of a processor
 //! by doing less.
 
+mod again;
 mod counted;
 mod places;
 mod seen;
@@ -14,6 +15,7 @@ use super::record::{self, Format, Formats, RECORD, Record};
 use super::variables::Modules;
 use crate::punctual::punctual;
 use crate::recording::Pauses;
+use again::Held;
 use counted::Counted;
 use places::Places;
 use retrial::MutexId;
@@ -97,6 +99,8 @@ struct Sampler<'t> {
     /// Mutexes whose holders are sampled, by process: each time, and now and then.
     often: Vec<(u32, Vec<Identity>)>,
     seldom: Vec<(u32, Vec<Identity>)>,
+    /// Those that the latest sample found held.
+    held: Vec<Held>,
     /// Misses by mutex at the last census.
     misses: HashMap<MutexId, u64>,
     census_at_ns: u64,
@@ -122,6 +126,7 @@ impl<'t> Sampler<'t> {
             gone: HashSet::new(),
             often: Vec::new(),
             seldom: Vec::new(),
+            held: Vec::new(),
             misses: HashMap::new(),
             census_at_ns: now,
             census_every_ns: SAMPLE_EVERY_NS,
@@ -165,6 +170,7 @@ impl<'t> Sampler<'t> {
         let often = std::mem::take(&mut self.often);
         self.often = self.sample_all(often);
         self.cost.samples += u64::from(!self.often.is_empty());
+        self.look_again();
     }
 
     fn sample_all(&mut self, chosen: Vec<(u32, Vec<Identity>)>) -> Vec<(u32, Vec<Identity>)> {
@@ -317,6 +323,7 @@ impl<'t> Sampler<'t> {
                 seen.gets = seen.gets.max(gets);
                 if sample {
                     seen.sample(now, held, gets);
+                    self.held.extend(Held::of(*identity, gets, &record).filter(|_| held && !may_be_shared));
                 }
             }
             self.cost.records += read as u64;

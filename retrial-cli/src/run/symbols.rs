@@ -159,7 +159,7 @@ impl Module {
         let Some(Ok(mut frames)) = self.lines.as_ref().map(|lines| lines.find_frames(probe)) else { return functions };
         while let Ok(Some(frame)) = frames.next() {
             let path = frame.location.as_ref().and_then(|location| location.file).unwrap_or_default();
-            let name = frame.function.and_then(|function| function.demangle().ok().map(|name| short(&name)));
+            let name = frame.function.and_then(|function| function.raw_name().ok().map(|name| demangled(&name)));
             functions.extend(name.filter(|_| !is_header(path)));
         }
         functions
@@ -177,7 +177,7 @@ fn frame(lines: &Loader, probe: u64) -> Option<(Option<String>, Option<String>)>
     let mut frames = lines.find_frames(probe).ok()?;
     let mut innermost = None;
     while let Ok(Some(frame)) = frames.next() {
-        let function = frame.function.and_then(|function| function.demangle().ok().map(|name| short(&name)));
+        let function = frame.function.and_then(|function| function.raw_name().ok().map(|name| demangled(&name)));
         let path = frame.location.as_ref().and_then(|location| location.file).unwrap_or_default();
         let file = path.rsplit('/').next().unwrap_or_default();
         let line = frame.location.as_ref().and_then(|location| location.line);

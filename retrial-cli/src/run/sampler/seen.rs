@@ -42,6 +42,9 @@ pub struct Seen {
     sampled_ns: u64,
     busy_ns: u64,
     sampled_gets: u64,
+    /// Second looks, and those of them that found the holder in a run queue.
+    pub again: u64,
+    pub queued: u64,
 }
 
 impl Seen {
@@ -59,6 +62,8 @@ impl Seen {
             sampled_ns: 0,
             busy_ns: 0,
             sampled_gets: 0,
+            again: 0,
+            queued: 0,
         }
     }
 
@@ -90,6 +95,25 @@ impl Seen {
             // Fewer than before: another mutex has its memory.
             self.sampled_gets += gets.checked_sub(gets_then).unwrap_or(gets);
         }
+    }
+
+    /// Takes a second look: whether it found the holder in a run queue.
+    pub fn looked_again(&mut self, is_queued: bool) {
+        self.again += 1;
+        self.queued += u64::from(is_queued);
+    }
+
+    /// Mean holding time in ns by what was seen so far, without what its holders waited for a processor.
+    pub fn hold_ns(&self) -> Option<u64> {
+        let own_ns = self.busy_ns - self.busy_ns * self.queued / self.again.max(1);
+        own_ns.checked_div(self.sampled_gets)
+    }
+
+    /// Part of the time in s in which these were held, in which their holders were in run queues.
+    pub fn held_queued_s(all: &[&Self]) -> Option<f64> {
+        let looked = all.iter().filter(|seen| seen.again > 0);
+        let queued = looked.map(|seen| seen.busy_ns as f64 / 1e9 * seen.queued as f64 / seen.again as f64);
+        queued.reduce(|a, b| a + b)
     }
 
     /// What was seen of the holders of these, which have had the same number.
@@ -134,6 +158,19 @@ mod tests {
             switches: 0,
             one_alone: false,
         }
+    }
+
+    #[test]
+    fn what_holders_wait_for_a_processor_is_no_part_of_the_mean_hold() {
+        let mut seen = Seen::new(info());
+        assert_eq!((seen.hold_ns(), Seen::held_queued_s(&[&seen])), (None, None));
+        (0..=10).for_each(|i| seen.sample(i * 1_000, true, i * 10));
+        assert_eq!((seen.hold_ns(), Seen::held_queued_s(&[&seen])), (Some(100), None));
+        for is_queued in [true, false, false, true] {
+            seen.looked_again(is_queued);
+        }
+        assert_eq!((seen.hold_ns(), Seen::held_queued_s(&[&seen])), (Some(50), Some(5e-6)));
+        assert_eq!(Seen::held_queued_s(&[&seen, &Seen::new(info())]), Some(5e-6), "of those that were looked at again");
     }
 
     #[test]
