@@ -239,7 +239,7 @@ fn of_a_report_of_a_run_the_mutex_that_is_meant_is_taken() {
     assert!(fails(&["--interval", "10min", "think=1us"]).contains("expected sessions=N or dist=D where something is"));
     assert!(fails(&["--from", &file, "--mutex", "none"]).contains("no mutex `none`, expected #7 pool or #8 log"));
     fs::write(&*file, json!({ "workloads": [] }).to_string()).unwrap();
-    assert!(fails(&["--from", &file]).contains("no mutex of which enough was measured"));
+    assert!(fails(&["--from", &file]).contains("a report without a mutex of which enough was measured"));
 }
 
 #[test]
