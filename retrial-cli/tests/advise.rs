@@ -12,6 +12,7 @@ use kit::load::{Load, Pass};
 use kit::{Scratch, both, command, failed, until};
 use retrial::{P, wait};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -326,6 +327,20 @@ fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
         }
         let text = both(&command(&["advise", "--search", "--from", &file]).output().unwrap());
         assert_eq!(text.contains("says of other settings is worth nothing"), !is_fit, "{text}");
+    }
+}
+
+/// The list of a program's cache, two processors, `orbit`: the waits of the present are not reproduced.
+#[test]
+fn a_search_advises_nothing_for_waits_that_are_not_predicted() {
+    let report = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loads/cache_list.json");
+    let output = command(&["advise", "--json", "--search", "--quick", "--from"]).arg(report).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+    assert_eq!(document["fits"], true, "{document}");
+    for finding in document["findings"].as_array().unwrap() {
+        let rows = finding["prediction"].as_array().unwrap();
+        let change = |figure: &str| rows.iter().find(|row| row["figure"] == figure).unwrap()["change_pct"].as_f64();
+        assert!(change("gets_per_s") > Some(3.0) || change("cpus") < Some(-10.0), "{finding}");
     }
 }
 

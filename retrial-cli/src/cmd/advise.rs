@@ -66,6 +66,7 @@ const INTERRUPTED: &str = "\ninterrupted: what there is to advise was not simula
 const HEALTHY: &str = "\nhealthy: nothing to advise";
 const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy";
 const NOT_SEARCHED: &str = "\nwhere the model does not fit, what it says of other settings is worth nothing; with --apply the best three are measured";
+const NONE_PROMISES_MORE: &str = "\nthe model does not fit, and by it no other setting has more gets: none is measured";
 
 /// Settings of a search that are advised, and measured.
 const BEST: usize = 3;
@@ -117,6 +118,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
             line(match (signals::received(), is_fit, args.search) {
                 (Some(_), ..) => INTERRUPTED,
                 (None, true, _) => HEALTHY,
+                (None, false, true) if args.apply => NONE_PROMISES_MORE,
                 (None, false, true) => NOT_SEARCHED,
                 (None, false, false) => NOTHING_FOUND,
             });
@@ -241,8 +243,9 @@ fn weigh(
     tell_interrupted(all.len(), number, "settings");
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
-            // What is searched for is measured before it stays: the present is what it is compared with.
-            let counts = |measure| args.search || is_predicted(&present.compared, prediction, measure);
+            // What is measured before it stays is compared with the present itself.
+            let is_measured = args.search && args.apply;
+            let counts = |measure| is_measured || is_predicted(&present.compared, prediction, measure);
             gains(prediction, &present.told, counts)
         })
     };
@@ -320,7 +323,10 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
         line(&format!("   {figure}"));
     }
     if let Some(prediction) = &advice.prediction {
-        outlook::table(prediction, present).text().lines().for_each(|row| line(&format!("     {row}")));
+        let rows = outlook::table(prediction, present).text();
+        // A header alone says nothing: of what does not fit no number is told.
+        let rows = rows.lines().filter(|_| rows.lines().count() > 1);
+        rows.for_each(|row| line(&format!("     {row}")));
     }
     line(&format!("   price: {price}"));
     line(&format!("   risk:  {risk}"));
