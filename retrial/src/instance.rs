@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// An instance that this process takes part in.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ pub struct Instance {
     pub(crate) sessions: AtomicU32,
     /// Last time that this process found all slots taken and asked the kernel for their threads.
     searched_ns: AtomicU64,
+    /// Alerts about long waits that this process has written since this time, within one threshold.
+    alerts: AtomicU32,
+    alerts_since_ns: AtomicU64,
     /// Whether barriers reach this process, or are not relied on.
     pub(crate) in_reach: bool,
 }
@@ -173,8 +177,10 @@ impl Instance {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let in_reach = sys::register_for_barriers() || !tables.has_barrier();
         sys::tell_children();
-        let (sessions, searched_ns) = (AtomicU32::new(0), AtomicU64::new(0));
-        Self { tables, tag: NEXT.fetch_add(1, Ordering::Relaxed), sessions, searched_ns, in_reach }
+        let ([sessions, alerts], [searched_ns, alerts_since_ns]) =
+            (std::array::from_fn(|_| AtomicU32::new(0)), std::array::from_fn(|_| AtomicU64::new(0)));
+        let tag = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { tables, tag, sessions, searched_ns, alerts, alerts_since_ns, in_reach }
     }
 
     /// Sets a parameter, for the instance or for one mutex type. The value must be in the parameter's domain,
@@ -207,6 +213,15 @@ impl Instance {
         alert.text.set(text);
         // Release: a reader that sees the number sees the text.
         alert.number.store(number, Ordering::Release);
+    }
+
+    /// Whether there is room for one more alert about a long wait within this threshold: each has two lines and
+    /// looks at the holder's thread, and the log keeps its latest lines.
+    pub(crate) fn has_alert_left(&self, now_ns: u64, threshold: Duration) -> bool {
+        if sys::is_due(&self.alerts_since_ns, now_ns, threshold) {
+            self.alerts.store(0, Ordering::Relaxed);
+        }
+        self.alerts.fetch_add(1, Ordering::Relaxed) < self.tables.segment.alerts().len() as u32 / 2
     }
 
     /// The same for a line that is put together here, without allocating: sessions that wait write some.

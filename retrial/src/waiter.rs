@@ -190,7 +190,7 @@ impl<'a> Wait<'a> {
         // Thousands wait for one holder: each alert looks at that one's thread, and takes a place in the log.
         // Mutexes without an entry have one turn together.
         let alerted_ns = self.entry.map_or(&instance.tables.segment.header().alerted_ns, |entry| &entry.alerted_ns);
-        if sys::is_due(alerted_ns, self.now, threshold) {
+        if sys::is_due(alerted_ns, self.now, threshold) && instance.has_alert_left(self.now, threshold) {
             self.alerted = true;
             self.recorder.alert(instance, waited_ns);
         }

@@ -147,6 +147,43 @@ fn many_that_wait_for_one_mutex_are_one_alert_within_the_threshold() {
 }
 
 #[test]
+fn many_mutexes_that_are_waited_for_long_do_not_flood_the_log() {
+    const THRESHOLD: Duration = Duration::from_secs(1);
+    const MUTEXES: usize = 160;
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    instance.set(P::AlertThreshold, None, THRESHOLD.as_millis() as u64);
+    let (held, over) = (std::sync::Barrier::new(2 * MUTEXES), std::sync::Barrier::new(2 * MUTEXES));
+    let began = std::time::Instant::now();
+    let name = |number| format!("m{number}");
+    let mutexes: Vec<_> = (0..MUTEXES).map(|number| instance.mutex(&name(number), "test", || ()).unwrap()).collect();
+    let hold = |number: usize| {
+        let (mutex, session) = (&mutexes[number], instance.session("holder", Class::Normal).unwrap());
+        let _held = mutex.exclusive(&session, location!("holder")).unwrap();
+        held.wait();
+        over.wait();
+    };
+    let wait = |number: usize| {
+        let (mutex, session) = (&mutexes[number], instance.session("waiter", Class::Normal).unwrap());
+        held.wait();
+        let patience = Patience::within(THRESHOLD * 3 / 2);
+        let found = mutex.get(&session, Mode::Exclusive, location!("waiter"), patience).is_err();
+        over.wait();
+        assert!(found);
+    };
+    std::thread::scope(|scope| {
+        let (hold, wait) = (&hold, &wait);
+        for number in 0..MUTEXES {
+            scope.spawn(move || hold(number));
+            scope.spawn(move || wait(number));
+        }
+    });
+    // None comes within the first threshold; the log has 256 lines.
+    let times = began.elapsed().as_nanos() / THRESHOLD.as_nanos();
+    let lines = instance.tables().alerts_written();
+    assert!((2..=256 * times).contains(&lines.into()), "{lines} lines after {times} thresholds");
+}
+
+#[test]
 fn a_session_is_not_shown_the_gets_of_those_that_had_its_slot_before() {
     let instance = Instance::anonymous(Capacity { sessions: 1, ..Capacity::default() }).unwrap();
     let gets = |sid| instance.tables().gets_by_session().find(|(of, _)| *of == sid).unwrap().1;
