@@ -2,8 +2,9 @@
 //!
 //! After that store nothing of the mutex may be touched, for its next holder may free it. So what the release
 //! needs to know is here, in memory of our own. Addresses share spots: what is in one is a hint. A wrong hint
-//! costs a wake-up too many. [`PARKED_AT`] spares the wake-ups of a mutex at whose spot threads are parked for others: each
-//! is a system call, in which the kernel goes through all that wait in the process (48 us with 16,000 threads).
+//! costs a wake-up too many. [`PARKED_AT`] spares the wake-ups of a mutex at whose spot threads are parked
+//! for others: each is a system call, in which the kernel goes through all that wait in the process (48 us
+//! with 16,000 threads).
 //!
 //! No wake-up is lost although the release has no fence. The releaser stores the word, then loads `parking`.
 //! The first thread that parks, and a woken one that parks again, announces itself there, has the kernel do a

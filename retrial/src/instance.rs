@@ -177,8 +177,8 @@ impl Instance {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let in_reach = sys::register_for_barriers() || !tables.has_barrier();
         sys::tell_children();
-        let ([sessions, alerts], [searched_ns, alerts_since_ns]) =
-            (std::array::from_fn(|_| AtomicU32::new(0)), std::array::from_fn(|_| AtomicU64::new(0)));
+        let (sessions, alerts) = (AtomicU32::new(0), AtomicU32::new(0));
+        let (searched_ns, alerts_since_ns) = (AtomicU64::new(0), AtomicU64::new(0));
         let tag = NEXT.fetch_add(1, Ordering::Relaxed);
         Self { tables, tag, sessions, searched_ns, alerts, alerts_since_ns, in_reach }
     }
@@ -215,6 +215,14 @@ impl Instance {
         alert.number.store(number, Ordering::Release);
     }
 
+    /// The same for a line that is put together here, without allocating: sessions that wait write some.
+    pub(crate) fn alert_line(&self, line: fmt::Arguments<'_>) {
+        let mut text = Line::new();
+        // A line takes what fits and never fails.
+        let _ = fmt::Write::write_fmt(&mut text, line);
+        self.alert(text.as_str());
+    }
+
     /// Whether there is room for one more alert about a long wait within this threshold: each has two lines and
     /// looks at the holder's thread, and the log keeps its latest lines.
     pub(crate) fn has_alert_left(&self, now_ns: u64, threshold: Duration) -> bool {
@@ -222,14 +230,6 @@ impl Instance {
             self.alerts.store(0, Ordering::Relaxed);
         }
         self.alerts.fetch_add(1, Ordering::Relaxed) < self.tables.segment.alerts().len() as u32 / 2
-    }
-
-    /// The same for a line that is put together here, without allocating: sessions that wait write some.
-    pub(crate) fn alert_line(&self, line: fmt::Arguments<'_>) {
-        let mut text = Line::new();
-        // A line takes what fits and never fails.
-        let _ = fmt::Write::write_fmt(&mut text, line);
-        self.alert(text.as_str());
     }
 
     /// Notes which session died with a mutex, for the next holder.

@@ -3,11 +3,11 @@
 //! These locks belong to an anonymous instance of the process, with parameters and figures like any other:
 //! [`instance()`]. Each thread becomes a session at its first lock, and one more for each 256 locks that it
 //! holds at a time. When [`Capacity::SESSIONS_OF_ANY_PROGRAM`] are taken, or shared memory cannot be had,
-//! `lock` waits until another thread has ended, and the tries refuse. A thread that locks what it holds panics, unless it has a
-//! deadline. A lock is registered at its first lock, under the type `lock_api`; when the table of mutexes is
-//! full, later ones work without figures of their own. A lock whose guard was leaked stays locked when its
-//! thread ends: what it protects may have been leaked with it. A child of fork has copies of the locks, and
-//! gives up those that the forking thread held.
+//! `lock` waits until another thread has ended, and the tries refuse. A thread that locks what it holds
+//! panics, unless it has a deadline. A lock is registered at its first lock, under the type `lock_api`; when
+//! the table of mutexes is full, later ones work without figures of their own. A lock whose guard was leaked
+//! stays locked when its thread ends: what it protects may have been leaked with it. A child of fork has
+//! copies of the locks, and gives up those that the forking thread held.
 //!
 //! `RwLock::upgradable_read` is the mode E: beside the readers that are there, while all that come wait. Its
 //! `upgrade` waits until those readers have left. X does not become E: `RawRwLockUpgradeDowngrade` is left out.

@@ -141,7 +141,8 @@ params! {
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",
         "Scheme orbit: neither handovers nor turns; turns, and a handover now and then to a session that was woken in vain; turns, and a handover at every release beside parked sessions.";
     AlertThreshold "alert_threshold" = 15_000, Number(1, 86_400_000), "ms",
-        "A wait longer than this is written to the alert log, one for each mutex, and 128 of all in a process, in this time.";
+        "A wait longer than this is written to the alert log, one for each mutex, and 128 of all in a process, in this \
+         time.";
 }
 
 /// Number of parameters.

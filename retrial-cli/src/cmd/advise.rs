@@ -325,8 +325,9 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
     if let Some(prediction) = &advice.prediction {
         let rows = outlook::table(prediction, present).text();
         // A header alone says nothing: of what does not fit no number is told.
-        let rows = rows.lines().filter(|_| rows.lines().count() > 1);
-        rows.for_each(|row| line(&format!("     {row}")));
+        if rows.lines().count() > 1 {
+            rows.lines().for_each(|row| line(&format!("     {row}")));
+        }
     }
     line(&format!("   price: {price}"));
     line(&format!("   risk:  {risk}"));

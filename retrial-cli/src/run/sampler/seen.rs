@@ -1,5 +1,6 @@
 //! What was seen of a mutex.
 
+use crate::output::whole;
 use retrial::MutexId;
 use retrial::views::MutexInfo;
 use retrial_model::profile::Samples;
@@ -103,17 +104,20 @@ impl Seen {
         self.queued += u64::from(is_queued);
     }
 
+    /// Part of the time in ns in which it was held, in which its holder was in a run queue.
+    fn queued_ns(&self) -> Option<f64> {
+        (self.again > 0).then(|| self.busy_ns as f64 * self.queued as f64 / self.again as f64)
+    }
+
     /// Mean holding time in ns by what was seen so far, without what its holders waited for a processor.
     pub fn hold_ns(&self) -> Option<u64> {
-        let own_ns = self.busy_ns - self.busy_ns * self.queued / self.again.max(1);
-        own_ns.checked_div(self.sampled_gets)
+        let own_ns = self.busy_ns as f64 - self.queued_ns().unwrap_or(0.0);
+        (self.sampled_gets > 0).then(|| whole(own_ns / self.sampled_gets as f64))
     }
 
     /// Part of the time in s in which these were held, in which their holders were in run queues.
     pub fn held_queued_s(all: &[&Self]) -> Option<f64> {
-        let looked = all.iter().filter(|seen| seen.again > 0);
-        let queued = looked.map(|seen| seen.busy_ns as f64 / 1e9 * seen.queued as f64 / seen.again as f64);
-        queued.reduce(|a, b| a + b)
+        all.iter().filter_map(|seen| seen.queued_ns()).reduce(|a, b| a + b).map(|ns| ns / 1e9)
     }
 
     /// What was seen of the holders of these, which have had the same number.
