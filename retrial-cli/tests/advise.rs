@@ -229,6 +229,21 @@ fn what_was_measured_before_an_interrupt_of_a_search_is_told() {
 }
 
 #[test]
+fn what_was_measured_before_the_end_of_the_program_is_told() {
+    let end = |scratch: &Scratch, _| {
+        std::fs::remove_file(scratch.instance().tables().address().unwrap().path()).unwrap();
+    };
+    let (output, _) = once_set(2, &["--search", "--json"], end);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+    let applied = &document["applied"];
+    assert_eq!(applied["measured"].as_array().map(Vec::len), Some(1), "{applied}");
+    let why = applied["ended_early"].as_str().unwrap();
+    assert!(why.ends_with("the instance is there no longer: its program has ended"), "{why}");
+    assert_eq!((&applied["kept"], output.status.code()), (&json!(false), Some(1)), "{applied}");
+    assert_eq!(both(&output).matches("retrial::").count(), 0, "{}", both(&output));
+}
+
+#[test]
 fn the_best_of_a_search_that_was_measured_stays() {
     let settings = ["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"];
     let (code, document, scratch) = advise(&settings, SLEEPY, &["--search", "--apply", "--canary", "1s"]);

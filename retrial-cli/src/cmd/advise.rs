@@ -41,9 +41,9 @@ pub struct Args {
     #[command(flatten)]
     source: Source,
     /// Simulate the settings one step away from those in force (other schemes, other values of what the scheme
-    /// depends on) in place of rules, and advise the best. With --apply the best three are measured one after the
-    /// other, for an interval or --canary each, and the best of them stays where it has more gets than before, or as
-    /// many for less processor time, twice
+    /// depends on) in place of rules, and advise the best three that promise more. With --apply these are measured one
+    /// after the other, for an interval or --canary each, and the best of them stays where it has more gets than
+    /// before, or as many for less processor time, twice
     #[arg(long)]
     search: bool,
     /// Apply the first advice that is a parameter

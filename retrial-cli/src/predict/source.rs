@@ -89,11 +89,16 @@ impl Source {
         fit(observer.tables(), &seen, name.as_deref())
     }
 
+    /// How long a live instance is measured.
+    pub fn interval(&self) -> Duration {
+        self.interval.unwrap_or(INTERVAL)
+    }
+
     /// Measures the mutex that is meant.
     pub fn seen(&self, observer: &Observer) -> Result<Seen, Report> {
         let id = self.mutex.as_deref().map(|name| mutex(observer.tables(), name)).transpose()?;
         signals::catch();
-        let all = measured(observer.tables(), self.interval.unwrap_or(INTERVAL), id);
+        let all = measured(observer.tables(), self.interval(), id);
         let waited = |seen: &Seen| {
             let measured = &seen.measured;
             (whole(waiting(measured) * 1e9), measured.figures.get(Counter::Misses), measured.gets)

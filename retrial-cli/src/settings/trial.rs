@@ -3,7 +3,7 @@
 use super::apply;
 use crate::instances::{attach_error, mutex_type};
 use miette::{IntoDiagnostic, Report, WrapErr, miette};
-use retrial::views::TypeId;
+use retrial::views::{Tables, TypeId};
 use retrial::{Address, Instance, P};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -61,6 +61,7 @@ pub struct Trial<'i> {
 impl<'i> Trial<'i> {
     pub fn begin(instance: &'i Instance, mut settings: Vec<Tried>) -> Result<Self, Report> {
         let address = instance.tables().address().ok_or_else(|| miette!("the instance has no name, expected one"))?;
+        still_there(instance.tables())?;
         let only_one = File::open(address.path()).into_diagnostic()?;
         only_one.try_lock().map_err(|error| {
             miette!(
@@ -125,6 +126,18 @@ impl Drop for Trial<'_> {
     }
 }
 
+/// Refuses an instance that is gone, as at the end of a program under `retrial run`: nothing can be tried there.
+pub fn still_there(tables: &Tables) -> Result<(), Report> {
+    match tables.address() {
+        Some(address) if !address.path().exists() => Err(miette!(
+            code = "retrial::trial::gone",
+            help = "retrial list",
+            "{address}: the instance is there no longer: its program has ended"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// What the process of a trial does: the first line of its input are the settings, and at the end of the
 /// input it takes them back, unless the next line says that they stay.
 pub fn take_back(address: &str) -> Result<ExitCode, Report> {
@@ -134,7 +147,11 @@ pub fn take_back(address: &str) -> Result<ExitCode, Report> {
         return Ok(ExitCode::SUCCESS);
     }
     let settings: Vec<Tried> = serde_json::from_str(settings).into_diagnostic()?;
-    let instance = Instance::attach(&Address::new(address).into_diagnostic()?).map_err(attach_error)?;
+    let address = Address::new(address).into_diagnostic()?;
+    if !address.path().exists() {
+        return Ok(ExitCode::SUCCESS); // and the settings with it
+    }
+    let instance = Instance::attach(&address).map_err(attach_error)?;
     settings.iter().try_for_each(|tried| tried.take_back(&instance))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! An advice tried: applied, measured again, and taken back if a condition holds.
 
 use super::{Advice, Args, change_text};
+use crate::duration;
 use crate::output::{Format, short};
 use crate::predict::check;
 use crate::predict::check::compare;
@@ -9,12 +10,13 @@ use crate::predict::prediction::Prediction;
 use crate::predict::recording::Recording;
 use crate::predict::rules::Change;
 use crate::predict::source::Source;
-use crate::settings::trial::{Trial, Tried};
+use crate::settings::trial::{self, Trial, Tried};
 use crate::signals;
 use miette::{Report, miette};
-use retrial::P;
+use retrial::{Instance, P};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Sets a parameter, measures again, and takes it back if a condition holds. What came of it.
 pub(super) fn apply(
@@ -100,7 +102,8 @@ const NOISE: f64 = 0.03;
 const LEAN: f64 = 0.9;
 
 /// Measures the best settings of a search one after the other, the present once more, and the [chosen] one once
-/// more, which then stays where it is chosen again and no condition holds. What came of it.
+/// more, which then stays where it is chosen again and no condition holds. What came of it: where the program
+/// ends meanwhile, what was measured until then.
 pub(super) fn best_of(
     args: &Args,
     recording: &Recording,
@@ -108,69 +111,132 @@ pub(super) fn best_of(
     best: &[Advice],
     format: Format,
 ) -> Result<Value, Report> {
-    let type_name = recording.mutex_type.as_deref().unwrap_or_default();
-    let instance = args.source.which.attach()?;
-    let tried = |p, value| -> Result<(Trial, Profile), Report> {
-        let trial = Trial::begin(&instance, vec![Tried::new(type_name, p, value)])?;
-        format.say(&format!("\ntried: {} for type {type_name}", change_text(Change::Set(p, value))));
-        let after = measured_again(args, recording)?;
-        format.say(&format!("{} gets/s measured", short(rate(&after))));
-        Ok((trial, after))
+    let settings = best.iter().filter(|advice| matches!(advice.finding.change, Change::Set(..))).count();
+    let mut search = Search {
+        args,
+        recording,
+        before,
+        format,
+        measured: Vec::new(),
+        applied: json!({ "change": null, "kept": false, "measured": [], "conditions": [] }),
     };
-    let mut applied = json!({ "change": null, "kept": false, "measured": [], "conditions": [] });
-    let mut measured: Vec<(P, u64, Profile)> = Vec::new();
-    for advice in best {
-        let Change::Set(p, value) = advice.finding.change else { continue };
-        let (trial, after) = tried(p, value)?;
-        if signals::received().is_some() || trial.changed_by_another().is_some() {
-            end(trial, Some(INTERRUPTED), &mut applied, format);
-            return Ok(applied);
-        }
-        measured.push((p, value, after));
-        applied["measured"] = measured.iter().map(row).collect();
-    }
-    if measured.is_empty() {
+    if settings == 0 {
         format.say("\nnothing to apply");
-        return Ok(applied);
+        return Ok(search.applied);
     }
-    let again = measured_again(args, recording)?;
-    if signals::received().is_some() {
-        format.say(INTERRUPTED);
-        return Ok(applied);
+    let times = u32::try_from(settings).unwrap_or(u32::MAX).saturating_add(2);
+    let each = again_for(args);
+    format.say(&format!(
+        "\nmeasures {times} times {}, {} in all: settings ({settings}), as it is now, and the best once more",
+        duration::text(each),
+        duration::text(each.saturating_mul(times)),
+    ));
+    match search.run(best) {
+        Err(error) if !search.measured.is_empty() => search.ends_early(&error),
+        ended => ended?,
     }
-    let present = [before, &again].map(Tally::of);
-    let [first, last] = present.map(|tally| tally.gets_per_s);
-    format.say(&format!("as it is: {} gets/s before, {} after", short(first), short(last)));
-    let tallies: Vec<_> = measured.iter().map(|(.., after)| Tally::of(after)).collect();
-    applied["present"] = json!([first, last]);
-    let Some(best) = chosen(&tallies, present) else {
-        format.say(&format!("{NONE_BETTER}: all is as it was"));
-        return Ok(applied);
-    };
-    let (p, value, _) = measured[best];
-    let (trial, after) = tried(p, value)?;
-    if signals::received().is_some() {
-        end(trial, Some(INTERRUPTED), &mut applied, format);
-        return Ok(applied);
-    }
-    let change = change_text(Change::Set(p, value));
-    applied["change"] = change.clone().into();
-    applied["once_more"] = rate(&after).into();
-    // One of several may have been the best by chance.
-    if chosen(&[Tally::of(&after)], present).is_none() {
-        end(trial, Some(NONE_BETTER), &mut applied, format);
-        return Ok(applied);
-    }
-    let (conditions, why) = held(&args.rollback_if, before, &after, format);
-    applied["conditions"] = conditions.into();
-    if end(trial, why.as_deref(), &mut applied, format) {
-        format.say(&format!("applied: {change} for type {type_name}"));
-    }
-    Ok(applied)
+    Ok(search.applied)
 }
 
-fn row((p, value, after): &(P, u64, Profile)) -> Value {
-    json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
+/// The settings of a search, measured.
+struct Search<'a> {
+    args: &'a Args,
+    recording: &'a Recording,
+    before: &'a Profile,
+    format: Format,
+    measured: Vec<(&'a Advice, Profile)>,
+    /// What came of it.
+    applied: Value,
+}
+
+impl<'a> Search<'a> {
+    fn run(&mut self, best: &'a [Advice]) -> Result<(), Report> {
+        let instance = self.args.source.which.attach()?;
+        for advice in best {
+            let Some((trial, after)) = self.tried(&instance, advice)? else { continue };
+            if signals::received().is_some() || trial.changed_by_another().is_some() {
+                end(trial, Some(INTERRUPTED), &mut self.applied, self.format);
+                return Ok(());
+            }
+            self.measured.push((advice, after));
+            self.applied["measured"] = self.measured.iter().map(row).collect();
+        }
+        let again = measured_again(self.args, self.recording)?;
+        if signals::received().is_some() {
+            self.format.say(INTERRUPTED);
+            return Ok(());
+        }
+        let present = [self.before, &again].map(Tally::of);
+        let [first, last] = present.map(|tally| tally.gets_per_s);
+        self.format.say(&format!("as it is: {} gets/s before, {} after", short(first), short(last)));
+        self.applied["present"] = json!([first, last]);
+        if let Some(best) = chosen(&self.tallies(), present) {
+            return self.once_more(&instance, self.measured[best].0, present);
+        }
+        self.format.say(&format!("{NONE_BETTER}: all is as it was"));
+        Ok(())
+    }
+
+    /// Measures the best setting a second time, for one of several may have been the best by chance.
+    fn once_more(&mut self, instance: &Instance, best: &Advice, present: [Tally; 2]) -> Result<(), Report> {
+        let Some((trial, after)) = self.tried(instance, best)? else { return Ok(()) };
+        if signals::received().is_some() {
+            end(trial, Some(INTERRUPTED), &mut self.applied, self.format);
+            return Ok(());
+        }
+        let change = change_text(best.finding.change);
+        self.applied["change"] = change.clone().into();
+        self.applied["once_more"] = rate(&after).into();
+        if chosen(&[Tally::of(&after)], present).is_none() {
+            end(trial, Some(NONE_BETTER), &mut self.applied, self.format);
+            return Ok(());
+        }
+        let (conditions, why) = held(&self.args.rollback_if, self.before, &after, self.format);
+        self.applied["conditions"] = conditions.into();
+        if end(trial, why.as_deref(), &mut self.applied, self.format) {
+            self.format.say(&format!("applied: {change} for type {}", self.type_name()));
+        }
+        if self.args.verify {
+            self.applied["verify"] = verify(&after, best.prediction.as_ref(), self.format);
+        }
+        Ok(())
+    }
+
+    /// Sets what is advised, and measures.
+    fn tried<'i>(&self, instance: &'i Instance, advice: &Advice) -> Result<Option<(Trial<'i>, Profile)>, Report> {
+        let Change::Set(p, value) = advice.finding.change else { return Ok(None) };
+        let trial = Trial::begin(instance, vec![Tried::new(self.type_name(), p, value)])?;
+        let change = change_text(advice.finding.change);
+        self.format.say(&format!("\ntried: {change} for type {}", self.type_name()));
+        let after = measured_again(self.args, self.recording)?;
+        self.format.say(&format!("{} gets/s measured", short(rate(&after))));
+        Ok(Some((trial, after)))
+    }
+
+    /// Says why no more was measured, and what was the best until then.
+    fn ends_early(&mut self, error: &Report) {
+        self.format.say(&format!("\nnot measured to the end: {error}"));
+        let best = chosen(&self.tallies(), [Tally::of(self.before); 2]).map(|best| &self.measured[best]);
+        let text = best.map(|(advice, after)| (change_text(advice.finding.change), rate(after)));
+        self.format.say(&match &text {
+            Some((change, gets)) => format!("the best so far, measured once: {change}, {} gets/s", short(*gets)),
+            None => format!("so far {NONE_BETTER}"),
+        });
+        self.applied["change"] = text.map(|(change, _)| change).into();
+        self.applied["ended_early"] = error.to_string().into();
+    }
+
+    fn tallies(&self) -> Vec<Tally> {
+        self.measured.iter().map(|(_, after)| Tally::of(after)).collect()
+    }
+
+    fn type_name(&self) -> &str {
+        self.recording.mutex_type.as_deref().unwrap_or_default()
+    }
+}
+
+fn row((advice, after): &(&Advice, Profile)) -> Value {
+    json!({ "change": change_text(advice.finding.change), "gets_per_s": rate(after), "measured": after })
 }
 
 fn rate(measured: &Profile) -> f64 {
@@ -228,12 +294,19 @@ fn held(conditions: &[Condition], before: &Profile, after: &Profile, format: For
     (all, why)
 }
 
-/// The same mutex again, for as long as a canary, or as before.
+/// For how long something is measured again: as a canary says, or as before.
+fn again_for(args: &Args) -> Duration {
+    args.canary.unwrap_or(args.source.interval())
+}
+
+/// The same mutex again.
 fn measured_again(args: &Args, recording: &Recording) -> Result<Profile, Report> {
     let observer = args.source.which.observe()?;
     let mutex = Some(recording.mutex.clone().unwrap_or_default());
-    let source = Source { mutex, interval: args.canary.or(args.source.interval), ..args.source.clone() };
-    Ok(source.seen(&observer)?.measured)
+    let source = Source { mutex, interval: Some(again_for(args)), ..args.source.clone() };
+    let measured = source.seen(&observer)?.measured;
+    trial::still_there(observer.tables())?;
+    Ok(measured)
 }
 
 /// Of the processors that the sessions may use, those that others used.
