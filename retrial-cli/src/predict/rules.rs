@@ -79,9 +79,16 @@ type Rule = fn(&Profile, &Workload) -> Option<Finding>;
 /// All rules.
 const RULES: &[Rule] = &[sleeps_too_many, spins_too_long, sleeps_too_long, parks_too_soon, spins_too_short, hot_mutex];
 
-/// What they find, in their order.
+/// What they find, in their order. Where two advise the same change, it is one finding with the evidence of both.
 pub fn findings(measured: &Profile, workload: &Workload) -> Vec<Finding> {
-    RULES.iter().filter_map(|rule| rule(measured, workload)).collect()
+    let mut all: Vec<Finding> = Vec::new();
+    for found in RULES.iter().filter_map(|rule| rule(measured, workload)) {
+        match all.iter_mut().find(|known| known.change == found.change) {
+            Some(known) => known.evidence.extend(found.evidence),
+            None => all.push(found),
+        }
+    }
+    all
 }
 
 /// Fewer tries that found the mutex busy say nothing.
@@ -488,6 +495,14 @@ mod tests {
                 sick.with(Counter::Busy, 40),
             ],
         );
+    }
+
+    #[test]
+    fn rules_that_advise_the_same_are_one_finding() {
+        let load = Load { sessions: 16, waiting_s: 8.0, cpu_s: 0.4, ..load("sleep", 20e-6) };
+        let both = load.with(Counter::Sleeps, 20_000).with(Counter::SleptNs, 8_000_000_000);
+        assert_eq!(both.found(), ["sleeps_too_many", "spins_too_short"]);
+        assert_eq!(Load { cpu_s: 4.0, ..both }.found(), ["sleeps_too_long", "spins_too_short"]);
     }
 
     #[test]
