@@ -13,6 +13,7 @@ use crate::session::Session;
 use crate::sys::{AtomicU64, Deadline, Ordering};
 use crate::word::Word;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Types that a [`Mutex`] can hold: any bytes are a value of them, and mean the same in every process.
@@ -70,6 +71,9 @@ impl<T> std::fmt::Debug for Mutex<'_, T> {
     }
 }
 
+/// How often a session that waits for a value looks whether it is there.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 impl Instance {
     /// The mutex of this name, made with this value if it is new. `mutex_type` is registered if it is new.
     ///
@@ -108,17 +112,23 @@ impl Instance {
         if self.tables.slot(raw.load().sid()).is_some_and(|holder| holder.is_of_same_thread(session.slot)) {
             return Err(ObjectError::Deadlock(self.tables.mutex_name(raw.id())));
         }
-        // SAFETY: a session of this instance, which the mutex is registered with.
-        let hold = match unsafe { raw.exclusive(&session, crate::location!("retrial: create")) } {
-            Ok(hold) => hold,
-            Err(GetError::OwnerDied(mut died)) => {
-                if initialised.load(Ordering::Relaxed) == 0 {
-                    // The session that died here was writing the value that this session writes now.
-                    died.guard.consistent();
+        let hold = loop {
+            let patience = Patience::within(LOOK_EVERY);
+            // SAFETY: a session of this instance, which the mutex is registered with.
+            match unsafe { raw.get(&session, Mode::Exclusive, crate::location!("retrial: create"), patience) } {
+                Ok(hold) => break hold,
+                Err(GetError::OwnerDied(mut died)) => {
+                    if initialised.load(Ordering::Relaxed) == 0 {
+                        // The session that died here was writing the value that this session writes now.
+                        died.guard.consistent();
+                    }
+                    break died.guard;
                 }
-                died.guard
+                // The session that has written the value may hold the mutex for long by now.
+                Err(GetError::TimedOut) if initialised.load(Ordering::Acquire) != 0 => return Ok(()),
+                Err(GetError::TimedOut) => {}
+                Err(error) => unreachable!("a get of an unheld mutex by a fresh session: {error}"),
             }
-            Err(error) => unreachable!("an endless get of an unheld mutex by a fresh session: {error}"),
         };
         if initialised.load(Ordering::Relaxed) == 0 {
             write();

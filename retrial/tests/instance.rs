@@ -365,6 +365,30 @@ fn an_object_that_the_arena_cannot_hold_is_said_to_be_too_large() {
 }
 
 #[test]
+fn a_mutex_that_its_maker_holds_at_once_is_found_meanwhile() {
+    use std::sync::mpsc::channel;
+    let instance = &Instance::anonymous(Capacity::default()).unwrap();
+    let ((begun, begins), (found, finds)) = (channel(), channel());
+    std::thread::scope(|threads| {
+        threads.spawn(move || {
+            let session = instance.session("", Class::Normal).unwrap();
+            let mutex = instance.mutex("m", "t", || {
+                begun.send(()).unwrap();
+                // Long enough for the other thread to wait for the value.
+                std::thread::sleep(Duration::from_millis(50));
+                1u64
+            });
+            let held = mutex.unwrap().exclusive(&session, location!()).unwrap();
+            assert_eq!(finds.recv_timeout(Duration::from_secs(10)), Ok(()), "the other thread waits for the release");
+            assert_eq!(*held, 1);
+        });
+        begins.recv().unwrap();
+        instance.mutex("m", "t", || 2u64).unwrap();
+        found.send(()).unwrap();
+    });
+}
+
+#[test]
 fn a_value_that_asks_for_its_own_mutex_is_told_so() {
     let (told, hears) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
