@@ -121,7 +121,7 @@ params! {
     MutexSlots "mutex_slots" = 1024, Number(1, 1 << 24), "sessions",
         "Schemes ydb and latch: length of the queue; a session that finds it full is counted and looks again after 1, 2, 4, up to 128 ms.";
     QueueTimeout "queue_timeout" = 100, Number(1, 3_600_000), "ms",
-        "Schemes latch, ydb and pthread: time to the look of the queued session that watches, which heals a lost wake-up.";
+        "Schemes latch and ydb: time to the look of the queued session that watches, which heals a lost wake-up; pthread: the longest such time, the first look of each wait is after 10 ms.";
     CheckEvery "adaptive_check_every" = 1024, Number(1, 1 << 32), "gets",
         "Scheme adaptive: gets between two checks.";
     YdbThreshold "adaptive_ydb_threshold" = 1024, Number(0, 1 << 32), "sessions",
@@ -137,7 +137,7 @@ params! {
     OrbitRetryRate "orbit_retry_rate" = 25, Number(1, 1_000_000), "1/s",
         "Looks per second of all parked sessions of a mutex together, but for the one that watches; sets the time-out of a park.";
     HandoverInterval "orbit_handover_interval" = 1000, Number(1, 10_000_000), "us",
-        "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced). A session that misses it again and again yields once in a quarter of this.";
+        "Scheme orbit: a session that has waited for longer and was woken in vain has the mutex handed to it, this often at most (fairness balanced). A session that misses it again and again yields once in a tenth of this.";
     Fairness "fairness" = 1, Names(&["throughput", "balanced", "fifo"]), "",
         "Scheme orbit: neither handovers nor turns; turns, and a handover now and then to a session that was woken in vain; turns, and a handover at every release beside parked sessions.";
     AlertThreshold "alert_threshold" = 15_000, Number(1, 86_400_000), "ms",

@@ -110,7 +110,7 @@ struct MarkHot {
     one: One,
 }
 
-/// Limit the copies that objects are given: the sources' `kgl_hot_object_copies`
+/// Limit the copies that objects are given: Oracle's `kgl_hot_object_copies`
 #[derive(clap::Args)]
 struct LimitCopies {
     /// Most copies of an object, 1 to 255; 255 for no limit

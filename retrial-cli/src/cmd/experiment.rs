@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Do the experiments of the sources: their figures and tables measured here, simulated for their machines,
-/// and predicted
+/// Do the published experiments again: figures and tables measured here, simulated for their machines, and
+/// predicted
 ///
+/// The five publications (000 to 004, the *sources*) are named in docs/EXPERIMENTS.md.
 /// Each prints a table of its figures, and which statements of its source they agree with and which not. With
 /// --out it draws a picture with all lines, and writes a page that has everything. Nothing else should run on
 /// the machine while it is measured.

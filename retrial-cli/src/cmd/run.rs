@@ -24,10 +24,9 @@ use std::process::ExitCode;
 /// The report's figures: misses = requests that found the lock busy, each of which is got by the first spin
 /// or becomes a wait, and a wait ends with a get or gives up; rho = misses per request, that is per get or
 /// wait that gave up; U = share of samples with a holder; kappa = sleeps (yields, timed sleeps, parks) per
-/// miss; k = share of the spins that fail, from rho and the sleeps (empty where spins and sleeps do not
-/// alternate as its formula has it); S = mean holding time, from U and the gets. The wait time splits into
-/// spin, yield, slept as asked for, and oversleep, and adds up to 100 %. Only misses record where they
-/// happened.
+/// miss; k = share of the tries on a busy lock that failed, spin and all; S = mean holding time, from U and
+/// the gets. The wait time splits into spin, yield, slept as asked for, and oversleep, and adds up to 100 %.
+/// Only misses record where they happened.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment, override_usage = "retrial run [OPTIONS] -- PROGRAM [ARGUMENTS]...")]
 pub struct Args {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Ask an instance or a recording in SQL: views with the names of the sources, read-only
+/// Ask an instance or a recording in SQL: views with Oracle's names (v$mutex, v$session), read-only
 ///
 /// Of a live instance each statement sees one moment, and of a recording its latest snapshot; with --over
 /// what has happened in that time, else since the instance was created. The SQL is `SQLite`'s. Without a

@@ -74,12 +74,23 @@ impl Recording {
         let wrong = |found: String| {
             miette!(
                 code = "retrial::predict::file",
-                help = format!("retrial what-if --record {file}, or: retrial run --report {file} -- PROGRAM"),
+                help = "retrial what-if -i NAME --record now.json, or: retrial run --report now.json -- PROGRAM",
                 "{file}: {found}; expected a recording of what-if, a report of run, or a workload, as JSON"
             )
         };
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let metadata = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+        if !metadata.is_file() {
+            return Err(wrong("is no file".to_owned()));
+        }
+        let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        if text.starts_with(b"SQLite format 3") {
+            return Err(wrong("is a recording of `retrial record`, as `report` and `sql` read it".to_owned()));
+        }
+        let value: Value = serde_json::from_slice(&text)
+            .map_err(|error| wrong(if error.is_eof() { format!("ends early: {error}") } else { error.to_string() }))?;
+        if value.get("workloads").or(value.get("arrivals")).or(value.get("workload")).is_none() {
+            return Err(wrong("holds no workload".to_owned()));
+        }
         let all: Result<Vec<Self>, _> = if let Some(workloads) = value.get("workloads") {
             serde_json::from_value(workloads.clone())
         } else if value.get("arrivals").is_some() {

@@ -2,7 +2,9 @@
 
 use super::outcome::{Calls, Outcome};
 use crate::output::{counted, quoted};
+use crate::predict::rules::SATURATED;
 use retrial::views::{Counter, Tables};
+use retrial_model::Measure;
 use std::fs;
 use std::path::Path;
 
@@ -118,6 +120,11 @@ impl Outcome {
         }
         if self.total.figures.get(Counter::Waits) == 0 {
             // A scheme begins after the first spin, and does not change how long an event takes to come.
+            return format!("retrial run --profile -- {}", self.command);
+        }
+        // Where a lock is held nearly all the time, no other way to wait brings more gets.
+        let utilization = self.mutexes.first().and_then(|used| Measure::Utilization.of(&used.profile));
+        if self.profile.is_none() && utilization.is_some_and(|utilization| utilization >= SATURATED) {
             return format!("retrial run --profile -- {}", self.command);
         }
         let other = if self.scheme() == "pthread" { "orbit" } else { "pthread" };

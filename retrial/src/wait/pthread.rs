@@ -2,8 +2,8 @@
 //! process-shared mutex. While a woken session is on its way, releases wake no other.
 //!
 //! Wins when thousands wait, since nobody burns a processor; a short section pays a wake-up of 15 to 30 µs.
-//! Unlike glibc's, each sleep is bounded, so that a killed session's swallowed wake-up costs `queue_timeout`,
-//! not a hang.
+//! Unlike glibc's, each sleep is bounded, so that a killed session's swallowed wake-up costs 10 ms, later ones up
+//! to `queue_timeout`, not a hang.
 
 use super::{Attempt, Scheme, Step};
 use crate::params::P;

@@ -12,7 +12,7 @@ use retrial_bench::outcome::Kind;
 use retrial_cache::{Hash, Key};
 use std::process::ExitCode;
 
-/// Have many sessions work on the objects of a cache as those of the sources do
+/// Have many sessions work on the objects of a cache as those of the published workloads do
 ///
 /// Says at the end how much was executed, what sessions waited for and where, as the instance counts it, and
 /// the share of the processors that they took. Sessions see each other's work: run it while `retrial top`

@@ -38,9 +38,16 @@ pub fn failed(path: &Path, error: &rusqlite::Error) -> Report {
             path.display()
         );
     }
+    // Rows that do not hold what they are to hold.
+    let is_odd = matches!(
+        error,
+        rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+    );
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => foreign(path, "is no SQLite file"),
-        Some(ErrorCode::DatabaseCorrupt) => miette!(
+        code if is_odd || code == Some(ErrorCode::DatabaseCorrupt) => miette!(
             code = "retrial::recording::damaged",
             help = format!("sqlite3 {shown} .recover"),
             "recording {} is damaged: {error}",

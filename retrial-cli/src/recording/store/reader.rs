@@ -9,9 +9,10 @@ use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot, State};
 use crate::recording::state::Load;
 use miette::{Report, miette};
 use retrial::views::{LocationId, Sid};
-use retrial::{Capacity, MutexId};
+use retrial::{Address, Capacity, MutexId};
 use retrial_bench::machine::Ticks;
 use rusqlite::{Connection, OpenFlags};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,20 +33,28 @@ pub struct Recorded {
     pub at_ns: u64,
 }
 
+/// What is said when the file cannot be looked at.
+fn unreadable(path: &Path, error: &std::io::Error) -> Report {
+    let name = path.to_string_lossy();
+    let shown = quoted(&name);
+    let is_instance = Address::new(name.as_ref()).is_ok_and(|address| address.path().exists());
+    let help = match error.kind() {
+        ErrorKind::NotFound if is_instance => {
+            format!("retrial report -i {shown} (an instance), or: retrial record -i {shown} {shown}.db")
+        }
+        ErrorKind::NotFound => "retrial record NEW.db, or: ls *.db".to_owned(),
+        _ => format!("ls -ld {shown}"),
+    };
+    miette!(code = "retrial::recording::io", help = help, "recording {}: {error}", path.display())
+}
+
 impl Recording {
     pub fn open(path: &Path) -> Result<Self, Report> {
         match std::fs::metadata(path) {
             Ok(metadata) if !metadata.is_file() => return Err(foreign(path, "is no file")),
             Ok(metadata) if metadata.len() == 0 => return Err(foreign(path, "is empty")),
             Ok(_) => {}
-            Err(error) => {
-                return Err(miette!(
-                    code = "retrial::recording::io",
-                    help = format!("retrial record {}", quoted(&path.to_string_lossy())),
-                    "recording {}: {error}",
-                    path.display()
-                ));
-            }
+            Err(error) => return Err(unreadable(path, &error)),
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(plain(path), flags).map_err(|error| failed(path, &error))?;
