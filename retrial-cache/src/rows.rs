@@ -79,8 +79,10 @@ impl<'i> Rows<'i> {
                 }
             }
             // A session of this number that began at another time has not pinned them.
-            if seen.len() > before && self.tables.living_since(sid) != Some(tag) {
+            if seen.len() > before && !self.tables.may_live_since(sid, tag) {
                 seen.truncate(before);
+                // For processes that have no room to map its slot.
+                let _ = row.tag.compare_exchange(tag, 0, Relaxed, Relaxed);
             }
         }
         seen

@@ -254,11 +254,13 @@ impl Tables {
         self.slot(sid).is_some_and(Slot::is_dead)
     }
 
-    /// When the session of this number began, by the monotonic clock in ns, if it lives; a number is used again.
+    /// Whether the session of this number that began at this time, by the monotonic clock in ns, may live: it
+    /// does, or this process has no room to map its slot. A number is used again.
     #[must_use]
-    pub fn living_since(&self, sid: Sid) -> Option<u64> {
-        let slot = self.slot(sid).filter(|slot| slot.is_live() && !slot.is_dead())?;
-        Some(slot.claimed_ns.load(Ordering::Relaxed))
+    pub fn may_live_since(&self, sid: Sid, began_ns: u64) -> bool {
+        let lives =
+            |slot: &Slot| slot.is_live() && !slot.is_dead() && slot.claimed_ns.load(Ordering::Relaxed) == began_ns;
+        self.slot(sid).is_none_or(lives)
     }
 
     /// Gets counted by sessions rather than by mutexes, as interposers do.

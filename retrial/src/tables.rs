@@ -193,18 +193,20 @@ impl Tables {
         self.sids().filter_map(|sid| Some((sid, self.slot(sid)?)))
     }
 
-    /// Whether a session's log names a mutex, or what it is parked on: a recoverer looks at both.
+    /// Whether a session's log names a mutex, or what it is parked on: a recoverer looks at both. Also where this
+    /// process has no room to map a session's slot.
     pub(crate) fn is_in_a_log(&self, id: MutexId) -> bool {
         // Acquire: where a record has gone, the session has done with the mutex.
         let is_its =
             |cell: &AtomicU64| Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id);
-        self.slots().any(|(_, slot)| slot.log.iter().any(is_its) || slot.parked_on.load(Ordering::Acquire) == id.0)
+        let is_named = |slot: &Slot| slot.log.iter().any(is_its) || slot.parked_on.load(Ordering::Acquire) == id.0;
+        self.sids().any(|sid| self.slot(sid).is_none_or(is_named))
     }
 
-    /// Whether a living session waits for an event of this id.
+    /// Whether a living session waits for an event of this id, or this process has no room to map its slot.
     pub(crate) fn is_waited_for(&self, id: MutexId) -> bool {
         let waits = |slot: &Slot| slot.wait_under_way().is_some_and(|(key, _)| key.event.for_event && key.mutex == id);
-        self.slots().any(|(_, slot)| waits(slot) && !slot.is_dead())
+        self.sids().any(|sid| self.slot(sid).is_none_or(|slot| waits(slot) && !slot.is_dead()))
     }
 
     /// Alerts after number `after`, oldest first: number, real time in ns, text.

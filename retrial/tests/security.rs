@@ -648,7 +648,7 @@ fn an_observer_leaves_every_byte_as_it_was() {
             session_info(sid);
             last_run(sid);
             is_dead(sid);
-            living_since(sid);
+            may_live_since(sid, 1);
         }
         for run in (0..70).chain([u64::MAX]) {
             call! { event(sid, run); }
