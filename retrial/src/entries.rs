@@ -228,7 +228,9 @@ impl MutexEntry {
     /// namespace may be taken for one: then its mutex gets another id at its next miss.
     pub(crate) fn is_of_dead_process(&self, key: u64) -> bool {
         let pid = self.pid.load(Ordering::Relaxed);
-        key > RETIRED && self.place.load(Ordering::Relaxed) == Place::Process as u32 && sys::is_gone(pid, pid)
+        // The kernel is not asked about this process: a table can be full of its mutexes.
+        let is_others = self.place.load(Ordering::Relaxed) == Place::Process as u32 && pid != sys::known_pid();
+        key > RETIRED && is_others && sys::is_gone(pid, pid)
     }
 
     pub(crate) fn fill(&self, mutex_type: TypeId, place: Place, address: u64, len: u64, name: &str) {

@@ -24,9 +24,9 @@
 //! assert_eq!((names.read().len(), *HITS.lock()), (1, 1));
 //! ```
 
-use crate::entries::Place;
 use crate::error::{ConvertError, CreateError, GetError, SessionError};
 use crate::instance::Instance;
+use crate::interposer::register_missed_mutex;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::operation_log::MutexId;
@@ -294,7 +294,7 @@ impl RawLock {
     fn register(&self) {
         let instance = instance();
         let mutex_type = instance.register_type("lock_api").unwrap_or_default();
-        let registered = instance.register_at(mutex_type, Place::Process, self.0.address(), "");
+        let registered = register_missed_mutex(instance, mutex_type, self.0.address());
         // For good: a lock that got an id while it is held could not be released by it.
         let id = registered.unwrap_or(MutexId::OVERFLOW);
         if !self.0.adopt_once(id, mutex_type, !instance.tables.has_barrier()) && id != MutexId::OVERFLOW {

@@ -96,21 +96,10 @@ impl Instance {
     ///
     /// [`TableFull`].
     pub fn register_mutex(&self, mutex_type: TypeId, address: u64, name: &str) -> Result<MutexId, TableFull> {
-        self.register_at(mutex_type, Place::Elsewhere, address, name)
-    }
-
-    /// The same for one that is anywhere but in the arena.
-    pub(crate) fn register_at(
-        &self,
-        mutex_type: TypeId,
-        place: Place,
-        address: u64,
-        name: &str,
-    ) -> Result<MutexId, TableFull> {
         // Without memory for more entries the table is as long as it is.
         let full = || TableFull { table: "mutexes", capacity: u64::from(self.tables.segment.capacity().mutexes) };
         let (id, entry) = self.claim_entry(u32::MAX)?.ok_or_else(full)?;
-        entry.fill(mutex_type, place, address, 0, name);
+        entry.fill(mutex_type, Place::Elsewhere, address, 0, name);
         entry.publish(name);
         Ok(id)
     }
