@@ -14,8 +14,7 @@ use std::hint::black_box;
 use std::mem::{self, ManuallyDrop, offset_of};
 use std::ops::Deref;
 use std::ptr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
 /// `retrial_session`. Its memory is used again for later sessions and never freed, so that a closed one is
 /// recognised. The header's inlined calls read what is before `session`.
@@ -34,6 +33,8 @@ pub(crate) struct Handle {
     session: UnsafeCell<Option<(Session<'static>, Open)>>,
     /// The one that was made before it.
     before: Option<&'static Handle>,
+    /// The next one that no thread has, while no thread has this one.
+    next: AtomicPtr<Handle>,
 }
 
 /// Added to the thread pointer, which is even.
@@ -60,20 +61,19 @@ impl Default for Handle {
             nowhere: CLocation::unknown(),
             session: UnsafeCell::default(),
             before: None,
+            next: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
 
-/// A handle that no thread has.
-struct Closed(&'static Handle);
-
-// SAFETY: while it is closed nothing but `thread` is touched, until one thread takes it out of the pool.
-unsafe impl Send for Closed {}
-
 /// The last handle that was made: all of them, for a child of fork.
 static LAST: AtomicPtr<Handle> = AtomicPtr::new(ptr::null_mut());
 
-static POOL: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
+/// The first of those that no thread has. Any thread adds one; one thread at a time, which has [`TAKING`], takes
+/// the first: so that one is still the first when it goes, whatever is added meanwhile.
+static FREE: AtomicPtr<Handle> = AtomicPtr::new(ptr::null_mut());
+
+static TAKING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The open sessions of a thread. Nothing to drop: destructors of the program's may use them.
@@ -241,10 +241,30 @@ impl Handle {
             // The session first: what keeps its instance open comes after it in the tuple.
             closed => drop(closed),
         }
-        // Not where another thread has the pool: it may have been there when this process was forked.
-        if let Ok(mut pool) = POOL.try_lock() {
-            pool.push(Closed(self));
-        }
+        // Release: pairs with the Acquire in `take_free`.
+        let _ = FREE.fetch_update(Ordering::Release, Ordering::Relaxed, |first| {
+            self.next.store(first, Ordering::Relaxed);
+            Some(ptr::from_ref(self).cast_mut())
+        });
+    }
+
+    /// One that no thread has. `None`: there is none, or another thread is at it for long; it may be one that was
+    /// there when this process was forked.
+    fn take_free() -> Option<&'static Self> {
+        const LOOKS: u32 = 1000;
+        (0..LOOKS).find(|_| {
+            let is_taken = TAKING.swap(true, Ordering::Acquire);
+            if is_taken {
+                std::thread::yield_now();
+            }
+            !is_taken
+        })?;
+        // SAFETY: null or a handle, which is never freed.
+        let next = |first: *mut Self| unsafe { first.as_ref() }.map(|first| first.next.load(Ordering::Relaxed));
+        let taken = FREE.fetch_update(Ordering::Acquire, Ordering::Acquire, next);
+        TAKING.store(false, Ordering::Release);
+        // SAFETY: the same; this thread took it.
+        taken.ok().and_then(|first| unsafe { first.as_ref() })
     }
 }
 
@@ -268,6 +288,7 @@ static AT_LOAD: extern "C" fn() = {
 extern "C" fn in_child() {
     // SAFETY: NULL, or a handle, which is never freed.
     let mut next = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    TAKING.store(false, Ordering::Relaxed);
     while let Some(handle) = next {
         handle.close_shortcut();
         next = handle.before;
@@ -291,8 +312,7 @@ fn open(at: Option<&'static instance::Handle>, name: Text) -> Result<&'static Ha
     END.awaits()?;
     // SAFETY: the header says that a thread's holds end with it, and so does the use of what they protect.
     let session = unsafe { open.instance().thread_session(name, Class::Detect) }?;
-    let closed = POOL.try_lock().ok().and_then(|mut pool| pool.pop());
-    let handle = closed.map_or_else(Handle::make, |Closed(handle)| handle);
+    let handle = Handle::take_free().unwrap_or_else(Handle::make);
     OPENED.with(|opened| opened.borrow_mut().push(handle));
     // SAFETY: no other thread has it.
     unsafe { *handle.shortcut.get() = session.shortcut() };

@@ -283,6 +283,38 @@ static void a_handler_of_fork_runs_after_the_librarys(void) {
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+enum { OPENERS = 8, OPENED = 500 };
+
+static uintptr_t opened[OPENERS][OPENED];
+
+static void *open_often(void *mine) {
+    for (int i = 0; i < OPENED; i++) {
+        retrial_session *session;
+        OK(retrial_session_open(instance, "opens", &session));
+        ((uintptr_t *)mine)[i] = (uintptr_t)session;
+        OK(retrial_session_close(session));
+    }
+    return NULL;
+}
+
+static int by_address(const void *a, const void *b) {
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Threads that open sessions at once use the memory of closed ones again. */
+static void sessions_have_the_memory_of_closed_ones(void) {
+    pthread_t threads[OPENERS];
+    for (int i = 0; i < OPENERS; i++) CHECK(pthread_create(&threads[i], NULL, open_often, opened[i]) == 0);
+    for (int i = 0; i < OPENERS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    uintptr_t *all = opened[0];
+    qsort(all, OPENERS * OPENED, sizeof *all, by_address);
+    int different = 1;
+    for (int i = 1; i < OPENERS * OPENED; i++) different += all[i] != all[i - 1];
+    if (different > 4 * OPENERS) fprintf(stderr, "%d sessions of %d threads\n", different, OPENERS);
+    CHECK(different <= 4 * OPENERS);
+}
+
 int main(int count, char **arguments) {
     void *at;
     (void)arguments;
@@ -299,6 +331,7 @@ int main(int count, char **arguments) {
     a_destructor_of_a_key_opens_another_session();
     a_destructor_of_a_key_opens_the_first_session();
     a_process_without_keys_is_told();
+    sessions_have_the_memory_of_closed_ones();
     the_last_user_frees();
     a_handler_of_fork_runs_after_the_librarys();
     OK(retrial_mutex_get(own, mutex, RETRIAL_X, RETRIAL_HERE));
