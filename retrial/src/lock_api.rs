@@ -316,7 +316,10 @@ impl RawLock {
             });
             let done = match resumed {
                 // A child of fork has the memory of its parent's lock, but no record of its hold.
-                Ok(None) if is_forked() => with_sessions(true, |session| self.0.inherit(session, mode).map(&f)),
+                Ok(None) if is_forked() => with_sessions(true, |session| {
+                    let is_left = mode == Mode::Shared && self.0.leave_beside_parent(session);
+                    if is_left { None } else { self.0.inherit(session, mode).map(&f) }
+                }),
                 resumed => resumed,
             };
             tidy();

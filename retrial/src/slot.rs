@@ -124,6 +124,14 @@ impl Slot {
         if self.alive.is_held() { self.gone_thread(pid_namespace, sys::is_gone) } else { None }
     }
 
+    /// Whether its log names a mutex.
+    pub(crate) fn logs(&self, id: MutexId) -> bool {
+        // Acquire: where a record has gone, the session has done with the mutex.
+        let is_its =
+            |cell: &AtomicU64| Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id);
+        self.log.iter().any(is_its)
+    }
+
     /// Whether it is a living session of the thread that `other` is a session of. Not where the PID namespace
     /// is unknown.
     #[cfg(not(any(loom, shuttle)))]

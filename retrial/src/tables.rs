@@ -8,7 +8,6 @@ use crate::operation_log::{LocationId, MutexId, Record};
 use crate::params::{P, Params};
 use crate::segment::{Capacity, Segment, TYPES};
 use crate::slot::Slot;
-use crate::sys::protocol::AtomicU64;
 use crate::sys::{self, Observed as _, Ordering};
 use crate::text::hash;
 use crate::word::Sid;
@@ -196,10 +195,7 @@ impl Tables {
     /// Whether a session's log names a mutex, or what it is parked on: a recoverer looks at both. Also where this
     /// process has no room to map a session's slot.
     pub(crate) fn is_in_a_log(&self, id: MutexId) -> bool {
-        // Acquire: where a record has gone, the session has done with the mutex.
-        let is_its =
-            |cell: &AtomicU64| Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id);
-        let is_named = |slot: &Slot| slot.log.iter().any(is_its) || slot.parked_on.load(Ordering::Acquire) == id.0;
+        let is_named = |slot: &Slot| slot.logs(id) || slot.parked_on.load(Ordering::Acquire) == id.0;
         self.sids().any(|sid| self.slot(sid).is_none_or(is_named))
     }
 

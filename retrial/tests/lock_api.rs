@@ -313,6 +313,30 @@ macro_rules! upgradable {
             }
 
             #[test]
+            fn a_child_of_fork_drops_a_read_guard_beside_an_upgradable_one_of_its_parent() {
+                let lock = locks::RwLock::new(1);
+                let mut reader = Some(lock.read());
+                let [ready, done] = [0, 1].map(|_| std::sync::Barrier::new(2));
+                std::thread::scope(|threads| {
+                    threads.spawn(|| {
+                        let _upgradable = lock.upgradable_read();
+                        ready.wait();
+                        done.wait();
+                    });
+                    ready.wait();
+                    let is_dropped = super::in_child(|| {
+                        // SAFETY: it ends the child where the drop does not come back.
+                        unsafe { libc::alarm(10) };
+                        drop(reader.take());
+                        true
+                    });
+                    done.wait();
+                    assert!(is_dropped);
+                });
+                assert!(reader.is_some() && lock.try_write().is_none());
+            }
+
+            #[test]
             fn a_child_of_fork_upgrades_its_copy() {
                 let lock = locks::RwLock::new(1);
                 let upgradable = lock.upgradable_read();

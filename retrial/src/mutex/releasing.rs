@@ -288,6 +288,28 @@ impl RawMutex {
         fail::point();
     }
 
+    /// Drops a reference from before a fork, in the child, where a session of the parent has the holder field: there
+    /// it stays. `false`: no such session has it.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn leave_beside_parent(&self, session: &Session<'_>) -> bool {
+        use crate::slot::Slot;
+        let process = |slot: &Slot| (slot.pid_namespace.load(Ordering::Relaxed), slot.pid.load(Ordering::Relaxed));
+        loop {
+            let word = self.load();
+            let holder = session.instance().tables.slot(word.sid());
+            // The number may be that of a session of this process by now: then its log tells.
+            let is_here = holder.is_some_and(|slot| process(slot) == process(session.slot) && slot.logs(self.id()));
+            if word.sid().is_none() || word.references() == 0 || is_here {
+                return false;
+            }
+            let left = word.drop_reference();
+            // Release: what the reader did comes first.
+            if self.word.compare_exchange(word.0, left.0, Ordering::Release, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+
     pub(super) fn leave(&self, session: &Session<'_>, record: usize) {
         session.relog(record, Phase::Leaving, Mode::Shared);
         let Some(taken) = self.take_field(session, record) else { return session.unlog(record) };
