@@ -129,6 +129,10 @@ impl Target for Getting {
         self.spot().ended(self.spin as usize, got, &self.parks);
     }
 
+    fn steps_aside(&self) {
+        self.spot().ended(self.spin as usize, false, &self.parks);
+    }
+
     fn parked(&self) -> u32 {
         self.spot().parked()
     }

@@ -129,7 +129,8 @@ impl Spot {
             let before = self.change(Ordering::Relaxed, |all| all.handed_over(now));
             return before.has_a_taker();
         }
-        if futex == SEVERAL || !parking.has_a_taker() {
+        // Releases come here for fences too: without a request nothing is written that others read.
+        if parking != parking.fed() && (futex == SEVERAL || !parking.has_a_taker()) {
             self.change(Ordering::Relaxed, Parking::fed);
         }
         false

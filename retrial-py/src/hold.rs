@@ -92,7 +92,7 @@ impl<R, F: FnOnce() -> R> Apart<F> {
 }
 
 /// Does something without the interpreter lock.
-fn detached<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
+pub(crate) fn detached<R>(py: Python<'_>, f: impl FnOnce() -> R) -> R {
     let task = Apart(f);
     py.detach(move || task.run()).0
 }

@@ -1,7 +1,7 @@
 //! `retrial.Mutex`, which is a lock of Python's too.
 
 use crate::errors::{Kind, OrRaise, raise};
-use crate::hold::{Ask, Hold};
+use crate::hold::{Ask, Hold, detached};
 use crate::instance::{Instance, Shared};
 use crate::wait::Wait;
 use pyo3::prelude::*;
@@ -93,7 +93,9 @@ impl Mutex {
                 format_args!("size {size}, expected a multiple of {bytes}, for format {name}"),
             ));
         }
-        let (mutex, bytes) = shared.instance.mutex_bytes(name, mutex_type, size).or_raise()?;
+        // Another session may be writing the value.
+        let made = detached(py, || shared.instance.mutex_bytes(name, mutex_type, size));
+        let (mutex, bytes) = made.or_raise()?;
         let record = mutex.record(&shared.instance).map_err(|error| raise(Kind::Error, error))?;
         // One that was there keeps its type.
         let mutex_type = shared.instance.tables().type_name(record.mutex_type());
@@ -164,8 +166,7 @@ macro_rules! with_modes {
 
             /// Whether any thread of any process holds it.
             fn locked(&self) -> bool {
-                let word = self.named.record().load();
-                !word.sid().is_none() || word.references() != 0
+                self.named.record().load().is_held()
             }
 
             #[pyo3(signature = (blocking=true, timeout=-1.0))]

@@ -160,6 +160,10 @@ impl EngineCondition {
             // All waiters that were asleep are awake. A signaller that comes late to this stores an older
             // number: then the next signal asks the kernel in vain.
             self.settled.store(announced, Ordering::Relaxed);
+        } else if announced.wrapping_sub(self.settled.load(Ordering::Relaxed)) > u32::MAX / 2 {
+            // Signals that find their waiters each time never store it, and the numbers come round: those two
+            // would be the same once, and a signal lost.
+            self.settled.store(announced.wrapping_sub(1), Ordering::Relaxed);
         }
     }
 
@@ -341,3 +345,21 @@ impl<'c> Condition<'c> {
 
 #[cfg(all(test, any(loom, shuttle)))]
 mod interleavings;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_is_signalled_also_when_the_numbers_have_come_round() {
+        // 2^32 - 3 signals ago a signal found nobody.
+        let condition =
+            EngineCondition { announced: AtomicU32::new(5), settled: AtomicU32::new(8), ..Default::default() };
+        for waiter in 6..20 {
+            condition.enter();
+            assert_eq!(condition.begin(), Some(waiter));
+            // It finds as many asleep as it is to wake.
+            condition.end(waiter, 0);
+        }
+    }
+}

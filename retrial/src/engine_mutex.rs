@@ -10,7 +10,6 @@ use crate::raw_mutex::RawMutex;
 use crate::registration::Extent;
 use crate::sys::{self, AtomicU64, Ordering};
 use crate::tables::Tables;
-use crate::word::Word;
 use std::fmt;
 use std::mem::offset_of;
 
@@ -146,12 +145,10 @@ impl EngineMutex {
     /// No session gets it meanwhile.
     pub unsafe fn unbind(&self, instance: &Instance) -> Result<bool, BindError> {
         let id = self.bound(instance)?.map_or(MutexId(0), RawMutex::id);
-        let word = self.raw.load();
-        let is_free = word.sid().is_none() && word.references() == 0 && !word.has(Word::DRAINING);
         if instance.tables.place_of(id) == Some(Place::Arena) {
             return Err(BindError::Named);
         }
-        if !is_free || !self.is_left(instance, id) {
+        if self.raw.load().is_held() || !self.is_left(instance, id) {
             return Ok(false);
         }
         // The entry first: a process that is killed in between leaks none.
@@ -252,6 +249,7 @@ mod tests {
     use crate::segment::Capacity;
     use crate::session::Class;
     use crate::word::Sid;
+    use crate::word::Word;
     use std::cell::Cell;
     use std::sync::Barrier;
     use std::time::Duration;

@@ -33,7 +33,6 @@ use crate::operation_log::MutexId;
 use crate::segment::Capacity;
 use crate::session::{Class, Session};
 use crate::sys;
-use crate::word::Word;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -190,8 +189,7 @@ impl RawLock {
 
     /// Whether any thread holds it, in whatever mode.
     fn is_held(&self) -> bool {
-        let word = self.0.load();
-        !word.sid().is_none() || word.references() != 0 || word.has(Word::DRAINING)
+        self.0.load().is_held()
     }
 
     /// Whether a thread holds it in X.
@@ -369,6 +367,7 @@ impl Drop for RawLock {
 mod tests {
     use super::*;
     use crate::word::Sid;
+    use crate::word::Word;
 
     #[test]
     fn a_lock_that_waits_for_its_last_reader_is_held_when_that_has_left() {

@@ -73,10 +73,14 @@ impl Instance {
         let wanted = hash(name);
         let entries = &self.tables.segment.locations()[1..];
         let start = (wanted % entries.len() as u64) as usize;
+        let mut page = None;
         for i in (start..entries.len()).chain(0..start) {
-            if !self.tables.segment.populate_entry(&entries[i]) {
+            // Once for each page of entries: a full table is looked through as a whole.
+            let in_page = Some(std::ptr::from_ref(&entries[i]).addr() / 4096);
+            if page != in_page && !self.tables.segment.populate_entry(&entries[i]) {
                 break;
             }
+            page = in_page;
             // AcqRel: as in `register_type`.
             let found = entries[i].hash.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(wanted) {

@@ -205,6 +205,12 @@ impl Word {
         Some(Self((rest + masks.add) | masks.kind | sid.bits()))
     }
 
+    /// Whether any session has it, in whatever mode: also while one waits in X for its readers to leave.
+    #[must_use]
+    pub const fn is_held(self) -> bool {
+        !self.sid().is_none() || self.references() != 0 || self.has(Self::DRAINING)
+    }
+
     /// The word after `sid` takes the holder field to drop its reference, or `None` while the field is taken.
     #[must_use]
     pub const fn take_field(self, sid: Sid) -> Option<Self> {

@@ -109,6 +109,10 @@ fn examine_over_ones_own_reference_is_refused() {
     drop(refused);
     drop(reader);
     assert_eq!(mutex.word(), Word::FREE);
+    let writer = mutex.exclusive(&a, location!()).unwrap();
+    let refused = mutex.get(&a, Mode::Examine, location!(), Patience::Endless);
+    assert!(matches!(refused, Err(GetError::Deadlock { held: Mode::Exclusive })));
+    drop((refused, writer));
 }
 
 #[test]

@@ -164,6 +164,10 @@ impl Target for Getting<'_> {
         }
     }
 
+    fn steps_aside(&self) {
+        self.spot().ended(self.mutex.futex(), false, &self.parks);
+    }
+
     fn parks_at_once(&self) -> bool {
         self.is_own
     }

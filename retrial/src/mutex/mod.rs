@@ -207,9 +207,12 @@ impl RawMutex {
         patience: Patience,
     ) -> Get<'a> {
         let record = Record { phase: Phase::Getting, mode, location, mutex: self.id() };
-        if mode == Mode::Examine && !session.is_forked() && session.held(self.id(), usize::MAX).is_some() {
+        if mode == Mode::Examine
+            && !session.is_forked()
+            && let Some(held) = session.held(self.id(), usize::MAX)
+        {
             // E over one's own reference could neither end in X nor let the reference leave.
-            return Err(GetError::Deadlock { held: Mode::Shared });
+            return Err(GetError::Deadlock { held });
         }
         let Some(record) = session.log(record) else { return Err(no_record(session)) };
         let word = Word(self.word.load(Ordering::Relaxed));
