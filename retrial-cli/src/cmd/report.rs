@@ -81,7 +81,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
     } else {
         let report = args.file.as_ref().map_or_else(|| live(&args), |file| recorded(file, &args))?;
         if prints {
-            report.print(format)?;
+            report.print(format);
         }
         args.html.as_ref().map(|_| report.html())
     };

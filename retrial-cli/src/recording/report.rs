@@ -9,7 +9,7 @@ mod time;
 pub use self::course::{Course, PARTS, Step, charts};
 
 use self::time::Time;
-use super::findings::{Blocker, Evidence, Finding, Source, findings};
+use super::findings::{Blocker, Evidence, Finding, Source, TRIFLE, findings};
 use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
@@ -28,7 +28,6 @@ use serde_json::{Value, json};
 
 /// Rows of a table for people.
 const TOP: usize = 10;
-const NOTHING_FOUND: &str = "None: nothing is stuck, and no rule found a cause that takes 2 % of the sessions' time.";
 
 /// What a report is of.
 pub struct Report {
@@ -54,7 +53,7 @@ impl Report {
         self.span.period()
     }
 
-    pub fn print(&self, format: Format) -> Result<(), Failure> {
+    pub fn print(&self, format: Format) {
         if format.json {
             output::json(&self.json());
         } else if format.csv {
@@ -62,7 +61,6 @@ impl Report {
         } else {
             line(&self.text());
         }
-        Ok(())
     }
 
     fn json(&self) -> Value {
@@ -140,7 +138,11 @@ impl Report {
         let next = found.first().map_or(&self.next, |finding| &finding.found.command).clone();
         let alarm = |found: &Deadlock| Part::Alarm(found.text(to.at.monotonic_ns));
         let mut parts: Vec<Part> = self.deadlocks.iter().map(alarm).collect();
-        parts.push(Part::Findings { found, nothing: NOTHING_FOUND });
+        let nothing = format!(
+            "None: nothing is stuck, and no rule found a cause that takes {:.0} % of the sessions' time.",
+            100.0 * TRIFLE
+        );
+        parts.push(Part::Findings { found, nothing });
         let course = Picture::Charts(vec![Course { name: "", steps: self.course.clone() }]);
         parts.push(Part::pictured("LOAD", course, self.load()));
         let bar = Picture::Bars(vec![Bar { name: "", shares: time.shares().collect() }]);
