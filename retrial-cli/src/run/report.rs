@@ -344,15 +344,3 @@ fn split_text(figures: &Figures) -> String {
     let parts = PARTS.iter().zip(split(figures));
     parts.map(|((name, _), tenths)| format!("{name} {}.{} %", tenths / 10, tenths % 10)).collect::<Vec<_>>().join(", ")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_numbers_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-    }
-}
