@@ -33,6 +33,7 @@ pub struct Identity {
 pub struct Snapshot {
     pub at: Moment,
     pub instance: Identity,
+    /// Not read back: the default in a snapshot that was read from a recording.
     pub capacity: Capacity,
     /// By SID.
     pub sessions: Vec<Session>,
