@@ -1,6 +1,7 @@
 //! How a session waits under each scheme: the steps of one wait, with what they are for.
 
 use crate::output::line;
+use crate::settings;
 use miette::{IntoDiagnostic, Report, miette};
 use retrial::views::{Event, Tables};
 use retrial::{Capacity, Class, Instance, Mutex, P, location, wait};
@@ -103,15 +104,8 @@ impl Row {
         for &p in P::ALL {
             instance.unset(p, None);
         }
-        let value = P::Scheme.parse(self.scheme, 0).map_err(|error| crate::instances::param_error(&error))?;
-        instance.set(P::Scheme, None, value);
-        for setting in self.settings {
-            let scheme = usize::try_from(instance.params(None).get(P::Scheme)).unwrap_or(0);
-            let parsed =
-                retrial_bench::arguments::setting(setting).and_then(|(p, text)| Ok((p, p.parse(text, scheme)?)));
-            let (p, value) = parsed.map_err(|error| crate::instances::param_error(&error))?;
-            instance.set(p, None, value);
-        }
+        let values = settings::given(Some(self.scheme), self.settings);
+        settings::apply(instance, None, &values.map_err(|error| crate::instances::param_error(&error))?);
         Ok(())
     }
 }
