@@ -78,7 +78,12 @@ const ROWS: [Row; 17] = [
         &[],
         "as ydb while few sessions wait, as pthread when the yields of many would take the processors",
     ),
-    row("orbit", &[], "the default: spins for about as long as a wake-up takes, yields up to 8 times, then parks"),
+    row(
+        "orbit",
+        &[],
+        "the default: a session's first wait parks at once; later ones spin, yield up to 512 times, down to 8 where \
+         yields bring nothing, then park",
+    ),
 ];
 
 /// These, and with their defaults the schemes that none of them is of.
