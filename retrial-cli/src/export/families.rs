@@ -6,6 +6,7 @@ use crate::clock::time;
 use crate::recording::{Period, Snapshot, State};
 use retrial::views::{Counter, Key, LocationId, Sid};
 use retrial::{MutexId, P};
+use retrial_model::profile::WAIT_PARTS;
 use std::collections::BTreeMap;
 
 /// In place of a name, for all that have none of their own.
@@ -132,12 +133,6 @@ fn waits<K: Ord + Clone>(of: &str, ledger: &Ledger<K>, name: impl Fn(Option<&K>)
         ("misses", Counter::Misses, "Requests that found it busy at the first try."),
         ("waits", Counter::Waits, "Waits, each from its first failed spin on."),
     ];
-    const PARTS: [(&str, Counter); 4] = [
-        ("spin", Counter::SpinNs),
-        ("yield", Counter::YieldNs),
-        ("slept", Counter::SleptNs),
-        ("over", Counter::OverNs),
-    ];
     let counters = COUNTERS.iter().map(|(what, counter, help)| {
         let sample = |(key, count): (Option<&K>, &Count)| Sample {
             labels: name(key),
@@ -160,8 +155,8 @@ fn waits<K: Ord + Clone>(of: &str, ledger: &Ledger<K>, name: impl Fn(Option<&K>)
     });
     let parts = |(key, count): (Option<&K>, &Count)| {
         let (labels, figures) = (name(key), count.figures);
-        PARTS.map(|(part, counter)| Sample {
-            labels: [labels.clone(), vec![("part", part.to_owned())]].concat(),
+        WAIT_PARTS.map(|counter| Sample {
+            labels: [labels.clone(), vec![("part", Counter::NAMES[counter as usize].replace("_ns", ""))]].concat(),
             value: (figures.get(counter) as f64 / 1e9).into(),
         })
     };
