@@ -155,6 +155,16 @@ impl<'s> Period<'s> {
     pub fn busy(&self) -> Option<f64> {
         self.to.load.busy_since(&self.from?.load)
     }
+
+    /// Share of the time in which some thread waited for a processor. Not known since the creation.
+    pub fn pressed(&self) -> Option<f64> {
+        self.to.load.pressed_since(&self.from?.load, self.time_s())
+    }
+
+    /// Share of the processors' time that a hypervisor gave to others. Not known since the creation.
+    pub fn stolen(&self) -> Option<f64> {
+        self.to.load.stolen_since(&self.from?.load)
+    }
 }
 
 /// The sessions of a snapshot by their SIDs, and when each was claimed. Rows of other SIDs are of sessions

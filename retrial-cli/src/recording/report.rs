@@ -66,7 +66,6 @@ impl Report {
     fn json(&self) -> Value {
         let (period, time) = (self.period(), self.time());
         let to = &self.span.to;
-        let earlier = period.from().map(|from| &from.load);
         let pct = |share: Option<f64>| share.map(|share| 100.0 * share);
         json!({
             "of": self.of,
@@ -76,8 +75,8 @@ impl Report {
             "period_s": period.time_s(),
             "processors": to.load.processors,
             "busy_pct": pct(period.busy()),
-            "pressure_pct": pct(earlier.and_then(|from| to.load.pressed_since(from, period.time_s()))),
-            "stolen_pct": pct(earlier.and_then(|from| to.load.stolen_since(from))),
+            "pressure_pct": pct(period.pressed()),
+            "stolen_pct": pct(period.stolen()),
             "threads_ready": to.load.runnable,
             "sessions": to.sessions.len(),
             "deadlocks": self.deadlocks.iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
@@ -194,9 +193,6 @@ impl Report {
         let (period, to) = (self.period(), &self.span.to);
         let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), clock::time);
         let pct = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| short(100.0 * share));
-        let earlier = period.from().map(|from| &from.load);
-        let steal = earlier.and_then(|earlier| to.load.stolen_since(earlier));
-        let pressure = earlier.and_then(|earlier| to.load.pressed_since(earlier, period.time_s()));
         let looked = match self.recorder_pct() {
             Some(pct) => {
                 let looked_s = self.rounds.length_ns as f64 / 1e9;
@@ -219,8 +215,8 @@ impl Report {
                 "machine: {}, {} % busy, {} % of the time some thread waited for one, {} % stolen; {} ready at the end",
                 counted(to.load.processors as u64, "processor", "processors"),
                 pct(period.busy()),
-                pct(pressure),
-                pct(steal),
+                pct(period.pressed()),
+                pct(period.stolen()),
                 to.load.runnable.map_or_else(|| "? threads".to_owned(), |ready| counted(ready, "thread", "threads")),
             ),
             format!("sessions at the end: {}; {looked}", to.sessions.len()),

@@ -79,18 +79,13 @@ fn instance() -> View {
                 "pressure_pct",
                 "pct",
                 "Share of the period in which a thread waited for a processor",
-                |span: &Span, _: &Profile| {
-                    let (load, earlier) = (&span.to.load, &span.period().from()?.load);
-                    load.pressed_since(earlier, span.period().time_s()).map(|share| 100.0 * share)
-                },
+                |span: &Span, _: &Profile| span.period().pressed().map(|share| 100.0 * share),
             ),
             column(
                 "steal_pct",
                 "pct",
                 "Share of the processors' time in the period that a hypervisor gave to others",
-                |span: &Span, _: &Profile| {
-                    span.to.load.stolen_since(&span.period().from()?.load).map(|share| 100.0 * share)
-                },
+                |span: &Span, _: &Profile| span.period().stolen().map(|share| 100.0 * share),
             ),
         ],
     )
