@@ -345,29 +345,23 @@ impl Report {
     }
 
     fn parameters(&self) -> Table {
-        let (to, from) = (&self.span.to, self.period().from());
-        let before = |now: &Parameter| {
-            let then = from?.params.iter().find(|then| (then.parameter, then.of) == (now.parameter, now.of))?;
-            (then.value != now.value).then(|| then.parameter.format(then.value))
-        };
-        let rows = to.params.iter().filter(|parameter| parameter.is_set || before(parameter).is_some());
+        let (to, period) = (&self.span.to, self.period());
+        let rows = to.params.iter().filter(|parameter| parameter.is_set || period.changed_from(parameter).is_some());
         let columns = [
             column("name", |row: &&Parameter| row.parameter.row().name),
             column("of", |row: &&Parameter| row.of.map_or("the instance", |of| to.type_name(of)).to_owned()),
             column("value", |row: &&Parameter| row.parameter.format(row.value)),
-            column("changed_from", |row: &&Parameter| before(row)),
+            column("changed_from", |row: &&Parameter| period.changed_from(row)),
         ];
         Table::of(&columns, rows)
     }
 
     fn alerts(&self) -> Table {
-        let from_ns = self.begin_ns().unwrap_or(0);
-        let rows = self.span.to.alerts.iter().rev().filter(|alert| alert.at_ns >= from_ns);
         let columns = [
             column("time", |alert: &&super::Alert| clock::time(alert.at_ns)),
             column("text", |alert: &&super::Alert| alert.text.clone()),
         ];
-        Table::of(&columns, rows)
+        Table::of(&columns, self.period().alerts().rev())
     }
 }
 

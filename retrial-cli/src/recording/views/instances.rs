@@ -128,16 +128,7 @@ fn parameter() -> View {
                 "changed_from",
                 "",
                 "Its value at the begin of the period, if that was another one",
-                |span: &Span, now: &Parameter| {
-                    let then = span
-                        .period()
-                        .from()?
-                        .params
-                        .iter()
-                        .find(|then| (then.parameter, then.of) == (now.parameter, now.of));
-                    let then = then.filter(|then| then.value != now.value)?;
-                    Some(then.parameter.format(then.value))
-                },
+                |span: &Span, now: &Parameter| span.period().changed_from(now),
             ),
         ],
     )
@@ -167,16 +158,11 @@ fn alert() -> View {
     view(
         "v$alert",
         "Alerts: long waits, deaths, recoveries; of a period those that came in it",
-        alerts,
+        |span| span.period().alerts().cloned().collect(),
         vec![
             column("number", "", "From 1", |_: &Span, alert: &Alert| alert.number),
             column("time", "", "When, in UTC", |_: &Span, alert: &Alert| time(alert.at_ns)),
             text("text", "What", |_: &Span, alert: &Alert| alert.text.as_str()),
         ],
     )
-}
-
-fn alerts(span: &Span) -> Vec<Alert> {
-    let from_ns = span.period().from().map_or(0, |from| from.at.real_ns);
-    span.to.alerts.iter().filter(|alert| alert.at_ns >= from_ns).cloned().collect()
 }
