@@ -1,6 +1,6 @@
 //! `retrial recover`.
 
-use crate::blocking::Look;
+use crate::blocking::{Look, held_text};
 use crate::instances::{Which, mutex, session_error};
 use crate::output::{Format, Table, column};
 use crate::{duration, signals};
@@ -76,7 +76,12 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
             // A waiter was faster.
             Recovery::NotDead => ("recovered by a waiter", 0),
         };
-        rows.push((session, look.held_text(session.sid), result, given_back));
+        rows.push((
+            session,
+            held_text(held.iter().copied(), |id| instance.tables().mutex_name(id)),
+            result,
+            given_back,
+        ));
         poisoned.extend(
             held.iter()
                 .map(|(mutex, _)| *mutex)

@@ -1,6 +1,7 @@
 //! One moment of an instance as plain data.
 
 use super::state::{Load, Spent};
+use crate::blocking::held_text;
 use crate::naming;
 use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId};
 use retrial::{Capacity, Mode, MutexId, P, wait};
@@ -168,6 +169,11 @@ impl Snapshot {
     /// Time since the instance was created, in s.
     pub fn age_s(&self) -> f64 {
         self.at.real_ns.saturating_sub(self.instance.created_ns) as f64 / 1e9
+    }
+
+    /// What a session holds, for people: `m X, n S`.
+    pub fn held_text(&self, session: &Session) -> String {
+        held_text(session.holds.iter().map(|held| (held.mutex, held.mode)), |mutex| self.mutex_label(mutex))
     }
 
     pub fn session(&self, sid: Sid) -> Option<&Session> {

@@ -56,9 +56,7 @@ fn session() -> View {
                 time(span.to.at.real_ns.saturating_sub(ago_ns))
             }),
             column("holds", "", "The mutexes that it holds, and the modes", |span: &Span, row: &usize| {
-                let each =
-                    of(span, row).holds.iter().map(|held| format!("{} {}", span.to.mutex_label(held.mutex), held.mode));
-                each.collect::<Vec<_>>().join(", ")
+                span.to.held_text(of(span, row))
             }),
             column("event", "", "What it waits for", |span: &Span, row: &usize| {
                 wait(span, row).map(|(key, _)| span.to.event_name(key))
