@@ -60,8 +60,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         column("holds", |row: &Row<'_>| row.holds.clone()),
         column("waits_for", |row: &Row<'_>| {
             let (key, ..) = row.session.wait?;
-            let info = tables.mutex_info(key.mutex);
-            Some(key.event.name(&info.map_or_else(String::new, |info| tables.type_name(info.mutex_type))))
+            Some(names.event(key.mutex, key.event))
         }),
         column("mutex", |row: &Row<'_>| row.mutex.clone()),
         column("held_by", |row: &Row<'_>| row.held_by.clone()),

@@ -3,7 +3,7 @@
 use super::state::{Load, Spent};
 use crate::blocking::held_text;
 use crate::naming;
-use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId};
+use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId, WaitEvent};
 use retrial::{Capacity, Mode, MutexId, P, wait};
 use retrial_model::profile::Samples;
 use std::collections::BTreeMap;
@@ -159,6 +159,11 @@ pub struct Alert {
     pub text: String,
 }
 
+/// The class of a wait event.
+pub const fn wait_class(event: WaitEvent) -> &'static str {
+    if event.for_event { "Event" } else { "Concurrency" }
+}
+
 impl Snapshot {
     /// One snapshot of an instance. Those who take several use a [`Taker`](super::Taker), which looks names
     /// up once.
@@ -200,6 +205,11 @@ impl Snapshot {
         self.types.get(&mutex_type).map_or("", String::as_str)
     }
 
+    /// The same; `unknown` where the row was shared by several mutexes, or the mutex is gone.
+    pub fn maybe_type(&self, mutex_type: Option<TypeId>) -> &str {
+        mutex_type.map_or("unknown", |mutex_type| self.type_name(mutex_type))
+    }
+
     /// The type of a mutex; `None` of one that is gone, and of what found no row of its own.
     pub fn type_of(&self, mutex: MutexId) -> Option<TypeId> {
         self.mutex(mutex).map(|mutex| mutex.info.mutex_type)
@@ -207,7 +217,7 @@ impl Snapshot {
 
     /// What that type is called.
     pub fn type_name_of(&self, mutex: MutexId) -> &str {
-        self.type_of(mutex).map_or("unknown", |mutex_type| self.type_name(mutex_type))
+        self.maybe_type(self.type_of(mutex))
     }
 
     pub fn place(&self, location: LocationId) -> &str {
