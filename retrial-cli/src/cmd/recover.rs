@@ -1,5 +1,6 @@
 //! `retrial recover`.
 
+use super::peek::elsewhere;
 use crate::blocking::{Look, held_text};
 use crate::instances::{Which, mutex, session_error};
 use crate::output::{Format, Table, column};
@@ -120,11 +121,7 @@ fn clear(
     let id = mutex(instance.tables(), name)?;
     // SAFETY: our session is of this instance.
     let Some(record) = (unsafe { instance.mutex_in_arena(id) }) else {
-        return Err(miette!(
-            code = "retrial::mutex::elsewhere",
-            help = format!("retrial show mutexes{flag}"),
-            "mutex {name} is in memory of another process, expected one in the instance's arena"
-        ));
+        return Err(elsewhere(name, which));
     };
     signals::catch();
     let session = instance.session("recover", Class::Normal).map_err(session_error)?;
