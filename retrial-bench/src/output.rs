@@ -173,6 +173,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn long_numbers_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
     fn what_a_terminal_would_obey_is_shown() {
         let controls =
             (0..0x20).chain(0x7f..0xa0).chain([0x61c, 0x200e, 0x200f]).chain(0x2028..=0x202e).chain(0x2066..=0x2069);

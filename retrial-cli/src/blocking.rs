@@ -135,12 +135,6 @@ impl<'t> Look<'t> {
         self.held(session.sid).contains(&(key.mutex, key.event.mode)) && !session.log.iter().any(asks)
     }
 
-    /// What a session holds, for people: `m X, n S`.
-    pub fn held_text(&self, sid: Sid) -> String {
-        let each = self.held(sid).iter().map(|(mutex, mode)| format!("{} {mode}", self.tables.mutex_name(*mutex)));
-        each.collect::<Vec<_>>().join(", ")
-    }
-
     /// The sessions that hold a mutex, and their modes.
     pub fn holders(&self, mutex: MutexId) -> &[(Sid, Mode)] {
         self.by_mutex.get(&mutex).map_or(&[], Vec::as_slice)
@@ -297,6 +291,11 @@ fn read<'m>(tables: &Tables, mutexes: impl Iterator<Item = &'m MutexInfo>) -> BT
         }
     }
     all
+}
+
+/// What a session holds, for people: `m X, n S`.
+pub fn held_text(held: impl Iterator<Item = (MutexId, Mode)>, mut name: impl FnMut(MutexId) -> String) -> String {
+    held.map(|(mutex, mode)| format!("{} {mode}", name(mutex))).collect::<Vec<_>>().join(", ")
 }
 
 /// `1 X`, `2 S, 3 S`, or nothing.

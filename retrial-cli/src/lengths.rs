@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 
-const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Heights of a block, from the least to the most.
+pub const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Width of the longest bar, in characters.
 const BAR: usize = 30;
 /// Width and height of a picture, without its labels.

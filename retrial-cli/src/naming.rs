@@ -4,7 +4,7 @@
 use crate::run::symbols::Symbols;
 use crate::run::variables::Modules;
 use retrial::MutexId;
-use retrial::views::{LocationId, MutexInfo, Place, Tables};
+use retrial::views::{LocationId, MutexInfo, Place, Tables, WaitEvent};
 use std::collections::HashMap;
 
 /// Names of an instance's mutexes and places. Files and mappings are read once, when a name needs them.
@@ -33,6 +33,12 @@ impl<'t> Names<'t> {
     pub fn mutex(&mut self, id: MutexId) -> String {
         let known = self.tables.mutex_info(id).map(|info| (self.name(&info), info.place));
         known.map_or_else(|| format!("#{}", id.0), |(name, place)| label(id, &name, place))
+    }
+
+    /// The name of a wait event.
+    pub fn event(&self, mutex: MutexId, event: WaitEvent) -> String {
+        let info = self.tables.mutex_info(mutex);
+        event.name(&info.map_or_else(String::new, |info| self.tables.type_name(info.mutex_type)))
     }
 
     /// Function and line, where the location is a place in a program.

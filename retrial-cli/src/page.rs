@@ -25,7 +25,7 @@ pub enum Part {
     Alarm(String),
     Findings {
         found: Vec<Finding>,
-        nothing: &'static str,
+        nothing: String,
     },
     Section {
         title: &'static str,
@@ -89,7 +89,7 @@ impl Part {
             Self::Alarm(text) | Self::Lines(text) => text.clone(),
             Self::Findings { found, nothing } => {
                 let found: Vec<String> = found.iter().enumerate().map(|(i, finding)| finding.text(i + 1)).collect();
-                let found = if found.is_empty() { (*nothing).to_owned() } else { found.join("\n") };
+                let found = if found.is_empty() { nothing.clone() } else { found.join("\n") };
                 format!("{FINDINGS}\n{found}")
             }
             Self::Section { title, table, nothing, .. } => {

@@ -5,31 +5,48 @@ pub mod trial;
 use crate::instances::param_error;
 use miette::Report;
 use retrial::views::{Tables, TypeId};
-use retrial::wait::wait_time_unit;
-use retrial::{Instance, P};
+use retrial::wait::{DEFAULT, wait_time_unit};
+use retrial::{Instance, P, ParamError};
+use retrial_bench::arguments::setting;
 
 /// A parameter and its new value, none where it is unset.
 pub type Setting = (P, Option<u64>);
 
-/// What these texts mean, each in the unit of the scheme in force then; a parameter without a text is to be
-/// unset.
-pub fn checked(
-    tables: &Tables,
-    of: Option<TypeId>,
+/// What these texts mean for an instance or a type of it; a parameter without a text is to be unset.
+pub fn checked(tables: &Tables, of: Option<TypeId>, changes: Vec<(P, Option<&str>)>) -> Result<Vec<Setting>, Report> {
+    let inherited = || inherited(tables, P::Scheme, of);
+    parsed(changes, scheme(tables, of), inherited).map_err(|error| param_error(&error))
+}
+
+/// What a scheme and `NAME=VALUE` mean for an instance of which nothing is set.
+pub fn given(scheme: Option<&str>, settings: &[impl AsRef<str>]) -> Result<Vec<Setting>, ParamError> {
+    let named = settings.iter().map(|text| setting(text.as_ref()).map(|(p, value)| (p, Some(value))));
+    let scheme = scheme.map(|name| Ok((P::Scheme, Some(name))));
+    parsed(scheme.into_iter().chain(named).collect::<Result<_, _>>()?, DEFAULT, || P::Scheme.row().default)
+}
+
+/// What these texts mean, the scheme first: it decides the unit of `mutex_wait_time`. `scheme`: in force
+/// before; `inherited`: in force after its setting is taken back.
+fn parsed(
     mut changes: Vec<(P, Option<&str>)>,
-) -> Result<Vec<Setting>, Report> {
-    // The scheme first: it decides the unit of mutex_wait_time.
+    mut scheme: usize,
+    inherited: impl Fn() -> u64,
+) -> Result<Vec<Setting>, ParamError> {
     changes.sort_by_key(|(p, _)| *p != P::Scheme);
-    let mut scheme = scheme(tables, of);
-    let mut settings: Vec<Setting> = Vec::new();
-    for (p, text) in changes {
-        let value = text.map(|text| p.parse(text, scheme)).transpose().map_err(|error| param_error(&error))?;
+    let value = |(p, text): (P, Option<&str>)| {
+        let value = text.map(|text| p.parse(text, scheme)).transpose()?;
         if p == P::Scheme {
-            scheme = scheme_of(value.unwrap_or_else(|| inherited(tables, p, of)));
+            scheme = scheme_of(value.unwrap_or_else(&inherited));
         }
-        settings.push((p, value));
-    }
-    Ok(settings)
+        Ok((p, value))
+    };
+    changes.into_iter().map(value).collect()
+}
+
+/// The first parameter that is in a list for the second time.
+pub fn twice<T>(changes: &[(P, T)]) -> Option<P> {
+    let again = |at: &usize| changes[..*at].iter().any(|(p, _)| *p == changes[*at].0);
+    (1..changes.len()).find(again).map(|at| changes[at].0)
 }
 
 /// Sets them for a type, or for the instance.
@@ -79,4 +96,19 @@ pub fn notes(tables: &Tables, of: Option<TypeId>, settings: &[Setting], before: 
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use retrial::wait::BACKOFF;
+
+    #[test]
+    fn a_unit_is_that_of_the_scheme_in_force() {
+        let late = given(None, &["mutex_wait_time=30cs", "mutex_wait_scheme=backoff"]);
+        assert_eq!(late, Ok(vec![(P::Scheme, Some(BACKOFF as u64)), (P::WaitTime, Some(30))]));
+        assert!(matches!(given(Some("sleep"), &["mutex_wait_time=30cs"]), Err(ParamError::Unit { .. })));
+        assert!(matches!(given(Some("bogus"), &[""; 0]), Err(ParamError::Value { .. })));
+        assert!(matches!(given(None, &["mutex_wait_time"]), Err(ParamError::Form(_))));
+    }
 }

@@ -132,6 +132,13 @@ impl Slot {
         self.log.iter().any(is_its)
     }
 
+    /// Whether it is of the process that `other` is of, or a session of that process had it last.
+    #[cfg(feature = "lock_api")]
+    pub(crate) fn is_of_same_process(&self, other: &Self) -> bool {
+        let process = |slot: &Self| (slot.pid_namespace.load(Ordering::Relaxed), slot.pid.load(Ordering::Relaxed));
+        process(self) == process(other)
+    }
+
     /// Whether it is a living session of the thread that `other` is a session of. Not where the PID namespace
     /// is unknown.
     #[cfg(not(any(loom, shuttle)))]

@@ -3,6 +3,7 @@
 use super::question::Group;
 use crate::clock::time;
 use crate::duration;
+use crate::lengths::BLOCKS;
 use crate::output::{Column, Table, column, measure, short};
 use crate::recording::history;
 use retrial_model::Measure;
@@ -13,8 +14,6 @@ use std::time::Duration;
 /// Most parts of a period, and fewest rounds of samples in each: fewer say little.
 const CELLS: u64 = 60;
 const ROUNDS: u64 = 4;
-/// Shades of a cell, from few sessions to most.
-const SHADES: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The parts of a period, by the real-time clock in ns.
 pub struct Axis {
@@ -125,7 +124,7 @@ impl Heatmap {
         format!(
             "each cell is {}, {} is {} sessions, · none, blank not sampled",
             duration::text(Duration::from_nanos(self.axis.cell_ns)),
-            SHADES[SHADES.len() - 1],
+            BLOCKS[BLOCKS.len() - 1],
             short(self.most())
         )
     }
@@ -137,8 +136,8 @@ impl Heatmap {
             None => ' ',
             Some(sessions) if sessions <= 0.0 => '·',
             Some(sessions) => {
-                let step = (sessions / most * SHADES.len() as f64).ceil().clamp(1.0, SHADES.len() as f64);
-                SHADES[crate::output::whole(step) as usize - 1]
+                let step = (sessions / most * BLOCKS.len() as f64).ceil().clamp(1.0, BLOCKS.len() as f64);
+                BLOCKS[crate::output::whole(step) as usize - 1]
             }
         };
         let mut columns: Vec<Column<'_, Row>> = Vec::new();

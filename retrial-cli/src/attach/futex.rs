@@ -3,7 +3,7 @@
 //! A futex is 4 bytes that may be anything. A `pthread_mutex_t` of glibc's is taken for one only if all of
 //! this fits together: what the thread expected to find there, how it called, and the fields beside the word.
 
-use crate::run::record::{ROBUST, SHARED, SORT, TID};
+use crate::run::record::{ELISION, ROBUST, SHARED, SORT, TID};
 use crate::who::thread::Syscall;
 
 /// Bytes that are read at a futex: the fields of a `pthread_mutex_t`.
@@ -12,7 +12,6 @@ pub const BYTES: usize = crate::run::record::RECORD;
 /// Bits of the kind of a `pthread_mutex_t`, beside those of [`crate::run::record`].
 const INHERIT: u32 = 0x20;
 const PROTECT: u32 = 0x40;
-const ELISION: u32 = 0x300;
 /// Sorts of a `pthread_mutex_t`, by libc's numbers.
 const SORTS: [&str; 4] = ["", ", recursive", ", errorcheck", ", adaptive"];
 const RECURSIVE: u32 = 1;

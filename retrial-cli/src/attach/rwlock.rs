@@ -1,12 +1,10 @@
 //! A `pthread_rwlock_t` of glibc's that a thread waits for, and which threads have it.
 
-use crate::run::record::{self, RECORD};
+use crate::run::record::{self, READERS, RECORD};
 
 /// Where it has the futexes that threads sleep on: that of writers among themselves, and that of readers and
 /// of the first writer.
 const FUTEXES: [u64; 2] = [12, 8];
-/// Number of its readers in its first field, from this bit on.
-const READERS: u32 = 3;
 /// Values of these futexes: taken or not, with or without threads that sleep.
 const FUTEX_MAX: u32 = 3;
 

@@ -17,8 +17,6 @@ pub struct Samples {
     by_address: BTreeMap<u64, Seen>,
     /// Threads that were seen to have something, by their numbers.
     labels: HashMap<u32, String>,
-    /// Looks at which threads waited for each other.
-    pub deadlocks: u64,
 }
 
 /// What was seen of what lies at one address.
@@ -49,7 +47,6 @@ impl Samples {
     /// Counts one look.
     pub fn add(&mut self, looker: &Looker, look: &Look, places: &mut Places) {
         self.looks += 1;
-        self.deadlocks += u64::from(!look.deadlocks.is_empty());
         for futex in &look.futexes {
             let seen = self
                 .by_address

@@ -6,7 +6,7 @@ use super::place::{Place, Places, label, trouble};
 use super::rwlock::{self, Rwlock};
 use crate::blocking::{Link, remedy};
 use crate::output::{counted, grouped};
-use crate::who::text::{Item, LINES, Line, WAITERS, calls, calls_from};
+use crate::who::text::{Item, Line, calls, calls_from};
 use crate::who::thread::{State, Thread};
 use crate::who::tree::Root;
 use retrial::MutexId;
@@ -48,12 +48,7 @@ impl<'a> Told<'a> {
 
     /// Lines of the trees, and how many are left out.
     pub fn trees(&mut self, all: bool) -> (Vec<String>, usize) {
-        let (waiters, limit) = if all { (usize::MAX, usize::MAX) } else { (WAITERS, LINES) };
-        let tree = &self.look.tree;
-        let mut shown: Vec<Line> = tree.lines(waiters).take(limit.saturating_add(1)).collect();
-        let is_cut = shown.len() > limit;
-        shown.truncate(limit);
-        let left_out = if is_cut { tree.lines(waiters).count() - limit } else { 0 };
+        let (shown, left_out) = self.look.tree.shown(all);
         let mut lines = Vec::new();
         for line in &shown {
             lines.push(format!("{}{}", line.branch(), self.words(line)));

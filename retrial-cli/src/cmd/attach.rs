@@ -7,6 +7,7 @@ use crate::attach::process::{Process, ended};
 use crate::attach::rwlock;
 use crate::attach::samples::Samples;
 use crate::attach::text::Told;
+use crate::cmd::period::TIME_MIN;
 use crate::output::{Format, Table, column, counted, line, rounded};
 use crate::who::text::Item;
 use crate::who::thread::Thread;
@@ -43,9 +44,8 @@ pub struct Args {
     all: bool,
 }
 
-/// No time between two looks is less, and no command looks for less.
+/// Minimum time between two looks.
 const EVERY_MIN: Duration = Duration::from_micros(100);
-const TIME_MIN: Duration = Duration::from_millis(1);
 /// Time after which the mappings are read anew: a program loads libraries as it goes.
 const MAPPED: Duration = Duration::from_secs(1);
 /// Mutexes that people are shown.

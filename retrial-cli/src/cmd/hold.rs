@@ -1,5 +1,6 @@
 //! `retrial hold`.
 
+use super::peek::elsewhere;
 use crate::blocking::Look;
 use crate::instances::{Which, mutex_to_hold, object_error, session_error};
 use crate::output::{Format, Table, quoted};
@@ -138,14 +139,7 @@ fn find<'i>(instance: &'i Instance, args: &Args, known: bool) -> Result<&'i RawM
     }
     let id = mutex_to_hold(instance.tables(), &args.mutex)?;
     // SAFETY: our session is of this instance.
-    unsafe { instance.mutex_in_arena(id) }.ok_or_else(|| {
-        miette!(
-            code = "retrial::mutex::elsewhere",
-            help = format!("retrial show mutexes{}", args.which.flag()),
-            "mutex {} is in memory of another process, expected one in the instance's arena",
-            args.mutex
-        )
-    })
+    unsafe { instance.mutex_in_arena(id) }.ok_or_else(|| elsewhere(&args.mutex, &args.which))
 }
 
 fn not_got(

@@ -67,13 +67,15 @@ pub fn offset(tables: &Tables, text: &str, which: &Which) -> Result<u64, Report>
         });
     }
     let id = mutex(tables, text)?;
-    tables.offset_of(id).ok_or_else(|| {
-        miette!(
-            code = "retrial::mutex::elsewhere",
-            help = format!("retrial show mutexes{}", which.flag()),
-            "mutex {text} is in memory of another process, expected one in the instance's arena"
-        )
-    })
+    tables.offset_of(id).ok_or_else(|| elsewhere(text, which))
+}
+
+pub fn elsewhere(mutex: &str, which: &Which) -> Report {
+    miette!(
+        code = "retrial::mutex::elsewhere",
+        help = format!("retrial show mutexes{}", which.flag()),
+        "mutex {mutex} is in memory of another process, expected one in the instance's arena"
+    )
 }
 
 pub fn outside(tables: &Tables, start: u64, count: usize) -> Report {

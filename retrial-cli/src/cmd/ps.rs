@@ -41,18 +41,12 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let deadlocks: Vec<Deadlock> = look.deadlocks().into_iter().map(|links| Deadlock::new(links, &mut names)).collect();
     let deadlocked: BTreeSet<_> = deadlocks.iter().flat_map(|deadlock| &deadlock.links).map(|link| link.sid).collect();
     let rows: Vec<Row<'_>> = (look.sessions.iter())
-        .map(|session| {
-            let held = look.held(session.sid).iter();
-            Row {
-                session,
-                holds: held
-                    .map(|(mutex, mode)| format!("{} {mode}", names.mutex(*mutex)))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                mutex: session.wait.map(|(key, ..)| names.mutex(key.mutex)),
-                held_by: session.wait.map(|_| blocking::text(&look.blockers(session))),
-                is_deadlocked: deadlocked.contains(&session.sid),
-            }
+        .map(|session| Row {
+            session,
+            holds: blocking::held_text(look.held(session.sid).iter().copied(), |mutex| names.mutex(mutex)),
+            mutex: session.wait.map(|(key, ..)| names.mutex(key.mutex)),
+            held_by: session.wait.map(|_| blocking::text(&look.blockers(session))),
+            is_deadlocked: deadlocked.contains(&session.sid),
         })
         .collect();
     let columns = [
@@ -66,8 +60,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
         column("holds", |row: &Row<'_>| row.holds.clone()),
         column("waits_for", |row: &Row<'_>| {
             let (key, ..) = row.session.wait?;
-            let info = tables.mutex_info(key.mutex);
-            Some(key.event.name(&info.map_or_else(String::new, |info| tables.type_name(info.mutex_type))))
+            Some(names.event(key.mutex, key.event))
         }),
         column("mutex", |row: &Row<'_>| row.mutex.clone()),
         column("held_by", |row: &Row<'_>| row.held_by.clone()),

@@ -1,6 +1,7 @@
 //! `retrial recover`.
 
-use crate::blocking::Look;
+use super::peek::elsewhere;
+use crate::blocking::{Look, held_text};
 use crate::instances::{Which, mutex, session_error};
 use crate::output::{Format, Table, column};
 use crate::{duration, signals};
@@ -76,7 +77,12 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
             // A waiter was faster.
             Recovery::NotDead => ("recovered by a waiter", 0),
         };
-        rows.push((session, look.held_text(session.sid), result, given_back));
+        rows.push((
+            session,
+            held_text(held.iter().copied(), |id| instance.tables().mutex_name(id)),
+            result,
+            given_back,
+        ));
         poisoned.extend(
             held.iter()
                 .map(|(mutex, _)| *mutex)
@@ -115,11 +121,7 @@ fn clear(
     let id = mutex(instance.tables(), name)?;
     // SAFETY: our session is of this instance.
     let Some(record) = (unsafe { instance.mutex_in_arena(id) }) else {
-        return Err(miette!(
-            code = "retrial::mutex::elsewhere",
-            help = format!("retrial show mutexes{flag}"),
-            "mutex {name} is in memory of another process, expected one in the instance's arena"
-        ));
+        return Err(elsewhere(name, which));
     };
     signals::catch();
     let session = instance.session("recover", Class::Normal).map_err(session_error)?;

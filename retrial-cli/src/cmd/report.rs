@@ -81,7 +81,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Failure> {
     } else {
         let report = args.file.as_ref().map_or_else(|| live(&args), |file| recorded(file, &args))?;
         if prints {
-            report.print(format)?;
+            report.print(format);
         }
         args.html.as_ref().map(|_| report.html())
     };
@@ -125,31 +125,32 @@ fn live(args: &Args) -> Result<Report, Failure> {
     Ok(Report { timed, ..report })
 }
 
-/// The snapshots of a part of a recording at which it is divided into parts of about the same length, `most`
-/// at most.
-fn divided(recording: &Recording, part: &Part, most: usize) -> Result<Vec<Recorded>, Failure> {
+/// What `of` makes of the reports of a period's parts: it is divided at its snapshots into parts of about the
+/// same length, `most` at most.
+fn parts<T>(
+    recording: &Recording,
+    file: &Path,
+    part: &Part,
+    most: usize,
+    of: impl Fn(Report) -> T,
+) -> Result<Vec<T>, Failure> {
     let is_within = |at: &Recorded| at.instance == part.to.instance && (part.from.id..=part.to.id).contains(&at.id);
     let within: Vec<Recorded> = recording.snapshots()?.into_iter().filter(is_within).collect();
     let count = within.len().saturating_sub(1).min(most);
-    Ok((0..=count).map(|i| within[i * (within.len() - 1) / count.max(1)]).collect())
-}
-
-/// What the load was in the parts of a period.
-fn course(recording: &Recording, file: &Path, part: &Part) -> Result<Vec<Step>, Failure> {
-    let mut from: Option<Snapshot> = None;
-    let mut steps = Vec::new();
-    for ends in divided(recording, part, report::PARTS)?.windows(2) {
-        let earlier = from.take().map_or_else(|| recording.snapshot(ends[0].id), Ok)?;
-        let span = Span { from: Some(earlier), to: recording.snapshot(ends[1].id)? };
-        let report = of_file(recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() })?;
-        steps.push(Step::of(&report));
-        from = Some(report.span.to);
-    }
-    Ok(steps)
+    let ends: Vec<Recorded> = (0..=count).map(|i| within[i * (within.len() - 1) / count.max(1)]).collect();
+    let mut last: Option<Snapshot> = None;
+    let report = |ends: &[Recorded]| {
+        let from = last.take().map_or_else(|| recording.snapshot(ends[0].id), Ok)?;
+        let to = recording.snapshot(ends[1].id)?;
+        last = Some(to.clone());
+        let span = Span { from: Some(from), to };
+        of_file(recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() }).map(&of)
+    };
+    ends.windows(2).map(report).collect()
 }
 
 /// Maximum number of parts that a period is divided into to see how much its figures vary.
-const PARTS: usize = 16;
+const DIFF_PARTS: usize = 16;
 
 /// A period of `file`, and the one that it is compared with: of the other recording, or another one of this.
 fn compared(file: &Path, args: &Args) -> Result<Diff, Failure> {
@@ -173,19 +174,15 @@ fn compared(file: &Path, args: &Args) -> Result<Diff, Failure> {
 fn side(file: &Path, period: &PeriodArgs, name: Option<&str>) -> Result<Side, Failure> {
     let recording = Recording::open(file)?;
     let part = period.of(&recording, file, name, "report --diff")?;
-    let ends = divided(&recording, &part, PARTS)?;
-    let between = |ends: &[Recorded]| {
-        let span = Span { from: Some(recording.snapshot(ends[0].id)?), to: recording.snapshot(ends[1].id)? };
-        of_file(&recording, file, Part { from: ends[0], to: ends[1], span, note: String::new() })
-    };
-    let parts = ends.windows(2).map(between).collect::<Result<_, _>>()?;
+    let parts = parts(&recording, file, &part, DIFF_PARTS, |report| report)?;
     Ok(Side { whole: of_file(&recording, file, part)?, parts })
 }
 
 fn recorded(file: &Path, args: &Args) -> Result<Report, Failure> {
     let recording = Recording::open(file)?;
     let part = args.period.of(&recording, file, args.which.instance.as_deref(), "report")?;
-    let course = args.html.as_ref().map(|_| course(&recording, file, &part)).transpose()?;
+    let step = |report| Step::of(&report);
+    let course = args.html.as_ref().map(|_| parts(&recording, file, &part, report::PARTS, step)).transpose()?;
     Ok(Report { course: course.unwrap_or_default(), ..of_file(&recording, file, part)? })
 }
 

@@ -31,20 +31,16 @@ pub struct Args {
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let which = &args.which;
     // All are checked before the first is set.
-    let mut changes: Vec<(P, Option<&str>)> = Vec::new();
     let unset = args.unset.iter().map(|name| Ok((P::named(name)?, None)));
     let set = args.settings.iter().map(|text| setting(text).map(|(p, value)| (p, Some(value))));
-    for change in unset.chain(set) {
-        let (p, value) = change.map_err(|error| param_error(&error))?;
-        if changes.iter().any(|(other, _)| *other == p) {
-            return Err(miette!(
-                code = "retrial::param::twice",
-                help = format!("retrial set {}=VALUE", p.row().name),
-                "parameter {} given twice, expected once",
-                p.row().name
-            ));
-        }
-        changes.push((p, value));
+    let changes = unset.chain(set).collect::<Result<Vec<_>, _>>().map_err(|error| param_error(&error))?;
+    if let Some(p) = settings::twice(&changes) {
+        return Err(miette!(
+            code = "retrial::param::twice",
+            help = format!("retrial set {}=VALUE", p.row().name),
+            "parameter {} given twice, expected once",
+            p.row().name
+        ));
     }
     let instance = which.attach()?;
     let row = args.mutex_type.as_deref().map(|text| mutex_type(instance.tables(), text)).transpose()?;

@@ -6,7 +6,7 @@ use crate::naming::Names;
 use crate::output::{Column, Format, Stream, column, in_line};
 use crate::{duration, signals};
 use miette::{Report, miette};
-use retrial::views::{Event, Sid, Tables, What};
+use retrial::views::{Event, Sid, What};
 use retrial::{MutexId, Observer};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ struct Seen {
     run: Option<Event>,
 }
 
-fn columns<'a>(tables: &'a Tables, names: &'a RefCell<Names<'_>>) -> [Column<'a, Seen>; 11] {
+fn columns<'a>(names: &'a RefCell<Names<'_>>) -> [Column<'a, Seen>; 11] {
     [
         column("sid", |seen: &Seen| seen.sid.number()),
         column("number", |seen: &Seen| Some(seen.run?.number)),
@@ -61,15 +61,10 @@ fn columns<'a>(tables: &'a Tables, names: &'a RefCell<Names<'_>>) -> [Column<'a,
         column("actual_ns", |seen: &Seen| Some(duration::nanos(seen.run?.actual))),
         column("started_ns", |seen: &Seen| Some(seen.run?.started_ns)),
         column("mutex", |seen: &Seen| Some(names.borrow_mut().mutex(seen.run?.mutex))),
-        column("event", |seen: &Seen| Some(event_name(tables, &seen.run?))),
+        column("event", |seen: &Seen| Some(names.borrow().event(seen.run?.mutex, seen.run?.event))),
         column("location", |seen: &Seen| Some(names.borrow_mut().place(seen.run?.location))),
         column("blocker", |seen: &Seen| Some(seen.run?.blocker.number())),
     ]
-}
-
-fn event_name(tables: &Tables, event: &Event) -> String {
-    let info = tables.mutex_info(event.mutex);
-    event.event.name(&info.map_or_else(String::new, |info| tables.type_name(info.mutex_type)))
 }
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
@@ -89,7 +84,7 @@ pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     };
     signals::catch();
     let names = RefCell::new(Names::new(observer.tables()));
-    let columns = columns(observer.tables(), &names);
+    let columns = columns(&names);
     let mut trace = Trace {
         observer: &observer,
         names: &names,
@@ -252,17 +247,17 @@ impl Trace<'_, '_> {
         if !self.wanted(event) {
             return;
         }
-        let tables = self.observer;
-        let (name, mutex) = (event_name(tables.tables(), event), self.names.borrow_mut().mutex(event.mutex));
-        let location = self.names.borrow_mut().place(event.location);
-        let [name, mutex, location] = [name, mutex, location].map(|name| in_line(&name).into_owned());
+        let mut names = self.names.borrow_mut();
+        let named = [names.event(event.mutex, event.event), names.mutex(event.mutex), names.place(event.location)];
+        drop(names);
+        let [name, mutex, location] = named.map(|name| in_line(&name).into_owned());
         self.stream.row(&Seen { sid, what: event.what.name(), count: Some(event.count), run: Some(*event) });
         if !self.format.is_text() {
             return;
         }
         if event.what == What::Began || !followed.headed {
             let by = match event.blocker {
-                Sid::NONE => match Look::at_awaited(tables.tables()).holders_text(event.mutex) {
+                Sid::NONE => match Look::at_awaited(self.observer.tables()).holders_text(event.mutex) {
                     none if none.is_empty() => String::new(),
                     some => format!(" held by session {some}"),
                 },

@@ -52,8 +52,7 @@ impl Machine<'_> {
     pub fn here() -> Self {
         Self {
             read: &|path| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned()),
-            // SAFETY: has no preconditions.
-            is_root: unsafe { libc::geteuid() } == 0,
+            is_root: retrial::sys::euid() == 0,
             limits: Limits {
                 files: limit(libc::RLIMIT_NOFILE),
                 file_bytes: limit(libc::RLIMIT_FSIZE),

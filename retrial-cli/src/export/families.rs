@@ -6,6 +6,7 @@ use crate::clock::time;
 use crate::recording::{Period, Snapshot, State};
 use retrial::views::{Counter, Key, LocationId, Sid};
 use retrial::{MutexId, P};
+use retrial_model::profile::WAIT_PARTS;
 use std::collections::BTreeMap;
 
 /// In place of a name, for all that have none of their own.
@@ -75,7 +76,7 @@ impl Exported {
         families.insert(
             0,
             Family {
-                name: "retrial_mutex_gets",
+                name: "retrial_mutex_gets".into(),
                 kind: Kind::Counter,
                 unit: "",
                 help: "First requests that were granted, where they are counted.",
@@ -127,16 +128,10 @@ impl Exported {
 }
 
 /// Counters of waits under the names of a ledger.
-fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Option<&K>) -> Labels) -> Vec<Family> {
+fn waits<K: Ord + Clone>(of: &str, ledger: &Ledger<K>, name: impl Fn(Option<&K>) -> Labels) -> Vec<Family> {
     const COUNTERS: [(&str, Counter, &str); 2] = [
         ("misses", Counter::Misses, "Requests that found it busy at the first try."),
         ("waits", Counter::Waits, "Waits, each from its first failed spin on."),
-    ];
-    const PARTS: [(&str, Counter); 4] = [
-        ("spin", Counter::SpinNs),
-        ("yield", Counter::YieldNs),
-        ("slept", Counter::SleptNs),
-        ("over", Counter::OverNs),
     ];
     let counters = COUNTERS.iter().map(|(what, counter, help)| {
         let sample = |(key, count): (Option<&K>, &Count)| Sample {
@@ -144,7 +139,7 @@ fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Opt
             value: (count.figures.get(*counter) as f64).into(),
         };
         let samples = ledger.counts().map(sample).collect();
-        Family { name: joined(of, what), kind: Kind::Counter, unit: "", help, samples }
+        Family { name: format!("{of}_{what}").into(), kind: Kind::Counter, unit: "", help, samples }
     });
     let mut families: Vec<Family> = counters.collect();
     let sleeps = |(key, count): (Option<&K>, &Count)| Sample {
@@ -152,7 +147,7 @@ fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Opt
         value: (count.figures.sleeps() as f64).into(),
     };
     families.push(Family {
-        name: joined(of, "sleeps"),
+        name: format!("{of}_sleeps").into(),
         kind: Kind::Counter,
         unit: "",
         help: "Steps of waits that left the processor: yields, sleeps, parks.",
@@ -160,13 +155,13 @@ fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Opt
     });
     let parts = |(key, count): (Option<&K>, &Count)| {
         let (labels, figures) = (name(key), count.figures);
-        PARTS.map(|(part, counter)| Sample {
-            labels: [labels.clone(), vec![("part", part.to_owned())]].concat(),
+        WAIT_PARTS.map(|counter| Sample {
+            labels: [labels.clone(), vec![("part", Counter::NAMES[counter as usize].replace("_ns", ""))]].concat(),
             value: (figures.get(counter) as f64 / 1e9).into(),
         })
     };
     families.push(Family {
-        name: joined(of, "wait_seconds"),
+        name: format!("{of}_wait_seconds").into(),
         kind: Kind::Counter,
         unit: "seconds",
         help: "Time in waits, those under way too, by what it was spent with: spins, yields, sleeps and parks as asked for, and longer than that.",
@@ -177,7 +172,7 @@ fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Opt
         value: Value::Lengths(Box::new(count.figures.lengths), count.figures.get(Counter::WaitNs) as f64 / 1e9),
     };
     families.push(Family {
-        name: joined(of, "wait_duration_seconds"),
+        name: format!("{of}_wait_duration_seconds").into(),
         kind: Kind::Histogram,
         unit: "seconds",
         help: "Waits that have ended, each from its first failed spin on; the sum has those under way, too.",
@@ -186,34 +181,8 @@ fn waits<K: Ord + Clone>(of: &'static str, ledger: &Ledger<K>, name: impl Fn(Opt
     families
 }
 
-/// Names of families, which are few and last.
-fn joined(of: &'static str, what: &'static str) -> &'static str {
-    NAMES
-        .iter()
-        .find(|name| name.strip_prefix(of).is_some_and(|rest| rest.strip_prefix('_') == Some(what)))
-        .unwrap_or(&"")
-}
-
-const NAMES: [&str; 15] = [
-    "retrial_mutex_misses",
-    "retrial_mutex_waits",
-    "retrial_mutex_sleeps",
-    "retrial_mutex_wait_seconds",
-    "retrial_mutex_wait_duration_seconds",
-    "retrial_place_misses",
-    "retrial_place_waits",
-    "retrial_place_sleeps",
-    "retrial_place_wait_seconds",
-    "retrial_place_wait_duration_seconds",
-    "retrial_event_misses",
-    "retrial_event_waits",
-    "retrial_event_sleeps",
-    "retrial_event_wait_seconds",
-    "retrial_event_wait_duration_seconds",
-];
-
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
-    Family { name, kind: Kind::Gauge, unit: "", help, samples }
+    Family { name: name.into(), kind: Kind::Gauge, unit: "", help, samples }
 }
 
 fn alone(value: f64) -> Vec<Sample> {
@@ -222,7 +191,13 @@ fn alone(value: f64) -> Vec<Sample> {
 
 /// What an instance has as a whole.
 fn of_instance(now: &Snapshot) -> Vec<Family> {
-    let counter = |name, help, value: f64| Family { name, kind: Kind::Counter, unit: "", help, samples: alone(value) };
+    let counter = |name: &'static str, help, value: f64| Family {
+        name: name.into(),
+        kind: Kind::Counter,
+        unit: "",
+        help,
+        samples: alone(value),
+    };
     let labels = vec![
         ("name", now.instance.name.clone()),
         ("created", time(now.instance.created_ns)),
@@ -234,7 +209,7 @@ fn of_instance(now: &Snapshot) -> Vec<Family> {
     });
     vec![
         Family {
-            name: "retrial_instance",
+            name: "retrial_instance".into(),
             kind: Kind::Info,
             unit: "",
             help: "The instance whose metrics these are.",

@@ -94,8 +94,8 @@ impl<'o> Source<'o> {
 
     /// What the exporter itself has cost.
     fn own(&self) -> [Family; 2] {
-        let counter = |name, unit, help, value: f64| Family {
-            name,
+        let counter = |name: &'static str, unit, help, value: f64| Family {
+            name: name.into(),
             kind: Kind::Counter,
             unit,
             help,

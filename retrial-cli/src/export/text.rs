@@ -6,6 +6,7 @@
 
 use crate::output::printable;
 use retrial::views::{BUCKETS, Histogram};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Of a family: what its numbers are.
@@ -23,7 +24,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Family {
     /// Without the suffix of its kind; with its unit at the end.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub kind: Kind,
     /// Empty for a number without one.
     pub unit: &'static str,
@@ -91,7 +92,7 @@ pub fn render(families: &[Family], format: Format) -> String {
             Kind::Info => "_info",
         };
         // The older format knows samples' names only.
-        let head = if format == Format::Text { format!("{}{suffix}", family.name) } else { family.name.to_owned() };
+        let head = if format == Format::Text { format!("{}{suffix}", family.name) } else { family.name.to_string() };
         let kind = match (family.kind, format) {
             (Kind::Counter, _) => "counter",
             (Kind::Histogram, _) => "histogram",
@@ -104,7 +105,7 @@ pub fn render(families: &[Family], format: Format) -> String {
         }
         let _ = writeln!(text, "# HELP {head} {}", escaped(family.help, format == Format::OpenMetrics));
         for sample in &family.samples {
-            let name = family.name;
+            let name = &family.name;
             match &sample.value {
                 Value::Number(value) => {
                     let _ = writeln!(text, "{name}{suffix}{} {value}", labels(&sample.labels));
@@ -154,10 +155,10 @@ mod tests {
         let sample = |name: &str, value: f64| Sample { labels: vec![("mutex", name.to_owned())], value: value.into() };
         let samples = vec![sample("a \"b\"\\\n", 1.5), sample("other", 3e-9)];
         vec![
-            Family { name: "x_wait_seconds", kind: Kind::Counter, unit: "seconds", help: "Time.", samples },
-            Family { name: "x_none", kind: Kind::Gauge, unit: "", help: "Nothing.", samples: Vec::new() },
+            Family { name: "x_wait_seconds".into(), kind: Kind::Counter, unit: "seconds", help: "Time.", samples },
+            Family { name: "x_none".into(), kind: Kind::Gauge, unit: "", help: "Nothing.", samples: Vec::new() },
             Family {
-                name: "x",
+                name: "x".into(),
                 kind: Kind::Info,
                 unit: "",
                 help: "A \"name\".",
@@ -189,7 +190,8 @@ mod tests {
         lengths.count(u64::MAX, 2);
         let samples =
             vec![Sample { labels: vec![("mutex", "m".to_owned())], value: Value::Lengths(Box::new(lengths), 1.5) }];
-        let family = Family { name: "x_seconds", kind: Kind::Histogram, unit: "seconds", help: "Time.", samples };
+        let family =
+            Family { name: "x_seconds".into(), kind: Kind::Histogram, unit: "seconds", help: "Time.", samples };
         let text = render(&[family], Format::OpenMetrics);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3 + BUCKETS + 2 + 1, "{text}");

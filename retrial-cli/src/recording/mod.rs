@@ -27,7 +27,7 @@ pub use period::Period;
 pub use recorder::{Pace, Progress, Recorder};
 pub use sampling::Sampler;
 pub use scene::{Scene, Span};
-pub use snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State};
+pub use snapshot::{Alert, Held, Identity, Moment, Mutex, Parameter, Session, Snapshot, State, wait_class};
 pub use state::{Load, Spent};
 pub use store::host;
 pub use taking::Taker;

@@ -1,6 +1,6 @@
 //! What happened to an instance between two snapshots, or since it was created.
 
-use super::snapshot::{Mutex, Session, Snapshot};
+use super::snapshot::{Alert, Mutex, Parameter, Session, Snapshot};
 use retrial::views::{Key, Sid, TypeId};
 use retrial_model::Profile;
 use retrial_model::profile::Samples;
@@ -154,6 +154,28 @@ impl<'s> Period<'s> {
     /// Share of the machine's processors that were busy, with anybody's work. Not known since the creation.
     pub fn busy(&self) -> Option<f64> {
         self.to.load.busy_since(&self.from?.load)
+    }
+
+    /// Share of the time in which some thread waited for a processor. Not known since the creation.
+    pub fn pressed(&self) -> Option<f64> {
+        self.to.load.pressed_since(&self.from?.load, self.time_s())
+    }
+
+    /// Share of the processors' time that a hypervisor gave to others. Not known since the creation.
+    pub fn stolen(&self) -> Option<f64> {
+        self.to.load.stolen_since(&self.from?.load)
+    }
+
+    /// The value of a parameter at the begin, where that was another one.
+    pub fn changed_from(&self, now: &Parameter) -> Option<String> {
+        let then = self.from?.params.iter().find(|then| (then.parameter, then.of) == (now.parameter, now.of))?;
+        (then.value != now.value).then(|| then.parameter.format(then.value))
+    }
+
+    /// The alerts that came in it, oldest first.
+    pub fn alerts(&self) -> impl DoubleEndedIterator<Item = &'s Alert> {
+        let from_ns = self.from.map_or(0, |from| from.at.real_ns);
+        self.to.alerts.iter().filter(move |alert| alert.at_ns >= from_ns)
     }
 }
 

@@ -225,13 +225,10 @@ fn count(samples: &[Sample]) -> u64 {
 impl Recorded<'_> {
     fn snapshot(&mut self, written: &dyn Fn(&Snapshot, i64)) -> Result<(), Report> {
         let mut snapshot = self.taker.snapshot();
-        let (mut samples, mut rounds) = self.sampler.complete(&mut snapshot);
         if let Some((at, load)) = self.recorder.ended.get() {
             (snapshot.at, snapshot.load) = (*at, *load);
-            for sample in &mut samples {
-                sample.at_ns = sample.at_ns.min(at.real_ns);
-            }
         }
+        let (samples, mut rounds) = self.sampler.complete(&mut snapshot);
         self.count_cpu();
         rounds.recorder_ns = std::mem::take(&mut self.unsaid_ns);
         let mut writer = lock(&self.recorder.writer);

@@ -9,7 +9,7 @@ mod time;
 pub use self::course::{Course, PARTS, Step, charts};
 
 use self::time::Time;
-use super::findings::{Blocker, Evidence, Finding, Source, findings};
+use super::findings::{Blocker, Evidence, Finding, Source, TRIFLE, findings};
 use super::period::Period;
 use super::scene::Span;
 use super::snapshot::{Mutex, Parameter};
@@ -28,7 +28,6 @@ use serde_json::{Value, json};
 
 /// Rows of a table for people.
 const TOP: usize = 10;
-const NOTHING_FOUND: &str = "None: nothing is stuck, and no rule found a cause that takes 2 % of the sessions' time.";
 
 /// What a report is of.
 pub struct Report {
@@ -54,7 +53,7 @@ impl Report {
         self.span.period()
     }
 
-    pub fn print(&self, format: Format) -> Result<(), Failure> {
+    pub fn print(&self, format: Format) {
         if format.json {
             output::json(&self.json());
         } else if format.csv {
@@ -62,13 +61,11 @@ impl Report {
         } else {
             line(&self.text());
         }
-        Ok(())
     }
 
     fn json(&self) -> Value {
         let (period, time) = (self.period(), self.time());
         let to = &self.span.to;
-        let earlier = period.from().map(|from| &from.load);
         let pct = |share: Option<f64>| share.map(|share| 100.0 * share);
         json!({
             "of": self.of,
@@ -78,8 +75,8 @@ impl Report {
             "period_s": period.time_s(),
             "processors": to.load.processors,
             "busy_pct": pct(period.busy()),
-            "pressure_pct": pct(earlier.and_then(|from| to.load.pressed_since(from, period.time_s()))),
-            "stolen_pct": pct(earlier.and_then(|from| to.load.stolen_since(from))),
+            "pressure_pct": pct(period.pressed()),
+            "stolen_pct": pct(period.stolen()),
             "threads_ready": to.load.runnable,
             "sessions": to.sessions.len(),
             "deadlocks": self.deadlocks.iter().map(|found| found.json(to.at.monotonic_ns)).collect::<Vec<_>>(),
@@ -140,7 +137,11 @@ impl Report {
         let next = found.first().map_or(&self.next, |finding| &finding.found.command).clone();
         let alarm = |found: &Deadlock| Part::Alarm(found.text(to.at.monotonic_ns));
         let mut parts: Vec<Part> = self.deadlocks.iter().map(alarm).collect();
-        parts.push(Part::Findings { found, nothing: NOTHING_FOUND });
+        let nothing = format!(
+            "None: nothing is stuck, and no rule found a cause that takes {:.0} % of the sessions' time.",
+            100.0 * TRIFLE
+        );
+        parts.push(Part::Findings { found, nothing });
         let course = Picture::Charts(vec![Course { name: "", steps: self.course.clone() }]);
         parts.push(Part::pictured("LOAD", course, self.load()));
         let bar = Picture::Bars(vec![Bar { name: "", shares: time.shares().collect() }]);
@@ -192,9 +193,6 @@ impl Report {
         let (period, to) = (self.period(), &self.span.to);
         let from = self.begin_ns().map_or_else(|| "its creation".to_owned(), clock::time);
         let pct = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| short(100.0 * share));
-        let earlier = period.from().map(|from| &from.load);
-        let steal = earlier.and_then(|earlier| to.load.stolen_since(earlier));
-        let pressure = earlier.and_then(|earlier| to.load.pressed_since(earlier, period.time_s()));
         let looked = match self.recorder_pct() {
             Some(pct) => {
                 let looked_s = self.rounds.length_ns as f64 / 1e9;
@@ -217,8 +215,8 @@ impl Report {
                 "machine: {}, {} % busy, {} % of the time some thread waited for one, {} % stolen; {} ready at the end",
                 counted(to.load.processors as u64, "processor", "processors"),
                 pct(period.busy()),
-                pct(pressure),
-                pct(steal),
+                pct(period.pressed()),
+                pct(period.stolen()),
                 to.load.runnable.map_or_else(|| "? threads".to_owned(), |ready| counted(ready, "thread", "threads")),
             ),
             format!("sessions at the end: {}; {looked}", to.sessions.len()),
@@ -347,29 +345,23 @@ impl Report {
     }
 
     fn parameters(&self) -> Table {
-        let (to, from) = (&self.span.to, self.period().from());
-        let before = |now: &Parameter| {
-            let then = from?.params.iter().find(|then| (then.parameter, then.of) == (now.parameter, now.of))?;
-            (then.value != now.value).then(|| then.parameter.format(then.value))
-        };
-        let rows = to.params.iter().filter(|parameter| parameter.is_set || before(parameter).is_some());
+        let (to, period) = (&self.span.to, self.period());
+        let rows = to.params.iter().filter(|parameter| parameter.is_set || period.changed_from(parameter).is_some());
         let columns = [
             column("name", |row: &&Parameter| row.parameter.row().name),
             column("of", |row: &&Parameter| row.of.map_or("the instance", |of| to.type_name(of)).to_owned()),
             column("value", |row: &&Parameter| row.parameter.format(row.value)),
-            column("changed_from", |row: &&Parameter| before(row)),
+            column("changed_from", |row: &&Parameter| period.changed_from(row)),
         ];
         Table::of(&columns, rows)
     }
 
     fn alerts(&self) -> Table {
-        let from_ns = self.begin_ns().unwrap_or(0);
-        let rows = self.span.to.alerts.iter().rev().filter(|alert| alert.at_ns >= from_ns);
         let columns = [
             column("time", |alert: &&super::Alert| clock::time(alert.at_ns)),
             column("text", |alert: &&super::Alert| alert.text.clone()),
         ];
-        Table::of(&columns, rows)
+        Table::of(&columns, self.period().alerts().rev())
     }
 }
 

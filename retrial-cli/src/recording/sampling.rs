@@ -223,8 +223,8 @@ impl<'t> Sampler<'t> {
         std::mem::take(&mut self.done)
     }
 
-    /// Puts what was seen of the mutexes into a snapshot, ends all samples, and says of how many rounds they
-    /// are.
+    /// Puts what was seen of the mutexes into a snapshot, ends all samples, none later than the snapshot, and
+    /// says of how many rounds they are.
     pub fn complete(&mut self, snapshot: &mut Snapshot) -> (Vec<Sample>, Rounds) {
         let rounds = std::mem::take(&mut self.rounds);
         let mut misses: HashMap<MutexId, u64> = HashMap::new();
@@ -251,7 +251,11 @@ impl<'t> Sampler<'t> {
         (self.misses, self.tallies) = (misses, tallies);
         let open = std::mem::take(&mut self.open);
         self.done.extend(open.into_values().map(|(sample, _)| sample));
-        (self.done(), rounds)
+        let mut samples = self.done();
+        for sample in &mut samples {
+            sample.at_ns = sample.at_ns.min(snapshot.at.real_ns);
+        }
+        (samples, rounds)
     }
 
     fn choose(&mut self, snapshot: &Snapshot, misses: &HashMap<MutexId, u64>) {

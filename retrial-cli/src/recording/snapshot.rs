@@ -1,8 +1,9 @@
 //! One moment of an instance as plain data.
 
 use super::state::{Load, Spent};
+use crate::blocking::held_text;
 use crate::naming;
-use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId};
+use retrial::views::{Figures, Key, LocationId, MutexInfo, PastSleep, SessionInfo, Sid, Tables, TypeId, WaitEvent};
 use retrial::{Capacity, Mode, MutexId, P, wait};
 use retrial_model::profile::Samples;
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub struct Identity {
 pub struct Snapshot {
     pub at: Moment,
     pub instance: Identity,
+    /// Not read back: the default in a snapshot that was read from a recording.
     pub capacity: Capacity,
     /// By SID.
     pub sessions: Vec<Session>,
@@ -157,6 +159,11 @@ pub struct Alert {
     pub text: String,
 }
 
+/// The class of a wait event.
+pub const fn wait_class(event: WaitEvent) -> &'static str {
+    if event.for_event { "Event" } else { "Concurrency" }
+}
+
 impl Snapshot {
     /// One snapshot of an instance. Those who take several use a [`Taker`](super::Taker), which looks names
     /// up once.
@@ -167,6 +174,11 @@ impl Snapshot {
     /// Time since the instance was created, in s.
     pub fn age_s(&self) -> f64 {
         self.at.real_ns.saturating_sub(self.instance.created_ns) as f64 / 1e9
+    }
+
+    /// What a session holds, for people: `m X, n S`.
+    pub fn held_text(&self, session: &Session) -> String {
+        held_text(session.holds.iter().map(|held| (held.mutex, held.mode)), |mutex| self.mutex_label(mutex))
     }
 
     pub fn session(&self, sid: Sid) -> Option<&Session> {
@@ -193,6 +205,11 @@ impl Snapshot {
         self.types.get(&mutex_type).map_or("", String::as_str)
     }
 
+    /// The same; `unknown` where the row was shared by several mutexes, or the mutex is gone.
+    pub fn maybe_type(&self, mutex_type: Option<TypeId>) -> &str {
+        mutex_type.map_or("unknown", |mutex_type| self.type_name(mutex_type))
+    }
+
     /// The type of a mutex; `None` of one that is gone, and of what found no row of its own.
     pub fn type_of(&self, mutex: MutexId) -> Option<TypeId> {
         self.mutex(mutex).map(|mutex| mutex.info.mutex_type)
@@ -200,7 +217,7 @@ impl Snapshot {
 
     /// What that type is called.
     pub fn type_name_of(&self, mutex: MutexId) -> &str {
-        self.type_of(mutex).map_or("unknown", |mutex_type| self.type_name(mutex_type))
+        self.maybe_type(self.type_of(mutex))
     }
 
     pub fn place(&self, location: LocationId) -> &str {

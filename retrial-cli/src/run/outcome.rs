@@ -10,7 +10,8 @@ use crate::predict::room::Room;
 use retrial::views::{Counter, Figures, Key, LocationId, Params, Sid, Tables, TypeId, WaitEvent};
 use retrial::{MutexId, P};
 use retrial_bench::machine::Machine;
-use retrial_model::{Profile, sim};
+use retrial_model::profile::WAIT_PARTS;
+use retrial_model::{Measure, Profile, sim};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A run that has ended.
@@ -84,17 +85,17 @@ pub struct Calls {
     pub fallback: u64,
 }
 
-/// The parts of the wait time, with their names.
-pub const PARTS: [(&str, Counter); 4] = [
-    ("spin", Counter::SpinNs),
-    ("yield", Counter::YieldNs),
-    ("slept", Counter::SleptNs),
-    ("oversleep", Counter::OverNs),
+/// The parts of the wait time, with their names and their shares.
+pub const PARTS: [(&str, Counter, Measure); 4] = [
+    ("spin", Counter::SpinNs, Measure::SpinShare),
+    ("yield", Counter::YieldNs, Measure::YieldShare),
+    ("slept", Counter::SleptNs, Measure::SleptShare),
+    ("oversleep", Counter::OverNs, Measure::OverShare),
 ];
 
 /// The parts of the wait time in tenths of a percent that add up to 1000, all 0 without waits.
 pub fn split(figures: &Figures) -> [u64; 4] {
-    let parts = PARTS.map(|(_, counter)| u128::from(figures.get(counter)));
+    let parts = WAIT_PARTS.map(|counter| u128::from(figures.get(counter)));
     let sum: u128 = parts.iter().sum();
     if sum == 0 {
         return [0; 4];
@@ -119,7 +120,7 @@ impl Outcome {
         // A yield while no other thread is ready takes below a microsecond.
         let yielded = if yields > 0 && yield_ns / yields > 5_000 { yield_ns } else { 0 };
         let queued = yielded + total.get(Counter::OverNs);
-        let waited: u64 = PARTS.iter().map(|(_, counter)| total.get(*counter)).sum();
+        let waited: u64 = WAIT_PARTS.iter().map(|counter| total.get(*counter)).sum();
         waited > 0 && queued * 2 > waited && self.machine_busy.is_some_and(|busy| busy > 0.9)
     }
 
@@ -349,7 +350,7 @@ mod tests {
 
     fn figures(parts: [u64; 4]) -> Figures {
         let mut figures = Figures::default();
-        for ((_, counter), part) in PARTS.into_iter().zip(parts) {
+        for (counter, part) in WAIT_PARTS.into_iter().zip(parts) {
             figures.counters[counter as usize] = part;
         }
         figures

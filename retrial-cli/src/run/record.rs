@@ -12,7 +12,7 @@ pub const SORT: u32 = 3;
 const ADAPTIVE: u32 = 3;
 pub const ROBUST: u32 = 0x10;
 pub const SHARED: u32 = 0x80;
-const ELISION: u32 = 0x300;
+pub const ELISION: u32 = 0x300;
 
 /// The lower half of our word but for the values of libc's lock.
 const NO_LOCK: u64 = 0xffff_fff8;
@@ -20,7 +20,7 @@ const NO_LOCK: u64 = 0xffff_fff8;
 const FORKS: u32 = 1 << 16;
 
 /// Number of a `pthread_rwlock_t`'s readers in its first field, from this bit on.
-const READERS: u32 = 3;
+pub const READERS: u32 = 3;
 
 /// The bits of a lock in libc's format that have its owner's thread id.
 pub const TID: u32 = 0x3fff_ffff;

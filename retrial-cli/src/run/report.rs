@@ -90,14 +90,8 @@ impl Outcome {
     }
 
     fn split_json(&self) -> Value {
-        let shares = [
-            ("spin", Measure::SpinShare),
-            ("yield", Measure::YieldShare),
-            ("slept", Measure::SleptShare),
-            ("oversleep", Measure::OverShare),
-        ];
         let share = |measure: Measure| percent(measure.of(&self.total).unwrap_or(0.0));
-        shares.into_iter().map(|(name, measure)| (name.to_owned(), Value::from(share(measure)))).collect()
+        PARTS.into_iter().map(|(name, _, measure)| (name.to_owned(), Value::from(share(measure)))).collect()
     }
 
     /// One row for each of the busiest mutexes; then one for each lock and stack of the profile.
@@ -184,7 +178,7 @@ impl Outcome {
 
     /// The parts of the wait time as a bar: what took processors, in one colour, and what did not.
     fn wait_time(&self) -> Picture {
-        let share = |((name, counter), tenths): (&(&str, Counter), u64)| {
+        let share = |((name, counter, _), tenths): (&(&str, Counter, Measure), u64)| {
             let class = match counter {
                 Counter::SpinNs | Counter::YieldNs => "Concurrency",
                 Counter::SleptNs => "Event",
@@ -342,17 +336,5 @@ fn ms(measure: Measure, profile: &Profile) -> Option<f64> {
 /// `spin 12.1 %, yield 30.0 %, slept 50.0 %, oversleep 7.9 %`.
 fn split_text(figures: &Figures) -> String {
     let parts = PARTS.iter().zip(split(figures));
-    parts.map(|((name, _), tenths)| format!("{name} {}.{} %", tenths / 10, tenths % 10)).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_numbers_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-    }
+    parts.map(|((name, ..), tenths)| format!("{name} {}.{} %", tenths / 10, tenths % 10)).collect::<Vec<_>>().join(", ")
 }

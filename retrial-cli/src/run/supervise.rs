@@ -15,6 +15,7 @@ use crate::instances::{address, create_error};
 use crate::output::quoted;
 use crate::predict::fit::machine_here;
 use crate::predict::room::Room;
+use crate::settings::apply;
 use miette::{Report, miette};
 use retrial::sys::now_ns;
 use retrial::views::{Sid, Tables};
@@ -76,9 +77,7 @@ pub fn supervise(options: Options, signals: &Signals) -> Result<Outcome, Failure
     let recording = options.profile.as_deref().map(Recording::create).transpose()?;
     let files = options.record.as_deref().map(|file| Files::open(file, options.parquet.as_deref())).transpose()?;
     let named = Named::create(&options)?;
-    for (p, value) in settings {
-        named.instance.set(p, None, value);
-    }
+    apply(&named.instance, None, &settings);
     let excluded = preload::excluded(&options.exclude);
     let mut command = Command::new(&path);
     command.args(arguments).stdin(options.stdin.map_or_else(Stdio::inherit, Stdio::from));

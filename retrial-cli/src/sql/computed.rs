@@ -1,5 +1,6 @@
 //! Virtual tables of `SQLite`: cells are computed when a query asks for them.
 
+use crate::recording::store::schema::Column;
 use rusqlite::types::Value;
 use rusqlite::vtab::{Context, Filters, IndexInfo, Module, VTab, VTabConnection, VTabCursor};
 use rusqlite::{Connection, Result, ffi};
@@ -14,8 +15,7 @@ pub trait Computed: Send + Sync + 'static {
     /// What a query reads.
     type Rows;
 
-    /// Names and types of the columns.
-    fn columns(&self) -> Vec<(&'static str, &'static str)>;
+    fn columns(&self) -> &[Column];
 
     /// Says what a query costs, and which of its conditions [`Computed::rows`] is to be given.
     fn plan(&self, info: &mut IndexInfo);
@@ -52,7 +52,7 @@ unsafe impl<'vtab, C: Computed> VTab<'vtab> for Table<C> {
         _: &[&[u8]],
     ) -> Result<(Cow<'static, CStr>, Self)> {
         let computed = aux.ok_or_else(|| rusqlite::Error::ModuleError("no table".to_owned()))?;
-        let columns = computed.columns().into_iter().map(|(name, kind)| format!("\"{name}\" {kind}"));
+        let columns = computed.columns().iter().map(|column| format!("\"{}\" {}", column.name, column.kind.name()));
         let sql = CString::new(format!("CREATE TABLE x ({})", columns.collect::<Vec<_>>().join(", ")))?;
         let table = Self { base: ffi::sqlite3_vtab::default(), computed: Arc::clone(computed) };
         Ok((Cow::Owned(sql), table))

@@ -1,6 +1,7 @@
 //! `x$ksmmem`: the words of a live instance's memory.
 
 use super::computed::{self, Computed};
+use crate::recording::store::schema::{Column, int, text};
 use retrial::Observer;
 use rusqlite::types::Value;
 use rusqlite::vtab::{Filters, IndexConstraint, IndexConstraintOp, IndexInfo};
@@ -9,23 +10,16 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::sync::Arc;
 
-const NAME: &str = "x$ksmmem";
-const DOC: &str =
+pub const NAME: &str = "x$ksmmem";
+pub const DOC: &str =
     "The words of a live instance's memory, each as it is when the query comes to it; nothing of a recording";
-const COLUMNS: [(&str, &str, &str, &str); 3] = [
-    ("addr", "TEXT", "", "Offset in the instance, in hex"),
-    ("indx", "INTEGER", "", "Number of the word, from 0"),
-    ("ksmmmval", "TEXT", "", "The word in hex"),
+pub const COLUMNS: [Column; 3] = [
+    text("addr", "Offset in the instance, in hex"),
+    int("indx", "", "Number of the word, from 0"),
+    text("ksmmmval", "The word in hex"),
 ];
 const INDX: c_int = 1;
 const WORD: usize = 8;
-
-/// What the table is, for whoever describes tables.
-pub fn described<T>(
-    of: impl FnOnce(&'static str, &'static str, Vec<(&'static str, &'static str, &'static str, &'static str)>) -> T,
-) -> T {
-    of(NAME, DOC, COLUMNS.to_vec())
-}
 
 /// The words of an instance, or of none.
 struct Memory {
@@ -43,8 +37,8 @@ const ONE: c_int = 1;
 impl Computed for Memory {
     type Rows = Option<Arc<Observer>>;
 
-    fn columns(&self) -> Vec<(&'static str, &'static str)> {
-        COLUMNS.iter().map(|(name, kind, ..)| (*name, *kind)).collect()
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
     }
 
     fn plan(&self, info: &mut IndexInfo) {

@@ -4,8 +4,8 @@ use super::database::Database;
 use crate::duration;
 use crate::instances::{Presence, has_gone, is_there};
 use crate::output::short;
-use crate::recording::store::{Recording, Rounds, Sample, Writer};
-use crate::recording::{Pauses, Sampler, Scene, Snapshot, Span, Taker};
+use crate::recording::store::{Recording, Rounds, Writer};
+use crate::recording::{Pauses, Sampler, Scene, Span, Taker};
 use crate::signals;
 use miette::{Report, miette};
 use retrial::sys::{now_ns, thread_cpu_ns};
@@ -142,17 +142,8 @@ pub fn watched(
     if let Some(from) = &from {
         writer.store(from, &[], Rounds::default())?;
     }
-    let samples = up_to(samples, &to);
     writer.store(&to, &samples, rounds)?;
     Ok((writer, Span { from, to }))
-}
-
-/// Samples were taken before the snapshot that they belong to.
-fn up_to(mut samples: Vec<Sample>, to: &Snapshot) -> Vec<Sample> {
-    for sample in &mut samples {
-        sample.at_ns = sample.at_ns.min(to.at.real_ns);
-    }
-    samples
 }
 
 /// Samples for so long, or until a signal, or until the instance has gone or there are as many as are kept.

@@ -1,9 +1,11 @@
 //! Views as `SQLite`'s virtual tables: cells are computed when a query asks for them.
 
 use super::computed::{self, Computed};
-use crate::recording::Scene;
-use crate::recording::history::COLUMNS;
+use super::database::{HISTORIES, History};
+use super::memory;
+use crate::recording::store::schema;
 use crate::recording::views::{self, Rows, View};
+use crate::recording::{Scene, history};
 use rusqlite::types::Value;
 use rusqlite::vtab::{Filters, IndexInfo};
 use rusqlite::{Connection, Result};
@@ -62,8 +64,8 @@ pub fn register(connection: &Connection, sight: &Arc<Sight>) -> Result<()> {
 impl Computed for Seen {
     type Rows = Arc<dyn Rows>;
 
-    fn columns(&self) -> Vec<(&'static str, &'static str)> {
-        self.view.heads.iter().map(|head| (head.name, head.kind.name())).collect()
+    fn columns(&self) -> &[schema::Column] {
+        &self.view.heads
     }
 
     fn plan(&self, info: &mut IndexInfo) {
@@ -87,44 +89,33 @@ impl Computed for Seen {
 struct Described {
     name: &'static str,
     doc: &'static str,
-    /// Name, type, unit and what it is.
-    columns: Vec<(&'static str, &'static str, &'static str, &'static str)>,
+    columns: Vec<schema::Column>,
 }
 
 fn described() -> Vec<Described> {
-    let of_view = |view: View| Described {
-        name: view.name,
-        doc: view.doc,
-        columns: view.heads.iter().map(|head| (head.name, head.kind.name(), head.unit, head.doc)).collect(),
-    };
-    let of_table = |table: &crate::recording::store::schema::Table| Described {
-        name: table.name,
-        doc: table.doc,
-        columns: table
-            .columns
-            .iter()
-            .map(|column| (column.name, column.kind.name(), column.unit, column.doc))
-            .collect(),
+    let of_view = |view: View| Described { name: view.name, doc: view.doc, columns: view.heads };
+    let of_table =
+        |table: &schema::Table| Described { name: table.name, doc: table.doc, columns: table.columns.clone() };
+    let of_history = |history: &History| {
+        let column = |column: &history::Column| {
+            let history::Column { kind, unit, doc, .. } = *column;
+            schema::Column { name: (history.named)(column), kind, unit, doc }
+        };
+        Described { name: history.name, doc: history.doc, columns: history::COLUMNS.iter().map(column).collect() }
     };
     let mut all: Vec<Described> = views::all().into_iter().map(of_view).collect();
-    all.extend(super::database::HISTORIES.iter().map(|history| {
-        Described {
-            name: history.name,
-            doc: history.doc,
-            columns: COLUMNS
-                .iter()
-                .map(|column| ((history.named)(column), column.kind.name(), column.unit, column.doc))
-                .collect(),
-        }
-    }));
-    all.push(super::memory::described(|name, doc, columns| Described { name, doc, columns }));
-    all.extend(crate::recording::store::schema::TABLES.iter().map(of_table));
+    all.extend(HISTORIES.iter().map(of_history));
+    all.push(Described { name: memory::NAME, doc: memory::DOC, columns: memory::COLUMNS.to_vec() });
+    all.extend(schema::TABLES.iter().map(of_table));
     all
 }
 
 /// The tables and views, and their columns.
 pub fn names() -> Vec<(&'static str, Vec<&'static str>)> {
-    described().into_iter().map(|table| (table.name, table.columns.iter().map(|column| column.0).collect())).collect()
+    described()
+        .into_iter()
+        .map(|table| (table.name, table.columns.iter().map(|column| column.name).collect()))
+        .collect()
 }
 
 /// A column of what there is: the table or view and what that is, the column, its kind, unit and meaning.
@@ -134,7 +125,8 @@ pub type Column = [&'static str; 6];
 pub fn columns(only: Option<&str>) -> Vec<Column> {
     let is_meant = |table: &Described| only.is_none_or(|only| only.eq_ignore_ascii_case(table.name));
     let of = |table: Described| {
-        table.columns.into_iter().map(move |(name, kind, unit, doc)| [table.name, table.doc, name, kind, unit, doc])
+        let column = move |of: schema::Column| [table.name, table.doc, of.name, of.kind.name(), of.unit, of.doc];
+        table.columns.into_iter().map(column)
     };
     described().into_iter().filter(is_meant).flat_map(of).collect()
 }
@@ -147,10 +139,10 @@ pub fn describe(only: Option<&str>) -> Option<String> {
             continue;
         }
         let _ = writeln!(text, "{}: {}", table.name, table.doc);
-        let widest = table.columns.iter().map(|column| column.0.len()).max().unwrap_or(0);
-        for (name, kind, unit, doc) in table.columns {
+        let widest = table.columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
+        for schema::Column { name, kind, unit, doc } in table.columns {
             let unit = if unit.is_empty() { "-" } else { unit };
-            let _ = writeln!(text, "  {name:widest$}  {kind:7}  {unit:6}  {doc}");
+            let _ = writeln!(text, "  {name:widest$}  {:7}  {unit:6}  {doc}", kind.name());
         }
         text.push('\n');
     }

@@ -112,10 +112,6 @@ pub fn sessions<'s>() -> Vec<Shown<'s, SessionRow<'s>>> {
     let figure = |rank, of: Measure, column| number(rank, column).about(of.description());
     let wait = |row: &Row<'_>| row.session.info.wait.map(|(key, since_ns, _)| (key, since_ns));
     let waited_s = move |row: &Row<'_>| Some(row.to.at.monotonic_ns.saturating_sub(wait(row)?.1) as f64 / 1e9);
-    let holds = |row: &Row<'_>| {
-        let each = row.session.holds.iter().map(|held| format!("{} {}", row.to.mutex_label(held.mutex), held.mode));
-        each.collect::<Vec<_>>().join(", ")
-    };
     vec![
         number(0, column("sid", |row: &Row<'_>| row.session.info.sid.number()))
             .at_least(4)
@@ -145,7 +141,9 @@ pub fn sessions<'s>() -> Vec<Shown<'s, SessionRow<'s>>> {
         text(3, 7, 20, column("held_by", |row: &Row<'_>| blocking::text(&row.session.blockers)).titled("held by"))
             .about("The sessions that it waits for, each with its mode.")
             .live(),
-        text(5, 12, 40, column("holds", holds)).about("The mutexes that it holds, each with its mode.").live(),
+        text(5, 12, 40, column("holds", |row: &Row<'_>| row.to.held_text(row.session)))
+            .about("The mutexes that it holds, each with its mode.")
+            .live(),
         text(
             10,
             12,

@@ -46,17 +46,14 @@ fn share(name: &str, share: Option<f64>) -> String {
 fn machine(seen: &Seen) -> Vec<Part> {
     let period = seen.span.period();
     let load = &seen.to().load;
-    let from = period.from().map(|from| &from.load);
-    let pressure = from.and_then(|from| load.pressed_since(from, period.time_s()));
-    let stolen = from.and_then(|from| load.stolen_since(from));
     let ready =
         load.runnable.map_or_else(String::new, |ready| format!("{} ready", counted(ready, "thread", "threads")));
     let plain = |text| (text, Tone::Plain);
     vec![
         plain(counted(load.processors as u64, "processor", "processors")),
         plain(share("busy", period.busy())),
-        plain(share("PSI", pressure)),
-        plain(share("stolen", stolen)),
+        plain(share("PSI", period.pressed())),
+        plain(share("stolen", period.stolen())),
         plain(ready),
     ]
 }

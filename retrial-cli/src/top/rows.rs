@@ -21,7 +21,6 @@ pub fn mutexes(seen: &Seen) -> Table {
 /// All that the screen tells, and the rows that it has no room for.
 pub fn json(seen: &Seen) -> Value {
     let (to, period) = (seen.to(), seen.span.period());
-    let from = period.from().map(|from| &from.load);
     let total = table(columns::figures(|total: &Profile| total), std::iter::once(seen.total.clone()));
     let pct = |share: Option<f64>| share.map(|share| 100.0 * share);
     let sessions = table(columns::sessions(), (0..seen.sessions.len()).map(|at| seen.session_row(at)));
@@ -32,8 +31,8 @@ pub fn json(seen: &Seen) -> Value {
         "period_s": period.time_s(),
         "processors": to.load.processors,
         "busy_pct": pct(period.busy()),
-        "pressure_pct": pct(from.and_then(|from| to.load.pressed_since(from, period.time_s()))),
-        "stolen_pct": pct(from.and_then(|from| to.load.stolen_since(from))),
+        "pressure_pct": pct(period.pressed()),
+        "stolen_pct": pct(period.stolen()),
         "threads_ready": to.load.runnable,
         "top_cpu_pct": pct(seen.cost),
         "alerts": to.alerts.len(),

@@ -15,10 +15,11 @@ pub struct Seen {
     pub span: Span,
     /// All mutexes together.
     pub total: Profile,
-    /// By position in the later snapshot, with what was counted of each; what is waited for without being
+    /// What was counted of each mutex of the later snapshot, in its order; what is waited for without being
     /// held, too.
-    pub mutexes: Vec<(usize, Profile)>,
-    pub sessions: Vec<(usize, Profile)>,
+    pub mutexes: Vec<Profile>,
+    /// The same of each session.
+    pub sessions: Vec<Profile>,
     pub tree: Tree,
     /// Sessions that wait for a mutex.
     pub waiters: HashMap<MutexId, u32>,
@@ -61,8 +62,8 @@ impl Seen {
                 held.next().map(|(_, profile)| profile).unwrap_or_default()
             }
         };
-        let mutexes = to.mutexes.iter().map(of).enumerate().collect();
-        let sessions = period.sessions().into_iter().map(|(_, profile)| profile).enumerate().collect();
+        let mutexes = to.mutexes.iter().map(of).collect();
+        let sessions = period.sessions().into_iter().map(|(_, profile)| profile).collect();
         let mut waiters: HashMap<MutexId, u32> = HashMap::new();
         for session in to.sessions.iter().filter(|session| session.state != State::Dead) {
             if let Some((key, ..)) = session.info.wait {
@@ -78,15 +79,14 @@ impl Seen {
     }
 
     pub fn mutex_row(&self, position: usize) -> MutexRow<'_> {
-        let (at, profile) = &self.mutexes[position];
-        let mutex = &self.to().mutexes[*at];
+        let mutex = &self.to().mutexes[position];
         let waiters = self.waiters.get(&mutex.info.id).copied().unwrap_or(0);
-        MutexRow { to: self.to(), mutex, profile, waiters }
+        MutexRow { to: self.to(), mutex, profile: &self.mutexes[position], waiters }
     }
 
     pub fn session_row(&self, position: usize) -> SessionRow<'_> {
-        let (at, profile) = &self.sessions[position];
-        SessionRow { to: self.to(), session: &self.to().sessions[*at], profile }
+        let session = &self.to().sessions[position];
+        SessionRow { to: self.to(), session, profile: &self.sessions[position] }
     }
 
     pub fn mutex(&self, id: MutexId) -> Option<MutexRow<'_>> {

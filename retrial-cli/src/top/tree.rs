@@ -2,12 +2,9 @@
 
 use super::pages::{Line, Target, Tone};
 use super::seen::Seen;
-use crate::duration;
 use crate::output::{counted, grouped};
-use crate::who::text::Item;
-use retrial::views::Sid;
-use std::fmt::Write;
-use std::time::Duration;
+use crate::who::text::{Item, label, standing};
+use retrial::views::{Key, Sid};
 
 /// Waiters of a mutex that are shown; the others are counted.
 const WAITERS: usize = 100;
@@ -51,41 +48,7 @@ pub fn lines(seen: &Seen) -> Vec<Line> {
 
 /// `session 3 (pid 41, load), waits for X for 1.20 s at fetch`.
 fn session(seen: &Seen, sid: Sid, below: bool) -> String {
-    let Some(row) = seen.session(sid) else {
-        return unlisted(sid);
-    };
-    let info = &row.session.info;
-    let mut text = format!("session {sid} (pid {}", info.pid);
-    if info.tid != info.pid {
-        let _ = write!(text, ", tid {}", info.tid);
-    }
-    if !info.name.is_empty() {
-        let _ = write!(text, ", {}", info.name);
-    }
-    text.push(')');
-    if info.dead {
-        text += ": DEAD";
-    }
-    if seen.tree.is_deadlocked(sid) {
-        text += ": DEADLOCK";
-    }
-    if let Some((key, since_ns, _)) = info.wait {
-        let waited = Duration::from_nanos(row.to.at.monotonic_ns.saturating_sub(since_ns));
-        // At the top of a ring the mutex is not above it.
-        let of = if below { String::new() } else { format!(" of {}", row.to.mutex_label(key.mutex)) };
-        let _ = write!(
-            text,
-            ", waits for {}{of} for {} at {}",
-            key.event.mode,
-            duration::text(waited),
-            row.to.place(key.location)
-        );
-    }
-    text
-}
-
-/// One that is not among the sessions.
-pub fn unlisted(sid: Sid) -> String {
-    sid.guest_tid()
-        .map_or_else(|| format!("session {sid}, which has ended"), |tid| format!("thread {tid} without a session"))
+    let (to, info) = (seen.to(), seen.to().session(sid).map(|session| &session.info));
+    let named = |key: Key| ((!below).then(|| to.mutex_label(key.mutex)), to.place(key.location).to_owned());
+    label(sid, info, false) + &standing(info, seen.tree.is_deadlocked(sid), to.at.monotonic_ns, named)
 }

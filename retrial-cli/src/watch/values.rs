@@ -118,10 +118,7 @@ pub const MOMENTARY: &[Momentary] = &[
         name: "pressure",
         unit: "",
         description: "Share of the time since the last look in which a thread waited for a processor; of the instance only",
-        of: |scope| {
-            let from = scope.period.from()?;
-            scope.alone(scope.period.to.load.pressed_since(&from.load, scope.period.time_s()))
-        },
+        of: |scope| scope.alone(scope.period.pressed()),
     },
 ];
 

@@ -6,13 +6,13 @@ use super::tree::{Root, Tree};
 use crate::duration;
 use crate::output::{counted, grouped, in_line};
 use retrial::MutexId;
-use retrial::views::Sid;
+use retrial::views::{Key, SessionInfo, Sid};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// People are shown so many waiters of a mutex, and so many lines; JSON and CSV have all.
-pub const WAITERS: usize = 10;
-pub const LINES: usize = 200;
+const WAITERS: usize = 10;
+const LINES: usize = 200;
 /// Levels that are indented.
 const LEVELS: usize = 32;
 /// Calls of a stack that a line has.
@@ -56,16 +56,21 @@ impl Tree {
         }
         Lines { tree: self, open, waiters }
     }
+
+    /// The lines for people, and how many are not shown.
+    pub fn shown(&self, all: bool) -> (Vec<Line>, usize) {
+        let (waiters, limit) = if all { (usize::MAX, usize::MAX) } else { (WAITERS, LINES) };
+        let mut shown: Vec<Line> = self.lines(waiters).take(limit.saturating_add(1)).collect();
+        let is_cut = shown.len() > limit;
+        shown.truncate(limit);
+        (shown, if is_cut { self.lines(waiters).count() - limit } else { 0 })
+    }
 }
 
 impl Report<'_> {
     /// The trees for people, and how many lines are not shown.
     pub fn text(&mut self, all: bool) -> (Vec<String>, usize) {
-        let (waiters, limit) = if all { (usize::MAX, usize::MAX) } else { (WAITERS, LINES) };
-        let mut shown: Vec<Line> = self.tree.lines(waiters).take(limit.saturating_add(1)).collect();
-        let is_cut = shown.len() > limit;
-        shown.truncate(limit);
-        let left_out = if is_cut { self.tree.lines(waiters).count() - limit } else { 0 };
+        let (shown, left_out) = self.tree.shown(all);
         let mut lines = Vec::new();
         for line in &shown {
             lines.push(format!("{}{}", line.branch(), in_line(&self.words(line))));
@@ -103,23 +108,14 @@ impl Report<'_> {
     }
 
     fn session(&mut self, sid: Sid, waits: Option<MutexId>) -> String {
-        let mut text = self.label(sid);
-        let session = self.look.session(sid).cloned();
-        if session.as_ref().is_some_and(|session| session.dead) {
-            text += ": DEAD";
-        }
-        if self.tree.is_deadlocked(sid) {
-            text += ": DEADLOCK";
-        }
-        if let Some((key, since_ns, _)) = session.as_ref().and_then(|session| session.wait) {
-            let waited = Duration::from_nanos(self.now_ns.saturating_sub(since_ns));
-            let (place, mode) = (self.names.place(key.location), key.event.mode);
-            // At the top of a ring the mutex is not above it.
-            let of = if waits.is_none() { format!(" of {}", self.names.mutex(key.mutex)) } else { String::new() };
-            let _ = write!(text, ", waits for {mode}{of} for {} at {place}", duration::text(waited));
-            if let Some(above) = self.tree.above(sid).filter(|_| waits.is_none()) {
-                let _ = write!(text, ", behind session {above}");
-            }
+        let (session, is_root) = (self.look.session(sid), waits.is_none());
+        // At the top of a ring the mutex is not above it.
+        let named = |key: Key| (is_root.then(|| self.names.mutex(key.mutex)), self.names.place(key.location));
+        let mut text = label(sid, session, true) + &standing(session, self.tree.is_deadlocked(sid), self.now_ns, named);
+        if session.is_some_and(|session| session.wait.is_some())
+            && let Some(above) = self.tree.above(sid).filter(|_| is_root)
+        {
+            let _ = write!(text, ", behind session {above}");
         }
         let thread = self.threads.get(&sid);
         // That a waiting session is asleep goes without saying.
@@ -129,25 +125,6 @@ impl Report<'_> {
             let _ = write!(text, ": {}", thread.text());
         }
         text
-    }
-
-    fn label(&self, sid: Sid) -> String {
-        let Some(session) = self.look.session(sid) else {
-            return match sid.guest_tid() {
-                Some(tid) => format!("thread {tid} without a session"),
-                None => format!("session {sid}, which has ended"),
-            };
-        };
-        let mut text = format!("session {sid} (pid {}", session.pid);
-        if session.tid != session.pid {
-            let _ = write!(text, ", tid {}", session.tid);
-        }
-        for (what, word) in [("", &session.name), ("action ", &session.action)] {
-            if !word.is_empty() {
-                let _ = write!(text, ", {what}{word}");
-            }
-        }
-        text + ")"
     }
 
     /// What to type next, about the holder that most sessions wait behind.
@@ -237,6 +214,51 @@ impl Holding {
             many => format!(": {}", counted(many as u64, "waits", "wait")),
         }
     }
+}
+
+/// A session for people: `session 3 (pid 41, tid 42, load, action fetch)`.
+pub fn label(sid: Sid, session: Option<&SessionInfo>, has_action: bool) -> String {
+    let Some(session) = session else {
+        return match sid.guest_tid() {
+            Some(tid) => format!("thread {tid} without a session"),
+            None => format!("session {sid}, which has ended"),
+        };
+    };
+    let mut text = format!("session {sid} (pid {}", session.pid);
+    if session.tid != session.pid {
+        let _ = write!(text, ", tid {}", session.tid);
+    }
+    let action = if has_action { session.action.as_str() } else { "" };
+    for (what, word) in [("", session.name.as_str()), ("action ", action)] {
+        if !word.is_empty() {
+            let _ = write!(text, ", {what}{word}");
+        }
+    }
+    text + ")"
+}
+
+/// What it is at: `: DEADLOCK, waits for X of m for 1.20 s at fetch`. `named`: the mutex, where that is to be
+/// said, and the place.
+pub fn standing(
+    session: Option<&SessionInfo>,
+    is_deadlocked: bool,
+    now_ns: u64,
+    named: impl FnOnce(Key) -> (Option<String>, String),
+) -> String {
+    let mut text = String::new();
+    if session.is_some_and(|session| session.dead) {
+        text += ": DEAD";
+    }
+    if is_deadlocked {
+        text += ": DEADLOCK";
+    }
+    if let Some((key, since_ns, _)) = session.and_then(|session| session.wait) {
+        let (mutex, place) = named(key);
+        let of = mutex.map_or_else(String::new, |mutex| format!(" of {mutex}"));
+        let waited = duration::text(Duration::from_nanos(now_ns.saturating_sub(since_ns)));
+        let _ = write!(text, ", waits for {}{of} for {waited} at {place}", key.event.mode);
+    }
+    text
 }
 
 /// The innermost calls of a stack, innermost first.

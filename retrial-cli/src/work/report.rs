@@ -85,7 +85,7 @@ pub fn waits(period: Period<'_>, all_s: f64) -> Table {
     rows.sort_by(|(_, a), (_, b)| b.registered_s().total_cmp(&a.registered_s()));
     let of = |row: &Row, measure: Measure| measure.of(&row.1);
     let columns = [
-        column("event", |((of, event, _), _): &Row| event.name(of.map_or("unknown", |of| to.type_name(of)))),
+        column("event", |((of, event, _), _): &Row| event.name(to.maybe_type(*of))),
         column("location", |row: &Row| to.place(row.0.2).to_owned()),
         counter(Counter::Misses, |row: &Row| &row.1),
         counter(Counter::Waits, |row: &Row| &row.1),

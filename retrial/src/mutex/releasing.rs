@@ -292,13 +292,11 @@ impl RawMutex {
     /// it stays. `false`: no such session has it.
     #[cfg(feature = "lock_api")]
     pub(crate) fn leave_beside_parent(&self, session: &Session<'_>) -> bool {
-        use crate::slot::Slot;
-        let process = |slot: &Slot| (slot.pid_namespace.load(Ordering::Relaxed), slot.pid.load(Ordering::Relaxed));
         loop {
             let word = self.load();
             let holder = session.instance().tables.slot(word.sid());
             // The number may be that of a session of this process by now: then its log tells.
-            let is_here = holder.is_some_and(|slot| process(slot) == process(session.slot) && slot.logs(self.id()));
+            let is_here = holder.is_some_and(|slot| slot.is_of_same_process(session.slot) && slot.logs(self.id()));
             if word.sid().is_none() || word.references() == 0 || is_here {
                 return false;
             }

@@ -1,6 +1,7 @@
 //! How a session waits under each scheme: the steps of one wait, with what they are for.
 
 use crate::output::line;
+use crate::settings;
 use miette::{IntoDiagnostic, Report, miette};
 use retrial::views::{Event, Tables};
 use retrial::{Capacity, Class, Instance, Mutex, P, location, wait};
@@ -77,7 +78,12 @@ const ROWS: [Row; 17] = [
         &[],
         "as ydb while few sessions wait, as pthread when the yields of many would take the processors",
     ),
-    row("orbit", &[], "the default: spins for about as long as a wake-up takes, yields up to 8 times, then parks"),
+    row(
+        "orbit",
+        &[],
+        "the default: a session's first wait parks at once; later ones spin, yield up to 512 times, down to 8 where \
+         yields bring nothing, then park",
+    ),
 ];
 
 /// These, and with their defaults the schemes that none of them is of.
@@ -103,15 +109,8 @@ impl Row {
         for &p in P::ALL {
             instance.unset(p, None);
         }
-        let value = P::Scheme.parse(self.scheme, 0).map_err(|error| crate::instances::param_error(&error))?;
-        instance.set(P::Scheme, None, value);
-        for setting in self.settings {
-            let scheme = usize::try_from(instance.params(None).get(P::Scheme)).unwrap_or(0);
-            let parsed =
-                retrial_bench::arguments::setting(setting).and_then(|(p, text)| Ok((p, p.parse(text, scheme)?)));
-            let (p, value) = parsed.map_err(|error| crate::instances::param_error(&error))?;
-            instance.set(p, None, value);
-        }
+        let values = settings::given(Some(self.scheme), self.settings);
+        settings::apply(instance, None, &values.map_err(|error| crate::instances::param_error(&error))?);
         Ok(())
     }
 }

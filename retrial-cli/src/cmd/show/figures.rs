@@ -2,7 +2,7 @@
 
 use super::Only;
 use crate::output::{Table, column, counter, measure};
-use crate::recording::{Mutex, Period, Snapshot};
+use crate::recording::{Mutex, Period, Snapshot, wait_class};
 use retrial::views::{Counter, Key, LocationId, PastSleep, TypeId, WaitEvent};
 use retrial_model::{Measure, Profile};
 use std::cmp::Reverse;
@@ -41,11 +41,6 @@ pub fn mutexes(to: &Snapshot, only: &Only) -> Table {
     Table::of(&columns, rows)
 }
 
-/// What a type is called; `unknown` when the row was shared by several mutexes or the mutex is gone.
-fn type_name(to: &Snapshot, mutex_type: Option<TypeId>) -> &str {
-    mutex_type.map_or("unknown", |of| to.type_name(of))
-}
-
 /// System events: each wait once, with the parts that its time adds up from; waits for mutexes, then
 /// waits for events, which have no holder.
 pub fn events(to: &Snapshot) -> Table {
@@ -64,7 +59,7 @@ pub fn events(to: &Snapshot) -> Table {
         (all_s > 0.0 && !event.for_event).then(|| 100.0 * profile.registered_s() / all_s)
     };
     let columns = [
-        column("event", |((mutex_type, event), _): &Row| event.name(type_name(to, *mutex_type))).titled("Event"),
+        column("event", |((mutex_type, event), _): &Row| event.name(to.maybe_type(*mutex_type))).titled("Event"),
         counter(Counter::Waits, |row: &Row| &row.1).titled("Waits"),
         measure(Measure::Registered, "s", of).named("time_s").titled("Time(s)"),
         measure(Measure::RegisteredMean, "ms", of).named("avg_ms").titled("Avg wait (ms)"),
@@ -74,7 +69,7 @@ pub fn events(to: &Snapshot) -> Table {
         measure(Measure::SleptShare, "pct", of).named("slept_pct").titled("% slept"),
         measure(Measure::OverShare, "pct", of).named("over_pct").titled("% over"),
         measure(Measure::RegisteredMax, "ms", of).named("max_ms").titled("Max (ms)"),
-        column("wait_class", |row: &Row| if row.0.1.for_event { "Event" } else { "Concurrency" }).titled("Wait Class"),
+        column("wait_class", |row: &Row| wait_class(row.0.1)).titled("Wait Class"),
     ];
     Table::of(&columns, rows)
 }
@@ -90,7 +85,7 @@ pub fn sleeps(period: Period<'_>, only: Option<TypeId>) -> Table {
     let mut rows: Vec<Row> = slept.into_iter().filter(|(_, profile)| profile.figures.sleeps() > 0).collect();
     rows.sort_by_key(|(_, profile)| Reverse(profile.figures.sleeps()));
     let columns = [
-        column("mutex_type", |row: &Row| type_name(to, row.0.0).to_owned()).titled("Mutex Type"),
+        column("mutex_type", |row: &Row| to.maybe_type(row.0.0).to_owned()).titled("Mutex Type"),
         column("location", |row: &Row| to.place(row.0.1).to_owned()).titled("Location"),
         column("sleeps", |row: &Row| row.1.figures.sleeps()).titled("Sleeps"),
         measure(Measure::Registered, "ms", |row: &Row, measure| measure.of(&row.1))

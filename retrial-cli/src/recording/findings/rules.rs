@@ -103,8 +103,7 @@ fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
     if ready_s <= 0.0 || queued_s < QUEUED * ready_s || waited_s < TRIFLE * evidence.all_s {
         return Vec::new();
     }
-    let (to, from) = (evidence.to(), evidence.period.from());
-    let load = from.map(|from| &from.load);
+    let (to, period) = (evidence.to(), evidence.period);
     let mut lines = vec![format!(
         "the sessions were in run queues for {} of the {} in which they could run: {}",
         seconds(queued_s),
@@ -112,10 +111,9 @@ fn false_contention(evidence: &Evidence<'_>) -> Vec<Found> {
         pct(queued_s / ready_s)
     )];
     let mut machine = vec![counted(to.load.processors as u64, "processor", "processors")];
-    machine.extend(evidence.period.busy().map(|busy| format!("{} busy", pct(busy))));
-    let pressed = load.and_then(|load| to.load.pressed_since(load, evidence.period.time_s()));
-    machine.extend(pressed.map(|pressed| format!("some thread waited for one {} of the time", pct(pressed))));
-    let stolen = load.and_then(|load| to.load.stolen_since(load)).filter(|stolen| *stolen >= 0.01);
+    machine.extend(period.busy().map(|busy| format!("{} busy", pct(busy))));
+    machine.extend(period.pressed().map(|pressed| format!("some thread waited for one {} of the time", pct(pressed))));
+    let stolen = period.stolen().filter(|stolen| *stolen >= 0.01);
     machine.extend(stolen.map(|stolen| format!("{} stolen by other machines", pct(stolen))));
     lines.push(machine.join(", "));
     let late =

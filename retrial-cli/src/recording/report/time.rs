@@ -3,6 +3,7 @@
 use super::Report;
 use crate::output::{Table, column, measure};
 use crate::page::Share;
+use crate::recording::wait_class;
 use retrial::views::{Counter, Key, TypeId, WaitEvent};
 use retrial_model::{Measure, Profile};
 
@@ -81,10 +82,9 @@ impl Report {
     pub(super) fn time(&self) -> Time {
         let (period, to) = (self.period(), &self.span.to);
         let by = |_, key: Key| Some((to.type_of(key.mutex), key.event));
-        let name = |of: Option<TypeId>, event: WaitEvent| event.name(of.map_or("unknown", |of| to.type_name(of)));
         let event = |((mutex_type, event), profile): ((Option<TypeId>, WaitEvent), Profile)| Event {
-            name: name(mutex_type, event),
-            class: if event.for_event { "Event" } else { "Concurrency" },
+            name: event.name(to.maybe_type(mutex_type)),
+            class: wait_class(event),
             time_s: profile.registered_s(),
             profile: Some(profile),
         };

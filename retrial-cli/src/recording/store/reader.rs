@@ -9,7 +9,7 @@ use crate::recording::snapshot::{Alert, Identity, Moment, Snapshot, State};
 use crate::recording::state::Load;
 use miette::{Report, miette};
 use retrial::views::{LocationId, Sid};
-use retrial::{Address, Capacity, MutexId};
+use retrial::{Address, MutexId};
 use retrial_bench::machine::Ticks;
 use rusqlite::{Connection, OpenFlags};
 use std::io::ErrorKind;
@@ -212,9 +212,8 @@ impl Recording {
             [id],
             |row| Ok((row.get::<_, i64>(0)?, head(Cells::new(row, 1))?)),
         )?;
-        (snapshot.instance, snapshot.capacity) = self.connection.query_row(
-            "SELECT name, created_ns, device, inode, sessions_max, mutexes_max, locations_max, rows_max, arena_bytes \
-             FROM instance WHERE id = ?1",
+        snapshot.instance = self.connection.query_row(
+            "SELECT name, created_ns, device, inode FROM instance WHERE id = ?1",
             [instance],
             |row| identity(Cells::new(row, 0)),
         )?;
@@ -267,15 +266,6 @@ fn head(mut cells: Cells<'_>) -> rusqlite::Result<Snapshot> {
     Ok(Snapshot { at, recoveries, session_gets, load, ..Snapshot::default() })
 }
 
-fn identity(mut cells: Cells<'_>) -> rusqlite::Result<(Identity, Capacity)> {
-    let identity =
-        Identity { name: cells.text()?, created_ns: cells.whole()?, device: cells.whole()?, inode: cells.whole()? };
-    let capacity = Capacity {
-        sessions: cells.small()?,
-        mutexes: cells.small()?,
-        locations: cells.small()?,
-        rows: cells.small()?,
-        arena: cells.whole()?,
-    };
-    Ok((identity, capacity))
+fn identity(mut cells: Cells<'_>) -> rusqlite::Result<Identity> {
+    Ok(Identity { name: cells.text()?, created_ns: cells.whole()?, device: cells.whole()?, inode: cells.whole()? })
 }

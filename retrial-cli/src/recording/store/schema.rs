@@ -83,11 +83,11 @@ impl Table {
     }
 }
 
-const fn int(name: &'static str, unit: &'static str, doc: &'static str) -> Column {
+pub const fn int(name: &'static str, unit: &'static str, doc: &'static str) -> Column {
     Column { name, kind: Kind::Integer, unit, doc }
 }
 
-const fn text(name: &'static str, doc: &'static str) -> Column {
+pub const fn text(name: &'static str, doc: &'static str) -> Column {
     Column { name, kind: Kind::Text, unit: "", doc }
 }
 

@@ -41,9 +41,10 @@ fn miss(mutex: &Mutex<u64>, session: &Session<'_>) {
     assert!(matches!(got, Err(GetError::TimedOut)));
 }
 
-/// A snapshot as a recording has it: without the sessions' logs, rows in the order of their keys.
+/// A snapshot as a recording gives it: without the instance's capacity and the sessions' logs, rows in the order
+/// of their keys.
 fn kept(snapshot: &Snapshot) -> Snapshot {
-    let mut kept = snapshot.clone();
+    let mut kept = Snapshot { capacity: Capacity::default(), ..snapshot.clone() };
     for session in &mut kept.sessions {
         session.info.log.clear();
     }

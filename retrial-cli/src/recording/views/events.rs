@@ -2,6 +2,7 @@
 
 use super::{Bucket, View, column, text, view};
 use crate::recording::scene::Span;
+use crate::recording::wait_class;
 use retrial::views::{Key, TypeId, WaitEvent};
 use retrial_model::Profile;
 
@@ -22,10 +23,11 @@ fn system_event() -> View {
     let rows = |span: &Span| {
         counted(span).into_iter().map(|((mutex_type, event), profile)| (mutex_type, event, profile)).collect()
     };
-    let mut columns = vec![column("event", "", "The wait event", |span: &Span, row: &Waited| name(span, row.0, row.1))];
+    let mut columns =
+        vec![column("event", "", "The wait event", |span: &Span, row: &Waited| row.1.name(span.to.maybe_type(row.0)))];
     columns.extend(super::wait_columns(of));
     columns.push(text("wait_class", "Concurrency, or Event for what nobody can hold", |_: &Span, row: &Waited| {
-        class(row.1.for_event)
+        wait_class(row.1)
     }));
     view("v$system_event", "Wait events: each wait once, with the parts that its time adds up from", rows, columns)
 }
@@ -33,11 +35,12 @@ fn system_event() -> View {
 fn histogram() -> View {
     type Row = (Event, Bucket);
     let rows = |span: &Span| super::buckets(counted(span));
-    let mut columns =
-        vec![column("event", "", "The wait event", |span: &Span, ((of, event), _): &Row| name(span, *of, *event))];
+    let mut columns = vec![column("event", "", "The wait event", |span: &Span, ((of, event), _): &Row| {
+        event.name(span.to.maybe_type(*of))
+    })];
     columns.extend(super::bucket_columns());
     columns.push(text("wait_class", "Concurrency, or Event for what nobody can hold", |_: &Span, row: &Row| {
-        class(row.0.1.for_event)
+        wait_class(row.0.1)
     }));
     view("v$event_histogram", "How many waits were how long, by wait event", rows, columns)
 }
@@ -46,13 +49,4 @@ fn histogram() -> View {
 fn counted(span: &Span) -> Vec<(Event, Profile)> {
     let by = |_, key: Key| Some((span.to.type_of(key.mutex), key.event));
     span.period().of(by).into_iter().chain(span.period().of_events(by)).collect()
-}
-
-/// The name of an event of a type of mutexes.
-pub(super) fn name(span: &Span, mutex_type: Option<TypeId>, event: WaitEvent) -> String {
-    event.name(mutex_type.map_or("unknown", |of| span.to.type_name(of)))
-}
-
-pub(super) const fn class(for_event: bool) -> &'static str {
-    if for_event { "Event" } else { "Concurrency" }
 }

@@ -79,18 +79,13 @@ fn instance() -> View {
                 "pressure_pct",
                 "pct",
                 "Share of the period in which a thread waited for a processor",
-                |span: &Span, _: &Profile| {
-                    let (load, earlier) = (&span.to.load, &span.period().from()?.load);
-                    load.pressed_since(earlier, span.period().time_s()).map(|share| 100.0 * share)
-                },
+                |span: &Span, _: &Profile| span.period().pressed().map(|share| 100.0 * share),
             ),
             column(
                 "steal_pct",
                 "pct",
                 "Share of the processors' time in the period that a hypervisor gave to others",
-                |span: &Span, _: &Profile| {
-                    span.to.load.stolen_since(&span.period().from()?.load).map(|share| 100.0 * share)
-                },
+                |span: &Span, _: &Profile| span.period().stolen().map(|share| 100.0 * share),
             ),
         ],
     )
@@ -133,16 +128,7 @@ fn parameter() -> View {
                 "changed_from",
                 "",
                 "Its value at the begin of the period, if that was another one",
-                |span: &Span, now: &Parameter| {
-                    let then = span
-                        .period()
-                        .from()?
-                        .params
-                        .iter()
-                        .find(|then| (then.parameter, then.of) == (now.parameter, now.of));
-                    let then = then.filter(|then| then.value != now.value)?;
-                    Some(then.parameter.format(then.value))
-                },
+                |span: &Span, now: &Parameter| span.period().changed_from(now),
             ),
         ],
     )
@@ -172,16 +158,11 @@ fn alert() -> View {
     view(
         "v$alert",
         "Alerts: long waits, deaths, recoveries; of a period those that came in it",
-        alerts,
+        |span| span.period().alerts().cloned().collect(),
         vec![
             column("number", "", "From 1", |_: &Span, alert: &Alert| alert.number),
             column("time", "", "When, in UTC", |_: &Span, alert: &Alert| time(alert.at_ns)),
             text("text", "What", |_: &Span, alert: &Alert| alert.text.as_str()),
         ],
     )
-}
-
-fn alerts(span: &Span) -> Vec<Alert> {
-    let from_ns = span.period().from().map_or(0, |from| from.at.real_ns);
-    span.to.alerts.iter().filter(|alert| alert.at_ns >= from_ns).cloned().collect()
 }

@@ -8,28 +8,18 @@ mod objects;
 mod sessions;
 
 use super::scene::{Scene, Span};
-use super::store::schema::Kind;
+use super::store::schema::{self, Kind};
 use crate::output::per;
 use retrial::views::Counter;
 use retrial_model::{Measure, Profile};
 use rusqlite::types::Value;
 use std::sync::Arc;
 
-/// A column of a view, as people are told of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Head {
-    pub name: &'static str,
-    pub kind: Kind,
-    /// Empty for a number without one, and for texts.
-    pub unit: &'static str,
-    pub doc: &'static str,
-}
-
 /// A view.
 pub struct View {
     pub name: &'static str,
     pub doc: &'static str,
-    pub heads: Vec<Head>,
+    pub heads: Vec<schema::Column>,
     rows: Box<dyn Fn(Arc<Scene>) -> Arc<dyn Rows> + Send + Sync>,
 }
 
@@ -93,7 +83,7 @@ impl<T: Cell> Cell for Option<T> {
 
 /// A column of rows of one kind.
 struct Column<R> {
-    head: Head,
+    head: schema::Column,
     value: Box<Make<R>>,
 }
 
@@ -106,7 +96,7 @@ fn column<R, C: Cell>(
     doc: &'static str,
     value: impl Fn(&Span, &R) -> C + Send + Sync + 'static,
 ) -> Column<R> {
-    let head = Head { name, kind: C::KIND, unit, doc };
+    let head = schema::Column { name, kind: C::KIND, unit, doc };
     Column { head, value: Box::new(move |span, row| value(span, row).cell()) }
 }
 
@@ -116,7 +106,7 @@ fn text<R>(
     doc: &'static str,
     value: impl for<'a> Fn(&'a Span, &'a R) -> &'a str + Send + Sync + 'static,
 ) -> Column<R> {
-    let head = Head { name, kind: Kind::Text, unit: "", doc };
+    let head = schema::Column { name, kind: Kind::Text, unit: "", doc };
     Column { head, value: Box::new(move |span, row| Value::Text(value(span, row).to_owned())) }
 }
 
@@ -127,7 +117,7 @@ fn measure<R>(
     unit: &'static str,
     of: impl Fn(&R) -> &Profile + Send + Sync + 'static,
 ) -> Column<R> {
-    let head = Head {
+    let head = schema::Column {
         name,
         kind: Kind::Real,
         unit: if unit.is_empty() { measure.unit() } else { unit },

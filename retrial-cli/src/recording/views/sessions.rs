@@ -6,6 +6,7 @@ use super::{View, column, text, view};
 use crate::clock::time;
 use crate::recording::scene::Span;
 use crate::recording::snapshot::Session;
+use crate::recording::wait_class;
 use retrial::views::{Key, Sid, TypeId, WaitEvent};
 use retrial_model::Profile;
 
@@ -56,9 +57,7 @@ fn session() -> View {
                 time(span.to.at.real_ns.saturating_sub(ago_ns))
             }),
             column("holds", "", "The mutexes that it holds, and the modes", |span: &Span, row: &usize| {
-                let each =
-                    of(span, row).holds.iter().map(|held| format!("{} {}", span.to.mutex_label(held.mutex), held.mode));
-                each.collect::<Vec<_>>().join(", ")
+                span.to.held_text(of(span, row))
             }),
             column("event", "", "What it waits for", |span: &Span, row: &usize| {
                 wait(span, row).map(|(key, _)| span.to.event_name(key))
@@ -114,7 +113,7 @@ fn waiting() -> View {
             column("wait_time_ms", "ms", "How long it has waited", waited_ms),
             text("state", "waiting, DEADLOCK or DEAD", |span: &Span, row: &usize| of(span, row).state.name()),
             text("wait_class", "Concurrency, or Event for what nobody can hold", |span: &Span, row: &usize| {
-                super::events::class(wait(span, row).is_some_and(|(key, _)| key.event.for_event))
+                wait(span, row).map_or("Concurrency", |(key, _)| wait_class(key.event))
             }),
             text("action", "What the session says it is at", |span: &Span, row: &usize| {
                 of(span, row).info.action.as_str()
@@ -137,11 +136,11 @@ fn by_event() -> View {
     };
     let mut columns = vec![
         column("sid", "", "The session; 0 for those that have departed", |_: &Span, row: &Waited| row.0.number()),
-        column("event", "", "The wait event", |span: &Span, row: &Waited| super::events::name(span, row.1, row.2)),
+        column("event", "", "The wait event", |span: &Span, row: &Waited| row.2.name(span.to.maybe_type(row.1))),
     ];
     columns.extend(super::wait_columns(of));
     columns.push(text("wait_class", "Concurrency, or Event for what nobody can hold", |_: &Span, row: &Waited| {
-        super::events::class(row.2.for_event)
+        wait_class(row.2)
     }));
     view("v$session_event", "What each session has waited for", rows, columns)
 }

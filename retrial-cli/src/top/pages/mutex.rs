@@ -6,7 +6,7 @@ use crate::lengths;
 use crate::output::{column, counted, counter, measure};
 use crate::recording::Mutex;
 use crate::top::seen::{MutexRow, Seen, SessionRow};
-use crate::top::tree::unlisted;
+use crate::who::text::label;
 use retrial::views::{Counter, LocationId, PastSleep, Sid};
 use retrial_model::{Measure, Profile};
 use std::cmp::Reverse;
@@ -70,7 +70,7 @@ fn involved(lines: &mut Vec<Line>, seen: &Seen, mutex: &Mutex, room: u16) {
             of_session,
         );
         let others = mutex.holders.iter().filter(|(sid, _)| seen.session(*sid).is_none());
-        lines.extend(others.map(|(sid, mode)| dim(&format!("{} in {mode}", unlisted(*sid)))));
+        lines.extend(others.map(|(sid, mode)| dim(&format!("{} in {mode}", label(*sid, None, false)))));
     }
     let title = format!("Waited for by {}", of_sessions(waiters.len()));
     section(lines, &title, &columns::sessions(), &waiters, room, of_session);

@@ -126,7 +126,7 @@ fn columns_that_come_and_go_keep_their_place() {
 fn utilization_is_not_told_of_a_few_looks() {
     let accounts = |looks: u64| {
         let mut look = seen(2);
-        look.mutexes[0].1.samples.looks = looks;
+        look.mutexes[0].samples.looks = looks;
         let row = look.mutex_row(0);
         let columns = columns::mutexes();
         let told = columns.iter().find(|shown| shown.column.title() == "U %").map(|shown| shown.column.value(&row));
@@ -274,7 +274,7 @@ fn the_choice_stays_with_what_is_chosen() {
     keys(&mut state, "<down>");
     // Now the other way round: the ledger is the last but three.
     let mut look = seen(3);
-    for (_, profile) in &mut look.mutexes[..1] {
+    for profile in &mut look.mutexes[..1] {
         *profile = retrial_model::Profile::default();
     }
     state.see(Arc::new(look));
