@@ -284,6 +284,10 @@ pub fn mutex(tables: &Tables, text: &str) -> Result<MutexId, Report> {
 
 /// The same for `hold`, which makes one where it is asked to.
 pub fn mutex_to_hold(tables: &Tables, text: &str) -> Result<MutexId, Report> {
+    if text.starts_with('#') {
+        // None is made by a number.
+        return mutex(tables, text);
+    }
     let flag = flag(tables);
     find_mutex(tables, text).ok_or_else(|| {
         miette!(

@@ -198,7 +198,9 @@ fn the_errors_are_those_that_the_code_declares() {
     for (name, doc, rows) in ["retrial/src", "retrial-cache/src"].map(errors).into_iter().flat_map(|all| all.declared) {
         let _ = write!(body, "\n### `{name}`\n\n{doc}\n{}", table(["", "message", "what it means"], rows));
     }
-    body += "\n## Of the command\n";
+    body += "\n## Of the command\n\n\
+             Errors of the library, of a cache and of the models have a code of their kind besides, as\n\
+             `retrial::attach::permission`, with the message above and what to type.\n";
     let of_commands = ["retrial-bench/src", "retrial-cli/src"].map(errors).into_iter().flat_map(|all| all.of_commands);
     let rows: BTreeSet<_> = of_commands.collect();
     body += &table(["code", "message", "what to type"], rows);

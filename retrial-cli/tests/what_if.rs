@@ -290,9 +290,12 @@ fn what_cannot_be_answered_says_what_was_found_and_what_is_allowed() {
         (&["dist=exponential:mean=1us", "rate=1e5", "--sessions", "4"], "expected a number of sessions to vary"),
         (&["dist=exponential:mean=1us", "rate=2e6"], "no steady state"),
         (
-            &["dist=exponential:mean=1us", "sessions=4", "--copies", "0,1", "copies=0"],
+            &["dist=exponential:mean=1us", "sessions=4", "--copies", "2,1", "copies=0"],
             "copies 0, expected a whole number from 1",
         ),
+        (&["dist=exponential:mean=1us", "sessions=4", "--copies", "0,1"], "0 is not in 1..=4096"),
+        (&["dist=exponential:mean=1us", "sessions=4", "--svg", "/no/x.svg"], "cannot write /no/x.svg"),
+        (&["dist=exponential:mean=1e300", "sessions=4"], "dist is 1e300, expected a mean of up to 5e6 s"),
         (&["--from", "/nonexistent/file"], "/nonexistent/file: No such file"),
         (&["--from", &file], "expected a recording of what-if, a report of run, or a workload"),
         (&["-i", "no-such-instance"], "no-such-instance"),

@@ -429,6 +429,7 @@ fn what_cannot_be_simulated_is_refused() {
     assert_eq!(refused(|w| w.duration = f64::NAN), "duration");
     assert_eq!(refused(|w| w.duration = 0.0), "duration");
     assert_eq!(refused(|w| w.warm_up = -1.0), "warm_up");
+    assert_eq!(refused(|w| w.hold = exponential(1e300)), "dist");
     assert_eq!(refused(|w| w.machine.poll_ns = 0), "poll_ns");
     assert_eq!(refused(|w| w.machine.yield_alone_ns = 0), "yield_alone_ns");
     assert_eq!(refused(|w| w.machine.processors = Some(0)), "processors");

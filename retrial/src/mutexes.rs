@@ -155,7 +155,7 @@ impl Tables {
         Some((entry.pid.load(Ordering::Relaxed), entry.address.load(Ordering::Relaxed)))
     }
 
-    /// Highest id that a registered mutex has had.
+    /// Highest number of an entry that a mutex has had, as an id. It stays when the table has been gone round.
     #[must_use]
     pub fn last_mutex(&self) -> MutexId {
         MutexId(self.mutexes_high())

@@ -1,4 +1,5 @@
-//! The shared memory of an instance: where each table is. Raw addresses are nowhere else.
+//! The shared memory of an instance: where each table is. Raw addresses are here, and in the
+//! mutexes that give bytes behind them (`named_mutex.rs`, `engine_mutex.rs`, `guard.rs`).
 //!
 //! ```text
 //! +--------+--------+-------+-----------+---------+---------+--------+-------+----------------------+

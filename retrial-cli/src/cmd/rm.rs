@@ -71,9 +71,15 @@ fn left_by_runs(named: Vec<String>) -> Result<Vec<String>, Report> {
     let is_gone = |pid: u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
     let is_left =
         |tables: &Tables| tables.capacity().arena == 0 && living(tables) == 0 && is_gone(tables.creator_pid());
-    let opened = |name: &String| Observer::open(&address(name).ok()?).ok();
-    let all = if named.is_empty() { names()? } else { named };
-    Ok(all.into_iter().filter(|name| opened(name).is_some_and(|observer| is_left(observer.tables()))).collect())
+    let opened = |name: &String| Observer::open(&address(name)?).map_err(attach_error);
+    if named.is_empty() {
+        let is_dead = |name: &String| opened(name).is_ok_and(|observer| is_left(observer.tables()));
+        return Ok(names()?.into_iter().filter(is_dead).collect());
+    }
+    // A name that is no instance's is an error.
+    let observers = named.iter().map(opened).collect::<Result<Vec<_>, _>>()?;
+    let all = named.into_iter().zip(observers);
+    Ok(all.filter(|(_, observer)| is_left(observer.tables())).map(|(name, _)| name).collect())
 }
 
 fn living(tables: &Tables) -> usize {

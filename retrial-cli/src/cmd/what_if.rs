@@ -67,6 +67,11 @@ pub struct Predicted {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let words = words(&args.parameters)?;
+    if let Some(path) = &args.svg {
+        // Before anything is measured for it. What is there stays until then.
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| unwritable(path, &error))?;
+    }
     let Source { from, which, mutex, interval, .. } = &args.source;
     let is_measured = which.is_named() || mutex.is_some() || interval.is_some();
     let is_described = !words.is_empty() && from.is_none() && !is_measured;

@@ -18,13 +18,13 @@ pub struct Vary {
     #[arg(long = "set", value_name = "PARAM=VALUE,…")]
     pub settings: Vec<String>,
     /// Numbers of sessions
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: Vec<u32>,
     /// Numbers of processors; 0: one for each session
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub cpus: Vec<u32>,
     /// Numbers of copies of the mutex; each get is of any of them
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub copies: Vec<u32>,
 }
 

@@ -5,7 +5,7 @@ use retrial_bench::calibration;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -43,14 +43,19 @@ pub fn find() -> Result<PathBuf, Report> {
 }
 
 fn named(path: &Path) -> Result<PathBuf, Report> {
-    path.canonicalize().ok().filter(|path| path.is_file()).ok_or_else(|| {
+    let wrong = |what: &str| {
         miette!(
             code = "retrial::run::preload",
             help = "retrial run … # without the variable: the command has the library with it",
-            "no file {}, which {VARIABLE} names as the library to preload",
+            "{what} {}, which {VARIABLE} names as the library to preload",
             path.display()
         )
-    })
+    };
+    let file = path.canonicalize().ok().filter(|path| path.is_file()).ok_or_else(|| wrong("no file"))?;
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(&file).and_then(|mut file| file.read_exact(&mut magic));
+    // The loader goes on without it.
+    if read.is_err() || magic != *b"\x7fELF" { Err(wrong("no shared library in")) } else { Ok(file) }
 }
 
 /// Where cargo puts the library when it builds this command, and where packages put it.

@@ -2,12 +2,17 @@
 
 use thiserror::Error;
 
+/// Without hundreds of digits.
+fn number(found: f64) -> String {
+    if found.abs() < 1e15 { found.to_string() } else { format!("{found:e}") }
+}
+
 /// Why a workload cannot be simulated to its end.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SimulationError {
     /// A value of the workload out of its range.
-    #[error("{name} is {found}, expected {expected}")]
+    #[error("{name} is {}, expected {expected}", number(*found))]
     Parameter {
         /// Its name.
         name: &'static str,

@@ -173,12 +173,14 @@ impl Workload {
         check("warm_up", self.warm_up, 0.0..=LONGEST, "0 to 5e6 s")?;
         check("duration", self.duration, f64::MIN_POSITIVE..=LONGEST, "more than 0, to 5e6 s")?;
         check("work", self.work, 0.0..=LONGEST, "0 to 5e6 s")?;
+        check("dist", self.hold.mean(), 0.0..=LONGEST, "a mean of up to 5e6 s")?;
         self.machine.check()?;
         check("copies", self.copies.into(), 1.0..=COPIES_MAX.into(), "1 to 4096")?;
         let most = f64::from(SLOTS_MAX - FIRST_PROCESSOR - PROCESSORS_MAX - COPIES_MAX);
         check("sessions_max", self.sessions_max.into(), 1.0..=most, "1 to about 1,040,000")?;
         match &self.arrivals {
-            Arrivals::Closed { sessions, .. } => {
+            Arrivals::Closed { sessions, think, .. } => {
+                check("think", think.mean(), 0.0..=LONGEST, "a mean of up to 5e6 s")?;
                 check("sessions", (*sessions).into(), 1.0..=most, "1 to about 1,040,000")
             }
             Arrivals::Open { rate } => {

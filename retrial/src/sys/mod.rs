@@ -1,5 +1,5 @@
-//! Everything asked of the kernel and of libc, and the atomics: libc calls and their `unsafe` are nowhere
-//! else, but for mappings, which are in `segment.rs`.
+//! What is asked of the kernel and of libc, and the atomics. Elsewhere are mappings (`segment.rs`,
+//! `segment/mapping.rs`), files (`file.rs`, `instance.rs`) and the keeper's process (`keeper.rs`).
 //!
 //! What sessions do to each other through memory and the kernel is in `kernel.rs`; loom and shuttle explore
 //! the same with `model.rs` in its place.
