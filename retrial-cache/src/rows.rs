@@ -4,7 +4,8 @@
 //! of an object says so in the object, has a fence, and reads the rows: a session whose pin is not seen there
 //! sees what the object says. (As hazard pointers by Michael, 2004, and as BRAVO by Dice and Kogan, 2019.) A
 //! dead session's pins count no more: its row has the time at which that session began, and no living session
-//! of that number has begun then.
+//! of that number has begun then. The next session that finds so and asks for what the dead one has pinned
+//! takes that time away: processes that have no room to map the session's slot take it for a living one.
 
 use crate::error::CacheError;
 use crate::layout::{Head, ObjectRef, PINS, Pinned, Row};
@@ -82,7 +83,7 @@ impl<'i> Rows<'i> {
             if seen.len() > before && !self.tables.may_live_since(sid, tag) {
                 seen.truncate(before);
                 // For processes that have no room to map its slot.
-                let _ = row.tag.compare_exchange(tag, 0, Relaxed, Relaxed);
+                let _ = row.tag.compare_exchange(tag, 0, Release, Relaxed);
             }
         }
         seen

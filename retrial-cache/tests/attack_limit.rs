@@ -27,6 +27,12 @@ fn beside_a_limit() {
     let sessions: Vec<_> = (1..SESSIONS).map_while(|_| reading.session("reads", Class::Normal).ok()).collect();
     let session = sessions.last().unwrap();
     let reader = cache.join(session).unwrap();
+    // Evictors ask whether any log names their mutexes.
+    for i in 0..20 {
+        let name = format!("CHANGED{i}");
+        drop(reader.get_or_insert(&key(&name), &[1; 64]).unwrap());
+        drop(reader.exclusive(&key(&name)).unwrap());
+    }
     let read = reader.get_or_insert(&key("READ"), &[7; 64]).unwrap();
 
     let status = std::fs::read_to_string("/proc/self/statm").unwrap();

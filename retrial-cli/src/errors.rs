@@ -4,6 +4,7 @@ use crate::output::{printable, quoted};
 use miette::{Diagnostic, Report, miette};
 use retrial_bench::errors::directory;
 use std::error::Error;
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::{fmt, io};
 
@@ -18,6 +19,12 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Report {
         "cannot write {}: {error}; expected a place that can be written",
         path.display()
     )
+}
+
+/// Refuses what cannot be written, before anything is measured for it. What is there stays.
+pub fn can_write(path: &Path) -> Result<(), Report> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| unwritable(path, &error))
 }
 
 /// Has the texts of errors, which quote names, printed as [`printable`] makes them.

@@ -159,18 +159,19 @@ impl EngineMutex {
         Ok(true)
     }
 
-    /// Whether no session's log names it, within a second. A release touches the mutex after the store that
-    /// gives it back, and its record goes after that.
+    /// Whether no session's log names it, within a second; not where this process cannot look at all of them. A
+    /// release touches the mutex after the store that gives it back, and its record goes after that.
     fn is_left(&self, instance: &Instance, id: MutexId) -> bool {
-        (0..1000).any(|look| {
-            let is_left = id.0 == 0 || !instance.tables.is_in_a_log(id);
-            if !is_left {
-                // SAFETY: registered with the instance by this id. The record may be that of a dead session.
-                unsafe { instance.recover_all_for(&self.raw) };
-                sys::pause(look);
+        for look in 0..1000 {
+            match instance.tables.is_in_a_log(id).filter(|_| id.0 != 0) {
+                Some(true) => {}
+                named => return id.0 == 0 || named == Some(false),
             }
-            is_left
-        })
+            // SAFETY: registered with the instance by this id. The record may be that of a dead session.
+            unsafe { instance.recover_all_for(&self.raw) };
+            sys::pause(look);
+        }
+        false
     }
 }
 

@@ -52,10 +52,7 @@ pub fn count_thread_without_session(instance: &Instance) {
 /// longer when the table is full: `None` when no entry is free among a few, and then the next miss may ask
 /// again.
 pub fn register_missed_mutex(instance: &Instance, mutex_type: TypeId, address: u64) -> Option<MutexId> {
-    let (id, entry) = instance.claim_entry(A_FEW).ok()??;
-    entry.fill(mutex_type, Place::Process, address, 0, "");
-    entry.publish("");
-    Some(id)
+    instance.register_in_process(mutex_type, address, A_FEW)
 }
 
 /// Gives the entry of a mutex of a process back, with its `gets` where they are known. What it says can be

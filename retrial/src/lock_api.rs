@@ -26,7 +26,6 @@
 
 use crate::error::{ConvertError, CreateError, GetError, SessionError};
 use crate::instance::Instance;
-use crate::interposer::register_missed_mutex;
 use crate::mode::Mode;
 use crate::mutex::{Hold, Patience};
 use crate::operation_log::MutexId;
@@ -150,6 +149,9 @@ fn tidy() {
         }
     });
 }
+
+/// Entries that the first lock of a mutex looks at for a free one.
+const LOOKS: u32 = 256;
 
 /// Interval between the tries of a thread that cannot become a session.
 const NO_SESSION_EVERY: Duration = Duration::from_millis(1);
@@ -292,7 +294,7 @@ impl RawLock {
     fn register(&self) {
         let instance = instance();
         let mutex_type = instance.register_type("lock_api").unwrap_or_default();
-        let registered = register_missed_mutex(instance, mutex_type, self.0.address());
+        let registered = instance.register_in_process(mutex_type, self.0.address(), LOOKS);
         // For good: a lock that got an id while it is held could not be released by it.
         let id = registered.unwrap_or(MutexId::OVERFLOW);
         if !self.0.adopt_once(id, mutex_type, !instance.tables.has_barrier()) && id != MutexId::OVERFLOW {
@@ -314,10 +316,13 @@ impl RawLock {
             });
             let done = match resumed {
                 // A child of fork has the memory of its parent's lock, but no record of its hold.
-                Ok(None) if is_forked() => with_sessions(true, |session| {
-                    let is_left = mode == Mode::Shared && self.0.leave_beside_parent(session);
-                    if is_left { None } else { self.0.inherit(session, mode).map(&f) }
-                }),
+                Ok(None) if is_forked() => {
+                    let left = with_sessions(true, |session| {
+                        let is_left = mode == Mode::Shared && self.0.leave_beside_parent(session);
+                        if is_left { Some(None) } else { self.0.inherit(session, mode).map(|hold| Some(f(hold))) }
+                    });
+                    left.map(Option::flatten)
+                }
                 resumed => resumed,
             };
             tidy();
@@ -375,5 +380,38 @@ mod tests {
         assert!(!lock.is_held());
         lock.0.fake(Word(Word::DRAINING), Sid::new(1));
         assert!(lock.is_held());
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    #[test]
+    fn a_child_of_fork_drops_one_reference_beside_a_session_of_its_parent() {
+        let lock = RwLock::new(1);
+        let readers = [lock.read(), lock.read()];
+        let [ready, done] = [0, 1].map(|_| std::sync::Barrier::new(2));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let _upgradable = lock.upgradable_read();
+                ready.wait();
+                done.wait();
+            });
+            ready.wait();
+            // SAFETY: the child calls nothing that another thread's lock could keep it from.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let [one, other] = readers;
+                drop(one);
+                // SAFETY: the lock's word is looked at only.
+                let left = unsafe { lock.raw() }.0.load().references();
+                std::mem::forget(other);
+                // SAFETY: always callable.
+                unsafe { libc::_exit(i32::try_from(left).unwrap_or(-1)) };
+            }
+            let mut status = 0;
+            // SAFETY: our child, and `status` is writable.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            done.wait();
+            // The examiner's own is beside the other reader's, if it has one.
+            assert_eq!(libc::WEXITSTATUS(status), 1);
+        });
     }
 }

@@ -12,8 +12,9 @@ use crate::raw_mutex::RawMutex;
 use crate::session::Session;
 use crate::sys::{AtomicU64, Deadline, Ordering};
 use crate::word::Word;
+use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Types that a [`Mutex`] can hold: any bytes are a value of them, and mean the same in every process.
@@ -71,8 +72,16 @@ impl<T> std::fmt::Debug for Mutex<'_, T> {
     }
 }
 
-/// How often a session that waits for a value looks whether it is there.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+thread_local! {
+    /// What says that the value is written which this thread waits for.
+    static AWAITED: Cell<Option<NonNull<AtomicU64>>> = const { Cell::new(None) };
+}
+
+/// What the wait for a value asks.
+fn is_written() -> bool {
+    // SAFETY: it is there for as long as the wait of `initialise`, which takes it back.
+    AWAITED.get().is_some_and(|written| unsafe { written.as_ref() }.load(Ordering::Acquire) != 0)
+}
 
 impl Instance {
     /// The mutex of this name, made with this value if it is new. `mutex_type` is registered if it is new.
@@ -112,23 +121,23 @@ impl Instance {
         if self.tables.slot(raw.load().sid()).is_some_and(|holder| holder.is_of_same_thread(session.slot)) {
             return Err(ObjectError::Deadlock(self.tables.mutex_name(raw.id())));
         }
-        let hold = loop {
-            let patience = Patience::within(LOOK_EVERY);
-            // SAFETY: a session of this instance, which the mutex is registered with.
-            match unsafe { raw.get(&session, Mode::Exclusive, crate::location!("retrial: create"), patience) } {
-                Ok(hold) => break hold,
-                Err(GetError::OwnerDied(mut died)) => {
-                    if initialised.load(Ordering::Relaxed) == 0 {
-                        // The session that died here was writing the value that this session writes now.
-                        died.guard.consistent();
-                    }
-                    break died.guard;
+        // The session that writes the value may get the mutex at once, and hold it for long.
+        AWAITED.set(Some(NonNull::from(initialised)));
+        session.ask_while_waiting(is_written);
+        // SAFETY: a session of this instance, which the mutex is registered with.
+        let got = unsafe { raw.exclusive(&session, crate::location!("retrial: create")) };
+        AWAITED.set(None);
+        let hold = match got {
+            Ok(hold) => hold,
+            Err(GetError::OwnerDied(mut died)) => {
+                if initialised.load(Ordering::Relaxed) == 0 {
+                    // The session that died here was writing the value that this session writes now.
+                    died.guard.consistent();
                 }
-                // The session that has written the value may hold the mutex for long by now.
-                Err(GetError::TimedOut) if initialised.load(Ordering::Acquire) != 0 => return Ok(()),
-                Err(GetError::TimedOut) => {}
-                Err(error) => unreachable!("a get of an unheld mutex by a fresh session: {error}"),
+                died.guard
             }
+            Err(GetError::TimedOut) => return Ok(()),
+            Err(error) => unreachable!("an endless get of an unheld mutex by a fresh session: {error}"),
         };
         if initialised.load(Ordering::Relaxed) == 0 {
             write();

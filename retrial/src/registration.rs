@@ -108,7 +108,15 @@ impl Instance {
         Ok(id)
     }
 
-    /// The same for a mutex at its own address, which may be in the bytes of an object of the arena. It has to stay
+    /// The same for one in this process's memory, for the figures alone: `None` when no entry is free among so many.
+    pub(crate) fn register_in_process(&self, mutex_type: TypeId, address: u64, looks: u32) -> Option<MutexId> {
+        let (id, entry) = self.claim_entry(looks).ok()??;
+        entry.fill(mutex_type, Place::Process, address, 0, "");
+        entry.publish("");
+        Some(id)
+    }
+
+    /// The same as [`Instance::register_mutex`] for a mutex at its own address, which may be in the bytes of an object of the arena. It has to stay
     /// there as long as a log names it ([`EngineMutex::unbind`](crate::engine::EngineMutex::unbind) looks): any
     /// recoverer may have it in hand.
     pub(crate) fn register_record(

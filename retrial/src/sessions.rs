@@ -260,7 +260,8 @@ impl Tables {
     pub fn may_live_since(&self, sid: Sid, began_ns: u64) -> bool {
         let lives =
             |slot: &Slot| slot.is_live() && !slot.is_dead() && slot.claimed_ns.load(Ordering::Relaxed) == began_ns;
-        self.slot(sid).is_none_or(lives)
+        let is_one = (1..=self.capacity().sessions).contains(&sid.number());
+        is_one && self.slot(sid).is_none_or(lives)
     }
 
     /// Gets counted by sessions rather than by mutexes, as interposers do.

@@ -192,11 +192,11 @@ impl Tables {
         self.sids().filter_map(|sid| Some((sid, self.slot(sid)?)))
     }
 
-    /// Whether a session's log names a mutex, or what it is parked on: a recoverer looks at both. Also where this
+    /// Whether a session's log names a mutex, or what it is parked on: a recoverer looks at both. `None` where this
     /// process has no room to map a session's slot.
-    pub(crate) fn is_in_a_log(&self, id: MutexId) -> bool {
+    pub(crate) fn is_in_a_log(&self, id: MutexId) -> Option<bool> {
         let is_named = |slot: &Slot| slot.logs(id) || slot.parked_on.load(Ordering::Acquire) == id.0;
-        self.sids().any(|sid| self.slot(sid).is_none_or(is_named))
+        self.sids().try_fold(false, |named, sid| Some(named || is_named(self.slot(sid)?)))
     }
 
     /// Whether a living session waits for an event of this id, or this process has no room to map its slot.

@@ -3,7 +3,7 @@
 use super::model;
 use crate::chart::{self, Axis, Chart, Form, Legend, Point, Scale};
 use crate::duration::seconds;
-use crate::errors::unwritable;
+use crate::errors::{can_write, unwritable};
 use crate::output::{self, Format, Table, column, counted, line, measure, quoted, short, whole};
 use crate::predict::cases::{Vary, scheme, sessions, settings};
 use crate::predict::check::{self, Compared, compare, fits, range, verdict};
@@ -67,11 +67,7 @@ pub struct Predicted {
 
 pub fn run(args: Args, format: Format) -> Result<ExitCode, Report> {
     let words = words(&args.parameters)?;
-    if let Some(path) = &args.svg {
-        // Before anything is measured for it. What is there stays until then.
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        opened.map_err(|error| unwritable(path, &error))?;
-    }
+    args.svg.as_deref().map_or(Ok(()), can_write)?;
     let Source { from, which, mutex, interval, .. } = &args.source;
     let is_measured = which.is_named() || mutex.is_some() || interval.is_some();
     let is_described = !words.is_empty() && from.is_none() && !is_measured;

@@ -139,7 +139,7 @@ impl RawMutex {
     ///
     /// # Errors
     ///
-    /// [`GetError`]; never `Busy` or `TimedOut`.
+    /// [`GetError`]; never `Busy`, and `TimedOut` only of a session that [gives up](Session::ask_while_waiting).
     ///
     /// # Safety
     ///

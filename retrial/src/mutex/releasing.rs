@@ -295,8 +295,7 @@ impl RawMutex {
         loop {
             let word = self.load();
             let holder = session.instance().tables.slot(word.sid());
-            // The number may be that of a session of this process by now: then its log tells.
-            let is_here = holder.is_some_and(|slot| slot.is_of_same_process(session.slot) && slot.logs(self.id()));
+            let is_here = holder.is_some_and(|slot| slot.is_of_same_process(session.slot));
             if word.sid().is_none() || word.references() == 0 || is_here {
                 return false;
             }
