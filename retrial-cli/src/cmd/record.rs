@@ -34,8 +34,8 @@ pub struct Args {
     /// The recording
     #[arg(default_value = "retrial.db")]
     file: PathBuf,
-    /// An instance, also one that is not there yet when there are others; may be left out when there is just
-    /// one
+    /// An instance; may be repeated. One of them has to be there, the others are recorded when they come. May be
+    /// left out when there is just one
     #[arg(short, long, value_name = "NAME")]
     instance: Vec<String>,
     /// Every instance of this machine, also those to come; which of them this user may not read is said

@@ -48,7 +48,7 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
         return Err(miette!(
             code = "retrial::predict::idle",
             help = "retrial show mutexes shows which mutexes are used; --interval 60s measures for longer",
-            "mutex {name}: {} in {} s, by {}; expected at least {GETS} by one",
+            "mutex {name}: {} in {} s, by {}; expected {GETS} gets or more, by one session or more",
             counted(gets, "get", "gets"),
             short(measured.time_s),
             counted(measured.sessions.unwrap_or(0).into(), "session", "sessions")
