@@ -127,8 +127,9 @@ impl Slot {
     /// Whether its log names a mutex.
     pub(crate) fn logs(&self, id: MutexId) -> bool {
         // Acquire: where a record has gone, the session has done with the mutex.
-        let is_its =
-            |cell: &AtomicU64| Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id);
+        let is_its = |cell: &protocol::AtomicU64| {
+            Record::unpack(cell.load(Ordering::Acquire)).is_some_and(|record| record.mutex == id)
+        };
         self.log.iter().any(is_its)
     }
 
