@@ -273,7 +273,7 @@ pub(crate) const fn bin_of(units: u32) -> usize {
     (log * 4 + (units >> (log - 2) & 3)) as usize
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
