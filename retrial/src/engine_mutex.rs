@@ -162,10 +162,13 @@ impl EngineMutex {
     /// Whether no session's log names it, within a second; not where this process cannot look at all of them. A
     /// release touches the mutex after the store that gives it back, and its record goes after that.
     fn is_left(&self, instance: &Instance, id: MutexId) -> bool {
+        if id.0 == 0 {
+            return true;
+        }
         for look in 0..1000 {
-            match instance.tables.is_in_a_log(id).filter(|_| id.0 != 0) {
+            match instance.tables.is_in_a_log(id) {
                 Some(true) => {}
-                named => return id.0 == 0 || named == Some(false),
+                named => return named == Some(false),
             }
             // SAFETY: registered with the instance by this id. The record may be that of a dead session.
             unsafe { instance.recover_all_for(&self.raw) };
