@@ -286,9 +286,10 @@ static AT_LOAD: extern "C" fn() = {
 
 /// A child of fork begins: its parent's sessions are none of its own.
 extern "C" fn in_child() {
+    // The thread that took one is not here.
+    TAKING.store(false, Ordering::Relaxed);
     // SAFETY: NULL, or a handle, which is never freed.
     let mut next = unsafe { LAST.load(Ordering::Acquire).as_ref() };
-    TAKING.store(false, Ordering::Relaxed);
     while let Some(handle) = next {
         handle.close_shortcut();
         next = handle.before;

@@ -145,8 +145,7 @@ impl Head {
     }
 }
 
-/// What a session has pinned, and what it has done. Only that session writes it, but
-/// for the tag of a dead one.
+/// What a session has pinned, and what it has done. Only that session writes it, but for the tag of a dead one.
 #[repr(C, align(64))]
 pub(crate) struct Row {
     /// When the session began, by the monotonic clock; 0 when it takes no part.

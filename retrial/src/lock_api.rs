@@ -371,8 +371,7 @@ impl Drop for RawLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::Sid;
-    use crate::word::Word;
+    use crate::word::{Sid, Word};
 
     #[test]
     fn a_lock_that_waits_for_its_last_reader_is_held_when_that_has_left() {

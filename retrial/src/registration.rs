@@ -7,7 +7,7 @@ use crate::fail;
 use crate::instance::Instance;
 use crate::operation_log::{LocationId, MutexId};
 use crate::raw_mutex::RawMutex;
-use crate::segment::TYPES;
+use crate::segment::{PAGE, TYPES};
 use crate::sys::Ordering;
 use crate::text::hash;
 
@@ -76,7 +76,7 @@ impl Instance {
         let mut page = None;
         for i in (start..entries.len()).chain(0..start) {
             // Once for each page of entries: a full table is looked through as a whole.
-            let in_page = Some(std::ptr::from_ref(&entries[i]).addr() / 4096);
+            let in_page = Some(std::ptr::from_ref(&entries[i]).addr() / PAGE);
             if page != in_page && !self.tables.segment.populate_entry(&entries[i]) {
                 break;
             }
@@ -116,9 +116,9 @@ impl Instance {
         Some(id)
     }
 
-    /// The same as [`Instance::register_mutex`] for a mutex at its own address, which may be in the bytes of an object of the arena. It has to stay
-    /// there as long as a log names it ([`EngineMutex::unbind`](crate::engine::EngineMutex::unbind) looks): any
-    /// recoverer may have it in hand.
+    /// The same as [`Instance::register_mutex`] for a mutex at its own address, which may be in the bytes of an
+    /// object of the arena. It has to stay there as long as a log names it
+    /// ([`EngineMutex::unbind`](crate::engine::EngineMutex::unbind) looks): any recoverer may have it in hand.
     pub(crate) fn register_record(
         &self,
         mutex_type: TypeId,

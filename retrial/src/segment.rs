@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicUsize;
 pub(crate) use layout::{ALERTS, HISTORY, TYPES};
 pub use layout::{Capacity, Layout, RUNS};
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// A mapped segment. Unmapped when dropped, unless [`Segment::leak`] was called.
 #[derive(Debug)]

@@ -162,16 +162,11 @@ fn apply(
     if args.search {
         return canary::best_of(args, recording, measured, advice, format).map(Some);
     }
-    let first = advice.iter().find_map(|advice| match advice.finding.change {
-        Change::Set(p, value) => Some((p, value, advice.prediction.as_ref())),
-        Change::Copies(_) => None,
-    });
+    let first = advice.iter().find_map(canary::setting);
     if first.is_none() {
         format.say("\nnothing to apply");
     }
-    first
-        .map(|(p, value, prediction)| canary::apply(args, recording, measured, (p, value), prediction, format))
-        .transpose()
+    first.map(|setting| canary::apply(args, recording, measured, setting, format)).transpose()
 }
 
 /// JSON whole, CSV a row for each finding; a person has read it already.

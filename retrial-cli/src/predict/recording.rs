@@ -88,15 +88,14 @@ impl Recording {
         }
         let value: Value = serde_json::from_slice(&text)
             .map_err(|error| wrong(if error.is_eof() { format!("ends early: {error}") } else { error.to_string() }))?;
-        if value.get("workloads").or(value.get("arrivals")).or(value.get("workload")).is_none() {
-            return Err(wrong("holds no workload".to_owned()));
-        }
         let all: Result<Vec<Self>, _> = if let Some(workloads) = value.get("workloads") {
             serde_json::from_value(workloads.clone())
         } else if value.get("arrivals").is_some() {
             serde_json::from_value(value).map(|workload| vec![Self::described(workload)])
-        } else {
+        } else if value.get("workload").is_some() {
             serde_json::from_value(value).map(|recording| vec![recording])
+        } else {
+            return Err(wrong("holds no workload".to_owned()));
         };
         let all = all.map_err(|error| wrong(error.to_string()))?;
         if all.is_empty() {

@@ -18,15 +18,26 @@ use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// An advice, and what it sets.
+pub(super) type Setting<'a> = (&'a Advice, P, u64);
+
+/// What an advice sets, if it is a parameter.
+pub(super) fn setting(advice: &Advice) -> Option<Setting<'_>> {
+    match advice.finding.change {
+        Change::Set(p, value) => Some((advice, p, value)),
+        Change::Copies(_) => None,
+    }
+}
+
 /// Sets a parameter, measures again, and takes it back if a condition holds. What came of it.
 pub(super) fn apply(
     args: &Args,
     recording: &Recording,
     before: &Profile,
-    (p, value): (P, u64),
-    prediction: Option<&Prediction>,
+    (advice, p, value): Setting<'_>,
     format: Format,
 ) -> Result<Value, Report> {
+    let prediction = advice.prediction.as_ref();
     if prediction.is_none() && args.canary.is_none() {
         return Err(miette!(
             code = "retrial::advise::unsure",
@@ -111,7 +122,7 @@ pub(super) fn best_of(
     best: &[Advice],
     format: Format,
 ) -> Result<Value, Report> {
-    let settings = best.iter().filter(|advice| matches!(advice.finding.change, Change::Set(..))).count();
+    let settings: Vec<Setting<'_>> = best.iter().filter_map(setting).collect();
     let mut search = Search {
         args,
         recording,
@@ -120,18 +131,19 @@ pub(super) fn best_of(
         measured: Vec::new(),
         applied: json!({ "change": null, "kept": false, "measured": [], "conditions": [] }),
     };
-    if settings == 0 {
+    if settings.is_empty() {
         format.say("\nnothing to apply");
         return Ok(search.applied);
     }
-    let times = u32::try_from(settings).unwrap_or(u32::MAX).saturating_add(2);
+    let count = settings.len();
+    let times = u32::try_from(count).unwrap_or(u32::MAX).saturating_add(2);
     let each = again_for(args);
     format.say(&format!(
-        "\nmeasures {times} times {}, {} in all: settings ({settings}), as it is now, and the best once more",
+        "\nmeasures {times} times {}, {} in all: settings ({count}), as it is now, and the best once more",
         duration::text(each),
         duration::text(each.saturating_mul(times)),
     ));
-    match search.run(best) {
+    match search.run(&settings) {
         Err(error) if !search.measured.is_empty() => search.ends_early(&error),
         ended => ended?,
     }
@@ -144,21 +156,21 @@ struct Search<'a> {
     recording: &'a Recording,
     before: &'a Profile,
     format: Format,
-    measured: Vec<(&'a Advice, Profile)>,
+    measured: Vec<(Setting<'a>, Profile)>,
     /// What came of it.
     applied: Value,
 }
 
 impl<'a> Search<'a> {
-    fn run(&mut self, best: &'a [Advice]) -> Result<(), Report> {
+    fn run(&mut self, settings: &[Setting<'a>]) -> Result<(), Report> {
         let instance = self.args.source.which.attach()?;
-        for advice in best {
-            let Some((trial, after)) = self.tried(&instance, advice)? else { continue };
+        for setting in settings {
+            let (trial, after) = self.tried(&instance, *setting)?;
             if signals::received().is_some() || trial.changed_by_another().is_some() {
                 end(trial, Some(INTERRUPTED), &mut self.applied, self.format);
                 return Ok(());
             }
-            self.measured.push((advice, after));
+            self.measured.push((*setting, after));
             self.applied["measured"] = self.measured.iter().map(row).collect();
         }
         let again = measured_again(self.args, self.recording)?;
@@ -178,13 +190,14 @@ impl<'a> Search<'a> {
     }
 
     /// Measures the best setting a second time, for one of several may have been the best by chance.
-    fn once_more(&mut self, instance: &Instance, best: &Advice, present: [Tally; 2]) -> Result<(), Report> {
-        let Some((trial, after)) = self.tried(instance, best)? else { return Ok(()) };
+    fn once_more(&mut self, instance: &Instance, best: Setting<'_>, present: [Tally; 2]) -> Result<(), Report> {
+        let (trial, after) = self.tried(instance, best)?;
         if signals::received().is_some() {
             end(trial, Some(INTERRUPTED), &mut self.applied, self.format);
             return Ok(());
         }
-        let change = change_text(best.finding.change);
+        let (advice, p, value) = best;
+        let change = change_text(Change::Set(p, value));
         self.applied["change"] = change.clone().into();
         self.applied["once_more"] = rate(&after).into();
         if chosen(&[Tally::of(&after)], present).is_none() {
@@ -197,27 +210,26 @@ impl<'a> Search<'a> {
             self.format.say(&format!("applied: {change} for type {}", self.type_name()));
         }
         if self.args.verify {
-            self.applied["verify"] = verify(&after, best.prediction.as_ref(), self.format);
+            self.applied["verify"] = verify(&after, advice.prediction.as_ref(), self.format);
         }
         Ok(())
     }
 
     /// Sets what is advised, and measures.
-    fn tried<'i>(&self, instance: &'i Instance, advice: &Advice) -> Result<Option<(Trial<'i>, Profile)>, Report> {
-        let Change::Set(p, value) = advice.finding.change else { return Ok(None) };
+    fn tried<'i>(&self, instance: &'i Instance, (_, p, value): Setting<'_>) -> Result<(Trial<'i>, Profile), Report> {
         let trial = Trial::begin(instance, vec![Tried::new(self.type_name(), p, value)])?;
-        let change = change_text(advice.finding.change);
+        let change = change_text(Change::Set(p, value));
         self.format.say(&format!("\ntried: {change} for type {}", self.type_name()));
         let after = measured_again(self.args, self.recording)?;
         self.format.say(&format!("{} gets/s measured", short(rate(&after))));
-        Ok(Some((trial, after)))
+        Ok((trial, after))
     }
 
     /// Says why no more was measured, and what was the best until then.
     fn ends_early(&mut self, error: &Report) {
         self.format.say(&format!("\nnot measured to the end: {error}"));
         let best = chosen(&self.tallies(), [Tally::of(self.before); 2]).map(|best| &self.measured[best]);
-        let text = best.map(|(advice, after)| (change_text(advice.finding.change), rate(after)));
+        let text = best.map(|((_, p, value), after)| (change_text(Change::Set(*p, *value)), rate(after)));
         self.format.say(&match &text {
             Some((change, gets)) => format!("the best so far, measured once: {change}, {} gets/s", short(*gets)),
             None => format!("so far {NONE_BETTER}"),
@@ -235,8 +247,8 @@ impl<'a> Search<'a> {
     }
 }
 
-fn row((advice, after): &(&Advice, Profile)) -> Value {
-    json!({ "change": change_text(advice.finding.change), "gets_per_s": rate(after), "measured": after })
+fn row(((_, p, value), after): &(Setting<'_>, Profile)) -> Value {
+    json!({ "change": change_text(Change::Set(*p, *value)), "gets_per_s": rate(after), "measured": after })
 }
 
 fn rate(measured: &Profile) -> f64 {
