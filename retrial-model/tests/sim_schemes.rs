@@ -331,6 +331,19 @@ fn a_barrier_interrupts_the_other_processor_for_half_of_its_time() {
 }
 
 #[test]
+fn a_barrier_where_no_other_processor_runs_a_session_interrupts_none() {
+    let gets = |barrier_ns| {
+        let arrivals = Arrivals::Closed { sessions: 3, think: exponential(20e-6), on_processor: true };
+        let mut workload = Workload::new(arrivals, exponential(20e-6), 0.5);
+        workload.params = scheme("pthread");
+        workload.machine = Machine { barrier_ns, ..Machine::default().with_processors(1) };
+        run(&workload, 1).unwrap().get(Measure::Throughput).unwrap()
+    };
+    let (with, without) = (gets(1_000_000), gets(1_000));
+    assert!((with / without - 1.0).abs() < 0.02, "{with} {without}");
+}
+
+#[test]
 fn interruptions_take_their_part_of_the_time() {
     let arrivals = Arrivals::Closed { sessions: 1, think: deterministic(10e-6), on_processor: true };
     let mut workload = Workload::new(arrivals, deterministic(10e-6), 0.5);
@@ -351,6 +364,27 @@ fn a_timed_sleep_takes_processor_time_but_no_longer() {
     assert!(sleeps(&without) >= 48 && sleeps(&with).abs_diff(sleeps(&without)) <= 1);
     let calls = sleeps(&with) as f64 * 100e-6;
     assert!((with.processor_time.call - without.processor_time.call - calls).abs() < 2e-4, "{:?}", with.processor_time);
+}
+
+#[test]
+fn one_interrupt_ends_the_sleeps_that_are_due_within_its_slack() {
+    // Four sleep for 1 ms at a time, and 0.5 ms late, beside one that holds for 10 ms, all on one processor.
+    let arrivals = Arrivals::Closed { sessions: 5, think: exponential(1e-3), on_processor: false };
+    let mut workload = Workload::new(arrivals, deterministic(10e-3), 2.0);
+    workload.params = scheme("sleep").with(P::SpinCount, 0);
+    let (quantum_ns, preempt_after_ns, timer_ns) = (10_000, Some(0), 100_000);
+    let sleep_ns = [501_000, 600_000, 1_500_000, 10_500_000];
+    let machine = Machine { quantum_ns, preempt_after_ns, timer_ns, sleep_ns, ..Machine::ideal().with_processors(1) };
+    let held_ms = |timer_slack_ns| {
+        let workload = Workload { machine: Machine { timer_slack_ns, ..machine.clone() }, ..workload.clone() };
+        let outcome = run(&workload, 1).unwrap();
+        1e3 * outcome.get(Measure::HoldingTime).unwrap()
+    };
+    // Of each 1.5 ms 100 us for each of four, or for all of them: 10 ms / (1 - 0.4 / 1.5), 10 ms / (1 - 0.1 / 1.5).
+    // No slack ends a sleep before what was asked for.
+    let [apart, together, most] = [0, 500_000, 5_000_000].map(held_ms);
+    assert!((apart - 13.6).abs() < 0.5 && (together - 10.7).abs() < 0.6, "{apart} {together}");
+    assert!((most - together).abs() < 1e-9, "{most} {together}");
 }
 
 #[test]

@@ -40,6 +40,8 @@ costs! {
     Barrier "barrier" "membarrier beside another processor that runs this program.";
     Interrupt "interrupt" "How long a busy processor is interrupted at a time: by its tick, devices, other programs.";
     InterruptInterval "interrupt_interval" "From one such interruption to the next.";
+    SleepCall "sleep_call" "Processor time of one of many sleeps that end together, without the switch to its thread.";
+    Timer "timer" "Processor time of the interrupt that ends them.";
     Sleep1us "sleep_1us" "What a sleep of 1 us takes.";
     Sleep100us "sleep_100us" "What a sleep of 100 us takes.";
     Sleep1ms "sleep_1ms" "What a sleep of 1 ms takes.";

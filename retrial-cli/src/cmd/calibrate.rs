@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Measure what the steps of a wait cost on this machine: polls, yields, wake-ups, sleeps, barriers
 ///
-/// Takes half a second; nothing else should run meanwhile. The costs are kept in the user's cache directory,
+/// Takes less than a second; nothing else should run meanwhile. The costs are kept in the user's cache directory,
 /// from where every instance made later takes them, and with --instance in that instance. The simulator and
 /// what-if use them; no scheme does.
 #[derive(clap::Args)]

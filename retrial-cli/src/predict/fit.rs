@@ -135,8 +135,8 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     }
     let is_full = is_full(measured, &machine);
     let timed_s = timed.mean_s().filter(|_| is_full);
-    let times = times(measured, is_full, timed_s, &params, &machine, &mut notes);
-    let own = machine.own_share();
+    let own = own_share(measured, &params, &machine);
+    let times = times(measured, is_full, timed_s, (&params, own), &machine, &mut notes);
     let (hold, holds) = holding(timed, times.hold, is_full, own)?;
     let (sessions, on_processor) = (measured.sessions.unwrap_or(1), times.away.is_none());
     let rounds_s = ROUNDS * machine.round_s(sessions);
@@ -194,12 +194,12 @@ struct Times {
     away: Option<f64>,
 }
 
-/// `timed_s`: on a full machine the mean of timed holds, where enough were timed.
+/// `timed_s`: on a full machine the mean of timed holds, where enough were timed. `own`: see [`own_share`].
 fn times(
     measured: &Profile,
     is_full: bool,
     timed_s: Option<f64>,
-    params: &Params,
+    (params, own): (&Params, f64),
     machine: &Machine,
     notes: &mut Vec<String>,
 ) -> Times {
@@ -239,7 +239,6 @@ fn times(
         Some(timed_s) => timed_s,
     };
     // By their number and the calibrated costs, which have no interruptions in them, unlike what was measured.
-    let own = machine.own_share();
     let polled_s = polled_s(measured, params, machine, hold_s) / own;
     let steps_s = steps_s(measured, machine, is_full) / own;
     let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {
@@ -284,9 +283,8 @@ fn times(
 /// Processor time in s of all spins, by their number. A failed spin takes its limit, another one half of its limit
 /// or a hold, whichever is less.
 fn polled_s(measured: &Profile, params: &Params, machine: &Machine, hold_s: f64) -> f64 {
-    let first = first(params, machine);
-    let limit_s = spin_s(&first, machine);
-    let later_s = spin_s(&retrial::wait::Attempt { failed: 1, since_park: 1, ..first }, machine);
+    let limit_s = first_limit_s(params, machine);
+    let later_s = later_s(params, machine);
     // The first of a wait, and the first after a wake-up.
     let full = measured.count(Counter::Misses) - measured.count(Counter::SpinGets) + measured.count(Counter::Wakes);
     let later = (measured.failed() - full.max(0.0)).max(0.0);
@@ -304,6 +302,29 @@ fn steps_s(measured: &Profile, machine: &Machine, is_full: bool) -> f64 {
         (Counter::Sleeps, machine.sleep_call_ns + machine.yield_switch_ns),
     ];
     each.map(|(counter, ns)| measured.count(counter) * (machine.step_ns + ns) as f64).iter().sum::<f64>() / 1e9
+}
+
+/// Share of a busy processor's time that its sessions have: interruptions take the rest, and those that end their
+/// sleeps. What was measured has these in it, and simulated sessions are interrupted anew.
+fn own_share(measured: &Profile, params: &Params, machine: &Machine) -> f64 {
+    let (_, timer_s) = sleep_s(measured, machine, later_s(params, machine));
+    let sleeps_per_s = measured.count(Counter::Sleeps) / measured.time_s;
+    (machine.own_share() - sleeps_per_s * timer_s / processors(machine)).max(0.5)
+}
+
+fn processors(machine: &Machine) -> f64 {
+    machine.processors.unwrap_or(u32::MAX).into()
+}
+
+/// Processor time in s of a timed sleep and of its part of the interrupt that ends it, where the session spins for so
+/// long after each.
+pub fn sleep_s(measured: &Profile, machine: &Machine, spin_s: f64) -> (f64, f64) {
+    machine.sleep_s(Measure::Asleep.of(measured).unwrap_or(0.0) / processors(machine), spin_s)
+}
+
+/// Time of a spin in s after a step, if it fails.
+fn later_s(params: &Params, machine: &Machine) -> f64 {
+    spin_s(&retrial::wait::Attempt { failed: 1, since_park: 1, ..first(params, machine) }, machine)
 }
 
 /// Time per get of first spins, where the waiting sessions were not counted: Γ of misses, by theory.
@@ -355,7 +376,8 @@ mod tests {
         let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..machine.with_processors(2) };
         let is_full = is_full(measured, &machine);
         let timed_s = timed.mean_s().filter(|_| is_full);
-        let times = times(measured, is_full, timed_s, &Params::default(), &machine, &mut Vec::new());
+        let times =
+            times(measured, is_full, timed_s, (&Params::default(), machine.own_share()), &machine, &mut Vec::new());
         let think_s = times.away.unwrap_or(times.own);
         (whole(times.hold * 1e9), whole(think_s * 1e9), times.away.is_none())
     }
@@ -412,11 +434,26 @@ mod tests {
     }
 
     #[test]
+    fn interrupts_that_end_sleeps_are_in_what_was_measured_as_well() {
+        let mut measured = full();
+        measured.figures.counters[Counter::Sleeps as usize] = 200_000;
+        let machine = Machine { timer_slack_ns: 0, interrupt_interval_ns: 0, ..Machine::default().with_processors(2) };
+        let hold_s = |timer_ns| {
+            let machine = Machine { timer_ns, ..machine.clone() };
+            workload(&measured, &Timed::of([50_000; 10]), Params::default(), machine).unwrap().workload.hold.mean()
+        };
+        // 20,000 a second of 20 us, on two processors.
+        let (with, without) = (hold_s(20_000), hold_s(0));
+        assert!((with / without - 0.8).abs() < 1e-9, "{with} s, {without} s");
+    }
+
+    #[test]
     fn sessions_that_were_seen_asleep_at_no_mutex_think_away() {
         let mut measured = full();
         measured.away_s = Some(100.0);
         let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..Machine::default().with_processors(2) };
-        let times = times(&measured, true, Some(50e-6), &Params::default(), &machine, &mut Vec::new());
+        let times =
+            times(&measured, true, Some(50e-6), (&Params::default(), machine.own_share()), &machine, &mut Vec::new());
         assert_eq!(times.away, Some(1e-3));
         // 200 us of processor time less 50 us of holding and a switch.
         assert!((times.own - 149e-6).abs() < 1e-9, "{} s", times.own);
@@ -431,7 +468,9 @@ mod tests {
         (measured.waiting_s, measured.cpu_s, measured.queued_s) = (Some(100.0), Some(30.0), Some(0.0));
         measured.spin_cpu_s = Some(0.0);
         let machine = Machine { step_ns: 0, ..Machine::default().with_processors(64) };
-        let times = |measured: &Profile| times(measured, false, None, &Params::default(), &machine, &mut Vec::new());
+        let times = |measured: &Profile| {
+            times(measured, false, None, (&Params::default(), machine.own_share()), &machine, &mut Vec::new())
+        };
         let on = times(&measured);
         assert!(on.away.is_none() && (on.own - 5_310e-6).abs() < 1e-9, "{:?}, {} s", on.away, on.own);
         measured.away_s = Some(500.0);

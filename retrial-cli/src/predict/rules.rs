@@ -2,7 +2,7 @@
 //! a try.
 
 use super::cases::{scheme, settings};
-use super::fit::limit_s;
+use super::fit::{limit_s, sleep_s};
 use crate::duration::seconds;
 use crate::output::{counted, short, whole};
 use retrial::views::{Counter, Params};
@@ -264,7 +264,11 @@ fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const LEAST: f64 = 0.1;
     let (sleeps_per_s, cpus) = (Measure::SleepsPerS.of(measured)?, Measure::BusyProcessors.of(measured)?);
     // The sleep itself, and the spin that follows it in vain.
-    let each_s = workload.machine.sleep_call_ns as f64 / 1e9 + limit_s(workload);
+    let spin_s = limit_s(workload);
+    let (own_s, timer_s) = sleep_s(measured, &workload.machine, spin_s);
+    // A timer that is due on an idle processor interrupts no session.
+    let used = cpus / f64::from(workload.machine.processors.unwrap_or(u32::MAX));
+    let each_s = own_s + timer_s * used.min(1.0) + spin_s;
     let waking = (sleeps_per_s * each_s).min(cpus);
     let is_trifle = waking < LEAST.max(SHARE * cpus);
     if !wait_matters(measured) || !is_timed(measured) || is_trifle || measured.count(Counter::Busy) < TRIES {
@@ -484,7 +488,7 @@ mod tests {
 
     #[test]
     fn sessions_that_wake_up_in_vain_are_to_be_woken_by_releases() {
-        let sick = load("sleep", 20e-6).with(Counter::Sleeps, 100_000).with(Counter::SleptNs, 2_000_000_000);
+        let sick = load("sleep", 20e-6).with(Counter::Sleeps, 30_000).with(Counter::SleptNs, 2_000_000_000);
         is_found(
             "sleeps_too_many",
             &sick,

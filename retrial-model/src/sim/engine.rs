@@ -243,7 +243,7 @@ impl<'a> Engine<'a> {
             (At::Running, Doing::Calling) => self.end_cycle(s),
             (At::Nowhere, Doing::Away) => self.comes_back(s, Doing::Arriving),
             (At::Nowhere, Doing::Woken) => self.woken(s),
-            (At::Nowhere, Doing::Sleeping) => self.comes_back(s, Doing::Slept),
+            (At::Nowhere, Doing::Sleeping) => self.timer_due(s),
             (At::Nowhere, Doing::Parked) => {
                 self.mutex.leave(s);
                 self.comes_back(s, Doing::TimedOut);
@@ -252,7 +252,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn comes_back(&mut self, s: u32, doing: Doing) {
+    pub(super) fn comes_back(&mut self, s: u32, doing: Doing) {
         self.sessions[s as usize].doing = doing;
         self.ready(s, None);
     }

@@ -61,8 +61,13 @@ pub struct Machine {
     pub interrupt_ns: u64,
     /// From one interruption of a processor to the next, on average. Exponential times; 0: there are none.
     pub interrupt_interval_ns: u64,
-    /// Processor time of a timed sleep: the call, the timer and its interrupt.
+    /// Processor time of a timed sleep, beside the switch and the interrupt that ends it.
     pub sleep_call_ns: u64,
+    /// Processor time of the interrupt by a timer that is due, which wakes all sessions of its processor whose
+    /// timers are due within `timer_slack_ns` after that: Linux's `timer_slack`.
+    pub timer_ns: u64,
+    /// See `timer_ns`.
+    pub timer_slack_ns: u64,
     /// What sleeps of 1 us, 100 us, 1 ms and 10 ms take.
     pub sleep_ns: [u64; 4],
 }
@@ -76,7 +81,7 @@ pub const GUESSED: [&str; 8] = [
     "preempt_after_ns",
     "line_crowd_ns",
     "step_ns",
-    "sleep_call_ns",
+    "timer_slack_ns",
 ];
 
 /// What was asked for in [`Machine::sleep_ns`].
@@ -107,7 +112,9 @@ impl Default for Machine {
             barrier_ns: 1_000,                // 1,854
             interrupt_ns: 15_000,             // 7,668 to 15,792 on an AMD EPYC (virtual, 2 CPUs, Linux 6.18)
             interrupt_interval_ns: 1_500_000, // there 500,000 to 2,000,000
-            sleep_call_ns: 6_000,             // 4,000 to 9,000, 200 threads
+            sleep_call_ns: 800,               // 330 to 950
+            timer_ns: 30_000,                 // 28,542 to 32,847
+            timer_slack_ns: 50_000,           // Linux's, unless a thread has set another one
             // 54,832, 154,445, 1,060,033, 10,064,523
             sleep_ns: [76_000, 180_000, 1_090_000, 10_090_000],
         }
@@ -133,6 +140,8 @@ impl From<&retrial::views::Costs> for Machine {
             barrier_ns: or(Cost::Barrier, default.barrier_ns),
             interrupt_ns: or(Cost::Interrupt, default.interrupt_ns),
             interrupt_interval_ns: or(Cost::InterruptInterval, default.interrupt_interval_ns),
+            sleep_call_ns: or(Cost::SleepCall, default.sleep_call_ns),
+            timer_ns: or(Cost::Timer, default.timer_ns),
             sleep_ns: [
                 or(Cost::Sleep1us, us),
                 or(Cost::Sleep100us, us100),
@@ -187,8 +196,20 @@ impl Machine {
             interrupt_ns: 0,
             interrupt_interval_ns: 0,
             sleep_call_ns: 0,
+            timer_ns: 0,
+            timer_slack_ns: 0,
             sleep_ns: ASKED_NS,
         }
+    }
+
+    /// Processor time in s of a timed sleep with its switch, and of its part of the interrupt that ends it, where so many
+    /// sessions sleep on each processor at a time and use it for `between_s` from one sleep to the next. Those that one
+    /// interrupt ends sleep again one after the other, and those of them that do so within its slack are ended together.
+    #[must_use]
+    pub fn sleep_s(&self, sleepers: f64, between_s: f64) -> (f64, f64) {
+        let own_ns = (self.sleep_call_ns + self.yield_switch_ns) as f64;
+        let together = 1.0 + self.timer_slack_ns as f64 / (own_ns + between_s * 1e9).max(1.0);
+        (own_ns / 1e9, self.timer_ns as f64 / together.clamp(1.0, sleepers.max(1.0)) / 1e9)
     }
 
     /// The same with so many processors.
@@ -233,6 +254,8 @@ impl Machine {
             ("barrier_ns", self.barrier_ns),
             ("interrupt_ns", self.interrupt_ns),
             ("sleep_call_ns", self.sleep_call_ns),
+            ("timer_ns", self.timer_ns),
+            ("timer_slack_ns", self.timer_slack_ns),
         ] {
             check(name, ns as f64, 0.0..=1e9, "0 to 1e9 ns")?;
         }
@@ -274,6 +297,8 @@ pub(super) struct Costs {
     pub(super) interrupt: Time,
     pub(super) interrupt_interval: Time,
     pub(super) sleep_call: Time,
+    pub(super) timer: Time,
+    pub(super) timer_slack: Time,
 }
 
 impl Costs {
@@ -299,6 +324,8 @@ impl Costs {
             interrupt: machine.interrupt_ns * NS,
             interrupt_interval: machine.interrupt_interval_ns * NS,
             sleep_call: machine.sleep_call_ns * NS,
+            timer: machine.timer_ns * NS,
+            timer_slack: machine.timer_slack_ns * NS,
         }
     }
 }
@@ -306,6 +333,18 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sleeps_of_many_share_interrupts() {
+        let machine = Machine { sleep_call_ns: 1_000, yield_switch_ns: 1_000, timer_ns: 26_000, ..Machine::default() };
+        let each = |sleepers: f64, between_s: f64| {
+            let (own_s, timer_s) = machine.sleep_s(sleepers, between_s);
+            ((own_s + timer_s) * 1e9).round()
+        };
+        // All 4 have one; of 100 the 25 that come within 50 us after the first, or with a spin of 8 us each, 5.
+        assert_eq!([each(1.0, 0.0), each(0.1, 0.0), each(4.0, 0.0)], [28_000.0, 28_000.0, 8_500.0]);
+        assert_eq!([each(100.0, 0.0), each(100.0, 8e-6)], [3_000.0, 2_000.0 + 26_000.0 / 6.0].map(f64::round));
+    }
 
     #[test]
     fn lateness_lies_between_what_was_measured() {

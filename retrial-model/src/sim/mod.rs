@@ -31,7 +31,8 @@
 //!   each way of the line takes ([`Machine::line_crowd_ns`]).
 //! * **A step** takes time beside its yield, sleep or park ([`Machine::step_ns`]). A park whose wake-up comes
 //!   before the kernel's last look does not sleep. A timed sleep takes processor time
-//!   ([`Machine::sleep_call_ns`]).
+//!   ([`Machine::sleep_call_ns`]), and one interrupt ([`Machine::timer_ns`]) ends all sleeps of a processor that
+//!   are due soon after.
 //! * **Copies** of the mutex: each get is of any of them, all equally likely, and waits for that one.
 //! * **Processors** have a run queue each, from which Linux's rule takes the next session: EEVDF, with slices
 //!   ([`Machine::quantum_ns`]) whose end is seen at a tick ([`Machine::tick_ns`]), also while the session

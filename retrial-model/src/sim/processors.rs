@@ -259,6 +259,21 @@ impl Processors {
         self.pick(processor).expect("at least the running session is ready")
     }
 
+    /// A session sets a timer on its processor, which an interrupt from then on ends.
+    pub(super) fn set_timer(&mut self, processor: u32, session: u32, from: Time) {
+        self.all[processor as usize].timers.push(Reverse((from, session)));
+    }
+
+    /// The sessions of a processor whose timers an interrupt ends now.
+    pub(super) fn timers(&mut self, processor: u32, now: Time) -> Vec<u32> {
+        let timers = &mut self.all[processor as usize].timers;
+        let mut ended = Vec::new();
+        while timers.peek().is_some_and(|next| next.0.0 <= now) {
+            ended.extend(timers.pop().map(|Reverse((_, session))| session));
+        }
+        ended
+    }
+
     /// A processor has no session to run.
     pub(super) fn stop(&mut self, processor: u32, now: Time) {
         self.set_idle(processor, true, now);

@@ -45,6 +45,8 @@ pub(super) struct Processor {
     pub(super) others: BinaryHeap<Entry>,
     /// Mean virtual time when there was a session last.
     pub(super) mean: Virtual,
+    /// Sessions that went to sleep here, by when an interrupt may end that at the earliest.
+    pub(super) timers: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
 impl Processor {
@@ -61,6 +63,7 @@ impl Processor {
             eligible: BinaryHeap::new(),
             others: BinaryHeap::new(),
             mean: 0,
+            timers: BinaryHeap::new(),
         }
     }
 

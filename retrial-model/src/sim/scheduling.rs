@@ -26,18 +26,20 @@ impl Engine<'_> {
         self.run(s);
     }
 
-    /// A barrier of a session, and what it takes the session: it interrupts all other processors that run
-    /// sessions, for half of that time. The kernel makes one barrier after the other (since 6.8).
+    /// A barrier of a session, and what it takes the session: it interrupts all other processors that run sessions,
+    /// for half of that time. Where none does it is a call that finds nothing to do. The kernel makes one barrier after
+    /// the other (since 6.8).
     pub(super) fn barrier(&mut self, s: u32) -> Time {
-        let takes = self.costs.barrier;
-        self.barrier_over = self.barrier_over.max(self.now).saturating_add(takes);
+        let mut takes = self.costs.yield_alone.min(self.costs.barrier);
         for processor in 0..self.processors.count() {
             let other = self.processors.get(processor).running;
-            if other == s || other == NONE {
+            if other == s || other == NONE || self.sessions[other as usize].at != At::Running {
                 continue;
             }
+            takes = self.costs.barrier;
             self.interrupt(other, takes / 2);
         }
+        self.barrier_over = self.barrier_over.max(self.now).saturating_add(takes);
         self.barrier_over - self.now
     }
 
@@ -60,13 +62,15 @@ impl Engine<'_> {
         }
     }
 
-    /// What a session does takes so much longer.
+    /// What a session does, or the switch to it, takes so much longer.
     pub(super) fn interrupt(&mut self, s: u32, takes: Time) {
         let slot = self.slot(s);
         let session = &mut self.sessions[s as usize];
         if session.at == At::Running {
             session.rest = session.rest.saturating_add(takes);
-            self.timers.set(slot, session.since.saturating_add(session.rest));
+        }
+        if matches!(session.at, At::Running | At::Starting) {
+            self.timers.delay(slot, takes);
         }
     }
 

@@ -55,6 +55,15 @@ impl Timers {
         }
     }
 
+    /// Moves the time of a slot that has one.
+    pub(super) fn delay(&mut self, slot: u32, by: Time) {
+        let place = self.places.get(slot as usize).copied().filter(|place| *place != NOWHERE);
+        if let Some(place) = place {
+            let at = (self.heap[place as usize] >> 64) as Time;
+            self.set(slot, at.saturating_add(by));
+        }
+    }
+
     /// Takes the time of a slot back, if it has one.
     pub(super) fn clear(&mut self, slot: u32) {
         let Some(place) = self.places.get_mut(slot as usize) else { return };
@@ -146,12 +155,20 @@ mod tests {
         };
         for _ in 0..20_000 {
             let slot = next(100) as u32;
-            match next(4) {
+            match next(5) {
                 0 => {
                     timers.clear(slot);
                     expected.retain(|_, found| *found != slot);
                 }
-                1 => assert_eq!(timers.pop(Time::MAX), expected.pop_first().map(|((at, _), slot)| (at, slot))),
+                1 => {
+                    let by = next(100);
+                    timers.delay(slot, by);
+                    if let Some(at) = expected.iter().find(|(_, found)| **found == slot).map(|((at, _), _)| *at) {
+                        expected.retain(|_, found| *found != slot);
+                        expected.insert((at + by, timers.set), slot);
+                    }
+                }
+                2 => assert_eq!(timers.pop(Time::MAX), expected.pop_first().map(|((at, _), slot)| (at, slot))),
                 _ => {
                     let at = next(1000);
                     timers.set(slot, at);

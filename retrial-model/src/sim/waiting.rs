@@ -192,9 +192,27 @@ impl<'a> Engine<'a> {
     pub(super) fn doze(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         session.doing = Doing::Sleeping;
-        let sleeps = session.sleeps;
-        self.timers.set(self.slot(s), self.now.saturating_add(sleeps));
+        let due = self.now.saturating_add(session.sleeps);
+        // No earlier than was asked for.
+        let slack = self.costs.timer_slack.min(session.sleeps.saturating_sub(session.asked));
+        let processor = session.processor;
+        self.processors.set_timer(processor, s, due.saturating_sub(slack));
+        self.timers.set(self.slot(s), due);
         self.leave(s);
+    }
+
+    /// The timer of a session that sleeps is due: an interrupt of its processor ends all sleeps that it may end.
+    pub(super) fn timer_due(&mut self, s: u32) {
+        let processor = self.sessions[s as usize].processor;
+        let running = self.processors.get(processor).running;
+        if running != NONE {
+            self.interrupt(running, self.costs.timer);
+        }
+        for sleeper in self.processors.timers(processor, self.now) {
+            self.timers.clear(self.slot(sleeper));
+            self.turn_to(self.sessions[sleeper as usize].copy);
+            self.comes_back(sleeper, Doing::Slept);
+        }
     }
 
     /// What a timer of this length takes.

@@ -11,7 +11,7 @@ use std::time::Duration;
 const ROUNDS: usize = 101;
 
 impl Costs {
-    /// Measures everything, in about half a second; medians. Where the calling process may use one processor
+    /// Measures everything, in about 0.6 s; medians. Where the calling process may use one processor
     /// only, what needs two is not measured. `next` is called before each step.
     ///
     /// Starts threads of its own and binds them to the first two processors that the calling thread may use.
@@ -20,11 +20,12 @@ impl Costs {
         let near = cpus.first().map(|cpu| (*cpu, *cpu));
         let far = cpus.first().zip(cpus.get(1)).map(|(a, b)| (*a, *b));
         let mut costs = Self::default();
-        let mut interrupted = None;
+        let (mut interrupted, mut together) = (None, None);
         for cost in Cost::ALL {
             next(*cost);
             let switch_ns = costs.0[Cost::YieldSwitch as usize];
             let mut interruptions = || *interrupted.get_or_insert_with(|| interruptions(far, switch_ns));
+            let mut sleeps = || *together.get_or_insert_with(|| near.map_or((0, 0), |pair| sleeps(pair, switch_ns)));
             let on_two = |measure: fn((usize, usize)) -> u64, pair| Option::map_or(pair, 0, measure);
             costs.0[*cost as usize] = match cost {
                 Cost::Poll => crate::waiter::measure_poll_ns(),
@@ -41,6 +42,8 @@ impl Costs {
                 Cost::Barrier => on_two(barrier, far),
                 Cost::Interrupt => interruptions().0,
                 Cost::InterruptInterval => interruptions().1,
+                Cost::SleepCall => sleeps().0,
+                Cost::Timer => sleeps().1,
                 Cost::Sleep1us => slept(Duration::from_micros(1)),
                 Cost::Sleep100us => slept(Duration::from_micros(100)),
                 Cost::Sleep1ms => slept(Duration::from_millis(1)),
@@ -225,21 +228,8 @@ fn barrier(pair: (usize, usize)) -> u64 {
 /// none. The other processor is busy too: else other programs run there.
 fn interruptions(pair: Option<(usize, usize)>, switch_ns: u64) -> (u64, u64) {
     const ROUND_NS: u64 = 20_000_000;
-    let round = |_| {
-        let start = sys::now_ns();
-        let (mut last, mut times, mut away) = (start, 0, 0);
-        while last - start < ROUND_NS {
-            let now = sys::now_ns();
-            if now - last > switch_ns {
-                times += 1;
-                away += now - last;
-            }
-            last = now;
-        }
-        (away, times)
-    };
     let measure = || {
-        let mut rounds: Vec<(u64, u64)> = (0..9).map(round).collect();
+        let mut rounds: Vec<(u64, u64)> = (0..9).map(|_| away(ROUND_NS, switch_ns)).collect();
         rounds.sort_unstable();
         rounds.truncate(7);
         let away: u64 = rounds.iter().map(|round| round.0).sum();
@@ -248,6 +238,67 @@ fn interruptions(pair: Option<(usize, usize)>, switch_ns: u64) -> (u64, u64) {
     };
     let spin = |over: &AtomicBool| while !over.load(Ordering::Acquire) {};
     pair.map_or_else(measure, |pair| beside(pair, measure, spin))
+}
+
+/// For how long, of so long, and how often the calling thread was away from its processor for longer than a switch of
+/// threads.
+fn away(round_ns: u64, switch_ns: u64) -> (u64, u64) {
+    let start = sys::now_ns();
+    let (mut last, mut times, mut away) = (start, 0, 0);
+    while last - start < round_ns {
+        let now = sys::now_ns();
+        if now - last > switch_ns {
+            times += 1;
+            away += now - last;
+        }
+        last = now;
+    }
+    (away, times)
+}
+
+/// What sleeps take from a thread that reads the clock all the time on the same processor: each of them, without the
+/// switch to its thread, and the interrupt that ends those whose timers are due within the kernel's slack of 50 us.
+/// Threads that sleep together once do so again, so that one interrupt ends the sleeps of all where they are few.
+fn sleeps(pair: (usize, usize), switch_ns: u64) -> (u64, u64) {
+    const ROUND_NS: u64 = 5_000_000;
+    const MANY: u64 = 8;
+    let refused = AtomicBool::new(false);
+    let alone = |_| away(ROUND_NS, switch_ns).0;
+    let alone_ns = beside(pair, || median((0..9).map(alone).collect()), |_| {});
+    // Lost for each time that all of them have slept.
+    let lost = |sleepers: u64| {
+        let slept = AtomicU64::new(0);
+        let play = || {
+            let round = |_| {
+                let before = slept.load(Ordering::Relaxed);
+                let (away_ns, _) = away(ROUND_NS, switch_ns);
+                away_ns.saturating_sub(alone_ns) * sleepers / (slept.load(Ordering::Relaxed) - before).max(1)
+            };
+            median((0..9).map(round).collect())
+        };
+        let sleep = |over: &AtomicBool| {
+            while !over.load(Ordering::Acquire) {
+                sys::sleep(Duration::from_micros(200));
+                slept.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        beside(pair, play, |over| {
+            std::thread::scope(|scope| {
+                let begin = |_| std::thread::Builder::new().spawn_scoped(scope, || sleep(over)).is_ok();
+                if !(0..sleepers).all(begin) {
+                    refused.store(true, Ordering::Relaxed);
+                }
+            });
+        })
+    };
+    let (one, many) = (lost(1), lost(MANY));
+    let each = many.saturating_sub(one) / (MANY - 1);
+    // One sleeps, and the thread that reads the clock comes back: two switches. Less is that of another processor, or
+    // drowns in what else runs here.
+    if one <= 2 * switch_ns || refused.load(Ordering::Relaxed) {
+        return (0, 0);
+    }
+    (each.saturating_sub(switch_ns).max(1), one.saturating_sub(each + switch_ns).max(1))
 }
 
 /// The processors that the calling thread may use, the first 1,024 of them.
@@ -284,7 +335,9 @@ mod tests {
         let is_alone = processors().len() < 2;
         for cost in Cost::ALL {
             let needs_two = matches!(cost, Cost::Line | Cost::WakeCall | Cost::WakeFar | Cost::Barrier);
-            assert!(costs.get(*cost).is_some() || needs_two && is_alone || *cost == Cost::Barrier, "{}", cost.name());
+            // Not where there is no membarrier, or other programs take the processor.
+            let may_fail = matches!(cost, Cost::Barrier | Cost::SleepCall | Cost::Timer);
+            assert!(costs.get(*cost).is_some() || needs_two && is_alone || may_fail, "{}", cost.name());
         }
         // A sleep is never shorter than was asked for.
         assert!(costs.get(Cost::Sleep10ms) >= Some(10_000_000));
