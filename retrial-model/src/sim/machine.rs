@@ -63,10 +63,10 @@ pub struct Machine {
     pub interrupt_interval_ns: u64,
     /// Processor time of a timed sleep, beside the switch and the interrupt that ends it.
     pub sleep_call_ns: u64,
-    /// Processor time of the interrupt by a timer that is due, which wakes all sessions of its processor whose
-    /// timers are due within `timer_slack_ns` after that: Linux's `timer_slack`.
+    /// Processor time of the interrupt by a timer that is due, which ends all sleeps of its processor that may end.
     pub timer_ns: u64,
-    /// See `timer_ns`.
+    /// By how much a sleep may end before its timer is due, though not before what was asked for: Linux's
+    /// `timer_slack`.
     pub timer_slack_ns: u64,
     /// What sleeps of 1 us, 100 us, 1 ms and 10 ms take.
     pub sleep_ns: [u64; 4],
