@@ -135,8 +135,8 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     }
     let is_full = is_full(measured, &machine);
     let timed_s = timed.mean_s().filter(|_| is_full);
+    let times = times(measured, is_full, timed_s, &params, &machine, &mut notes);
     let own = own_share(measured, &params, &machine);
-    let times = times(measured, is_full, timed_s, (&params, own), &machine, &mut notes);
     let (hold, holds) = holding(timed, times.hold, is_full, own)?;
     let (sessions, on_processor) = (measured.sessions.unwrap_or(1), times.away.is_none());
     let rounds_s = ROUNDS * machine.round_s(sessions);
@@ -194,12 +194,12 @@ struct Times {
     away: Option<f64>,
 }
 
-/// `timed_s`: on a full machine the mean of timed holds, where enough were timed. `own`: see [`own_share`].
+/// `timed_s`: on a full machine the mean of timed holds, where enough were timed.
 fn times(
     measured: &Profile,
     is_full: bool,
     timed_s: Option<f64>,
-    (params, own): (&Params, f64),
+    params: &Params,
     machine: &Machine,
     notes: &mut Vec<String>,
 ) -> Times {
@@ -239,6 +239,7 @@ fn times(
         Some(timed_s) => timed_s,
     };
     // By their number and the calibrated costs, which have no interruptions in them, unlike what was measured.
+    let own = own_share(measured, params, machine);
     let polled_s = polled_s(measured, params, machine, hold_s) / own;
     let steps_s = steps_s(measured, machine, is_full) / own;
     let spins_s = measured.spin_cpu_s.unwrap_or_else(|| {
@@ -376,8 +377,7 @@ mod tests {
         let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..machine.with_processors(2) };
         let is_full = is_full(measured, &machine);
         let timed_s = timed.mean_s().filter(|_| is_full);
-        let times =
-            times(measured, is_full, timed_s, (&Params::default(), machine.own_share()), &machine, &mut Vec::new());
+        let times = times(measured, is_full, timed_s, &Params::default(), &machine, &mut Vec::new());
         let think_s = times.away.unwrap_or(times.own);
         (whole(times.hold * 1e9), whole(think_s * 1e9), times.away.is_none())
     }
@@ -452,8 +452,7 @@ mod tests {
         let mut measured = full();
         measured.away_s = Some(100.0);
         let machine = Machine { step_ns: 0, yield_switch_ns: 1_000, ..Machine::default().with_processors(2) };
-        let times =
-            times(&measured, true, Some(50e-6), (&Params::default(), machine.own_share()), &machine, &mut Vec::new());
+        let times = times(&measured, true, Some(50e-6), &Params::default(), &machine, &mut Vec::new());
         assert_eq!(times.away, Some(1e-3));
         // 200 us of processor time less 50 us of holding and a switch.
         assert!((times.own - 149e-6).abs() < 1e-9, "{} s", times.own);
@@ -468,9 +467,7 @@ mod tests {
         (measured.waiting_s, measured.cpu_s, measured.queued_s) = (Some(100.0), Some(30.0), Some(0.0));
         measured.spin_cpu_s = Some(0.0);
         let machine = Machine { step_ns: 0, ..Machine::default().with_processors(64) };
-        let times = |measured: &Profile| {
-            times(measured, false, None, (&Params::default(), machine.own_share()), &machine, &mut Vec::new())
-        };
+        let times = |measured: &Profile| times(measured, false, None, &Params::default(), &machine, &mut Vec::new());
         let on = times(&measured);
         assert!(on.away.is_none() && (on.own - 5_310e-6).abs() < 1e-9, "{:?}, {} s", on.away, on.own);
         measured.away_s = Some(500.0);

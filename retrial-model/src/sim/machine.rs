@@ -202,9 +202,10 @@ impl Machine {
         }
     }
 
-    /// Processor time in s of a timed sleep with its switch, and of its part of the interrupt that ends it, where so many
-    /// sessions sleep on each processor at a time and use it for `between_s` from one sleep to the next. Those that one
-    /// interrupt ends sleep again one after the other, and those of them that do so within its slack are ended together.
+    /// Processor time in s of a timed sleep with its switch, and of its part of the interrupt that ends it. So many
+    /// sessions sleep on each processor at a time, and use it for `between_s` from one sleep to the next. Those that
+    /// one interrupt ends sleep again one after the other. Those of them that do so within its slack are ended
+    /// together.
     #[must_use]
     pub fn sleep_s(&self, sleepers: f64, between_s: f64) -> (f64, f64) {
         let own_ns = (self.sleep_call_ns + self.yield_switch_ns) as f64;

@@ -56,7 +56,13 @@ impl Engine<'_> {
     pub(super) fn interrupt_one(&mut self) {
         self.interrupt_later();
         let (takes, count) = (self.streams.interrupt(self.costs.interrupt), self.processors.count());
-        let s = self.processors.get(self.streams.interrupted(count)).running;
+        let processor = self.streams.interrupted(count);
+        self.interrupt_on(processor, takes);
+    }
+
+    /// What a processor does takes so much longer.
+    pub(super) fn interrupt_on(&mut self, processor: u32, takes: Time) {
+        let s = self.processors.get(processor).running;
         if s != NONE {
             self.interrupt(s, takes);
         }

@@ -204,10 +204,7 @@ impl<'a> Engine<'a> {
     /// The timer of a session that sleeps is due: an interrupt of its processor ends all sleeps that it may end.
     pub(super) fn timer_due(&mut self, s: u32) {
         let processor = self.sessions[s as usize].processor;
-        let running = self.processors.get(processor).running;
-        if running != NONE {
-            self.interrupt(running, self.costs.timer);
-        }
+        self.interrupt_on(processor, self.costs.timer);
         for sleeper in self.processors.timers(processor, self.now) {
             self.timers.clear(self.slot(sleeper));
             self.turn_to(self.sessions[sleeper as usize].copy);
