@@ -254,9 +254,6 @@ fn looked<'c>(client: &'c Client<'_>, key: &Key<'_>, at: usize) -> Option<(Place
 /// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session has
 /// to wait, another one goes on whatever the number.
 fn explore(name: &str, preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
-    // What a model has of the kernel is one for the whole program.
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _turn = TURN.lock();
     let runs: &'static Count = leak(Count::default());
     let mut builder = loom::model::Builder::new();
     let more = std::env::var("RETRIAL_MORE_PREEMPTIONS").map_or(0, |more| more.parse().expect("a number"));

@@ -42,8 +42,8 @@ impl<T> Given<T> {
 
 impl Stage {
     fn new(scheme: usize, has_barrier: bool) -> Self {
-        HAS_BARRIER.store(has_barrier, Ordering::Relaxed);
-        NOW.store(0, Ordering::Relaxed);
+        HAS_BARRIER.set(has_barrier);
+        NOW.set(0);
         let capacity = Capacity { sessions: 5, mutexes: 2, locations: 8, rows: 2, arena: 0 };
         let instance = Box::leak(Box::new(Instance::anonymous(capacity).unwrap()));
         let mutex = Box::leak(Box::new(RawMutex::new()));
@@ -122,9 +122,6 @@ mod every {
     /// Runs all interleavings with at most so many preemptions, and says how many there were. Where a session
     /// has to wait, another one goes on whatever the number.
     fn explore(name: &str, preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
-        // What a model has of the kernel is one for the whole program.
-        static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _turn = TURN.lock();
         let runs: &'static Count = Box::leak(Box::default());
         let mut builder = loom::model::Builder::new();
         let more = std::env::var("RETRIAL_MORE_PREEMPTIONS").map_or(0, |more| more.parse().expect("a number"));
@@ -188,17 +185,25 @@ mod every {
 
     const BOTH: [(bool, &str); 2] = [(true, "membarrier"), (false, "fences")];
 
-    #[test]
-    fn two_sessions_in_every_pair_of_modes_exclude_each_other_and_nobody_sleeps_for_ever() {
-        for (has_barrier, how) in BOTH {
-            for (i, a) in Mode::ALL.into_iter().enumerate() {
-                for b in Mode::ALL.into_iter().skip(i) {
-                    let run = move || together(LATCH, has_barrier, &[a, b]);
-                    let preemptions = if a == b && a == Mode::Shared { 1 } else { 2 };
-                    explore(&format!("{a} beside {b}, {how}"), preemptions, run);
-                }
+    /// Two sessions in every pair of modes.
+    fn pairs((has_barrier, how): (bool, &str)) {
+        for (i, a) in Mode::ALL.into_iter().enumerate() {
+            for b in Mode::ALL.into_iter().skip(i) {
+                let run = move || together(LATCH, has_barrier, &[a, b]);
+                let preemptions = if a == b && a == Mode::Shared { 1 } else { 2 };
+                explore(&format!("{a} beside {b}, {how}"), preemptions, run);
             }
         }
+    }
+
+    #[test]
+    fn every_pair_of_modes_excludes_each_other_and_nobody_sleeps_for_ever() {
+        pairs(BOTH[0]);
+    }
+
+    #[test]
+    fn without_barriers_every_pair_of_modes_excludes_each_other_and_nobody_sleeps_for_ever() {
+        pairs(BOTH[1]);
     }
 
     /// A holder releases while two others come to wait.
@@ -601,7 +606,7 @@ mod some {
         at(stage, session, format_args!("has got {mode}"));
         touch(mode);
         // So long that a session looks at the clock at every release.
-        NOW.fetch_add(60_000, Ordering::Relaxed);
+        crate::sys::pass(60_000);
         for _ in 0..random.gen_range(0..3) {
             at(stage, session, format_args!("converts {}, {patience:?}", hold.mode()));
             match hold.mode() {
@@ -636,9 +641,6 @@ mod some {
     }
 
     fn run<S: Scheduler + 'static>(scheduler: S, case: Case) {
-        // What a model has of the kernel is one for the whole program.
-        static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _turn = TURN.lock();
         let mut config = shuttle::Config::new();
         config.stack_size = 1 << 18;
         config.silence_warnings = true;

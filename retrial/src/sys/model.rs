@@ -2,7 +2,7 @@
 //! shuttle many random schedules. A lost wake-up is a deadlock here, since nobody's time runs out by itself.
 
 use super::{Clock, Ordering, Taken, Woken};
-use std::sync::atomic::AtomicBool;
+use std::cell::Cell;
 use std::time::Duration;
 
 #[cfg(loom)]
@@ -117,12 +117,22 @@ mod counted {
     counted!(AtomicU64 u64);
 }
 
-/// Whether the kernel of this model has a barrier everywhere.
-pub(crate) static HAS_BARRIER: AtomicBool = AtomicBool::new(true);
+// All threads of a model run in turn on its thread of the system, so that tests run beside each other.
+std::thread_local! {
+    /// Whether the kernel of this model has a barrier everywhere.
+    pub(crate) static HAS_BARRIER: Cell<bool> = const { Cell::new(true) };
+
+    /// Time of the model, in ns: it passes with sleeps alone, so that one schedule gives one run.
+    pub(crate) static NOW: Cell<u64> = const { Cell::new(0) };
+
+    /// Whether the waiter that queued last is woken first, as one of a higher priority is.
+    #[cfg(test)]
+    pub(crate) static LATEST_FIRST: Cell<bool> = const { Cell::new(false) };
+}
 
 thread_local! {
     /// Whether barriers reach the thread, as they reach the threads of a process that has registered.
-    static IN_REACH: std::cell::Cell<bool> = std::cell::Cell::new(true);
+    static IN_REACH: Cell<bool> = Cell::new(true);
 }
 
 /// Puts the calling thread of the model out of the reach of barriers; it has none either.
@@ -132,16 +142,19 @@ pub(crate) fn leave_reach() {
 }
 
 fn has_barrier() -> bool {
-    HAS_BARRIER.load(Ordering::Relaxed) && IN_REACH.with(std::cell::Cell::get)
+    HAS_BARRIER.get() && IN_REACH.with(Cell::get)
 }
 
-/// Time of the model, in ns: it passes with sleeps alone, so that one schedule gives one run.
-pub(crate) static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// Lets so many ns of the model pass.
+pub(crate) fn pass(ns: u64) {
+    NOW.set(NOW.get() + ns);
+}
 
 /// Time of the model.
 #[must_use]
 pub fn clock_ns(_: Clock) -> u64 {
-    1_000_000_000 + NOW.fetch_add(1, Ordering::Relaxed)
+    pass(1);
+    1_000_000_000 + NOW.get()
 }
 
 /// The same.
@@ -152,7 +165,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Lets time pass.
 pub fn sleep(duration: Duration) {
-    NOW.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
+    pass(duration.as_nanos() as u64);
     yield_now();
 }
 
@@ -162,13 +175,6 @@ pub(crate) struct Futex {
     value: AtomicU32,
     queue: sync::Mutex<Queue>,
     woken: sync::Condvar,
-}
-
-#[cfg(test)]
-std::thread_local! {
-    /// Whether the waiter that queued last is woken first, as one of a higher priority is. Of one test alone:
-    /// all threads of a model run in turn on its thread of the system.
-    pub(crate) static LATEST_FIRST: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 fn latest_first() -> bool {
