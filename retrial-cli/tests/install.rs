@@ -16,9 +16,21 @@ const RETRIAL: &str = env!("CARGO_BIN_EXE_retrial");
 /// A directory with the command and a home, gone when dropped.
 struct Place(PathBuf);
 
+/// Where tests have their directories. For root not below a directory such as `/tmp`, where the command unpacks
+/// nothing for it.
+fn base() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let is_sticky = |directory: &Path| directory.metadata().is_ok_and(|about| about.mode() & 0o1000 != 0);
+    if target.metadata().is_ok_and(|about| about.uid() == 0) && target.ancestors().any(is_sticky) {
+        PathBuf::from(std::env::var_os("HOME").expect("root's home"))
+    } else {
+        target.to_path_buf()
+    }
+}
+
 impl Place {
     fn new(name: &str) -> Self {
-        let place = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}")));
+        let place = Self(base().join(format!("install-{name}")));
         let _ = fs::remove_dir_all(&place.0);
         for directory in ["bin", "home", "tmp"] {
             fs::create_dir_all(place.0.join(directory)).unwrap();
