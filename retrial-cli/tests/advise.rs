@@ -345,12 +345,17 @@ fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
     }
 }
 
+/// What a search says of a load that is kept in `tests/loads`.
+fn searched(load: &str) -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loads").join(load);
+    let output = command(&["advise", "--json", "--search", "--quick", "--from"]).arg(file).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)))
+}
+
 /// The list of a program's cache, two processors, `orbit`: the waits of the present are not reproduced.
 #[test]
 fn a_search_advises_nothing_for_waits_that_are_not_predicted() {
-    let report = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loads/cache_list.json");
-    let output = command(&["advise", "--json", "--search", "--quick", "--from"]).arg(report).output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+    let document = searched("cache_list.json");
     assert_eq!(document["fits"], true, "{document}");
     for finding in document["findings"].as_array().unwrap() {
         let rows = finding["prediction"].as_array().unwrap();
@@ -363,15 +368,9 @@ fn a_search_advises_nothing_for_waits_that_are_not_predicted() {
 /// measured.
 #[test]
 fn of_five_sick_loads_a_search_finds_a_change_that_was_measured_to_bring_most_of_what_there_is() {
-    let loads = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loads");
-    let measured = std::fs::read_to_string(loads.join("sick_measured.json")).unwrap();
-    let measured: Value = serde_json::from_str(&measured).unwrap();
+    let measured: Value = serde_json::from_str(include_str!("loads/sick_measured.json")).unwrap();
     for (scheme, gets) in measured.as_object().unwrap() {
-        let recording = loads.join(format!("sick_{scheme}.json"));
-        let search = ["advise", "--json", "--search", "--quick", "--from"];
-        let output = command(&search).arg(recording).output().unwrap();
-        let document: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+        let document = searched(&format!("sick_{scheme}.json"));
         // The present of the latch is not reproduced: nothing is told of it.
         let fits = scheme != "latch";
         let found = document["findings"].as_array().unwrap();

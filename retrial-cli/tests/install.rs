@@ -30,7 +30,7 @@ fn base() -> PathBuf {
 
 impl Place {
     fn new(name: &str) -> Self {
-        let place = Self(base().join(format!("install-{name}")));
+        let place = Self(base().join(format!(".retrial-test-install-{name}")));
         let _ = fs::remove_dir_all(&place.0);
         for directory in ["bin", "home", "tmp"] {
             fs::create_dir_all(place.0.join(directory)).unwrap();

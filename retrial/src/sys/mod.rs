@@ -313,7 +313,7 @@ pub fn is_real_time() -> bool {
 /// `address` and `len` are whole pages of a live mapping that is shared and writable.
 pub(crate) unsafe fn populate(address: *mut u8, len: usize) -> bool {
     const PAGE: usize = 4096;
-    // Most of a model's time otherwise: it makes instances by the million and touches few of their pages.
+    // A third of a model's time otherwise: it makes instances by the million and touches few of their pages.
     if cfg!(any(loom, shuttle)) {
         return true;
     }
