@@ -1,4 +1,4 @@
-//! `retrial advise`: what it finds in three sick workloads and none in healthy ones, and what it does about it.
+//! `retrial advise`: what it finds in sick workloads and none in healthy ones, and what it does about it.
 //!
 //! Nothing here depends on how fast the machine is: the sick ones are sick by orders of magnitude, and no
 //! figure is compared with a bound.
@@ -32,7 +32,7 @@ fn advise(settings: &[&str], load: Load, more: &[&str]) -> (i32, Value, Scratch)
     }
     let _alone = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let output = load.during(&scratch, || {
-        scratch.output(&[&["advise", "--json", "--duration", "4s", "--quick", "--interval", "2s"], more].concat())
+        scratch.output(&[&["advise", "--json", "--duration", "1s", "--quick", "--interval", "2s"], more].concat())
     });
     let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(&output)));
     (output.status.code().unwrap(), document, scratch)
@@ -40,6 +40,13 @@ fn advise(settings: &[&str], load: Load, more: &[&str]) -> (i32, Value, Scratch)
 
 fn first(document: &Value) -> &str {
     document["findings"][0]["rule"].as_str().unwrap_or_else(|| panic!("nothing found: {document}"))
+}
+
+/// The change that is advised first: where the simulation fits, the best by it; else what a rule finds, this one.
+fn change<'a>(document: &'a Value, rule: &str) -> &'a str {
+    let found = first(document);
+    assert!(document["fits"] == true || found == rule, "{rule}: {document}");
+    document["findings"][0]["change"].as_str().unwrap()
 }
 
 /// With sleeps of 200 ms, a thousand times as long as the holds, sixty of these sessions are asleep.
@@ -52,26 +59,23 @@ const SLEEPY: Load = Load {
 #[test]
 fn many_that_sleep_for_far_too_long_are_to_be_woken() {
     let (code, document, _) = advise(&["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"], SLEEPY, &[]);
-    assert_eq!((code, first(&document)), (1, "sleeps_too_long"), "{document}");
-    assert_eq!(document["findings"][0]["change"], "mutex_wait_scheme=orbit");
+    assert!(code == 1 && change(&document, "sleeps_too_long") != "mutex_wait_scheme=sleep", "{document}");
 }
 
 #[test]
 fn many_that_look_all_the_time_are_to_be_woken() {
     let load = Load { sessions: 80, hold: asleep(1000), think: asleep(100) };
     let (code, document, _) = advise(&["mutex_wait_scheme=sleep", "mutex_wait_time=1ms"], load, &[]);
-    assert_eq!((code, first(&document)), (1, "sleeps_too_many"), "{document}");
-    assert_eq!(document["findings"][0]["change"], "mutex_wait_scheme=orbit");
+    assert!(code == 1 && change(&document, "sleeps_too_many").starts_with("mutex_wait_scheme="), "{document}");
 }
 
 #[test]
 fn a_few_that_hardly_spin_are_to_spin() {
     let load = Load { sessions: 3, hold: asleep(200), think: asleep(100) };
     let (code, document, _) = advise(&["mutex_wait_scheme=patch6904068", "mutex_spin_count=1"], load, &[]);
-    assert_eq!((code, first(&document)), (1, "spins_too_short"), "{document}");
-    let change = document["findings"][0]["change"].as_str().unwrap();
-    let count: u64 = change.strip_prefix("mutex_spin_count=").unwrap().parse().unwrap();
-    assert!(count > 100, "{change}");
+    let count = change(&document, "spins_too_short").strip_prefix("mutex_spin_count=");
+    let count: Option<u64> = count.map(|count| count.parse().unwrap());
+    assert!(code == 1 && (document["fits"] == true || count > Some(100)), "{document}");
 }
 
 #[test]
@@ -79,8 +83,8 @@ fn spins_behind_sleeping_holders_are_to_end() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let load = Load { sessions: (2 * cpus + 6).min(200), hold: asleep(1000), think: asleep(100) };
     let (code, document, _) = advise(&["mutex_wait_scheme=latch", "latch_spin_count=100000000"], load, &[]);
-    assert_eq!((code, first(&document)), (1, "spins_too_long"), "{document}");
-    assert_eq!(document["findings"][0]["change"], "latch_spin_count=0");
+    let change = change(&document, "spins_too_long");
+    assert!(code == 1 && (document["fits"] == true || change == "latch_spin_count=0"), "{document}");
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn one_mutex_that_all_want_needs_copies_which_no_parameter_makes() {
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
     assert_eq!(rows.iter().map(|row| row["copies"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(4)]);
     // There is nothing to apply.
-    assert_eq!(document["applied"], Value::Null);
+    assert_eq!((&document["applied"]["change"], &document["applied"]["kept"]), (&Value::Null, &json!(false)));
     assert_eq!(scratch.instance().params(None), retrial::views::Params::default());
 }
 
@@ -187,7 +191,7 @@ fn once_set(times: usize, more: &[&str], act: impl FnOnce(&Scratch, i32)) -> (Ou
     scratch.run(&["set", "mutex_wait_scheme=sleep", "mutex_wait_time=200ms"]);
     let _alone = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let output = SLEEPY.during(&scratch, || {
-        let words = ["advise", "-i", &scratch.name, "--quick", "--interval", "2s", "--canary", "2s", "--apply"];
+        let words = ["advise", "-i", &scratch.name, "--quick", "--interval", "1s", "--canary", "1s", "--apply"];
         let mut advise = command(&[&words, more].concat());
         let advise = advise.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut seen = Vec::new();
@@ -219,10 +223,10 @@ fn what_another_command_has_set_meanwhile_stays_and_that_is_said() {
 }
 
 #[test]
-fn what_was_measured_before_an_interrupt_of_a_search_is_told() {
+fn what_was_measured_before_an_interrupt_is_told() {
     // SAFETY: no memory is involved.
     let interrupt = |_: &Scratch, pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
-    let (output, scratch) = once_set(2, &["--search", "--json"], interrupt);
+    let (output, scratch) = once_set(2, &["--json"], interrupt);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
     assert_eq!(document["applied"]["measured"].as_array().map(Vec::len), Some(1), "{}", document["applied"]);
     assert_eq!((&document["applied"]["kept"], set_for_type(&scratch)), (&json!(false), None));
@@ -233,7 +237,7 @@ fn what_was_measured_before_the_end_of_the_program_is_told() {
     let end = |scratch: &Scratch, _| {
         std::fs::remove_file(scratch.instance().tables().address().unwrap().path()).unwrap();
     };
-    let (output, _) = once_set(2, &["--search", "--json"], end);
+    let (output, _) = once_set(2, &["--json"], end);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
     let applied = &document["applied"];
     assert_eq!(applied["measured"].as_array().map(Vec::len), Some(1), "{applied}");
@@ -244,9 +248,9 @@ fn what_was_measured_before_the_end_of_the_program_is_told() {
 }
 
 #[test]
-fn the_best_of_a_search_that_was_measured_stays() {
+fn the_best_of_what_was_measured_stays() {
     let settings = ["mutex_wait_scheme=sleep", "mutex_wait_time=200ms"];
-    let (code, document, scratch) = advise(&settings, SLEEPY, &["--search", "--apply", "--canary", "1s"]);
+    let (code, document, scratch) = advise(&settings, SLEEPY, &["--apply", "--canary", "1s"]);
     let applied = &document["applied"];
     assert_eq!((code, &applied["kept"]), (0, &json!(true)), "{document}");
     let measured = applied["measured"].as_array().unwrap();
@@ -301,61 +305,47 @@ fn recording(times: f64) -> File {
 }
 
 #[test]
-fn numbers_are_predicted_only_where_the_model_fits_the_present() {
+fn where_the_model_fits_all_that_is_near_is_ranked_and_else_rules_advise_without_numbers() {
     for (times, is_fit) in [(1.0, true), (1.2, true), (1.4, false), (0.7, false)] {
         let file = recording(times);
-        let output = command(&["advise", "--json", "--from", &file]).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{}", both(&output));
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((&document["fits"], first(&document)), (&json!(is_fit), "sleeps_too_long"), "{times}: {document}");
-        let prediction = &document["findings"][0]["prediction"];
-        assert_eq!(prediction.is_array(), is_fit, "{times}: {document}");
-        if is_fit {
-            assert_eq!(prediction[0]["figure"], "gets_per_s");
-            assert!(prediction[0]["interval"].as_f64().unwrap() > 0.0, "{prediction}");
-        }
-        let text = command(&["advise", "--from", &file, "--duration", "5ms"]).output().unwrap();
-        assert_eq!(text.status.code(), Some(1), "{}", both(&text));
-        assert!(both(&text).contains("1. sessions sleep for far longer"), "{}", both(&text));
-    }
-}
-
-#[test]
-fn a_search_ranks_what_is_near_where_the_model_fits_the_present() {
-    for (times, is_fit) in [(1.0, true), (1.4, false)] {
-        let file = recording(times);
         if !is_fit {
-            // Enough for the present, which sleeps, and for no scheme that yields.
+            // Enough for the present, which sleeps, and for no scheme that yields: none is simulated.
             let mut document: Value = serde_json::from_str(&std::fs::read_to_string(&*file).unwrap()).unwrap();
             document["workload"]["events_max"] = json!(20_000);
             std::fs::write(&*file, document.to_string()).unwrap();
         }
-        let output = command(&["advise", "--json", "--search", "--from", &file]).output().unwrap();
+        let output = command(&["advise", "--json", "--from", &file]).output().unwrap();
         let document: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)));
+        assert_eq!((output.status.code(), &document["fits"]), (Some(1), &json!(is_fit)), "{times}: {document}");
         let found = document["findings"].as_array().unwrap();
-        assert_eq!((output.status.code(), found.len()), (Some(i32::from(is_fit)), if is_fit { 3 } else { 0 }));
-        let gets = |finding: &Value, figure: &str| finding["prediction"][0][figure].as_f64().unwrap();
+        assert!(if is_fit { found.len() == 3 } else { first(&document) == "sleeps_too_long" }, "{times}: {document}");
         for finding in found {
-            assert_eq!(finding["rule"], "search");
-            assert!(gets(finding, "predicted") > 1.03 * gets(finding, "present"), "{finding}");
+            let prediction = &finding["prediction"];
+            assert_eq!(prediction.is_array(), is_fit, "{times}: {document}");
+            if is_fit {
+                let of = |what: &str| prediction[0][what].as_f64().unwrap();
+                assert!(prediction[0]["figure"] == "gets_per_s" && of("interval") > 0.0, "{finding}");
+                assert!(finding["rule"] != "search" || of("predicted") > 1.03 * of("present"), "{finding}");
+            }
         }
-        let text = both(&command(&["advise", "--search", "--from", &file]).output().unwrap());
-        assert_eq!(text.contains("says of other settings is worth nothing"), !is_fit, "{text}");
+        let text = both(&command(&["advise", "--from", &file, "--duration", "5ms"]).output().unwrap());
+        let begins = if is_fit { "1. by simulation: " } else { "1. sessions sleep for far longer" };
+        assert!(text.contains(begins), "{text}");
     }
 }
 
-/// What a search says of a load that is kept in `tests/loads`.
-fn searched(load: &str) -> Value {
+/// What is said of a load that is kept in `tests/loads`.
+fn advised(load: &str) -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loads").join(load);
-    let output = command(&["advise", "--json", "--search", "--quick", "--from"]).arg(file).output().unwrap();
+    let output = command(&["advise", "--json", "--quick", "--from"]).arg(file).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", both(&output)))
 }
 
 /// The list of a program's cache, two processors, `orbit`: the waits of the present are not reproduced.
 #[test]
-fn a_search_advises_nothing_for_waits_that_are_not_predicted() {
-    let document = searched("cache_list.json");
+fn nothing_is_advised_for_waits_that_are_not_predicted() {
+    let document = advised("cache_list.json");
     assert_eq!(document["fits"], true, "{document}");
     for finding in document["findings"].as_array().unwrap() {
         let rows = finding["prediction"].as_array().unwrap();
@@ -367,13 +357,14 @@ fn a_search_advises_nothing_for_waits_that_are_not_predicted() {
 /// Five loads for which advice was wrong once (docs/PREDICTION.md, Five loads), each recorded, and 40 settings of each
 /// measured.
 #[test]
-fn of_five_sick_loads_a_search_finds_a_change_that_was_measured_to_bring_most_of_what_there_is() {
+fn for_five_sick_loads_a_change_is_advised_that_was_measured_to_bring_most_of_what_there_is() {
     let measured: Value = serde_json::from_str(include_str!("loads/sick_measured.json")).unwrap();
     for (scheme, gets) in measured.as_object().unwrap() {
-        let document = searched(&format!("sick_{scheme}.json"));
+        let document = advised(&format!("sick_{scheme}.json"));
         // The present of the latch is not reproduced: nothing is told of it.
         let fits = scheme != "latch";
-        let found = document["findings"].as_array().unwrap();
+        let is_near = |finding: &&Value| finding["rule"] == "search";
+        let found: Vec<&Value> = document["findings"].as_array().unwrap().iter().filter(is_near).collect();
         assert_eq!((document["fits"].as_bool(), found.is_empty()), (Some(fits), !fits), "{scheme}: {document}");
         let gain = |setting: &str| Some(gets[setting].as_f64()? / gets["present"].as_f64().unwrap());
         let mut best: f64 = 0.0;
@@ -435,7 +426,7 @@ fn what_is_wrong_is_answered_with_what_is_expected() {
         (&["--interval", "10ms"][..], "mutex m: 0 gets in 0.0"),
         (&["--mutex", "none"], "no mutex `none`"),
         (&["--interval", "5"], "without a unit"),
-        (&["--apply", "--rollback-if", "k > 1%"], "--canary <T>"),
+        (&["--rollback-if", "k > 1%"], "--apply"),
         (&["--canary", "1s"], "--apply"),
         (&["--apply", "--canary", "0s"], "expected 1.00 ms at least"),
         (

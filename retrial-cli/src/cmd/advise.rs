@@ -5,16 +5,18 @@ use crate::instances::mutex_type;
 use crate::output::{self, Format, Table, column, line, measure, quoted};
 use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, told, verdict};
 use crate::predict::condition::Condition;
+use crate::predict::fit::others;
 use crate::predict::prediction::{Prediction, percent, predict};
 use crate::predict::recording::Recording;
-use crate::predict::rules::{Change, Finding, findings};
-use crate::predict::search::neighbours;
+use crate::predict::rules::{Change, Finding, findings, merged, wait_matters};
+use crate::predict::search::{SEARCH, neighbours};
 use crate::predict::source::{self, Source, bar, tell_interrupted};
 use crate::signals;
 use miette::{Report, miette};
 use retrial_model::sim::SimulationError;
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,39 +24,37 @@ use std::time::Duration;
 mod canary;
 mod outlook;
 
+use canary::setting;
+
 /// Measure a mutex and say what to change, with what it will come to
 ///
-/// The measured workload is simulated first as it is. Only where that fits what was measured, within 25 % of
-/// throughput, utilization and k, do the findings have numbers: of gets and waits the simulated change of what was
-/// measured. A finding has its evidence, what it will come to, what it costs, what may go wrong, and the commands that
-/// apply it and take it back.
+/// The measured workload is simulated first as it is. Where that fits what was measured, within 25 % of throughput,
+/// utilization and k, every setting one step away from those in force is simulated too (other schemes, other values of
+/// what the scheme depends on), and the best three that promise more are advised: their gets and waits are the
+/// simulated change of what was measured. Where it does not fit, rules advise, without numbers. Copies of the mutex,
+/// and more processors, are advised where they promise more than any setting does. A finding has its evidence, what it
+/// will come to, what it costs, what may go wrong, and the commands that apply it and take it back.
 ///
-/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or the change was
-/// taken back, or another command has changed the same setting meanwhile; 2 failed.
+/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or no change stays, or another
+/// command has changed the same setting meanwhile; 2 failed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial advise -i shop --interval 10s
   retrial what-if -i shop --record now.json; retrial advise --from now.json
-  retrial advise -i shop --apply --canary 60s --rollback-if 'throughput < -3%' --verify
-  retrial advise -i shop --search --apply --canary 30s")]
+  retrial advise -i shop --apply --canary 60s --rollback-if 'wait > 10%' --verify")]
 pub struct Args {
     #[command(flatten)]
     source: Source,
-    /// Simulate the settings one step away from those in force (other schemes, other values of what the scheme
-    /// depends on) in place of rules, and advise the best three that promise more. With --apply these are measured one
-    /// after the other, for an interval or --canary each, and the best of them stays where it has more gets than
-    /// before, or as many for less processor time, twice
-    #[arg(long)]
-    search: bool,
-    /// Apply the first advice that is a parameter
+    /// Measure the best settings, three at most, one after the other, the present once more, and the best again. It
+    /// stays where it has more gets than the present, or as many for less processor time, twice
     #[arg(long, conflicts_with = "from")]
     apply: bool,
-    /// Measure for so long after the change, and before it where --interval says nothing
+    /// Measure each setting for so long, and the present as well where --interval says nothing
     #[arg(long, value_name = "T", requires = "apply", value_parser = source::interval)]
     canary: Option<Duration>,
     /// Take the change back when a figure has changed so: throughput, cpu, kappa, k or wait, then < or >,
     /// then percent of before; may be repeated
-    #[arg(long, value_name = "CONDITION", requires = "canary")]
+    #[arg(long, value_name = "CONDITION", requires = "apply")]
     rollback_if: Vec<Condition>,
     /// Say afterwards what was predicted and what was measured
     #[arg(long, requires = "apply")]
@@ -64,12 +64,16 @@ pub struct Args {
 /// What is said where there is nothing to advise, by whether the model fits, and after a signal.
 const INTERRUPTED: &str = "\ninterrupted: what there is to advise was not simulated";
 const HEALTHY: &str = "\nhealthy: nothing to advise";
-const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy";
-const NOT_SEARCHED: &str = "\nwhere the model does not fit, what it says of other settings is worth nothing; with --apply the best three are measured";
+const SHARED: &str =
+    "\nothers use the processors of its sessions: that is what there is to find, and nothing else is said beside it";
+const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy; --apply measures the best settings by simulation";
 const NONE_PROMISES_MORE: &str = "\nthe model does not fit, and by it no other setting has more gets: none is measured";
 
-/// Settings of a search that are advised, and measured.
+/// Settings that are advised, and measured, at most.
 const BEST: usize = 3;
+
+/// Gets, as a multiple of the present's, that are worth a change.
+const GAIN: f64 = 1.03;
 
 /// A finding and what it comes to.
 struct Advice {
@@ -93,9 +97,7 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     };
     let mut seeds = SEEDS;
     args.source.spans(&mut recording.workload, &mut seeds);
-    let found = if args.search { neighbours(&recording.workload) } else { findings(&measured, &recording.workload) };
-    let (present, advice, useless) = weigh(&args, &recording, &measured, found, &seeds)?;
-    let (advice, useless) = if args.search { (best(&present, advice), Vec::new()) } else { (advice, useless) };
+    let (present, advice, useless) = weigh(&args, &recording, &measured, &seeds)?;
     let (compared, is_fit) = (&present.compared, fits(&present.compared));
     let commands: Vec<(Option<String>, Option<String>)> =
         advice.iter().map(|advice| commands(&args, &recording, advice.finding.change)).collect::<Result<_, _>>()?;
@@ -115,12 +117,12 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
             ));
         }
         if advice.is_empty() && useless.is_empty() {
-            line(match (signals::received(), is_fit, args.search) {
-                (Some(_), ..) => INTERRUPTED,
-                (None, true, _) => HEALTHY,
-                (None, false, true) if args.apply => NONE_PROMISES_MORE,
-                (None, false, true) => NOT_SEARCHED,
-                (None, false, false) => NOTHING_FOUND,
+            line(match (signals::received(), is_fit) {
+                (Some(_), _) => INTERRUPTED,
+                (None, true) => HEALTHY,
+                (None, false) if others(&measured).is_some() => SHARED,
+                (None, false) if args.apply => NONE_PROMISES_MORE,
+                (None, false) => NOTHING_FOUND,
             });
         }
     }
@@ -136,37 +138,13 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
         "not_advised": useless.iter().map(|advice| as_json(advice, &present, &(None, None))).collect::<Vec<_>>(),
     });
     let mut code = u8::from(!advice.is_empty());
-    if let Some(applied) = apply(&args, &recording, &measured, &advice, format)? {
+    if args.apply {
+        let applied = canary::best_of(&args, &recording, &measured, &advice, format)?;
         code = u8::from(applied["kept"] == false && !advice.is_empty());
         document["applied"] = applied;
     }
     print(&document, &advice, &commands, &present, format);
     Ok(ExitCode::from(code))
-}
-
-/// Applies what is to be applied: what came of it.
-fn apply(
-    args: &Args,
-    recording: &Recording,
-    measured: &Profile,
-    advice: &[Advice],
-    format: Format,
-) -> Result<Option<Value>, Report> {
-    if !args.apply {
-        return Ok(None);
-    }
-    if signals::received().is_some() {
-        format.say("\ninterrupted: nothing was changed");
-        return Ok(Some(json!({ "kept": false })));
-    }
-    if args.search {
-        return canary::best_of(args, recording, measured, advice, format).map(Some);
-    }
-    let first = advice.iter().find_map(canary::setting);
-    if first.is_none() {
-        format.say("\nnothing to apply");
-    }
-    first.map(|setting| canary::apply(args, recording, measured, setting, format)).transpose()
 }
 
 /// JSON whole, CSV a row for each finding; a person has read it already.
@@ -206,62 +184,77 @@ fn print(
     }
 }
 
-/// Simulates the present and, where it fits, what each finding advises; findings that gain nothing are apart.
-/// What a search would try is simulated where the present does not fit as well, if it is measured afterwards.
+/// Simulates the present, and changes of it: where it fits, or they are measured afterwards, what rules find and every
+/// setting near. What there is to advise, and what rules find and the simulation does not.
 fn weigh(
     args: &Args,
     recording: &Recording,
     measured: &Profile,
-    found: Vec<Finding>,
     seeds: &Range<u64>,
 ) -> Result<(Present, Vec<Advice>, Vec<Advice>), Report> {
-    let bar = bar(found.len() as u64 + 1, "{bar:30} simulating {msg}  {pos}/{len}, {eta} left");
+    let workload = &recording.workload;
+    let by_rules = findings(measured, workload);
+    // Where next to nobody waits, no setting makes a difference.
+    let near = if wait_matters(measured) { neighbours(workload) } else { Vec::new() };
+    let bar = bar((by_rules.len() + near.len()) as u64 + 1, "{bar:30} simulating {msg}  {pos}/{len}, {eta} left");
     bar.set_message("the present");
-    let simulated = predict(&recording.workload, seeds, &recording.holds).map_err(|error| impossible(&error))?;
+    let simulated = predict(workload, seeds, &recording.holds).map_err(|error| impossible(&error))?;
     let compared = compare(measured, &simulated);
     let present = Present { told: told(simulated, &compared), compared };
-    let is_fit = fits(&present.compared);
-    let found = if args.search && !args.apply && !is_fit { Vec::new() } else { found };
+    let is_simulated = fits(&present.compared) || args.apply;
+    let found = if is_simulated { merged(by_rules.into_iter().chain(near)) } else { by_rules };
     let (number, mut all) = (found.len(), Vec::new());
     for finding in found.into_iter().take_while(|_| signals::received().is_none()) {
-        let is_simulated = is_fit || args.search;
         bar.inc(1);
         bar.set_message(finding.rule);
-        let changed = finding.change.applied(&recording.workload);
+        let changed = finding.change.applied(workload);
         let predict = || Ok(told(predict(&changed, seeds, &recording.holds)?, &present.compared));
         let prediction = is_simulated.then(predict).transpose();
         let prediction = prediction.map_err(|error: SimulationError| impossible(&error))?;
-        let trial = finding.change.trial(&recording.workload);
+        let trial = finding.change.trial(workload);
         all.push(Advice { finding, trial, prediction });
     }
     bar.finish_and_clear();
     tell_interrupted(all.len(), number, "settings");
+    let (advice, useless) = chosen(&present, all, args.apply);
+    Ok((present, advice, useless))
+}
+
+/// What is advised, the best first, and what rules find that gains nothing. Where the present does not fit, what rules
+/// find comes before what the simulation does.
+fn chosen(present: &Present, all: Vec<Advice>, is_measured: bool) -> (Vec<Advice>, Vec<Advice>) {
+    let is_fit = fits(&present.compared);
+    // What is measured before it stays is compared with the present itself.
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
-            // What is measured before it stays is compared with the present itself.
-            let is_measured = args.search && args.apply;
             let counts = |measure| is_measured || is_predicted(&present.compared, prediction, measure);
             gains(prediction, &present.told, counts)
         })
     };
-    let (advice, useless) = all.into_iter().partition(gains);
-    Ok((present, advice, useless))
-}
-
-/// The best settings of a search, the best first: by the gets/s that they have at least, in steps of a fiftieth of the
-/// present ones, then by processor time.
-fn best(present: &Present, mut found: Vec<Advice>) -> Vec<Advice> {
+    let is_sign = |advice: &Advice| !is_fit && advice.finding.rule != SEARCH;
+    let (mut gain, mut useless): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|advice| is_sign(advice) || gains(advice));
+    useless.retain(|advice| advice.finding.rule != SEARCH);
     let of = |advice: &Advice, measure: Measure| advice.prediction.as_ref().and_then(|all| all.mean(measure));
     let unsure = |advice: &Advice| advice.prediction.as_ref().and_then(|all| all.interval(Measure::Throughput));
     let before = present.told.mean(Measure::Throughput).unwrap_or(1.0);
-    let steps = |advice: &Advice| {
-        let at_least = of(advice, Measure::Throughput).unwrap_or(0.0) - unsure(advice).unwrap_or(0.0);
-        (50.0 * at_least / before).round()
-    };
+    let at_least = |advice: &Advice| of(advice, Measure::Throughput).unwrap_or(0.0) - unsure(advice).unwrap_or(0.0);
+    let most = gain.iter().filter(|advice| setting(advice).is_some()).map(at_least).fold(0.0, f64::max);
+    // By the gets/s that they have at least. Of those with as many as any, the one with the least processor time first.
+    let as_many = |advice: &Advice| at_least(advice).min(most / GAIN);
     let cpus = |advice: &Advice| of(advice, Measure::BusyProcessors).unwrap_or(f64::MAX);
-    found.sort_by(|a, b| steps(b).total_cmp(&steps(a)).then_with(|| cpus(a).total_cmp(&cpus(b))));
-    found.truncate(BEST);
-    found
+    gain.sort_by(|a, b| match (is_sign(a), is_sign(b)) {
+        (true, true) => Ordering::Equal,
+        (false, false) => as_many(b).total_cmp(&as_many(a)).then_with(|| cpus(a).total_cmp(&cpus(b))),
+        (a, b) => b.cmp(&a),
+    });
+    let (mut advice, mut others): (Vec<_>, Vec<_>) = gain.into_iter().partition(|advice| setting(advice).is_some());
+    advice.truncate(BEST);
+    // What no parameter does is worth it where it promises more than all of these.
+    let most = advice.iter().filter_map(|advice| of(advice, Measure::Throughput)).fold(before, f64::max);
+    others.retain(|advice| !is_fit || of(advice, Measure::Throughput).is_some_and(|gets| gets > most * GAIN));
+    advice.append(&mut others);
+    (advice, useless)
 }
 
 /// The present as it is told, and what was simulated of it beside what was measured.
@@ -278,8 +271,8 @@ fn gains(prediction: &Prediction, present: &Prediction, counts: impl Fn(Measure)
         counts(measure).then(change).flatten().unwrap_or(0.0)
     };
     let throughput = change(Measure::Throughput);
-    throughput > 3.0
-        || throughput > -3.0
+    throughput > 100.0 * (GAIN - 1.0)
+        || throughput > -100.0 * (GAIN - 1.0)
             && (change(Measure::BusyProcessors) < -10.0
                 || change(Measure::Wait) < -10.0
                 || change(Measure::WaitP99) < -30.0)
@@ -289,6 +282,7 @@ fn change_text(change: Change) -> String {
     match change {
         Change::Set(p, value) => format!("{}={}", p.row().name, p.format(value)),
         Change::Copies(copies) => format!("{copies} copies of the mutex"),
+        Change::Processors(processors) => format!("{processors} processors"),
     }
 }
 
@@ -324,8 +318,11 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
             rows.lines().for_each(|row| line(&format!("     {row}")));
         }
     }
-    line(&format!("   price: {price}"));
-    line(&format!("   risk:  {risk}"));
+    for (name, text) in [("price: ", price), ("risk:  ", risk)] {
+        if let Some(text) = text {
+            line(&format!("   {name}{text}"));
+        }
+    }
     match (apply, undo) {
         (Some(apply), Some(undo)) => {
             line(&format!("   apply: {apply}"));
@@ -334,6 +331,11 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
         _ if matches!(change, Change::Copies(_)) => {
             line("   needs: its program has to have that many mutexes in the place of one; no parameter does it");
             advice.trial.iter().for_each(|trial| line(&format!("   try:   {trial}")));
+        }
+        _ if matches!(change, Change::Processors(_)) => {
+            line(
+                "   needs: other processors in its threads' affinity, a larger quota of its group, or another machine",
+            );
         }
         _ => line(&format!("   apply: retrial set {} --instance NAME", change_text(*change))),
     }

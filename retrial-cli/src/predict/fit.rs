@@ -125,9 +125,7 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
         }
         machine.processors = u32::try_from(whole).ok();
     }
-    if let (Some(others), Some(processors)) = (measured.others_s.map(|s| s / measured.time_s), measured.processors)
-        && others > OTHERS * processors
-    {
+    if let Some((others, processors)) = others(measured) {
         let (others, processors) = (short(others), short(processors));
         notes.push(format!(
             "others use {others} of the {processors} processors; the simulated sessions have all of them"
@@ -155,6 +153,17 @@ pub fn workload(measured: &Profile, timed: &Timed, params: Params, machine: Mach
     workload.machine = machine;
     (workload.warm_up, workload.duration) = workload.spans(Measure::Throughput.of(measured)?);
     Some(Fitted { workload, holds, notes })
+}
+
+/// Of the processors that the sessions may use, those that others used.
+pub fn used_by_others(measured: &Profile) -> Option<f64> {
+    Some(measured.others_s? / measured.time_s)
+}
+
+/// The same where these are many, and the processors that the sessions may use.
+pub fn others(measured: &Profile) -> Option<(f64, f64)> {
+    let (others, processors) = (used_by_others(measured)?, measured.processors?);
+    (others > OTHERS * processors).then_some((others, processors))
 }
 
 /// The distribution of the holding time without interruptions, `own` of it: as timed, else exponential with the mean

@@ -19,9 +19,9 @@ pub struct Finding {
     /// The figures that show it.
     pub evidence: Vec<String>,
     pub change: Change,
-    /// What it costs, and what may go wrong.
-    pub price: &'static str,
-    pub risk: &'static str,
+    /// What it costs, and what may go wrong, where that is known beside the figures.
+    pub price: Option<&'static str>,
+    pub risk: Option<&'static str>,
 }
 
 /// What is advised.
@@ -31,6 +31,8 @@ pub enum Change {
     Set(P, u64),
     /// So many copies of the mutex, which its program has to make.
     Copies(u32),
+    /// So many processors for its sessions.
+    Processors(u32),
 }
 
 impl Change {
@@ -40,6 +42,7 @@ impl Change {
         match self {
             Self::Set(p, value) => changed.params = changed.params.with(p, value),
             Self::Copies(copies) => changed.copies = copies,
+            Self::Processors(processors) => changed.machine.processors = Some(processors),
         }
         changed
     }
@@ -77,12 +80,18 @@ impl Change {
 type Rule = fn(&Profile, &Workload) -> Option<Finding>;
 
 /// All rules.
-const RULES: &[Rule] = &[sleeps_too_many, spins_too_long, sleeps_too_long, parks_too_soon, spins_too_short, hot_mutex];
+const RULES: &[Rule] =
+    &[sleeps_too_many, spins_too_long, sleeps_too_long, parks_too_soon, spins_too_short, hot_mutex, too_few_processors];
 
-/// What they find, in their order. Where two advise the same change, it is one finding with the evidence of both.
+/// What they find, in their order.
 pub fn findings(measured: &Profile, workload: &Workload) -> Vec<Finding> {
+    merged(RULES.iter().filter_map(|rule| rule(measured, workload)))
+}
+
+/// Where two advise the same change, it is one finding with the evidence of both.
+pub fn merged(found: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
-    for found in RULES.iter().filter_map(|rule| rule(measured, workload)) {
+    for found in found {
         match all.iter_mut().find(|known| known.change == found.change) {
             Some(known) => known.evidence.extend(found.evidence),
             None => all.push(found),
@@ -153,9 +162,9 @@ pub fn waiting(measured: &Profile) -> f64 {
 /// A smaller share of the sessions' time is not worth a finding.
 pub const TRIFLE: f64 = 0.02;
 
-/// Whether sessions spend more than a trifle of their time waiting.
-fn wait_matters(measured: &Profile) -> bool {
-    waiting(measured) >= TRIFLE * f64::from(sessions(measured).max(1))
+/// Whether sessions spend more than a trifle of their time waiting, as enough tries say.
+pub fn wait_matters(measured: &Profile) -> bool {
+    measured.count(Counter::Busy) >= TRIES && waiting(measured) >= TRIFLE * f64::from(sessions(measured).max(1))
 }
 
 /// Processors are too few for the sessions, and spins burn what the holder could run on.
@@ -180,8 +189,10 @@ fn spins_too_long(measured: &Profile, workload: &Workload) -> Option<Finding> {
             format!("a spin lasts up to {}, the mutex is held for {}", seconds(now_s), seconds(workload.hold.mean())),
         ],
         change: Change::Set(p, polls(p, best_s, workload)),
-        price: "a get that finds the mutex busy leaves its processor more often: switches and wake-ups instead of spins",
-        risk: "waits are longer where a processor would have been free to spin",
+        price: Some(
+            "a get that finds the mutex busy leaves its processor more often: switches and wake-ups instead of spins",
+        ),
+        risk: Some("waits are longer where a processor would have been free to spin"),
     })
 }
 
@@ -229,8 +240,8 @@ fn to_orbit(rule: &'static str, title: &'static str, evidence: Vec<String>) -> F
         title,
         evidence,
         change: Change::Set(P::Scheme, wait::DEFAULT as u64),
-        price: "releases wake parked sessions: a system call for some of them",
-        risk: "another order of service: few sessions are active at a time, in turns",
+        price: Some("releases wake parked sessions: a system call for some of them"),
+        risk: Some("another order of service: few sessions are active at a time, in turns"),
     }
 }
 
@@ -244,7 +255,6 @@ fn parks_too_soon(measured: &Profile, workload: &Workload) -> Option<Finding> {
         || !wait_matters(measured)
         || parks < SHARE * gets
         || hold_s >= wake_s
-        || measured.count(Counter::Busy) < TRIES
     {
         return None;
     }
@@ -254,7 +264,7 @@ fn parks_too_soon(measured: &Profile, workload: &Workload) -> Option<Finding> {
     ];
     let title = "sessions park for a mutex that is free again before a wake-up reaches them";
     let price = "processor time: sessions spin and yield before they park";
-    Some(Finding { price, ..to_orbit("parks_too_soon", title, evidence) })
+    Some(Finding { price: Some(price), ..to_orbit("parks_too_soon", title, evidence) })
 }
 
 /// So many sessions look so often that the processors are busy with waking them up in vain.
@@ -271,7 +281,7 @@ fn sleeps_too_many(measured: &Profile, workload: &Workload) -> Option<Finding> {
     let each_s = own_s + timer_s * used.min(1.0) + spin_s;
     let waking = (sleeps_per_s * each_s).min(cpus);
     let is_trifle = waking < LEAST.max(SHARE * cpus);
-    if !wait_matters(measured) || !is_timed(measured) || is_trifle || measured.count(Counter::Busy) < TRIES {
+    if !wait_matters(measured) || !is_timed(measured) || is_trifle {
         return None;
     }
     let evidence = vec![
@@ -292,7 +302,7 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const INEFFICIENT: f64 = 0.1;
     let (p, best_s) = best_limit(measured, workload)?;
     let (now_s, k) = (limit_s(workload), Measure::SpinInefficiency.of(measured)?);
-    if !wait_matters(measured) || now_s >= best_s / 2.0 || k < INEFFICIENT || measured.count(Counter::Busy) < TRIES {
+    if !wait_matters(measured) || now_s >= best_s / 2.0 || k < INEFFICIENT {
         return None;
     }
     // A yield has no sleep time.
@@ -311,20 +321,22 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
             format!("{sleep}the best limit by theory is {}", seconds(best_s)),
         ],
         change: Change::Set(p, polls(p, best_s, workload)),
-        price: "processor time: up to the longer limit at each get that finds the mutex busy",
-        risk: "with more sessions than processors spins take them from holders",
+        price: Some("processor time: up to the longer limit at each get that finds the mutex busy"),
+        risk: Some("with more sessions than processors spins take them from holders"),
     })
 }
 
 /// Utilization from which on a mutex can hardly give more gets.
 pub const SATURATED: f64 = 0.8;
 
-/// One mutex that many want at once: no parameter makes it wider.
-fn hot_mutex(measured: &Profile, _: &Workload) -> Option<Finding> {
+/// One mutex that many want at once: no parameter makes it wider. Where its holders wait for a processor it is held for
+/// longer than they need: that is no lack of copies.
+fn hot_mutex(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const COPIES: u32 = 4;
     const HELD: f64 = 0.5;
     let (miss_ratio, share) = (Measure::MissRatio.of(measured)?, Measure::ShareOfType.of(measured)?);
-    let (utilization, waiting) = (utilization(measured)?, waiting(measured));
+    let needed = workload.hold.mean() * Measure::Throughput.of(measured)?;
+    let (utilization, waiting) = (utilization(measured)?.min(needed), waiting(measured));
     if utilization < HELD || share < 0.5 || waiting < 0.5 {
         return None;
     }
@@ -334,15 +346,38 @@ fn hot_mutex(measured: &Profile, _: &Workload) -> Option<Finding> {
         evidence: vec![
             format!("{} % of the gets of its type", short(100.0 * share)),
             format!(
-                "held {} % of the time, {} % of the gets find it busy",
+                "needed {} % of the time, {} % of the gets find it busy",
                 short(100.0 * utilization),
                 short(100.0 * miss_ratio)
             ),
             format!("{} sessions wait for it at a time", short(waiting)),
         ],
         change: Change::Copies(COPIES),
-        price: "memory for the copies; what needs all of them takes them all",
-        risk: "more processors than now must be free for the sessions that no longer wait",
+        price: Some("memory for the copies; what needs all of them takes them all"),
+        risk: Some("more processors than now must be free for the sessions that no longer wait"),
+    })
+}
+
+/// Sessions that could run wait for a processor for longer than they have one, and not because others do.
+fn too_few_processors(measured: &Profile, workload: &Workload) -> Option<Finding> {
+    const WAITS: f64 = 0.5;
+    let (processors, running) = (workload.machine.processors?, measured.running());
+    let used = Measure::BusyProcessors.of(measured)?;
+    if running > WAITS || used < WAITS * f64::from(processors) {
+        return None;
+    }
+    Some(Finding {
+        rule: "too_few_processors",
+        title: "sessions wait for processors more than they run",
+        evidence: vec![
+            format!("{} on {processors} processors", counted(sessions(measured).into(), "session", "sessions")),
+            format!("a session that could run was on a processor for {} % of the time", short(100.0 * running)),
+        ],
+        change: Change::Processors(2 * processors),
+        price: Some("the processors"),
+        risk: Some(
+            "what steps of a wait cost with so many is not known here: caches, migrations, others of their group",
+        ),
     })
 }
 
@@ -366,6 +401,7 @@ mod tests {
         waiting_s: f64,
         cpu_s: f64,
         spin_cpu_s: f64,
+        queued_s: f64,
     }
 
     impl Load {
@@ -389,6 +425,7 @@ mod tests {
                 waiting_s: Some(self.waiting_s),
                 cpu_s: Some(self.cpu_s),
                 spin_cpu_s: Some(self.spin_cpu_s),
+                queued_s: Some(self.queued_s),
                 figures,
                 ..Profile::default()
             };
@@ -427,6 +464,7 @@ mod tests {
             waiting_s: 0.5,
             cpu_s: 2.0,
             spin_cpu_s: 0.1,
+            queued_s: 0.0,
         }
     }
 
@@ -570,6 +608,22 @@ mod tests {
                 Load { gets_of_type: 250_000, ..sick.clone() },
                 Load { waiting_s: 0.4, ..sick.clone() },
                 sick.with(Counter::Misses, 40_000),
+                // Its holders wait for processors: they need it for 0.4 of the time.
+                Load { hold_s: 4e-6, ..sick.clone() },
+            ],
+        );
+    }
+
+    #[test]
+    fn sessions_that_wait_for_processors_more_than_they_run_need_more() {
+        let sick = Load { processors: 2, sessions: 16, queued_s: 3.0, ..load("orbit", 1e-6) };
+        is_found(
+            "too_few_processors",
+            &sick,
+            [
+                Load { queued_s: 1.9, ..sick.clone() },
+                // Others have the processors.
+                Load { cpu_s: 0.9, ..sick.clone() },
             ],
         );
     }

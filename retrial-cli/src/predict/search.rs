@@ -19,7 +19,7 @@ const DEPENDS_ON: [(&str, &[P]); 9] = [
 ];
 
 /// The rule that its findings name.
-const SEARCH: &str = "search";
+pub const SEARCH: &str = "search";
 
 /// A number is tried at this share and multiple of its value, and once more so.
 const STEP: u64 = 8;
@@ -30,17 +30,16 @@ pub fn neighbours(workload: &Workload) -> Vec<Finding> {
     let scheme = workload.params.get(P::Scheme);
     let depends_on = DEPENDS_ON.iter().find(|(name, _)| wait::named(name).is_some_and(|n| n as u64 == scheme));
     let parameters = std::iter::once(&P::Scheme).chain(depends_on.iter().flat_map(|(_, all)| all.iter()));
-    let changes: Vec<(P, u64)> =
-        parameters.flat_map(|p| values(*p, workload.params.get(*p)).into_iter().map(|value| (*p, value))).collect();
+    let changes = parameters.flat_map(|p| values(*p, workload.params.get(*p)).into_iter().map(|value| (*p, value)));
     let finding = |(p, value)| Finding {
         rule: SEARCH,
-        title: "the best of the settings one step away, by simulation",
-        evidence: vec![format!("{} were simulated", changes.len())],
+        title: "by simulation",
+        evidence: Vec::new(),
         change: Change::Set(p, value),
-        price: "what the figures say",
-        risk: "it was simulated and not measured: with --apply the best three are measured",
+        price: None,
+        risk: None,
     };
-    changes.iter().copied().map(finding).collect()
+    changes.map(finding).collect()
 }
 
 /// Other values of a parameter: each name, or the default, and down and up in two steps each.

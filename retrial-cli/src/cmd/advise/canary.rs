@@ -1,4 +1,4 @@
-//! An advice tried: applied, measured again, and taken back if a condition holds.
+//! What is advised, tried: set, measured, and taken back but for the best.
 
 use super::{Advice, Args, change_text};
 use crate::duration;
@@ -6,13 +6,14 @@ use crate::output::{Format, short};
 use crate::predict::check;
 use crate::predict::check::compare;
 use crate::predict::condition::Condition;
+use crate::predict::fit::used_by_others;
 use crate::predict::prediction::Prediction;
 use crate::predict::recording::Recording;
 use crate::predict::rules::Change;
 use crate::predict::source::Source;
 use crate::settings::trial::{self, Trial, Tried};
 use crate::signals;
-use miette::{Report, miette};
+use miette::Report;
 use retrial::{Instance, P};
 use retrial_model::{Measure, Profile};
 use serde_json::{Value, json};
@@ -25,61 +26,8 @@ pub(super) type Setting<'a> = (&'a Advice, P, u64);
 pub(super) fn setting(advice: &Advice) -> Option<Setting<'_>> {
     match advice.finding.change {
         Change::Set(p, value) => Some((advice, p, value)),
-        Change::Copies(_) => None,
+        Change::Copies(_) | Change::Processors(_) => None,
     }
-}
-
-/// Sets a parameter, measures again, and takes it back if a condition holds. What came of it.
-pub(super) fn apply(
-    args: &Args,
-    recording: &Recording,
-    before: &Profile,
-    (advice, p, value): Setting<'_>,
-    format: Format,
-) -> Result<Value, Report> {
-    let prediction = advice.prediction.as_ref();
-    if prediction.is_none() && args.canary.is_none() {
-        return Err(miette!(
-            code = "retrial::advise::unsure",
-            help = "retrial advise --apply --canary 60s --rollback-if 'throughput < -3%'",
-            "the model does not fit the present, so nothing is known of what {} would do; expected --canary, which measures it",
-            change_text(Change::Set(p, value))
-        ));
-    }
-    let instance = args.source.which.attach()?;
-    let type_name = recording.mutex_type.as_deref().unwrap_or_default();
-    let trial = Trial::begin(&instance, vec![Tried::new(type_name, p, value)])?;
-    let change = change_text(Change::Set(p, value));
-    format.say(&format!("\napplied: {change} for type {type_name}"));
-    let mut applied = json!({ "change": change, "kept": true, "conditions": [] });
-    if args.canary.is_none() && !args.verify {
-        trial.keep();
-        return Ok(applied);
-    }
-    let after = match measured_again(args, recording) {
-        Ok(after) if signals::received().is_none() => after,
-        Ok(_) => {
-            end(trial, Some(INTERRUPTED), &mut applied, format);
-            return Ok(applied);
-        }
-        Err(error) => {
-            end(trial, Some("it could not be measured"), &mut applied, format);
-            return Err(error);
-        }
-    };
-    let (conditions, why) = held(&args.rollback_if, before, &after, format);
-    applied["conditions"] = conditions.into();
-    applied["before"] = json!(before);
-    applied["after"] = json!(after);
-    end(trial, why.as_deref(), &mut applied, format);
-    format.say(&format!("{} -> {} gets/s measured", short(rate(before)), short(rate(&after))));
-    if let Some((before, after)) = others(before).zip(others(&after)) {
-        format.say(&format!("{} -> {} processors in others' use", short(before), short(after)));
-    }
-    if args.verify {
-        applied["verify"] = verify(&after, prediction, format);
-    }
-    Ok(applied)
 }
 
 /// Ends a trial: what it has set stays, or is taken back for a reason. Returns whether it stays. What another
@@ -112,7 +60,7 @@ const NOISE: f64 = 0.03;
 /// Less processor time than this share of before is worth a change that brings no more gets.
 const LEAN: f64 = 0.9;
 
-/// Measures the best settings of a search one after the other, the present once more, and the [chosen] one once
+/// Measures the advised settings one after the other, the present once more, and the [chosen] one once
 /// more, which then stays where it is chosen again and no condition holds. What came of it: where the program
 /// ends meanwhile, what was measured until then.
 pub(super) fn best_of(
@@ -123,7 +71,8 @@ pub(super) fn best_of(
     format: Format,
 ) -> Result<Value, Report> {
     let settings: Vec<Setting<'_>> = best.iter().filter_map(setting).collect();
-    let mut search = Search {
+    let is_interrupted = signals::received().is_some();
+    let mut contest = Contest {
         args,
         recording,
         before,
@@ -131,9 +80,9 @@ pub(super) fn best_of(
         measured: Vec::new(),
         applied: json!({ "change": null, "kept": false, "measured": [], "conditions": [] }),
     };
-    if settings.is_empty() {
-        format.say("\nnothing to apply");
-        return Ok(search.applied);
+    if settings.is_empty() || is_interrupted {
+        format.say(if is_interrupted { "\ninterrupted: nothing was changed" } else { "\nnothing to apply" });
+        return Ok(contest.applied);
     }
     let count = settings.len();
     let times = u32::try_from(count).unwrap_or(u32::MAX).saturating_add(2);
@@ -143,15 +92,15 @@ pub(super) fn best_of(
         duration::text(each),
         duration::text(each.saturating_mul(times)),
     ));
-    match search.run(&settings) {
-        Err(error) if !search.measured.is_empty() => search.ends_early(&error),
+    match contest.run(&settings) {
+        Err(error) if !contest.measured.is_empty() => contest.ends_early(&error),
         ended => ended?,
     }
-    Ok(search.applied)
+    Ok(contest.applied)
 }
 
-/// The settings of a search, measured.
-struct Search<'a> {
+/// The advised settings, measured.
+struct Contest<'a> {
     args: &'a Args,
     recording: &'a Recording,
     before: &'a Profile,
@@ -161,7 +110,7 @@ struct Search<'a> {
     applied: Value,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Contest<'a> {
     fn run(&mut self, settings: &[Setting<'a>]) -> Result<(), Report> {
         let instance = self.args.source.which.attach()?;
         for setting in settings {
@@ -200,6 +149,12 @@ impl<'a> Search<'a> {
         let change = change_text(Change::Set(p, value));
         self.applied["change"] = change.clone().into();
         self.applied["once_more"] = rate(&after).into();
+        self.applied["before"] = json!(self.before);
+        self.applied["after"] = json!(after);
+        self.format.say(&format!("{} -> {} gets/s measured", short(rate(self.before)), short(rate(&after))));
+        if let Some((before, after)) = used_by_others(self.before).zip(used_by_others(&after)) {
+            self.format.say(&format!("{} -> {} processors in others' use", short(before), short(after)));
+        }
         if chosen(&[Tally::of(&after)], present).is_none() {
             end(trial, Some(NONE_BETTER), &mut self.applied, self.format);
             return Ok(());
@@ -269,21 +224,23 @@ impl Tally {
     }
 }
 
-/// The setting with the most gets, where that is more than the present had twice, by more than these differ. Else the
-/// setting with the least processor time, of those with as many gets.
+/// The setting with the most gets, where that is more than the present had twice, by more than these differ. Else one
+/// with as many gets as the present, for less processor time. Of those that have as many the leanest.
 fn chosen(tried: &[Tally], present: [Tally; 2]) -> Option<usize> {
     let [before, again] = present.map(|tally| tally.gets_per_s);
     let middle = f64::midpoint(before, again);
     let noise = (before - again).abs().max(NOISE * middle);
-    let (most, highest) = tried.iter().enumerate().max_by(|(_, a), (_, b)| a.gets_per_s.total_cmp(&b.gets_per_s))?;
-    if highest.gets_per_s - middle > noise {
-        return Some(most);
-    }
-    let used = present[0].cpus?.min(present[1].cpus?);
-    let as_fast = tried.iter().enumerate().filter(|(_, tally)| tally.gets_per_s >= middle * (1.0 - NOISE));
-    let (leanest, cpus) =
-        as_fast.filter_map(|(i, tally)| Some((i, tally.cpus?))).min_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    (cpus < LEAN * used).then_some(leanest)
+    let most = tried.iter().map(|tally| tally.gets_per_s).fold(0.0, f64::max);
+    let as_many = |gets: f64| gets * (1.0 - NOISE);
+    let (least, cpus) = if most - middle > noise {
+        (as_many(most).max(middle + noise), f64::INFINITY)
+    } else {
+        (as_many(middle), LEAN * present[0].cpus?.min(present[1].cpus?))
+    };
+    let used = |tally: &Tally| tally.cpus.unwrap_or(f64::MAX);
+    let enough = tried.iter().enumerate().filter(|(_, tally)| tally.gets_per_s >= least);
+    let (best, leanest) = enough.min_by(|(_, a), (_, b)| used(a).total_cmp(&used(b)))?;
+    (used(leanest) < cpus).then_some(best)
 }
 
 /// Says how each condition came out: all of them, and the first that holds.
@@ -319,11 +276,6 @@ fn measured_again(args: &Args, recording: &Recording) -> Result<Profile, Report>
     let measured = source.seen(&observer)?.measured;
     trial::still_there(observer.tables())?;
     Ok(measured)
-}
-
-/// Of the processors that the sessions may use, those that others used.
-fn others(measured: &Profile) -> Option<f64> {
-    Some(measured.others_s? / measured.time_s)
 }
 
 /// What was predicted beside what was measured.
@@ -366,5 +318,7 @@ mod tests {
         assert_eq!(chosen(&all([(101.0, 1.8)]), present), None);
         assert_eq!(chosen(&all([(120.0, 2.0), (100.0, 0.5)]), present), Some(0), "more gets come first");
         assert_eq!(chosen(&[Tally { gets_per_s: 100.0, cpus: None }], present), None);
+        assert_eq!(chosen(&all([(150.0, 2.0), (148.0, 1.2), (140.0, 0.5)]), present), Some(1), "as many for less");
+        assert_eq!(chosen(&all([(104.0, 2.0), (102.0, 1.95)]), present), Some(0), "102 are not more than before");
     }
 }
