@@ -329,14 +329,18 @@ fn spins_too_short(measured: &Profile, workload: &Workload) -> Option<Finding> {
 /// Utilization from which on a mutex can hardly give more gets.
 pub const SATURATED: f64 = 0.8;
 
+/// Share of the time that the mutex would be held if its holders never waited for a processor.
+fn needed(measured: &Profile, workload: &Workload) -> Option<f64> {
+    Some(workload.hold.mean() * Measure::Throughput.of(measured)?)
+}
+
 /// One mutex that many want at once: no parameter makes it wider. Where its holders wait for a processor it is held for
 /// longer than they need: that is no lack of copies.
 fn hot_mutex(measured: &Profile, workload: &Workload) -> Option<Finding> {
     const COPIES: u32 = 4;
     const HELD: f64 = 0.5;
     let (miss_ratio, share) = (Measure::MissRatio.of(measured)?, Measure::ShareOfType.of(measured)?);
-    let needed = workload.hold.mean() * Measure::Throughput.of(measured)?;
-    let (utilization, waiting) = (utilization(measured)?.min(needed), waiting(measured));
+    let (utilization, waiting) = (utilization(measured)?.min(needed(measured, workload)?), waiting(measured));
     if utilization < HELD || share < 0.5 || waiting < 0.5 {
         return None;
     }
@@ -363,7 +367,8 @@ fn too_few_processors(measured: &Profile, workload: &Workload) -> Option<Finding
     const WAITS: f64 = 0.5;
     let (processors, running) = (workload.machine.processors?, measured.running());
     let used = Measure::BusyProcessors.of(measured)?;
-    if running > WAITS || used < WAITS * f64::from(processors) {
+    let is_of_the_mutex = needed(measured, workload)? >= SATURATED;
+    if running > WAITS || used < WAITS * f64::from(processors) || is_of_the_mutex {
         return None;
     }
     Some(Finding {
@@ -624,6 +629,8 @@ mod tests {
                 Load { queued_s: 1.9, ..sick.clone() },
                 // Others have the processors.
                 Load { cpu_s: 0.9, ..sick.clone() },
+                // The mutex has hardly more gets to give.
+                Load { hold_s: 9e-6, ..sick.clone() },
             ],
         );
     }
