@@ -323,21 +323,20 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
             line(&format!("   {name}{text}"));
         }
     }
-    match (apply, undo) {
-        (Some(apply), Some(undo)) => {
-            line(&format!("   apply: {apply}"));
-            line(&format!("   undo:  {undo}"));
-        }
-        _ if matches!(change, Change::Copies(_)) => {
+    match (change, apply, undo) {
+        (Change::Copies(_), ..) => {
             line("   needs: its program has to have that many mutexes in the place of one; no parameter does it");
             advice.trial.iter().for_each(|trial| line(&format!("   try:   {trial}")));
         }
-        _ if matches!(change, Change::Processors(_)) => {
-            line(
-                "   needs: other processors in its threads' affinity, a larger quota of its group, or another machine",
-            );
+        (Change::Processors(_), ..) => {
+            line("   needs: its threads' affinity, its group's quota, or another machine; no parameter does it");
+            line("   try:   `retrial what-if --cpus 3,6` for what other numbers of them come to");
         }
-        _ => line(&format!("   apply: retrial set {} --instance NAME", change_text(*change))),
+        (Change::Set(..), Some(apply), Some(undo)) => {
+            line(&format!("   apply: {apply}"));
+            line(&format!("   undo:  {undo}"));
+        }
+        (Change::Set(..), ..) => line(&format!("   apply: retrial set {} --instance NAME", change_text(*change))),
     }
 }
 
