@@ -3,6 +3,7 @@
 use super::what_if::{SEEDS, impossible};
 use crate::instances::mutex_type;
 use crate::output::{self, Format, Table, column, line, measure, quoted};
+use crate::predict::cases::sessions;
 use crate::predict::check::{self, Compared, compare, fits, is_predicted, range, told, verdict};
 use crate::predict::condition::Condition;
 use crate::predict::fit::others;
@@ -66,7 +67,7 @@ const INTERRUPTED: &str = "\ninterrupted: what there is to advise was not simula
 const HEALTHY: &str = "\nhealthy: nothing to advise";
 const SHARED: &str =
     "\nothers use the processors of its sessions: that is what there is to find, and nothing else is said beside it";
-const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy; --apply measures the best settings by simulation";
+const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy; of a live instance --apply measures the best settings by simulation";
 const NONE_PROMISES_MORE: &str = "\nthe model does not fit, and by it no other setting has more gets: none is measured";
 
 /// Settings that are advised, and measured, at most.
@@ -216,19 +217,19 @@ fn weigh(
     }
     bar.finish_and_clear();
     tell_interrupted(all.len(), number, "settings");
-    let (advice, useless) = chosen(&present, all, args.apply);
+    let (advice, useless) = chosen(&present, all, sessions(workload), args.apply);
     Ok((present, advice, useless))
 }
 
 /// What is advised, the best first, and what rules find that gains nothing. Where the present does not fit, what rules
 /// find comes before what the simulation does.
-fn chosen(present: &Present, all: Vec<Advice>, is_measured: bool) -> (Vec<Advice>, Vec<Advice>) {
+fn chosen(present: &Present, all: Vec<Advice>, sessions: Option<u32>, is_measured: bool) -> (Vec<Advice>, Vec<Advice>) {
     let is_fit = fits(&present.compared);
     // What is measured before it stays is compared with the present itself.
     let gains = |advice: &Advice| {
         advice.prediction.as_ref().is_none_or(|prediction| {
             let counts = |measure| is_measured || is_predicted(&present.compared, prediction, measure);
-            gains(prediction, &present.told, counts)
+            gains(prediction, &present.told, sessions, counts)
         })
     };
     let is_sign = |advice: &Advice| !is_fit && advice.finding.rule != SEARCH;
@@ -265,17 +266,25 @@ struct Present {
 
 /// Whether a change is worth it: more throughput, or as much for less processor time or shorter waits, of what
 /// counts.
-fn gains(prediction: &Prediction, present: &Prediction, counts: impl Fn(Measure) -> bool) -> bool {
+fn gains(
+    prediction: &Prediction,
+    present: &Prediction,
+    sessions: Option<u32>,
+    counts: impl Fn(Measure) -> bool,
+) -> bool {
     let change = |measure: Measure| {
         let change = || percent(prediction.mean(measure), present.mean(measure));
         counts(measure).then(change).flatten().unwrap_or(0.0)
     };
+    let of = |of: &Prediction, measure: Measure| of.mean(measure).unwrap_or(0.0);
     let throughput = change(Measure::Throughput);
+    // Sessions that wait for less and get no more have their time in run queues in place of waits.
+    let spared_s = of(present, Measure::Wait) - of(prediction, Measure::Wait);
+    let share = sessions.map_or(0.0, |n| spared_s * of(present, Measure::Throughput) / f64::from(n));
     throughput > 100.0 * (GAIN - 1.0)
         || throughput > -100.0 * (GAIN - 1.0)
             && (change(Measure::BusyProcessors) < -10.0
-                || change(Measure::Wait) < -10.0
-                || change(Measure::WaitP99) < -30.0)
+                || share < GAIN - 1.0 && (change(Measure::Wait) < -10.0 || change(Measure::WaitP99) < -30.0))
 }
 
 fn change_text(change: Change) -> String {
