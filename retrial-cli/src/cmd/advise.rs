@@ -36,7 +36,7 @@ use canary::setting;
 /// and more processors, are advised where they promise more than any setting does. A finding has its evidence, what it
 /// will come to, what it costs, what may go wrong, and the commands that apply it and take it back.
 ///
-/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice, or no change stays, or another
+/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice and no change stays, or another
 /// command has changed the same setting meanwhile; 2 failed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
