@@ -36,8 +36,8 @@ use canary::setting;
 /// and more processors, are advised where they promise more than any setting does. A finding has its evidence, what it
 /// will come to, what it costs, what may go wrong, and the commands that apply it and take it back.
 ///
-/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice and no change stays, or another
-/// command has changed the same setting meanwhile; 2 failed.
+/// Exit codes: 0 nothing to advise, or a change was applied and stays; 1 there is advice and no change stays, or
+/// another command has changed the same setting meanwhile; 2 failed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   retrial advise -i shop --interval 10s
@@ -67,7 +67,8 @@ const INTERRUPTED: &str = "\ninterrupted: what there is to advise was not simula
 const HEALTHY: &str = "\nhealthy: nothing to advise";
 const SHARED: &str =
     "\nothers use the processors of its sessions: that is what there is to find, and nothing else is said beside it";
-const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy; of a live instance --apply measures the best settings by simulation";
+const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy; \
+     of a live instance --apply measures the best settings by simulation";
 const NONE_PROMISES_MORE: &str = "\nthe model does not fit, and by it no other setting has more gets: none is measured";
 
 /// Settings that are advised, and measured, at most.
