@@ -208,7 +208,7 @@ pub fn attach_error(error: AttachError) -> Report {
         AttachError::NotFound(name) => {
             let names = readable(&retrial::list().unwrap_or_default());
             let known = if names.is_empty() {
-                "there is none that can be read".to_owned()
+                "one that is there; none can be read now".to_owned()
             } else {
                 format!("one of: {}", names.join(", "))
             };

@@ -122,7 +122,7 @@ impl<'a> Contest<'a> {
             self.measured.push((*setting, after));
             self.applied["measured"] = self.measured.iter().map(row).collect();
         }
-        let again = measured_again(self.args, self.recording)?;
+        let again = measured_again(self.args, self.recording, &instance)?;
         if signals::received().is_some() {
             self.format.say(INTERRUPTED);
             return Ok(());
@@ -175,7 +175,7 @@ impl<'a> Contest<'a> {
         let trial = Trial::begin(instance, vec![Tried::new(self.type_name(), p, value)])?;
         let change = change_text(Change::Set(p, value));
         self.format.say(&format!("\ntried: {change} for type {}", self.type_name()));
-        let after = measured_again(self.args, self.recording)?;
+        let after = measured_again(self.args, self.recording, instance)?;
         self.format.say(&format!("{} gets/s measured", short(rate(&after))));
         Ok((trial, after))
     }
@@ -268,14 +268,13 @@ fn again_for(args: &Args) -> Duration {
     args.canary.unwrap_or(args.source.interval())
 }
 
-/// The same mutex again.
-fn measured_again(args: &Args, recording: &Recording) -> Result<Profile, Report> {
-    let observer = args.source.which.observe()?;
+/// The same mutex again. Where the instance is gone, that is the error, whatever could not be read of it.
+fn measured_again(args: &Args, recording: &Recording, instance: &Instance) -> Result<Profile, Report> {
     let mutex = Some(recording.mutex.clone().unwrap_or_default());
     let source = Source { mutex, interval: Some(again_for(args)), ..args.source.clone() };
-    let measured = source.seen(&observer)?.measured;
-    trial::still_there(observer.tables())?;
-    Ok(measured)
+    let seen = args.source.which.observe().and_then(|observer| source.seen(&observer));
+    trial::still_there(instance.tables())?;
+    Ok(seen?.measured)
 }
 
 /// What was predicted beside what was measured.
