@@ -100,6 +100,8 @@ fn an_observer_sees_every_object_as_a_session_does_and_changes_nothing() {
     let it = at.object.unwrap();
     assert_eq!(observer.tables().mutex_name(it.mutex.unwrap()), "S.select 1 from dual where 1=2");
     assert!(it.gets >= 20, "{}", it.gets);
+    // They stand in the mutex, which is in the bytes of the object; the three changes since are three more.
+    assert_eq!(observer.tables().mutex_state(it.mutex.unwrap()).map(|state| state.gets), Some(it.gets + 3));
 }
 
 #[test]

@@ -420,13 +420,27 @@ fn nothing_is_predicted_of_waits_that_the_present_does_not_have() {
 }
 
 #[test]
-fn what_is_wrong_is_answered_with_what_is_expected() {
-    let scratch = Scratch::new();
+fn where_nobody_waits_there_is_nothing_to_advise() {
+    let scratch = Scratch::with(&["--sessions", "4", "--mutexes", "4", "--locations", "4", "--arena", "64K"]);
+    let said = scratch.run(&["advise", "--interval", "100ms"]);
+    assert!(said.starts_with("no mutex in this instance") && said.contains("healthy: nothing to advise"), "{said}");
+    let document: Value = serde_json::from_str(&scratch.run(&["advise", "--interval", "100ms", "--json"])).unwrap();
+    assert_eq!(document["findings"], json!([]), "{document}");
+    let header = scratch.run(&["advise", "--interval", "100ms", "--csv"]);
+    assert!(header.starts_with("rule,change,gets_per_s,") && header.lines().count() == 1, "{header}");
+    let said = scratch.fail(&["what-if", "--interval", "100ms"]);
+    assert!(said.contains("no mutex in this instance"), "{said}");
     let instance = scratch.instance();
     let _unused: retrial::Mutex<u64> = instance.mutex("m", "load", || 0).unwrap();
+    let said = scratch.run(&["advise", "--interval", "10ms"]);
+    assert!(said.starts_with("mutex m: 0 gets in 0.0") && said.contains("healthy"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_is_answered_with_what_is_expected() {
+    let scratch = Scratch::new();
     for (arguments, expected) in [
-        (&["--interval", "10ms"][..], "mutex m: 0 gets in 0.0"),
-        (&["--mutex", "none"], "no mutex `none`"),
+        (&["--mutex", "none"][..], "no mutex `none`"),
         (&["--interval", "5"], "without a unit"),
         (&["--rollback-if", "k > 1%"], "--apply"),
         (&["--canary", "1s"], "--apply"),

@@ -186,10 +186,10 @@ impl Tables {
         MutexId::new(index as usize, generation as u8)
     }
 
-    /// What a mutex in the arena is now; `None` for one in other memory.
+    /// What a mutex in the arena is now, in the bytes of an object too; `None` for one in other memory.
     #[must_use]
     pub fn mutex_state(&self, id: MutexId) -> Option<MutexState> {
-        let record = self.record(id)?;
+        let record = self.record(id).or_else(|| self.record_within(id))?;
         Some(MutexState { word: record.observe(), gets: record.gets(), parked: record.parked() })
     }
 
@@ -205,7 +205,7 @@ impl Tables {
     }
 
     /// The record of a mutex in the bytes of an object of the arena. As long as a session's log names the mutex, which
-    /// keeps it bound.
+    /// keeps it bound; else these bytes may be another's after this.
     pub(crate) fn record_within(&self, id: MutexId) -> Option<&RawMutex> {
         let within = self.mutex_entry(id)?.within.load(Ordering::Relaxed);
         // The first object's own mutex is at 0. The bytes may be another thing's where their engine has not unbound

@@ -67,9 +67,13 @@ const INTERRUPTED: &str = "\ninterrupted: what there is to advise was not simula
 const HEALTHY: &str = "\nhealthy: nothing to advise";
 const SHARED: &str =
     "\nothers use the processors of its sessions: that is what there is to find, and nothing else is said beside it";
-const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy; \
-     of a live instance --apply measures the best settings by simulation";
+const NOTHING_FOUND: &str = "\nno rule finds anything; the model does not fit, so that nothing says that it is healthy";
 const NONE_PROMISES_MORE: &str = "\nthe model does not fit, and by it no other setting has more gets: none is measured";
+
+/// What is said beside them where the model does not fit.
+const NO_NUMBERS: &str =
+    "No numbers are predicted; of a live instance --apply measures the settings that are best by simulation.";
+const MEASURES: &str = "No numbers are predicted: the settings that are best by simulation are measured.";
 
 /// Settings that are advised, and measured, at most.
 const BEST: usize = 3;
@@ -88,7 +92,14 @@ struct Advice {
 
 pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     args.source.interval = args.source.interval.or(args.canary);
-    let mut recording = args.source.recording()?;
+    let mut recording = match args.source.recording() {
+        Err(error) if source::is_unmissed(&error) => {
+            format.say(&format!("{error}\n{HEALTHY}"));
+            print(&json!({ "notes": [error.to_string()], "findings": [], "not_advised": [] }), [].into_iter(), format);
+            return Ok(ExitCode::SUCCESS);
+        }
+        recording => recording?,
+    };
     let Some(measured) = recording.measured.clone() else {
         return Err(miette!(
             code = "retrial::advise::measured",
@@ -101,16 +112,16 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     args.source.spans(&mut recording.workload, &mut seeds);
     let (present, advice, useless) = weigh(&args, &recording, &measured, &seeds)?;
     let (compared, is_fit) = (&present.compared, fits(&present.compared));
-    let commands: Vec<(Option<String>, Option<String>)> =
+    let commands: Vec<Commands> =
         advice.iter().map(|advice| commands(&args, &recording, advice.finding.change)).collect::<Result<_, _>>()?;
     if format.is_text() {
         line(&recording.title());
         recording.notes.iter().for_each(|note| line(&format!("note: {note}")));
         line("");
         line(&check::table(compared, "simulated").text());
-        line(&verdict(compared, &recording.holds, "No numbers are predicted."));
+        line(&verdict(compared, &recording.holds, if args.apply { MEASURES } else { NO_NUMBERS }));
         for (number, (advice, commands)) in advice.iter().zip(&commands).enumerate() {
-            tell(number + 1, advice, &present, commands);
+            tell(number + 1, advice, &recording, &present, commands);
         }
         for useless in &useless {
             line(&format!(
@@ -145,28 +156,25 @@ pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
         code = u8::from(applied["kept"] == false && !advice.is_empty());
         document["applied"] = applied;
     }
-    print(&document, &advice, &commands, &present, format);
+    print(&document, advice.iter().zip(&commands).map(|(advice, commands)| (advice, commands, &present)), format);
     Ok(ExitCode::from(code))
 }
 
+/// The commands that apply a change and take it back.
+type Commands = (Option<String>, Option<String>);
+
 /// JSON whole, CSV a row for each finding; a person has read it already.
-fn print(
-    document: &Value,
-    advice: &[Advice],
-    commands: &[(Option<String>, Option<String>)],
-    present: &Present,
-    format: Format,
-) {
+fn print<'a>(document: &Value, advice: impl Iterator<Item = (&'a Advice, &'a Commands, &'a Present)>, format: Format) {
     if format.json {
         output::json(document);
     } else if format.csv {
-        type Row<'a> = (&'a Advice, &'a (Option<String>, Option<String>));
+        type Row<'a> = (&'a Advice, &'a Commands, &'a Present);
         let of = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.mean(measure);
         let half = |row: &Row<'_>, measure: Measure| row.0.prediction.as_ref()?.interval(measure);
-        let ends = |row: &Row<'_>| range(&present.compared, row.0.prediction.as_ref()?, Measure::Throughput);
+        let ends = |row: &Row<'_>| range(&row.2.compared, row.0.prediction.as_ref()?, Measure::Throughput);
         let is_sure = |row: &Row<'_>| {
             let prediction = row.0.prediction.as_ref()?;
-            check::is_sure(&present.compared, prediction, Measure::Throughput).map(check::yes)
+            check::is_sure(&row.2.compared, prediction, Measure::Throughput).map(check::yes)
         };
         let columns = [
             column("rule", |row: &Row<'_>| row.0.finding.rule),
@@ -177,12 +185,12 @@ fn print(
             column("gets_per_s_to", |row: &Row<'_>| Some(ends(row)?[1])),
             column("gets_per_s_sure", is_sure),
             column("change_pct", |row: &Row<'_>| {
-                percent(of(row, Measure::Throughput), present.told.mean(Measure::Throughput))
+                percent(of(row, Measure::Throughput), row.2.told.mean(Measure::Throughput))
             }),
             column("apply", |row: &Row<'_>| row.1.0.clone()),
             column("undo", |row: &Row<'_>| row.1.1.clone()),
         ];
-        Table::of(&columns, advice.iter().zip(commands)).print(format);
+        Table::of(&columns, advice).print(format);
     }
 }
 
@@ -213,7 +221,12 @@ fn weigh(
         let predict = || Ok(told(predict(&changed, seeds, &recording.holds)?, &present.compared));
         let prediction = is_simulated.then(predict).transpose();
         let prediction = prediction.map_err(|error: SimulationError| impossible(&error))?;
-        let trial = finding.change.trial(workload);
+        let trial = match (finding.change, &recording.cache, &recording.instance) {
+            (Change::Copies(_), Some(cache), Some(instance)) => {
+                Some(format!("retrial cache suggest-hot -i {} --cache {}", quoted(instance), quoted(cache)))
+            }
+            (change, ..) => change.trial(workload),
+        };
         all.push(Advice { finding, trial, prediction });
     }
     bar.finish_and_clear();
@@ -296,8 +309,7 @@ fn change_text(change: Change) -> String {
     }
 }
 
-/// The commands that apply a change and take it back.
-fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Option<String>, Option<String>), Report> {
+fn commands(args: &Args, recording: &Recording, change: Change) -> Result<Commands, Report> {
     let (Change::Set(p, _), Some(instance), Some(type_name)) = (change, &recording.instance, &recording.mutex_type)
     else {
         return Ok((None, None));
@@ -315,7 +327,7 @@ fn commands(args: &Args, recording: &Recording, change: Change) -> Result<(Optio
     Ok((Some(format!("{set} {}", change_text(change))), Some(undo)))
 }
 
-fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Option<String>, Option<String>)) {
+fn tell(number: usize, advice: &Advice, recording: &Recording, present: &Present, (apply, undo): &Commands) {
     let Finding { title, evidence, change, price, risk, .. } = &advice.finding;
     line(&format!("\n{number}. {title}: {}", change_text(*change)));
     for figure in evidence {
@@ -335,7 +347,10 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
     }
     match (change, apply, undo) {
         (Change::Copies(_), ..) => {
-            line("   needs: its program has to have that many mutexes in the place of one; no parameter does it");
+            line(match recording.cache {
+                Some(_) => "   needs: copies of its object in the cache; this says how many, and what makes them",
+                None => "   needs: its program has to have that many mutexes in the place of one; no parameter does it",
+            });
             advice.trial.iter().for_each(|trial| line(&format!("   try:   {trial}")));
         }
         (Change::Processors(_), ..) => {
@@ -350,7 +365,7 @@ fn tell(number: usize, advice: &Advice, present: &Present, (apply, undo): &(Opti
     }
 }
 
-fn as_json(advice: &Advice, present: &Present, (apply, undo): &(Option<String>, Option<String>)) -> Value {
+fn as_json(advice: &Advice, present: &Present, (apply, undo): &Commands) -> Value {
     let Finding { rule, title, evidence, change, price, risk } = &advice.finding;
     json!({
         "rule": rule,

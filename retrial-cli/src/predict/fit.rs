@@ -5,6 +5,7 @@ use super::live::Seen;
 use super::recording::{Holds, Recording, think};
 use super::scheduler::scheduled_here;
 use crate::output::{counted, short, whole};
+use crate::who::object::cache_of;
 use miette::{Report, miette};
 use retrial::P;
 use retrial::views::{Counter, Params, Tables};
@@ -44,6 +45,18 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
             counted(whole(misses), "miss", "misses")
         ));
     }
+    let unmissed = || {
+        miette!(
+            code = "retrial::predict::unmissed",
+            help = "--interval 60s measures for longer",
+            "mutex {name}: {} in {} s, and nobody missed it: nothing says how long it is held",
+            counted(gets, "get", "gets"),
+            short(measured.time_s)
+        )
+    };
+    if misses == 0.0 && measured.sessions.is_none() {
+        return Err(unmissed());
+    }
     if gets < GETS || measured.sessions.is_none() {
         return Err(miette!(
             code = "retrial::predict::idle",
@@ -61,14 +74,8 @@ pub fn fit(tables: &Tables, seen: &Seen, instance: Option<&str>) -> Result<Recor
         mutex_type: tables.type_name(info.mutex_type),
     };
     let params = tables.params(Some(info.mutex_type));
-    recording(of, measured, &seen.timed, params, machine_here(tables)).ok_or_else(|| {
-        miette!(
-            code = "retrial::predict::hold",
-            help = "--interval 60s measures for longer",
-            "mutex {name}: {} of holders, and nobody missed it: nothing says how long it is held",
-            counted(measured.samples.looks, "sample", "samples")
-        )
-    })
+    let found = recording(of, measured, &seen.timed, params, machine_here(tables)).ok_or_else(unmissed)?;
+    Ok(Recording { cache: cache_of(tables, info), ..found })
 }
 
 /// What a recording is of: for people, and for commands to type.
@@ -90,6 +97,7 @@ pub fn recording(of: Of, measured: &Profile, timed: &Timed, params: Params, mach
         instance: of.instance,
         mutex: Some(of.mutex),
         mutex_type: Some(of.mutex_type),
+        cache: None,
         holds: fitted.holds,
         workload: fitted.workload,
         measured: Some(measured.clone()),

@@ -45,6 +45,9 @@ pub struct Recording {
     pub instance: Option<String>,
     pub mutex: Option<String>,
     pub mutex_type: Option<String>,
+    /// The cache that its object is in, which can make copies of it.
+    #[serde(default)]
+    pub cache: Option<String>,
     pub holds: Holds,
     pub workload: Workload,
     pub measured: Option<Profile>,
@@ -60,6 +63,7 @@ impl Recording {
             instance: None,
             mutex: None,
             mutex_type: None,
+            cache: None,
             holds: Holds::Given,
             workload,
             measured: None,

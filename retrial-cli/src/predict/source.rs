@@ -109,12 +109,17 @@ impl Source {
         };
         meant.ok_or_else(|| {
             miette!(
-                code = "retrial::predict::mutex",
+                code = "retrial::predict::unmissed",
                 help = "retrial show mutexes",
-                "no mutex in this instance, expected one in use"
+                "no mutex in this instance, where those of a program are once they were missed; expected one in use"
             )
         })
     }
+}
+
+/// Whether an error says that nobody missed a mutex: nothing to predict from, and nothing to advise.
+pub fn is_unmissed(error: &Report) -> bool {
+    error.code().is_some_and(|code| code.to_string() == "retrial::predict::unmissed")
 }
 
 /// Progress on stderr, where that is a terminal.

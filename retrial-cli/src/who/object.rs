@@ -44,6 +44,17 @@ impl At {
     }
 }
 
+/// The cache that a mutex's object is in, if it is in one.
+pub fn cache_of(tables: &Tables, mutex: &MutexInfo) -> Option<String> {
+    if mutex.place != Place::Elsewhere {
+        return None;
+    }
+    match At::in_cache(tables, mutex.id)? {
+        At::Cache { cache, .. } => Some(cache),
+        _ => None,
+    }
+}
+
 /// The first block of the instance's caches that is asked for, and the name of its cache.
 fn cached(tables: &Tables, is_asked: impl Fn(&BlockInfo) -> bool) -> Option<(String, BlockInfo)> {
     // SAFETY: a process that looks from outside takes part in no cache.

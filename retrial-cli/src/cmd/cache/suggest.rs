@@ -86,7 +86,7 @@ pub fn run(args: &Args, format: Format) -> Result<ExitCode, Report> {
         machine: machine_here(tables),
         seeds: SEEDS,
     };
-    let mut found = waited(&before, &after, &seen, &births);
+    let mut found = waited(&after, &seen, &births);
     found.truncate(args.limit);
     let (count, start) = (found.len(), Instant::now());
     let bar = bar(count as u64, "{bar:30} simulating {msg}  {pos}/{len}, {elapsed}");
@@ -227,13 +227,7 @@ impl Births {
 }
 
 /// The objects by the time that sessions waited for them, longest first, each with one of its mutexes.
-fn waited(
-    before: &[BlockObject],
-    after: &[BlockObject],
-    seen: &HashMap<MutexId, Seen>,
-    births: &HashMap<Hash, f64>,
-) -> Vec<(Object, MutexId)> {
-    let gets: HashMap<MutexId, u64> = before.iter().filter_map(|object| Some((object.mutex?, object.gets))).collect();
+fn waited(after: &[BlockObject], seen: &HashMap<MutexId, Seen>, births: &HashMap<Hash, f64>) -> Vec<(Object, MutexId)> {
     let mut copies: BTreeMap<_, Vec<&BlockObject>> = BTreeMap::new();
     for object in after {
         let key = (object.namespace, &object.schema, &object.name, object.version);
@@ -241,11 +235,7 @@ fn waited(
     }
     let of = |copies: Vec<&BlockObject>| {
         let itself = copies.iter().find(|object| object.copy == 0)?;
-        let profile = |object: &&BlockObject| {
-            let id = object.mutex?;
-            let gets = object.gets.saturating_sub(gets.get(&id).copied().unwrap_or(0));
-            Some(Profile { gets: Some(gets), ..seen.get(&id)?.measured.clone() })
-        };
+        let profile = |object: &&BlockObject| Some(seen.get(&object.mutex?)?.measured.clone());
         let profiles: Vec<Profile> = copies.iter().filter_map(profile).collect();
         let measured = match profiles.as_slice() {
             [one] => one.clone(),
