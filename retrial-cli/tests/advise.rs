@@ -400,23 +400,23 @@ fn what_if_says_the_same_of_the_present_and_no_gains_where_it_is_off() {
 }
 
 #[test]
-fn nothing_is_predicted_of_waits_that_the_present_does_not_have() {
-    let file = recording(1.0);
-    let mut document: Value = serde_json::from_str(&std::fs::read_to_string(&*file).unwrap()).unwrap();
-    let waiting_s = document["measured"]["waiting_s"].as_f64().unwrap();
-    document["measured"]["waiting_s"] = json!(3.0 * waiting_s);
-    std::fs::write(&*file, document.to_string()).unwrap();
-    let output = command(&["advise", "--json", "--from", &file]).output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let predicted = document["findings"][0]["prediction"].as_array().unwrap();
-    let figures: Vec<&str> = predicted.iter().map(|row| row["figure"].as_str().unwrap()).collect();
-    assert_eq!(
-        (&document["fits"], figures),
-        (&json!(true), vec!["gets_per_s", "k", "sleeps_per_get", "cpus"]),
-        "{document}"
-    );
-    let text = both(&command(&["advise", "--from", &file]).output().unwrap());
-    assert!(text.contains("but for wait_us: believe no number of these"), "{text}");
+fn nothing_is_predicted_of_figures_that_the_present_does_not_have() {
+    for (field, said, left) in [
+        ("waiting_s", "wait_us", vec!["gets_per_s", "k", "sleeps_per_get", "cpus"]),
+        ("cpu_s", "cpus", vec!["gets_per_s", "k", "sleeps_per_get", "wait_us", "wait_p99_us"]),
+    ] {
+        let file = recording(1.0);
+        let mut document: Value = serde_json::from_str(&std::fs::read_to_string(&*file).unwrap()).unwrap();
+        document["measured"][field] = json!(3.0 * document["measured"][field].as_f64().unwrap());
+        std::fs::write(&*file, document.to_string()).unwrap();
+        let output = command(&["advise", "--json", "--from", &file]).output().unwrap();
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let predicted = document["findings"][0]["prediction"].as_array().unwrap();
+        let figures: Vec<&str> = predicted.iter().map(|row| row["figure"].as_str().unwrap()).collect();
+        assert_eq!((&document["fits"], figures), (&json!(true), left), "{document}");
+        let text = both(&command(&["advise", "--from", &file]).output().unwrap());
+        assert!(text.contains(&format!("but for {said}: believe no number of these")), "{text}");
+    }
 }
 
 #[test]
