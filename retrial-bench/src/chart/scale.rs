@@ -81,6 +81,7 @@ impl Scale {
             Self::Names(_) => self.name(value).unwrap_or_default().to_owned(),
             Self::Binary if (value - value.round()).abs() < 1e-6 => format!("{value:.0}"),
             _ if value >= 1e6 => format!("{}M", without_zeros(&short(value / 1e6))),
+            _ if value.abs() < 0.01 => without_zeros(&format!("{value:.9}")).to_owned(),
             _ => without_zeros(&short(value)).to_owned(),
         }
     }
@@ -183,6 +184,8 @@ mod tests {
         assert_eq!(labels(Scale::Linear, 2.4..4.1), ["2.4", "2.6", "2.8", "3", "3.2", "3.4", "3.6", "3.8", "4"]);
         assert_eq!(labels(Scale::Decimal, 0.9..99.0), ["1", "2", "5", "10", "20", "50"]);
         assert_eq!(labels(Scale::Decimal, 0.05..2e6), ["0.1", "1", "10", "100", "1000", "10000", "100000", "1M"]);
+        assert_eq!(labels(Scale::Decimal, 0.00004..0.0003), ["0.00005", "0.0001", "0.0002"]);
+        assert_eq!(labels(Scale::Linear, 0.0..0.0001)[..3], ["0", "0.00001", "0.00002"]);
         assert_eq!(labels(Scale::Decimal, 41.0..77.0), ["45", "50", "55", "60", "65", "70", "75"]);
         assert_eq!(labels(Scale::Binary, 0.9..16_400.0), ["1", "4", "16", "64", "256", "1024", "4096", "16384"]);
         assert_eq!(labels(Scale::Binary, 0.9..70.0), ["1", "2", "4", "8", "16", "32", "64"]);
