@@ -31,6 +31,9 @@ pub(super) struct Timers {
     /// Where each slot is in the heap.
     places: Vec<u32>,
     set: u64,
+    /// The first entry has been popped. The next slot that is set takes its place: most are due soon and stay near
+    /// it, and the last entry, which would have to take it else, is on its way through the whole heap.
+    is_vacant: bool,
 }
 
 const fn slot_of(entry: u128) -> u32 {
@@ -38,7 +41,7 @@ const fn slot_of(entry: u128) -> u32 {
 }
 
 impl Timers {
-    /// Sets or moves the time of a slot.
+    /// Sets or moves the time of a slot, which is not before that of the last event.
     pub(super) fn set(&mut self, slot: u32, at: Time) {
         self.set += 1;
         let entry = u128::from(at) << 64 | u128::from(self.set << SLOT_BITS | u64::from(slot));
@@ -46,12 +49,14 @@ impl Timers {
         if index >= self.places.len() {
             self.places.resize(index + 1, NOWHERE);
         }
-        let place = self.places[index];
-        if place == NOWHERE {
-            self.heap.push(entry);
-            self.rise(self.heap.len() - 1, entry);
-        } else {
-            self.replace(place as usize, entry);
+        debug_assert!(!self.is_vacant || self.heap[0] < entry);
+        match self.places[index] {
+            NOWHERE if std::mem::take(&mut self.is_vacant) => self.sink(0, entry),
+            NOWHERE => {
+                self.heap.push(entry);
+                self.rise(self.heap.len() - 1, entry);
+            }
+            place => self.replace(place as usize, entry),
         }
     }
 
@@ -80,9 +85,12 @@ impl Timers {
 
     /// Takes the earliest, unless it is later than that.
     pub(super) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
+        if std::mem::take(&mut self.is_vacant) {
+            self.remove(0);
+        }
         let first = *self.heap.first().filter(|entry| (**entry >> 64) as Time <= until)?;
         self.places[slot_of(first) as usize] = NOWHERE;
-        self.remove(0);
+        self.is_vacant = true;
         Some(((first >> 64) as Time, slot_of(first)))
     }
 
@@ -153,6 +161,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % below
         };
+        let mut now = 0;
         for _ in 0..20_000 {
             let slot = next(100) as u32;
             match next(5) {
@@ -168,9 +177,13 @@ mod tests {
                         expected.insert((at + by, timers.set), slot);
                     }
                 }
-                2 => assert_eq!(timers.pop(Time::MAX), expected.pop_first().map(|((at, _), slot)| (at, slot))),
+                2 => {
+                    let popped = timers.pop(Time::MAX);
+                    assert_eq!(popped, expected.pop_first().map(|((at, _), slot)| (at, slot)));
+                    now = popped.map_or(now, |(at, _)| at);
+                }
                 _ => {
-                    let at = next(1000);
+                    let at = now + next(1000);
                     timers.set(slot, at);
                     expected.retain(|_, found| *found != slot);
                     expected.insert((at, timers.set), slot);
