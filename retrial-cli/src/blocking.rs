@@ -60,7 +60,9 @@ impl<'t> Look<'t> {
         // all that time what was read.
         let mut sessions = tables.sessions();
         sessions.sort_by_key(|session| session.sid);
-        let read = read(tables, mutexes.iter().filter(|mutex| mutex.place != Place::Arena && is_read(mutex)));
+        // Two reads of one word could name two holders of it.
+        let elsewhere = |mutex: &&MutexInfo| mutex.place != Place::Arena && tables.mutex_state(mutex.id).is_none();
+        let read = read(tables, mutexes.iter().filter(elsewhere).filter(|mutex| is_read(mutex)));
         let threads = sessions.iter().filter(|s| !s.dead).map(|session| (session.tid, session.sid)).collect();
         let word = |mutex: &MutexInfo| Some((mutex.id, tables.mutex_state(mutex.id)?.word));
         let mut words: Vec<(MutexId, Word)> = mutexes.iter().filter_map(word).collect();

@@ -437,6 +437,24 @@ fn where_nobody_waits_there_is_nothing_to_advise() {
 }
 
 #[test]
+fn where_sessions_wait_all_the_time_that_is_not_healthy() {
+    let scratch = Scratch::with(&["--sessions", "4", "--mutexes", "4", "--locations", "4", "--arena", "64K"]);
+    let instance = scratch.instance();
+    let [stuck, _unused] = ["stuck", "unused"].map(|name| instance.mutex(name, "load", || 0u64).unwrap());
+    let session = |name| instance.session(name, retrial::Class::Normal).unwrap();
+    let holder = session("holds");
+    let held = stuck.exclusive(&holder, retrial::location!()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(stuck.exclusive(&session("waits"), retrial::location!()).unwrap()));
+        until("the wait", || scratch.rows(&["ps"]).iter().any(|row| row["state"] == "waiting"));
+        let said = scratch.output(&["advise", "--interval", "200ms"]);
+        drop(held);
+        let said = both(&said);
+        assert!(said.contains("mutex stuck: 0 gets") && said.contains("by 2 sessions"), "{said}");
+    });
+}
+
+#[test]
 fn what_is_wrong_is_answered_with_what_is_expected() {
     let scratch = Scratch::new();
     for (arguments, expected) in [

@@ -189,7 +189,9 @@ impl Tables {
     /// What a mutex in the arena is now, in the bytes of an object too; `None` for one in other memory.
     #[must_use]
     pub fn mutex_state(&self, id: MutexId) -> Option<MutexState> {
-        let record = self.record(id).or_else(|| self.record_within(id))?;
+        // Once its engine has given it up, these bytes are the object's own.
+        let is_live = || self.mutex_entry(id).is_some_and(|entry| entry.key.acquire() > RETIRED);
+        let record = self.record(id).or_else(|| self.record_within(id).filter(|_| is_live()))?;
         Some(MutexState { word: record.observe(), gets: record.gets(), parked: record.parked() })
     }
 

@@ -93,9 +93,10 @@ struct Advice {
 pub fn run(mut args: Args, format: Format) -> Result<ExitCode, Report> {
     args.source.interval = args.source.interval.or(args.canary);
     let mut recording = match args.source.recording() {
-        Err(error) if source::is_unmissed(&error) => {
+        Err(error) if args.source.record.is_none() && source::is_unmissed(&error) => {
             format.say(&format!("{error}\n{HEALTHY}"));
-            print(&json!({ "notes": [error.to_string()], "findings": [], "not_advised": [] }), [].into_iter(), format);
+            let notes = [error.to_string()];
+            print(&json!({ "notes": notes, "fits": null, "findings": [], "not_advised": [] }), [].into_iter(), format);
             return Ok(ExitCode::SUCCESS);
         }
         recording => recording?,
@@ -240,11 +241,10 @@ fn weigh(
 fn chosen(present: &Present, all: Vec<Advice>, sessions: Option<u32>, is_measured: bool) -> (Vec<Advice>, Vec<Advice>) {
     let is_fit = fits(&present.compared);
     // What is measured before it stays is compared with the present itself.
+    let counts = |prediction: &Prediction, measure| is_measured || is_predicted(&present.compared, prediction, measure);
     let gains = |advice: &Advice| {
-        advice.prediction.as_ref().is_none_or(|prediction| {
-            let counts = |measure| is_measured || is_predicted(&present.compared, prediction, measure);
-            gains(prediction, &present.told, sessions, counts)
-        })
+        let of = advice.prediction.as_ref();
+        of.is_none_or(|of| gains(of, &present.told, sessions, |measure| counts(of, measure)))
     };
     let is_sign = |advice: &Advice| !is_fit && advice.finding.rule != SEARCH;
     let (mut gain, mut useless): (Vec<_>, Vec<_>) =
@@ -257,7 +257,10 @@ fn chosen(present: &Present, all: Vec<Advice>, sessions: Option<u32>, is_measure
     let most = gain.iter().filter(|advice| setting(advice).is_some()).map(at_least).fold(0.0, f64::max);
     // By the gets/s that they have at least. Of those with as many as any, the one with the least processor time first.
     let as_many = |advice: &Advice| at_least(advice).min(most / GAIN);
-    let cpus = |advice: &Advice| of(advice, Measure::BusyProcessors).unwrap_or(f64::MAX);
+    let cpus = |advice: &Advice| {
+        let told = advice.prediction.as_ref().filter(|of| counts(of, Measure::BusyProcessors));
+        told.and_then(|of| of.mean(Measure::BusyProcessors)).unwrap_or(f64::MAX)
+    };
     gain.sort_by(|a, b| match (is_sign(a), is_sign(b)) {
         (true, true) => Ordering::Equal,
         (false, false) => as_many(b).total_cmp(&as_many(a)).then_with(|| cpus(a).total_cmp(&cpus(b))),

@@ -83,11 +83,13 @@ fn recover(instance: &Instance, args: &Args, format: Format) -> Result<ExitCode,
             result,
             given_back,
         ));
-        poisoned.extend(
-            held.iter()
-                .map(|(mutex, _)| *mutex)
-                .filter(|id| instance.tables().mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))),
-        );
+        // An object's poison is looked after by its engine.
+        let is_poisoned = |id: &retrial::MutexId| {
+            let tables = instance.tables();
+            tables.offset_of(*id).is_some()
+                && tables.mutex_state(*id).is_some_and(|state| state.word.has(Word::POISONED))
+        };
+        poisoned.extend(held.iter().map(|(mutex, _)| *mutex).filter(is_poisoned));
     }
     let columns = [
         column("sid", |row: &Row<'_>| row.0.sid.number()),

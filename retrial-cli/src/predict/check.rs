@@ -43,13 +43,14 @@ const FIGURES: [(&str, Measure, f64, f64); 6] = [
     ("cpus", Measure::BusyProcessors, 1.0, NOISE),
 ];
 
-/// The figures side by side. Judged are throughput, utilization and, where enough gets found the mutex busy, all
-/// else. What differs by less than the simulation is unsure of is not refuted.
+/// The figures side by side. Judged are throughput, utilization, processors in use and, where enough gets found the
+/// mutex busy, all else. What differs by less than the simulation is unsure of is not refuted.
 pub fn compare(measured: &Profile, prediction: &Prediction) -> Vec<Compared> {
     let enough = measured.count(retrial::views::Counter::Busy) >= TRIES;
     let compared = FIGURES.map(|(figure, measure, unit, noise)| {
         let (seen, simulated) = (measure.of(measured), prediction.mean(measure));
-        let judged = seen.filter(|_| enough || matches!(measure, Measure::Throughput | Measure::Utilization));
+        let needs_tries = matches!(measure, Measure::SpinInefficiency | Measure::SleepRatio | Measure::Wait);
+        let judged = seen.filter(|_| enough || !needs_tries);
         let fits = judged.map(|seen| {
             let difference = (simulated.unwrap_or(0.0) - seen).abs();
             let unsure = prediction.interval(measure).unwrap_or(0.0);

@@ -59,10 +59,10 @@ impl<'a> Burst<'a> {
             self.timed.0.push((between - hold.since_ns, true));
         }
         // A hold that was there at the first look began before it.
-        let is_new = ended.is_some() || holder(&last) != holder(&state) || state.gets > last.gets + 1;
+        let is_new = ended.is_some() || holder(&last) != holder(&state) || state.gets > last.gets.saturating_add(1);
         if let (None, Some(sid), true) = (self.hold, holder(&state), is_new) {
             // The get is counted just after the word is taken: it may be either side of it.
-            self.hold = Some(Hold { since_ns: between, sid, gets: state.gets.max(last.gets + 1) });
+            self.hold = Some(Hold { since_ns: between, sid, gets: state.gets.max(last.gets.saturating_add(1)) });
         }
     }
 

@@ -15,8 +15,9 @@ use retrial::sys::now_ns;
 use retrial::views::{Counter, Figures, MutexInfo, Place, Sid, Tables};
 use retrial::wait;
 use retrial_model::Profile;
-use retrial_model::profile::Samples;
+use retrial_model::profile::{Samples, WAIT_PARTS};
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -156,6 +157,8 @@ struct Sampler<'a> {
     meant: Option<MutexId>,
     /// Gets of each mutex at the begin.
     gets: BTreeMap<MutexId, u64>,
+    /// Those that are sampled: those with the most gets so far.
+    sampled: Vec<MutexId>,
     gathered: HashMap<MutexId, Gathered>,
     /// The mutex that is looked at in bursts, and their length in ns.
     focus: Option<(MutexId, u64)>,
@@ -168,7 +171,10 @@ impl<'a> Sampler<'a> {
     fn new(tables: &'a Tables, meant: Option<MutexId>) -> Self {
         punctual();
         let (gets, random) = (gets(tables), Cell::new(now_ns() | 1));
-        Self { tables, meant, gets, gathered: HashMap::new(), focus: None, random, burst_at_ns: 0, looks: 0 }
+        let mut sampled: Vec<MutexId> = gets.keys().copied().collect();
+        sampled.sort_by_key(|id| (meant != Some(*id), Reverse(gets[id])));
+        sampled.truncate(SAMPLED);
+        Self { tables, meant, gets, sampled, gathered: HashMap::new(), focus: None, random, burst_at_ns: 0, looks: 0 }
     }
 
     /// Takes samples for so long, or until a signal, or until the instance has gone. `then` is told the time
@@ -201,9 +207,7 @@ impl<'a> Sampler<'a> {
 
     /// Samples the holders of the mutexes; now and then in a burst.
     fn sample(&mut self, elapsed_ns: u64) {
-        let meant = self.meant.filter(|meant| self.gets.contains_key(meant));
-        let others = self.gets.keys().filter(|id| meant != Some(**id));
-        for id in meant.iter().chain(others).take(SAMPLED) {
+        for id in &self.sampled {
             let Some(state) = self.tables.mutex_state(*id) else { continue };
             let mutex = self.gathered.entry(*id).or_default();
             mutex.samples += 1;
@@ -297,7 +301,7 @@ impl End {
             let mut figures = Figures::default();
             for (sid, now) in self.figures.get(&info.id).into_iter().flatten() {
                 let growth = before.get(&info.id).and_then(|by| by.get(sid)).map_or(*now, |before| now.since(before));
-                if growth.get(Counter::Misses) > 0 {
+                if growth.get(Counter::Misses) > 0 || WAIT_PARTS.iter().any(|part| growth.get(*part) > 0) {
                     mutex.sessions.insert(*sid);
                 }
                 figures.add(&growth);
@@ -358,12 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn the_mutex_that_is_meant_is_sampled_and_timed_whichever_it_is() {
+    fn what_is_meant_is_sampled_and_timed_and_what_is_got_most() {
         let instance = retrial::Instance::anonymous(retrial::Capacity::default()).unwrap();
         let mutex = |i: usize| instance.mutex(&format!("m{i}"), "t", || 0u64).unwrap();
         let mutexes: Vec<_> = (0..SAMPLED + 9).map(mutex).collect();
         let session = instance.session("holds", retrial::Class::Normal).unwrap();
         let held = [0, 1, SAMPLED + 8].map(|i| &mutexes[i]);
+        // All others are got more often than the first one.
+        mutexes[1..].iter().for_each(|mutex| drop(mutex.exclusive(&session, retrial::location!()).unwrap()));
         let _holds = held.map(|mutex| mutex.exclusive(&session, retrial::location!()).unwrap());
         let timed = |meant: Option<MutexId>| {
             let mut sampler = Sampler::new(instance.tables(), meant);
@@ -371,7 +377,8 @@ mod tests {
             sampler.focus.map(|(id, _)| id)
         };
         let [first, second, last] = held.map(retrial::Mutex::id);
-        assert_eq!([timed(None), timed(Some(first)), timed(Some(last))], [Some(second), Some(first), Some(last)]);
+        assert_eq!(timed(None), Some(last), "of those that are got most the last one that is held");
+        assert_eq!([first, second, last].map(|meant| timed(Some(meant))), [first, second, last].map(Some));
     }
 
     #[test]

@@ -153,10 +153,11 @@ pub fn utilization(measured: &Profile) -> Option<f64> {
     Measure::Utilization.of(measured).or_else(|| Measure::MissRatio.of(measured))
 }
 
-/// Sessions between request and get, by Little's law.
+/// Sessions between request and get, by Little's law; at least those whose waits are registered, also where none gets
+/// the mutex.
 pub fn waiting(measured: &Profile) -> f64 {
     let of = |measure: Measure| measure.of(measured).unwrap_or(0.0);
-    of(Measure::Wait) * of(Measure::Throughput)
+    (of(Measure::Wait) * of(Measure::Throughput)).max(measured.registered_s() / measured.time_s)
 }
 
 /// A smaller share of the sessions' time is not worth a finding.

@@ -8,6 +8,7 @@ use super::rules::waiting;
 use crate::cmd::period::TIME_MIN;
 use crate::instances::{Which, mutex};
 use crate::output::whole;
+use crate::settings::trial::still_there;
 use crate::{duration, signals};
 use indicatif::{ProgressBar, ProgressStyle};
 use miette::{Report, miette};
@@ -86,7 +87,10 @@ impl Source {
         let observer = self.which.observe()?;
         let seen = self.seen(&observer)?;
         let name = observer.tables().address().map(ToString::to_string);
-        fit(observer.tables(), &seen, name.as_deref())
+        fit(observer.tables(), &seen, name.as_deref()).or_else(|error| {
+            still_there(observer.tables())?;
+            Err(error)
+        })
     }
 
     /// How long a live instance is measured.
@@ -100,26 +104,34 @@ impl Source {
         signals::catch();
         let all = measured(observer.tables(), self.interval(), id);
         let waited = |seen: &Seen| {
-            let measured = &seen.measured;
-            (whole(waiting(measured) * 1e9), measured.figures.get(Counter::Misses), measured.gets)
+            let (measured, misses) = (&seen.measured, seen.measured.figures.get(Counter::Misses));
+            // Where one can be predicted, that; where none can, what is waited for says why.
+            let is_told = misses > 0 && measured.gets > Some(0);
+            (is_told, whole(waiting(measured) * 1e9), misses, measured.gets)
         };
         let meant = match id {
             Some(id) => all.into_iter().find(|seen| seen.info.id == id),
             None => all.into_iter().max_by_key(waited),
         };
-        meant.ok_or_else(|| {
-            miette!(
+        meant.ok_or_else(|| match &self.mutex {
+            Some(name) => miette!(
+                code = "retrial::predict::mutex",
+                help = "retrial show mutexes",
+                "no mutex `{name}` in this instance now, expected one in use"
+            ),
+            None => miette!(
                 code = "retrial::predict::unmissed",
                 help = "retrial show mutexes",
                 "no mutex in this instance, where those of a program are once they were missed; expected one in use"
-            )
+            ),
         })
     }
 }
 
-/// Whether an error says that nobody missed a mutex: nothing to predict from, and nothing to advise.
+/// Whether an error says that nobody missed a mutex in the whole interval: nothing to predict from, and nothing to
+/// advise.
 pub fn is_unmissed(error: &Report) -> bool {
-    error.code().is_some_and(|code| code.to_string() == "retrial::predict::unmissed")
+    signals::received().is_none() && error.code().is_some_and(|code| code.to_string() == "retrial::predict::unmissed")
 }
 
 /// Progress on stderr, where that is a terminal.
