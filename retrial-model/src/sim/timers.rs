@@ -20,7 +20,7 @@ pub(super) const FIRST_PROCESSOR: u32 = 4;
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Children of a node.
+/// Children of a node: [`Timers::sink`] has four in hand.
 const WIDTH: usize = 4;
 
 #[derive(Debug, Default)]
@@ -120,8 +120,17 @@ impl Timers {
     fn sink(&mut self, mut place: usize, entry: u128) {
         loop {
             let first = place * WIDTH + 1;
-            let children = first..(first + WIDTH).min(self.heap.len());
-            let Some(least) = children.min_by_key(|child| self.heap[*child]) else { break };
+            let least = match self.heap.get(first..first + WIDTH) {
+                // The processor compares two pairs at once.
+                Some(&[a, b, c, d]) => {
+                    let (left, right) = (if b < a { (b, 1) } else { (a, 0) }, if d < c { (d, 3) } else { (c, 2) });
+                    first + if right.0 < left.0 { right.1 } else { left.1 }
+                }
+                _ => match (first..self.heap.len()).min_by_key(|child| self.heap[*child]) {
+                    Some(least) => least,
+                    None => break,
+                },
+            };
             if self.heap[least] >= entry {
                 break;
             }
