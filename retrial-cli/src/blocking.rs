@@ -60,13 +60,14 @@ impl<'t> Look<'t> {
         // all that time what was read.
         let mut sessions = tables.sessions();
         sessions.sort_by_key(|session| session.sid);
-        // Two reads of one word could name two holders of it.
-        let elsewhere = |mutex: &&MutexInfo| mutex.place != Place::Arena && tables.mutex_state(mutex.id).is_none();
-        let read = read(tables, mutexes.iter().filter(elsewhere).filter(|mutex| is_read(mutex)));
         let threads = sessions.iter().filter(|s| !s.dead).map(|session| (session.tid, session.sid)).collect();
         let word = |mutex: &MutexInfo| Some((mutex.id, tables.mutex_state(mutex.id)?.word));
         let mut words: Vec<(MutexId, Word)> = mutexes.iter().filter_map(word).collect();
         words.sort_unstable_by_key(|(mutex, _)| *mutex);
+        // Two reads of one word could name two holders of it.
+        let is_known = |id: MutexId| words.binary_search_by_key(&id, |(mutex, _)| *mutex).is_ok();
+        let elsewhere = |mutex: &&MutexInfo| mutex.place != Place::Arena && !is_known(mutex.id);
+        let read = read(tables, mutexes.iter().filter(elsewhere).filter(|mutex| is_read(mutex)));
         let (by_session, by_mutex) = (HashMap::new(), HashMap::new());
         let mut look = Self { tables, sessions, read, words, threads, by_session, by_mutex };
         look.match_up();

@@ -33,7 +33,8 @@ impl Compared {
     }
 }
 
-/// What is compared: its name, the measure in which unit, and the difference that is noise. Waits and processor time are judged for themselves: where they alone are off, nothing is predicted of them.
+/// What is compared: its name, the measure in which unit, and the difference that is noise. Waits and
+/// processor time are judged for themselves: where they alone are off, nothing is predicted of them.
 const FIGURES: [(&str, Measure, f64, f64); 6] = [
     ("gets_per_s", Measure::Throughput, 1.0, 0.0),
     ("k", Measure::SpinInefficiency, 1.0, NOISE),

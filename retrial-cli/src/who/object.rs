@@ -37,8 +37,7 @@ pub enum At {
 
 impl At {
     fn in_cache(tables: &Tables, id: MutexId) -> Option<Self> {
-        let is_its = |block: &BlockInfo| block.object.as_ref().is_some_and(|object| object.mutex == Some(id));
-        let (cache, block) = cached(tables, is_its)?;
+        let (cache, block) = cached_by(tables, id)?;
         let object = block.object?.label();
         Some(Self::Cache { cache, object, offset: block.address, bytes: block.taken })
     }
@@ -49,10 +48,12 @@ pub fn cache_of(tables: &Tables, mutex: &MutexInfo) -> Option<String> {
     if mutex.place != Place::Elsewhere {
         return None;
     }
-    match At::in_cache(tables, mutex.id)? {
-        At::Cache { cache, .. } => Some(cache),
-        _ => None,
-    }
+    cached_by(tables, mutex.id).map(|(cache, _)| cache)
+}
+
+/// The block of the object that a mutex protects, and the name of its cache.
+fn cached_by(tables: &Tables, id: MutexId) -> Option<(String, BlockInfo)> {
+    cached(tables, |block| block.object.as_ref().is_some_and(|object| object.mutex == Some(id)))
 }
 
 /// The first block of the instance's caches that is asked for, and the name of its cache.

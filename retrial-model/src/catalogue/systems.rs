@@ -87,7 +87,10 @@ pub(super) static FUNCTIONS: &[Function] = &[
         name: "closed-spin",
         summary: "sessions that spin and yield for ever (10g, scheme 0)",
         formula: "W_n = U_(n-1) S_r + S L_(n-1), X_n = n/(Z + S + W_n); processors shared equally: S, ∆, y, and Z on them, times g, g = R/C",
-        domain: "E X² finite; exact for exponential times, X up to 8 % too high for more regular ones and 12 % too low for c² = 5 from 2 to 32 sessions. Fewer processors than runnable sessions: pure spin collapses, X +6 to -17 % where turns are much shorter than S; where they are longer, as on Linux, closed-spin-turns",
+        domain: "E X² finite; exact for exponential times, X up to 8 % too high for more regular ones and 12 % \
+                 too low for c² = 5 from 2 to 32 sessions. Fewer processors than runnable sessions: pure spin \
+                 collapses, X +6 to -17 % where turns are much shorter than S; where they are longer, as on Linux, \
+                 closed-spin-turns",
         source: "mean value analysis of M/G/1//N",
         parameters: &[DIST, LIMIT, SESSIONS, THINK, AWAY, YIELD, PROCESSORS],
         results: SLOWED,
