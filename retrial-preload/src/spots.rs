@@ -261,7 +261,7 @@ impl Spot {
         // SeqCst: before the look below. Pairs with the fence in `wakes`.
         let beside = parked_at.fetch_add(1, Ordering::SeqCst);
         // SeqCst: the same, where releases have a fence of their own.
-        let announced = parks.announce(how.wakes, |to| self.change(Ordering::SeqCst, to));
+        let mut announced = parks.announce(how.wakes, |to| self.change(Ordering::SeqCst, to));
         self.note(address, announced.is_first());
         let Announced { watches, answers, .. } = announced;
         // The first one here may not be the first at the spot, whose look is at another address.
@@ -271,7 +271,8 @@ impl Spot {
         let longest = |seen: u32| match look(seen) {
             Found::Open => None,
             Found::HandedOver if how.handed => None,
-            // A release that finds no thread asleep does not take the handover back.
+            // A release that finds no thread asleep does not take the handover back, and the thread that it is
+            // for may have no processor.
             Found::HandedOver => Some(HANDOVER_LASTS),
             Found::Busy => Some(Duration::MAX),
         };
@@ -281,7 +282,8 @@ impl Spot {
         } else {
             how.lasts(watches)
         };
-        let parked = Self::sleep(futex, longest, lasts);
+        let (parked, is_brief) = Self::sleep(futex, longest, lasts);
+        announced.is_brief = is_brief;
         parked_at.fetch_sub(1, Ordering::Relaxed);
         let found = look(futex.load(Ordering::Relaxed));
         parks.come_back(announced, &parked, found, |to| self.change(Ordering::Relaxed, to));
@@ -289,19 +291,20 @@ impl Spot {
     }
 
     /// Sleeps until it is woken, or for so long, and at most for what a look at the futex allows; `None`: not
-    /// at all.
-    fn sleep<G>(futex: &AtomicU32, longest: impl Fn(u32) -> Option<Duration>, timeout: Duration) -> Parked<G> {
+    /// at all. Whether that was for less.
+    fn sleep<G>(futex: &AtomicU32, longest: impl Fn(u32) -> Option<Duration>, timeout: Duration) -> (Parked<G>, bool) {
         for _ in 0..TRIES {
             // Acquire: a thread that finds it open finds what its holder did.
             let seen = futex.load(Ordering::Acquire);
-            let Some(longest) = longest(seen) else { return Parked::Looked };
+            let Some(longest) = longest(seen) else { break };
+            let is_brief = longest < timeout;
             match sys::futex_wait(futex, seen, Some(timeout.min(longest)), true) {
-                sys::Woken::Yes => return Parked::Woken,
-                sys::Woken::TimedOut => return Parked::TimedOut,
+                sys::Woken::Yes => return (Parked::Woken, is_brief),
+                sys::Woken::TimedOut => return (Parked::TimedOut, is_brief),
                 sys::Woken::Changed => {}
             }
         }
-        Parked::Looked
+        (Parked::Looked, false)
     }
 
     /// Wakes all threads that wait on the futex, in queue order.

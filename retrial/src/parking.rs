@@ -64,7 +64,9 @@ pub enum Wakes {
     /// Those beside which no woken session is on its way. So does glibc's mutex: a session that takes it while
     /// a woken one is on its way releases it without a wake-up.
     One,
-    /// Those beside which fewer than [`Parking::enough`] woken sessions are on their way; some hand over.
+    /// Those beside which fewer than [`Parking::enough`] woken sessions are on their way; some hand over. Counted
+    /// are sessions too that such a release came too early for, before they slept: while one session is to be
+    /// active alone, all that come would be called so, one after the other.
     Enough,
 }
 

@@ -270,7 +270,9 @@ impl<'a> Engine<'a> {
             return self.unparked(s, Parked::Looked);
         }
         if self.mutex.holder == NONE {
-            session.timeout = session.timeout.min(picoseconds(HANDOVER_LASTS));
+            let longest = picoseconds(HANDOVER_LASTS);
+            session.announced.is_brief = longest < session.timeout;
+            session.timeout = session.timeout.min(longest);
         }
         // The kernel puts the session to sleep unless it was woken meanwhile: until then it takes the time of
         // a call that finds nothing to do.

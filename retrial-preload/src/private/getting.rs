@@ -5,7 +5,7 @@ use crate::foreign::Sort;
 use crate::spots::{self, Parks, Spot};
 use crate::thread::Thread;
 use retrial::interposer::{Park, Parked, Target};
-use retrial::parking::{Found, HANDOVER_LASTS};
+use retrial::parking::Found;
 use retrial::views::{Sid, Word};
 use retrial::{Mode, sys};
 use std::cell::Cell;
@@ -152,9 +152,7 @@ impl Target for Getting<'_> {
                 _ => Found::Busy,
             }
         };
-        // The thread that it was handed to may have no processor.
-        let left = if self.may_have(Word(word), how.handed) { how.left } else { how.left.min(HANDOVER_LASTS) };
-        self.spot().park(self.mutex.futex_word(), look, Park { left, ..how }, &self.parks)
+        self.spot().park(self.mutex.futex_word(), look, how, &self.parks)
     }
 
     fn ended(&self, got: bool) {

@@ -186,7 +186,7 @@ impl Target for Getting<'_> {
         // counts this session changes `wakes` after this, and the kernel does not let it sleep.
         let seen = mutex.wakes.load(Ordering::Acquire);
         // SeqCst: before the last look below, where releases have a fence.
-        let announced = self.parks.announce(how.wakes, |to| mutex.change(Ordering::SeqCst, to));
+        let mut announced = self.parks.announce(how.wakes, |to| mutex.change(Ordering::SeqCst, to));
         let Announced { watches, answers, .. } = announced;
         // While this is set, its get has not got the mutex, whatever the word says.
         self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
@@ -215,7 +215,8 @@ impl Target for Getting<'_> {
             } else {
                 Duration::MAX
             };
-            let timeout = how.lasts(watches).min(longest);
+            let look = how.lasts(watches);
+            announced.is_brief = longest < look;
             // A session that parked between our announcement and our barrier looked without one. A release in
             // that window may have woken nobody: this session passes on what it left to other kinds, and what
             // it was woken for itself.
@@ -226,7 +227,7 @@ impl Target for Getting<'_> {
             }
             // Our own wake-up does not count.
             let seen = seen.wrapping_add(u32::from(passed_on));
-            match sys::futex_wait_as(&mutex.wakes, seen, timeout, self.kind()) {
+            match sys::futex_wait_as(&mutex.wakes, seen, look.min(longest), self.kind()) {
                 sys::Woken::Yes => Parked::Woken,
                 sys::Woken::Changed => Parked::Looked,
                 // It answers again in the next park, see `Announced::answers`.

@@ -6,10 +6,11 @@ use std::cell::Cell;
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Parks {
-    /// Whether a release has woken it. Most count it as on its way; where one does not, `woken` may be too
-    /// low, which only wakes more.
+    /// Whether a release has woken it, or came before it slept and [counts it](Wakes::Enough). Most are counted
+    /// as on their way; where one is not, `woken` may be too low, which only wakes more.
     pub(super) on_its_way: Cell<bool>,
-    /// Whether it answered in its last park, did not sleep, and so still does: see [`Announced::answers`].
+    /// Whether it answered in its last park, did not sleep, and so still does, or stands for one that may have
+    /// died: see [`Announced::answers`].
     pub(super) answers: Cell<bool>,
     /// Whether it was the watcher in its last park, until the time-out.
     pub(super) watched: Cell<bool>,
@@ -26,6 +27,11 @@ pub struct Announced {
     /// answers, so that releases on all processors see it. So does a woken session: releases may have woken
     /// no other because it was on its way.
     pub answers: bool,
+    /// Whether it is on its way where it does not sleep.
+    is_counted: bool,
+    /// Whether it sleeps until something passes by itself, a handover or a move of a reference: its time-out
+    /// says nothing of the dead then. Set by the session.
+    pub is_brief: bool,
 }
 
 impl Announced {
@@ -45,7 +51,8 @@ impl Parks {
         let may = |all: Parking| may_watch || all.parked() == 0;
         let before = change(&|all| all.announce(wakes, was_woken, may(all)));
         let answers = before.parked() == 0 || was_woken || self.answers.take();
-        Announced { before, watches: may(before) && !before.is_watched(), answers }
+        let is_counted = wakes == Wakes::Enough;
+        Announced { before, watches: may(before) && !before.is_watched(), answers, is_counted, is_brief: false }
     }
 
     /// Comes back from a park, and finds the mutex as it is now.
@@ -56,14 +63,21 @@ impl Parks {
         found: Found,
         change: impl FnOnce(&dyn Fn(Parking) -> Parking) -> Parking,
     ) {
-        let Announced { before, watches, answers } = announced;
-        let timed_out = matches!(how, Parked::TimedOut);
-        self.on_its_way.set(matches!(how, Parked::Woken));
-        self.watched.set(timed_out && watches);
-        self.answers.set(matches!(how, Parked::Looked) && answers);
+        let Announced { before, watches, answers, is_counted, is_brief } = announced;
+        let looked_for_dead = matches!(how, Parked::TimedOut) && !is_brief;
+        let did_not_sleep = matches!(how, Parked::Looked);
+        self.on_its_way.set(matches!(how, Parked::Woken) || did_not_sleep && is_counted);
+        self.watched.set(looked_for_dead && watches);
+        self.answers.set(did_not_sleep && answers);
         match how {
             // The release that woke it has taken it off the count.
             Parked::Woken => change(&|all| all.unwatched(watches).found(found, true)),
+            // The release that came first found nobody asleep, and counts nobody.
+            Parked::Looked if is_counted => change(&|all| all.come_back(before, watches).wake()),
+            Parked::TimedOut if is_brief => {
+                self.answers.set(found == Found::Open);
+                change(&|all| all.come_back(before, watches).found(found, false))
+            }
             // A session on its way may have died, and so may the watcher. It answers for the dead one.
             Parked::TimedOut => {
                 let known = change(&|all| all.come_back(before, true).arrived().found(found, false));

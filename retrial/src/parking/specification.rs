@@ -104,9 +104,13 @@ impl World {
                     }));
                 }
             }
-            Doing::Asleep(announced) => to.push(then(&|world| {
-                world.sessions[session].0 = Doing::Back(*announced, Parked::TimedOut);
-                world.queue.retain(|sleeper| *sleeper != session);
+            Doing::Asleep(announced) => to.extend([false, true].map(|is_brief| {
+                then(&|world| {
+                    let mut announced = *announced;
+                    announced.is_brief = is_brief;
+                    world.sessions[session].0 = Doing::Back(announced, Parked::TimedOut);
+                    world.queue.retain(|sleeper| *sleeper != session);
+                })
             })),
             Doing::Back(announced, how) => to.extend([Found::Open, Found::Busy].map(|found| {
                 then(&|world| {

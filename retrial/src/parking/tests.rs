@@ -104,6 +104,42 @@ fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
 }
 
 #[test]
+fn a_session_that_a_release_called_before_it_slept_is_on_its_way() {
+    let state = Cell::new(Parking::default());
+    let change = |to: &dyn Fn(Parking) -> Parking| {
+        let before = state.get();
+        state.set(to(before));
+        before
+    };
+    let parks = Parks::default();
+    let announced = parks.announce(Wakes::Enough, change);
+    parks.come_back(announced, &Parked::<()>::Looked, Found::Busy, change);
+    assert_eq!((state.get().parked(), state.get().woken()), (0, 1));
+    assert!(parks.announce(Wakes::Enough, change).answers, "it stands for releases that woke nobody");
+    assert_eq!((state.get().parked(), state.get().woken()), (1, 0));
+}
+
+#[test]
+fn a_sleep_that_was_brief_says_nothing_of_the_dead() {
+    let after = |is_brief| {
+        let state = Cell::new(Parking::default());
+        let change = |to: &dyn Fn(Parking) -> Parking| {
+            let before = state.get();
+            state.set(to(before));
+            before
+        };
+        let (watcher, other) = (Parks::default(), Parks::default());
+        assert!(watcher.announce(Wakes::Enough, change).watches);
+        change(&Parking::wake);
+        let mut announced = other.announce(Wakes::Enough, change);
+        announced.is_brief = is_brief;
+        other.come_back(announced, &Parked::<()>::TimedOut, Found::Busy, change);
+        (state.get().woken(), state.get().is_watched(), other.announce(Wakes::Enough, change).answers)
+    };
+    assert_eq!([true, false].map(after), [(1, true, false), (0, false, true)]);
+}
+
+#[test]
 fn a_time_out_that_may_stand_for_a_dead_session_answers_for_it_in_the_next_park() {
     let answers = |before: Parking, found| {
         let state = Cell::new(before.announce(Wakes::One, false, true));

@@ -151,8 +151,9 @@ impl Course {
     }
 
     /// Whether it has yielded and not parked: its end, or its first park, says what the yields were worth.
+    /// Not so where it parks because one session is to be active alone.
     pub(super) const fn has_only_yielded(&self) -> bool {
-        self.parks == 0 && self.since_park > 0 && !matches!(self.wanted.first, First::Park)
+        self.parks == 0 && self.since_park > 0 && !self.restricted && !matches!(self.wanted.first, First::Park)
     }
 
     const fn has_had_its_turn(&self) -> bool {
@@ -232,6 +233,8 @@ impl Course {
         self.restricted = seen.restricted && scheme.is_orbit();
         let step = if self.stands_by_now() {
             self.stands_by(seen)
+        } else if self.restricted {
+            self.parks(seen, super::orbit::watch_after(self.parks))
         } else {
             match scheme.step(&self.attempt(seen)) {
                 Step::Yield => Step::Yield,
@@ -262,9 +265,7 @@ impl Course {
         match park.asks {
             Some(_) if self.asked.is_some() => Step::Park(Park { asks: None, ..park }),
             // Counted as on its way: the release knows that it is awake.
-            Some(interval) if matches!(self.call, Call::Woken) && !interval.is_zero() && is_for_x => {
-                Step::Ask(interval)
-            }
+            Some(interval) if self.was_called() && !interval.is_zero() && is_for_x => Step::Ask(interval),
             _ => Step::Park(park),
         }
     }
@@ -428,8 +429,8 @@ mod tests {
             let other = Course { wanted: Wanted { mode, ..WANTED }, ..woken };
             assert_eq!(park(&mut other.clone(), &at(interval, true)).asks, Some(interval), "only X is handed over so");
         }
-        let looked_awake = Course { call: Call::BeforeSleep, ..woken };
-        assert_eq!(park(&mut looked_awake.clone(), &at(interval, true)).asks, Some(interval), "not on its way");
+        let mut looked_awake = Course { call: Call::BeforeSleep, ..woken };
+        assert_eq!(looked_awake.step(&at(interval, true)), Step::Ask(interval), "on its way too");
         let mut refused = woken;
         assert_eq!(refused.step(&at(interval, true)), Step::Ask(interval));
         refused.asked(false);
@@ -466,6 +467,16 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_yields_parks_when_one_is_to_be_active_alone_and_learns_nothing_from_that() {
+        let params = Params::default();
+        let mut course = Course::begin(WANTED);
+        assert_eq!(course.step(&seen(&params)), Step::Yield);
+        assert!(course.has_only_yielded());
+        park(&mut course, &Seen { restricted: true, ..seen(&params) });
+        assert!(!course.has_only_yielded());
+    }
+
+    #[test]
     fn a_session_that_is_woken_while_one_is_active_alone_stands_by_for_less_than_the_interval() {
         let params = Params::default().with(P::HandoverInterval, 1600);
         let after = |how, params: &Params| {
@@ -488,7 +499,7 @@ mod tests {
         };
         let all = vec![(0, 100), (0, 200), (0, 400), (0, 800)];
         assert_eq!(after(Parked::Woken, &params), (all.clone(), Step::Ask(params.handover_interval())));
-        assert!(matches!(after(Parked::Looked, &params), (slept, Step::Park(_)) if slept == all));
+        assert_eq!(after(Parked::Looked, &params), (all, Step::Ask(params.handover_interval())));
         let long = params.with(P::HandoverInterval, 1_000_000);
         assert_eq!(after(Parked::Woken, &long).0, [(0, 125), (0, 250), (0, 500), (0, 1000)], "2 ms at most");
         assert!(matches!(after(Parked::TimedOut, &params), (slept, Step::Park(_)) if slept.is_empty()));

@@ -36,6 +36,20 @@ fn what_was_handed_to_the_dead_is_anybodys_after_a_while() {
 }
 
 #[test]
+fn a_session_that_sleeps_until_a_handover_is_stale_takes_no_woken_one_for_dead() {
+    staged(|mutex, getting| {
+        mutex.fake(Word(Word::HANDOVER), Sid::NONE);
+        // A thread that is off its processor meanwhile finds it stale, and does not sleep.
+        let slept = (0..100).any(|_| {
+            mutex.change(Ordering::Relaxed, |_| Parking::default().handed_over(sys::now_ns()).wake());
+            let long = Park { handed: false, ..Park::lasting(Duration::from_secs(60)) };
+            getting(Mode::Exclusive).park(long) == Parked::TimedOut
+        });
+        assert_eq!((slept, mutex.parking().woken()), (true, 1));
+    });
+}
+
+#[test]
 fn a_session_that_gives_up_leaves_others_the_handover_that_they_asked_for() {
     staged(|mutex, getting| {
         let readers_kept_out = Word(Word::HANDOVER | 1);
