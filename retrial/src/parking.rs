@@ -17,7 +17,7 @@
 //! | watched | one of the parked sessions is the watcher: it looks at the word sooner than the others |
 //! | crowd | woken sessions that found the mutex busy, less those that found it open, from 0 to 3: see [`Parking::enough`] |
 //! | sequence | counts announcements |
-//! | woken | sessions that were woken and have neither got the mutex nor parked again nor given up |
+//! | woken | sessions that were woken, or [called before they slept](Wakes::Enough), and have neither got the mutex nor parked again nor given up |
 //! | one | of throttled: one woken session is enough |
 //! | epoch | counts how often `parked` was set to 0 because a wake-up found nobody asleep |
 //! | stamp | time of the last handover, or of the first request since, in units of 2^17 ns |
@@ -26,7 +26,8 @@
 //! truth. `parked` counts at least the sessions that sleep or still can (why: `docs/DESIGN.md`). A session
 //! that is killed leaves it one too high until a wake-up finds nobody asleep: then it is set to 0. The epoch
 //! keeps a session that announced before that from taking another one off the count when it comes back.
-//! `woken` may be too high by killed sessions too: each park that times out takes one off.
+//! `woken` may be too high by killed sessions too: each park that times out and was not
+//! [brief](Announced::is_brief) takes one off.
 
 use std::time::Duration;
 

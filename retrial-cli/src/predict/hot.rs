@@ -209,8 +209,9 @@ mod tests {
     /// A mutex that is held for 1 us each time, and as busy as the sources' hot object, on so many
     /// processors. Neither the holding times nor the think times are those that a prediction supposes. There are
     /// no more sessions than processors: those that wait for a preempted holder are most of the waits otherwise,
-    /// and holders are preempted too seldom in a second to compare two. Nor is it the default spin: with 4 us one of
-    /// four copies on 192 processors has a crowd, or has none, by chance, and waits differ by three times.
+    /// and holders are preempted too seldom in a second to compare two. Nor is it the default scheme: whether one
+    /// session is active alone at one of four copies is tried a few times in that second, and chance decides, so
+    /// that waits differ by three times.
     fn object(processors: u32) -> Workload {
         let sessions = processors;
         let hold = Distribution::deterministic(1e-6).unwrap();
@@ -220,7 +221,7 @@ mod tests {
         workload.warm_up = 0.1;
         workload.spread = Spread::Processor;
         workload.machine.processors = Some(processors);
-        workload.params = workload.params.with(P::OrbitSpinTime, 8);
+        workload.params = workload.params.with(P::Scheme, retrial::wait::named("ydb").unwrap() as u64);
         workload
     }
 

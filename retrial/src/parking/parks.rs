@@ -17,6 +17,7 @@ pub struct Parks {
 }
 
 /// A park that has been announced.
+#[allow(clippy::struct_excessive_bools)] // facts, each true or not
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Announced {
     before: Parking,
