@@ -61,8 +61,8 @@ pub(super) static FUNCTIONS: &[Function] = &[Function {
             Unit::Text,
             "default",
             "default: round numbers; ideal: nothing costs anything; or costs as \
-             retrial calibrate keeps them, poll 30 and so on in lines, which the command retrial takes where nothing is said \
-             and they are kept",
+             retrial calibrate keeps them, poll 30 and so on in lines, which the command retrial takes where \
+             nothing is said and they are kept",
         ),
         optional("processors", Unit::Number, "2", "0: one for each session"),
         optional("sleeps", Unit::Text, "timed", "timed, or exponential with the time asked for as the mean"),

@@ -15,6 +15,11 @@ fn states() -> impl Iterator<Item = Parking> {
     })
 }
 
+/// Changes the state, and gives what it was before.
+fn changing(state: &Cell<Parking>) -> impl Fn(&dyn Fn(Parking) -> Parking) -> Parking + Copy + '_ {
+    move |to| state.replace(to(state.get()))
+}
+
 #[test]
 fn each_operation_changes_what_it_says_and_nothing_else() {
     for state in states() {
@@ -90,11 +95,7 @@ fn a_session_from_before_the_count_was_set_to_0_takes_nobody_off_it() {
 #[test]
 fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
     let state = Cell::new(Parking::default());
-    let change = |to: &dyn Fn(Parking) -> Parking| {
-        let before = state.get();
-        state.set(to(before));
-        before
-    };
+    let change = changing(&state);
     let (dead, alive) = (Parks::default(), Parks::default());
     assert!(dead.announce(Wakes::Enough, change).watches);
     let parked = alive.announce(Wakes::Enough, change);
@@ -106,11 +107,7 @@ fn who_looks_by_itself_watches_next_whoever_was_to_watch() {
 #[test]
 fn a_session_that_a_release_called_before_it_slept_is_on_its_way() {
     let state = Cell::new(Parking::default());
-    let change = |to: &dyn Fn(Parking) -> Parking| {
-        let before = state.get();
-        state.set(to(before));
-        before
-    };
+    let change = changing(&state);
     let parks = Parks::default();
     let announced = parks.announce(Wakes::Enough, change);
     parks.come_back(announced, &Parked::<()>::Looked, Found::Busy, change);
@@ -123,11 +120,7 @@ fn a_session_that_a_release_called_before_it_slept_is_on_its_way() {
 fn a_sleep_that_was_brief_says_nothing_of_the_dead() {
     let after = |is_brief| {
         let state = Cell::new(Parking::default());
-        let change = |to: &dyn Fn(Parking) -> Parking| {
-            let before = state.get();
-            state.set(to(before));
-            before
-        };
+        let change = changing(&state);
         let (watcher, other) = (Parks::default(), Parks::default());
         assert!(watcher.announce(Wakes::Enough, change).watches);
         change(&Parking::wake);
@@ -143,11 +136,7 @@ fn a_sleep_that_was_brief_says_nothing_of_the_dead() {
 fn a_time_out_that_may_stand_for_a_dead_session_answers_for_it_in_the_next_park() {
     let answers = |before: Parking, found| {
         let state = Cell::new(before.announce(Wakes::One, false, true));
-        let change = |to: &dyn Fn(Parking) -> Parking| {
-            let before = state.get();
-            state.set(to(before));
-            before
-        };
+        let change = changing(&state);
         let parks = Parks::default();
         let announced = parks.announce(Wakes::One, change);
         assert!(!announced.answers);
