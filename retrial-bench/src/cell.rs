@@ -73,6 +73,22 @@ impl From<Report> for Stopped {
     }
 }
 
+/// What has gone wrong in the sections of a cell so far.
+struct Faults {
+    violations: u64,
+    failures: u64,
+}
+
+impl Faults {
+    fn of(board: &Board) -> Self {
+        let ledgers = board.ledgers().iter();
+        Self {
+            violations: ledgers.clone().map(Ledger::violations).sum(),
+            failures: ledgers.map(Ledger::failures).sum(),
+        }
+    }
+}
+
 impl Cell {
     /// Measures a peer, which has no sessions yet. `tick` is called now and then with the time since the
     /// start.
@@ -126,9 +142,11 @@ impl Cell {
             return Ok(self.stuck(name, board.finished(), "came to the end"));
         }
         let waiting = self.sessions.saturating_sub(board.finished());
+        // What goes wrong from here on is our doing: one is killed in its section, and another finds that.
+        let faults = Faults::of(&board);
         // Their ledgers stand still then.
         drop(crew);
-        let mut outcome = self.add_up(name, (peer, &board), conditions, waiting);
+        let mut outcome = self.add_up(name, (peer, &board), conditions, (waiting, &faults));
         if let Some(measured) = &mut outcome.measured {
             measured.figures = figures;
             measured.cpu_s = Some(cpu_s_per_s * measured.time_s);
@@ -224,12 +242,10 @@ impl Cell {
         name: &str,
         (peer, board): (&P, &Board),
         conditions: &Conditions,
-        waiting: u32,
+        (waiting, &Faults { violations, failures }): (u32, &Faults),
     ) -> Outcome {
         let (ledgers, clock) = (board.ledgers(), conditions.clock);
         let ops: Vec<u64> = ledgers.iter().map(Ledger::ops).collect();
-        let violations: u64 = ledgers.iter().map(Ledger::violations).sum();
-        let failures: u64 = ledgers.iter().map(Ledger::failures).sum();
         // Who was killed has counted sections that it cannot tell of.
         // Each copy of the mutex by itself, with its own sessions.
         let copies = peer.copies();
@@ -302,4 +318,85 @@ impl Cell {
 /// Time since a deadline.
 fn late(deadline: sys::Deadline) -> Duration {
     Duration::from_nanos(sys::now_ns().saturating_sub(deadline.at_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Protected;
+    use crate::peer::Miss;
+    use crate::process::Shared;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// The first session keeps it for ever, the last one fails once the first has been killed.
+    struct Kept {
+        first: Shared<AtomicU32>,
+        protected: Shared<Protected>,
+        last: u32,
+    }
+
+    impl Peer for Kept {
+        type Session<'a> = u32;
+
+        fn session(&self, index: u32) -> Option<u32> {
+            Some(index)
+        }
+
+        fn protected(&self) -> &Protected {
+            &self.protected[0]
+        }
+
+        fn with(&self, session: &u32, _: bool, _: sys::Deadline, _: impl FnOnce()) -> Result<(), Miss> {
+            if *session == 0 {
+                self.first[0].store(std::process::id(), Ordering::Relaxed);
+            }
+            if *session != self.last {
+                sys::sleep(Duration::from_mins(1));
+            }
+            while !self.first_is_dead() {}
+            Err(Miss::Failed)
+        }
+    }
+
+    impl Kept {
+        fn first_is_dead(&self) -> bool {
+            let path = format!("/proc/{}/stat", self.first[0].load(Ordering::Relaxed));
+            std::fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z"))
+        }
+    }
+
+    /// Hundreds between the two give the last one time to see the death of the first before its own.
+    #[test]
+    fn what_fails_because_others_were_killed_at_the_end_is_no_error() {
+        let sessions = 400;
+        let peer = Kept {
+            first: Shared::of(AtomicU32::new(0)).unwrap(),
+            protected: Shared::of(Protected::default()).unwrap(),
+            last: sessions - 1,
+        };
+        let duration = Duration::from_millis(100);
+        let cell = Cell {
+            sessions,
+            kind: Kind::Processes,
+            cs: Duration::ZERO,
+            think: Duration::ZERO,
+            writes: 0,
+            hogs: 0,
+            start: Start::Together,
+        };
+        let conditions = Conditions {
+            reads: false,
+            section: Distribution::Fixed,
+            think: Distribution::Fixed,
+            duration,
+            window: duration,
+            stuck_after: None,
+            ending: Ending::Within(Duration::ZERO),
+            work: Work::calibrate(),
+            clock: Clock::calibrate(),
+        };
+        let outcome = cell.measure("kept", &peer, &conditions, &|_| {}).map_err(|_| "stopped").unwrap();
+        assert_eq!((outcome.errors, outcome.complaints), (0, vec![]));
+        assert!(outcome.waiting > 0);
+    }
 }

@@ -235,6 +235,10 @@ impl Target for Getting<'_> {
                 sys::Woken::TimedOut => Parked::TimedOut,
             }
         };
+        // A signal's handler has forked: what is announced is the parent's, and the parent takes it back.
+        if self.session.is_forked() {
+            return Parked::Looked;
+        }
         fail::point();
         self.session.slot.parked_on.store(0, Ordering::Release);
         fail::point();

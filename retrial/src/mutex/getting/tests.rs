@@ -6,6 +6,8 @@ use crate::parking::Wakes;
 use crate::segment::Capacity;
 use crate::session::Class;
 use crate::waiter::Waiter;
+use crate::{Patience, location};
+use std::sync::atomic::{AtomicI32, AtomicU64};
 
 /// A mutex and a session that wants it in a mode.
 fn staged(test: impl Fn(&RawMutex, &dyn Fn(Mode) -> Getting<'static>)) {
@@ -177,4 +179,60 @@ fn each_check_of_adaptive_sets_the_flag_that_a_dead_session_may_have_left() {
         }
         assert!(!mutex.load().has(Word::ATTENTION), "ydb is in use");
     });
+}
+
+/// 0 in the child.
+static CHILD: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn fork_and_wait(_: libc::c_int) {
+    // SAFETY: the child ends by `_exit`, and takes no lock that another thread may hold.
+    let child = unsafe { libc::fork() };
+    if child != 0 {
+        // SAFETY: a child of ours; its status is not asked for.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    }
+    CHILD.store(child, Ordering::Release);
+}
+
+#[test]
+fn a_child_that_a_handler_forks_leaves_its_parents_sleep_alone() {
+    let instance = Instance::anonymous(Capacity::default()).unwrap();
+    let mutex = instance.mutex("m", "t", || 0u64).unwrap();
+    let holder = instance.session("h", Class::Normal).unwrap();
+    // SAFETY: the handler has the type of one, and lives for ever.
+    unsafe { libc::signal(libc::SIGURG, fork_and_wait as *const () as usize) };
+    let thread = AtomicU64::new(0);
+    let both_are_parked = || {
+        (0..5_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            mutex.raw().parking().parked() == 2
+        })
+    };
+    let wait = |name| {
+        let waiter = instance.session(name, Class::Normal).unwrap();
+        drop(mutex.get(&waiter, Mode::Exclusive, location!(), Patience::Endless));
+        if CHILD.load(Ordering::Acquire) == 0 {
+            // SAFETY: no handler of the parent's runs.
+            unsafe { libc::_exit(0) };
+        }
+    };
+    std::thread::scope(|scope| {
+        let hold = mutex.exclusive(&holder, location!()).unwrap();
+        scope.spawn(|| wait("other"));
+        scope.spawn(|| {
+            // SAFETY: only asks.
+            thread.store(unsafe { libc::pthread_self() }, Ordering::Release);
+            wait("forks");
+        });
+        assert!(both_are_parked());
+        // SAFETY: the thread waits for what this one holds.
+        unsafe { libc::pthread_kill(thread.load(Ordering::Acquire), libc::SIGURG) };
+        while CHILD.load(Ordering::Acquire) < 0 {
+            std::thread::yield_now();
+        }
+        let counted = both_are_parked();
+        drop(hold);
+        assert!(counted);
+    });
+    assert_eq!((mutex.raw().parking().parked(), mutex.raw().load()), (0, Word::FREE));
 }
