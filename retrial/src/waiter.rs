@@ -253,10 +253,11 @@ impl<'a> Wait<'a> {
         match step {
             Step::Yield => {
                 self.recorder.is_at(At::Yield);
+                let since = if self.course.failed() > 1 { self.last } else { self.now };
                 sys::yield_now();
                 self.last = sys::now_ns();
                 let took = self.last.saturating_sub(self.now);
-                self.begin_turn();
+                self.begin_turn(self.last.saturating_sub(since));
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
                 self.recorder.step(self.last, What::Yield, 0, took);

@@ -12,6 +12,8 @@ pub(super) struct Mutex {
     pub(super) handover: bool,
     pub(super) parking: Parking,
     pub(super) restriction: Restriction,
+    /// How long sessions have waited awake since that changed, while it counts that.
+    pub(super) awake_ns: u64,
     /// Wake-ups so far.
     pub(super) wakes: u32,
     pub(super) gets: u64,
@@ -30,6 +32,7 @@ impl Mutex {
             handover: false,
             parking,
             restriction,
+            awake_ns: 0,
             wakes: 0,
             gets: 0,
             soft_spins: 0,

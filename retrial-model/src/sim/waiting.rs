@@ -9,7 +9,7 @@ use retrial::Mode;
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Counts, Course, First, Park, Restriction, Seen, Step, Wanted};
+use retrial::wait::{Counts, Course, First, Park, Progress, Restriction, Seen, Step, Wanted};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -124,8 +124,10 @@ impl<'a> Engine<'a> {
         session.stepped = self.now;
         if Restriction::applies(&self.workload.params) {
             let (mutex, interval) = (&mut self.mutex, self.workload.params.handover_interval());
-            if let Some(after) = mutex.restriction.see(self.now / NS, interval, mutex.parking.parked(), || mutex.gets) {
-                mutex.restriction = after;
+            let progress = Progress { gets: mutex.gets, awake_ns: mutex.awake_ns };
+            let parked = mutex.parking.parked();
+            if let Some(after) = mutex.restriction.see(self.now / NS, interval, parked, || progress) {
+                (mutex.restriction, mutex.awake_ns) = (after, 0);
             }
         }
         let session = &mut self.sessions[s as usize];
@@ -166,6 +168,10 @@ impl<'a> Engine<'a> {
     /// The session has its processor again after a yield.
     pub(super) fn yielded(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
+        let since = if session.course.failed() > 1 { session.last } else { session.stepped };
+        if self.mutex.restriction.counts_awake() {
+            self.mutex.awake_ns += (self.now - since) / NS;
+        }
         session.last = self.now;
         let took = self.now - session.stepped;
         session.experience.begin_turn(self.now / NS);

@@ -25,15 +25,17 @@ enum Phase {
 
 /// By how much one alone is to be better for the restriction to begin, and company for it to end, in percent.
 /// A measurement of so few gets says no more; and the sessions that were to be company may be asleep all the
-/// time.
+/// time. Where a session of the company waits awake for most of the time, one alone only has to be no worse:
+/// it takes a processor less.
 const BEGINS: u64 = 10;
 const ENDS: u64 = 3;
 
 /// Minimum number of gets in a measurement.
-const GETS: u64 = 32;
+const GETS: u64 = 16;
 
-/// From so many intervals on a measurement says nothing: nobody waited for a while, and the next look came
-/// late. Where there were too few gets as well, sections are so long that a change of the holder, which takes
+/// From so many intervals on a measurement of company says nothing: nobody waited for a while, and the next
+/// look came late. One of one alone does: nobody waits awake in it, and what was not wanted for a while speaks
+/// for company. Where there were too few gets, sections are so long that a change of the holder, which takes
 /// microseconds, does not harm them.
 const INTERVALS: u64 = 4;
 
@@ -69,6 +71,8 @@ pub struct Restriction {
     alone: bool,
     /// Whether the last trial spoke for it, while it is not so.
     likely: bool,
+    /// Whether a session waited awake for most of [`Phase::Same`], while it is not so.
+    awake: bool,
     gap: u8,
     /// Beginning of the phase by the monotonic clock, and the gets of the mutex then.
     since_ns: u64,
@@ -79,6 +83,16 @@ pub struct Restriction {
     parked: u16,
     /// Quarters of an interval in [`Phase::Settling`] so far.
     quarters: u8,
+}
+
+/// What the sessions that want a mutex have counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Progress {
+    /// Gets of the mutex so far.
+    pub gets: u64,
+    /// How long sessions have yielded and spun between yields since the last change, while
+    /// [that counts](Restriction::counts_awake).
+    pub awake_ns: u64,
 }
 
 impl Restriction {
@@ -100,17 +114,30 @@ impl Restriction {
         self.alone != matches!(self.phase, Phase::Opposite | Phase::Settling)
     }
 
-    /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does.
+    /// Whether it is to be counted for how long sessions wait awake.
+    #[must_use]
+    pub const fn counts_awake(self) -> bool {
+        matches!(self.phase, Phase::Same) && !self.alone
+    }
+
+    /// What follows from the time, the parked sessions and the progress so far; `None` while nothing does.
     /// `interval` is `orbit_handover_interval`: a measurement is a few turns long, and 2 ms at most.
     #[must_use]
-    pub fn see(self, now_ns: u64, interval: Duration, parked: u32, gets: impl FnOnce() -> u64) -> Option<Self> {
+    pub fn see(
+        self,
+        now_ns: u64,
+        interval: Duration,
+        parked: u32,
+        progress: impl FnOnce() -> Progress,
+    ) -> Option<Self> {
         let interval_ns = interval.min(LONGEST).as_nanos() as u64;
         let is_another_clock = self.since_ns.saturating_sub(now_ns) > ANOTHER_CLOCK_NS;
         let took_ns = if is_another_clock { u64::MAX } else { now_ns.saturating_sub(self.since_ns) };
         let next_look_ns = match self.phase {
             Phase::Settled => interval_ns << self.gap.clamp(FIRST_GAP, LAST_GAP),
             Phase::Same => interval_ns,
-            Phase::Opposite | Phase::Settling => interval_ns / 4,
+            Phase::Opposite => interval_ns / 2,
+            Phase::Settling => interval_ns / 4,
         };
         let parked = u16::try_from(parked).unwrap_or(u16::MAX);
         let is_trial = self.phase == Phase::Opposite && self.is_on();
@@ -118,35 +145,35 @@ impl Restriction {
         if took_ns < next_look_ns && !is_crowded {
             return None;
         }
-        let gets = gets();
+        let Progress { gets, awake_ns } = progress();
         let passed = gets.wrapping_sub(self.gets);
         let per_second = u128::from(passed) * 1_000_000_000 / u128::from(took_ns.max(1));
         let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
-        // What is gained shows later.
-        let is_first_quarter = self.phase == Phase::Settling && self.quarters == 0;
+        let is_late = took_ns >= interval_ns.saturating_mul(INTERVALS);
+        let tries_alone = !self.alone && self.phase != Phase::Same;
+        // Far worse, in thirds. While sessions find out that they are to park it is worse in any case.
+        let is_below = |thirds| u64::from(rate) * 3 < u64::from(self.rate) * thirds;
         let after = match self.phase {
             Phase::Settled => Self { phase: Phase::Same, ..self },
             // More than one in a ns: a count that has come round, or of another mutex.
             _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
-            _ if took_ns >= interval_ns.saturating_mul(INTERVALS) => self.settled(self.alone && passed >= GETS),
-            // Far worse, after a quarter of the time.
-            Phase::Settling | Phase::Opposite
-                if !is_first_quarter && u64::from(rate) * 3 < u64::from(self.rate) * 2 =>
-            {
-                self.settled(self.alone)
-            }
+            _ if is_late && passed < GETS => self.settled(false),
+            _ if is_late && !tries_alone => Self { phase: Phase::Settled, ..self },
+            Phase::Settling if self.quarters > 0 && is_below(1) => self.settled(self.alone),
+            Phase::Opposite if is_below(2) => self.settled(self.alone),
             Phase::Settling if self.is_on() && parked > self.parked.saturating_add(1) && self.quarters < QUARTERS => {
                 Self { parked, quarters: self.quarters + 1, ..self }
             }
             Phase::Settling => Self { phase: Phase::Opposite, parked, ..self },
             _ if took_ns < interval_ns || passed < GETS => return None,
-            Phase::Same => Self { phase: Phase::Settling, rate, parked, quarters: 0, ..self },
+            Phase::Same => {
+                Self { phase: Phase::Settling, awake: awake_ns >= took_ns / 2, rate, parked, quarters: 0, ..self }
+            }
             Phase::Opposite => {
                 let (alone, together) = if self.alone { (self.rate, rate) } else { (rate, self.rate) };
                 let is_better = |a: u32, b: u32, by: u64| u64::from(a) * 100 >= u64::from(b) * (100 + by);
-                let alone_is_better =
-                    if self.alone { !is_better(together, alone, ENDS) } else { is_better(alone, together, BEGINS) };
-                self.settled(alone_is_better)
+                let is_worth_it = self.alone || self.awake || is_better(alone, together, BEGINS);
+                self.settled(is_worth_it && !is_better(together, alone, ENDS))
             }
         };
         Some(Self { since_ns: now_ns, gets, ..after })
@@ -164,8 +191,11 @@ impl Restriction {
     /// As it is in memory.
     #[must_use]
     pub(crate) const fn pack(self) -> [u64; 3] {
-        let flags =
-            self.phase as u64 | (self.alone as u64) << 2 | (self.likely as u64) << 3 | (self.quarters as u64) << 4;
+        let flags = self.phase as u64
+            | (self.alone as u64) << 2
+            | (self.likely as u64) << 3
+            | (self.quarters as u64) << 4
+            | (self.awake as u64) << 15;
         [
             flags | (self.gap as u64) << 8 | (self.parked as u64) << 16 | (self.rate as u64) << 32,
             self.since_ns,
@@ -182,9 +212,10 @@ impl Restriction {
             3 => Phase::Settling,
             _ => Phase::Settled,
         };
-        let (alone, likely, quarters, gap) = (state & 4 != 0, state & 8 != 0, state as u8 >> 4, (state >> 8) as u8);
+        let (alone, likely, quarters) = (state & 4 != 0, state & 8 != 0, state as u8 >> 4);
+        let (gap, awake) = ((state >> 8) as u8 & 0x7f, state & 1 << 15 != 0);
         let (parked, rate) = ((state >> 16) as u16, (state >> 32) as u32);
-        Self { phase, alone, likely, gap, since_ns, gets, rate, parked, quarters }
+        Self { phase, alone, likely, awake, gap, since_ns, gets, rate, parked, quarters }
     }
 }
 
@@ -194,6 +225,10 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_millis(1);
     const MS: u64 = 1_000_000;
+
+    const fn gets(gets: u64) -> Progress {
+        Progress { gets, awake_ns: 0 }
+    }
 
     /// A load with so many gets in a ms alone and together, seen every quarter of a ms for some time. The
     /// restriction at its end, how often it was found on, and the number of trials.
@@ -207,7 +242,7 @@ mod tests {
         for _ in 0..4 * for_ms {
             at.0 += MS / 4;
             at.1 += if all.is_on() { alone } else { together } / 4;
-            if let Some(next) = all.see(at.0, INTERVAL, 3, || at.1) {
+            if let Some(next) = all.see(at.0, INTERVAL, 3, || gets(at.1)) {
                 trials += u64::from(all.phase == Phase::Same && next.phase == Phase::Settling);
                 all = next;
             }
@@ -231,10 +266,10 @@ mod tests {
         assert!(all.is_on());
         assert!(!load(all, &mut at, [4000, 4120], 2000).0.is_on());
         let measured = Restriction { phase: Phase::Same, ..all };
-        let late = |gets| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + gets).unwrap();
+        let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || gets(measured.gets + n)).unwrap();
         assert_eq!(
-            [31, 32].map(|gets| (late(gets).phase, late(gets).is_on())),
-            [(Phase::Settled, false), (Phase::Settled, true)]
+            [15, 16].map(|n| (late(n).phase, late(n).is_on(), late(n).gap == all.gap)),
+            [(Phase::Settled, false, false), (Phase::Settled, true, true)]
         );
     }
 
@@ -248,8 +283,8 @@ mod tests {
             gets: 7,
             ..Restriction::default()
         };
-        let after = |gets| tried.see(5 + MS, INTERVAL, 0, || gets).unwrap();
-        assert_eq!([7 + MS, 8 + MS, 0].map(|gets| after(gets).is_on()), [true, false, false]);
+        let after = |n| tried.see(5 + MS, INTERVAL, 0, || gets(n)).unwrap();
+        assert_eq!([7 + MS, 8 + MS, 0].map(|n| after(n).is_on()), [true, false, false]);
     }
 
     #[test]
@@ -260,7 +295,7 @@ mod tests {
             let (after, was_on, trials) = load(all, &mut at, rates, 5140);
             assert_eq!((after.is_on(), trials), (on, 10));
             let wrong = if on { 4 * 5140 - was_on } else { was_on };
-            assert_eq!(wrong, 20, "two quarters of a ms of 514, for half of the gets is far worse");
+            assert_eq!(wrong, 30, "three quarters of a ms of 514, for half of the gets is far worse");
         }
     }
 
@@ -276,30 +311,55 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_that_lasts_says_nothing() {
+    fn one_alone_has_to_be_no_worse_where_a_session_waits_awake_for_most_of_the_time() {
+        let after_two_trials = |alone, awake_ns| {
+            let (mut all, mut at) = (Restriction::default(), 17 * MS);
+            let mut passed = 0;
+            for _ in 0..4 * 20 {
+                at += MS / 4;
+                passed += if all.is_on() { alone } else { 1000 };
+                all = all.see(at, INTERVAL, 3, || Progress { gets: passed, awake_ns }).unwrap_or(all);
+            }
+            all.is_settled_alone()
+        };
+        assert!(after_two_trials(971, MS / 2) && !after_two_trials(970, MS / 2));
+        assert!(!after_two_trials(1099, MS / 2 - 1) && after_two_trials(1100, 0));
+        let counts = |phase, alone| Restriction { phase, alone, ..Restriction::default() }.counts_awake();
+        assert!(counts(Phase::Same, false) && !counts(Phase::Same, true) && !counts(Phase::Opposite, true));
+    }
+
+    #[test]
+    fn a_measurement_of_company_that_lasts_says_nothing_and_one_of_one_alone_counts() {
         let mut at = (17 * MS, 5);
-        // 32 gets take 8 ms.
+        // 16 gets take 4 ms.
         let (all, on, trials) = load(Restriction::default(), &mut at, [4, 4], 10_000);
         assert!(!all.is_on());
         assert_eq!((on, trials), (0, 0), "they are too few to begin with");
         let restricted = Restriction { alone: true, gap: LAST_GAP, since_ns: at.0, gets: at.1, ..all };
-        let (all, ..) = load(restricted, &mut at, [4, 4], 600);
+        let (all, ..) = load(restricted, &mut at, [3, 4], 600);
         assert!(!all.is_on());
         // Nobody looks for a while.
-        let measured = Restriction { phase: Phase::Same, likely: true, ..all };
-        let after = |ms| measured.see(measured.since_ns + ms * MS, INTERVAL, 0, || measured.gets + 99).unwrap();
-        assert_eq!([3, 4].map(|ms| after(ms).phase), [Phase::Settling, Phase::Settled]);
-        assert!(!after(4).likely);
+        let measured = Restriction { phase: Phase::Same, likely: true, gap: 4, rate: 4000, ..all };
+        let after =
+            |from: Restriction, ms, n| from.see(from.since_ns + ms * MS, INTERVAL, 0, || gets(from.gets + n)).unwrap();
+        assert_eq!([3, 4].map(|ms| after(measured, ms, 99).phase), [Phase::Settling, Phase::Settled]);
+        assert_eq!((after(measured, 4, 99).likely, after(measured, 4, 99).gap), (true, 4), "as if there were none");
+        let settling = Restriction { phase: Phase::Settling, ..measured };
+        assert_eq!([15, 16].map(|n| after(settling, 4, n).phase), [Phase::Settled, Phase::Opposite]);
+        let tried = Restriction { phase: Phase::Opposite, ..measured };
+        assert_eq!([43, 44].map(|n| after(tried, 10, n).is_on()), [false, true], "4,400 a second");
+        let company = after(Restriction { alone: true, ..tried }, 10, 999);
+        assert_eq!((company.phase, company.is_on()), (Phase::Settled, true));
     }
 
     #[test]
-    fn a_trial_of_what_is_far_worse_ends_after_a_quarter() {
+    fn a_trial_of_what_is_far_worse_ends_after_half_the_time() {
         let tried = Restriction { phase: Phase::Opposite, rate: 1_200_000, ..Restriction::default() };
-        let after = |all: Restriction, quarters, gets| all.see(quarters * MS / 4, INTERVAL, 0, || gets);
+        let after = |all: Restriction, quarters, n| all.see(quarters * MS / 4, INTERVAL, 0, || gets(n));
         for alone in [false, true] {
             let tried = Restriction { alone, ..tried };
-            assert_eq!((after(tried, 0, 0), after(tried, 1, 200)), (None, None));
-            let settled = after(tried, 1, 199).unwrap();
+            assert_eq!((after(tried, 1, 0), after(tried, 2, 400)), (None, None));
+            let settled = after(tried, 2, 399).unwrap();
             assert_eq!((settled.phase, settled.is_on()), (Phase::Settled, alone));
         }
     }
@@ -312,8 +372,8 @@ mod tests {
             while matches!(all.phase, Phase::Settling) {
                 assert!(all.is_on() != all.alone);
                 quarters += 1;
-                let (now, gets) = (u64::from(quarters) * MS / 4, u64::from(quarters) * 250);
-                all = all.see(now, INTERVAL, by(quarters), || gets).unwrap();
+                let now = u64::from(quarters) * MS / 4;
+                all = all.see(now, INTERVAL, by(quarters), || gets(u64::from(quarters) * 250)).unwrap();
             }
             (quarters, all.phase, all.parked)
         };
@@ -323,18 +383,21 @@ mod tests {
         // Company: they are woken.
         let company = Restriction { alone: true, ..begun };
         assert_eq!(parked(&|quarters| 5 * quarters, company), (1, Phase::Opposite, 5));
-        // Far worse, but for the first quarter.
-        let worse = |all: Restriction| all.see(MS / 4, INTERVAL, 99, || 166).unwrap();
-        assert_eq!((worse(begun).phase, worse(begun).is_on()), (Phase::Settling, true));
-        let worse = worse(Restriction { quarters: 1, ..begun });
-        assert_eq!((worse.phase, worse.is_on()), (Phase::Settled, false));
+        // To less than a third, but for the first quarter.
+        let few = |quarters, n| {
+            let settling = Restriction { quarters, ..begun };
+            let after = settling.see(MS / 4, INTERVAL, 99, || gets(n)).unwrap();
+            (after.phase, after.is_on())
+        };
+        assert_eq!([few(0, 83), few(1, 84)], [(Phase::Settling, true); 2]);
+        assert_eq!(few(1, 83), (Phase::Settled, false));
     }
 
     #[test]
     fn a_trial_of_the_restriction_ends_at_once_when_the_queue_grows() {
         let tried =
             Restriction { phase: Phase::Opposite, likely: true, parked: 3, since_ns: 7, ..Restriction::default() };
-        let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || 9);
+        let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || gets(9));
         assert_eq!(after(tried, 28), None);
         let settled = after(tried, 29).unwrap();
         assert_eq!((settled.phase, settled.is_on(), settled.likely), (Phase::Settled, false, false));
@@ -346,7 +409,8 @@ mod tests {
         let mut at = (17 * MS, 5);
         let mut all = Restriction::default();
         for _ in 0..100 {
-            assert_eq!(Restriction::unpack(all.pack()), all);
+            let awake = Restriction { awake: true, ..all };
+            assert_eq!([all, awake].map(|all| Restriction::unpack(all.pack())), [all, awake]);
             all = load(all, &mut at, [8000, 4000], 1).0;
         }
         for garbage in [[u64::MAX; 3], [0x5555_5555_5555_5555; 3], [6, 40_000 * MS, 0]] {

@@ -4,7 +4,7 @@ use super::{Target, Wait};
 use crate::entries::{MutexEntry, RestrictionCells};
 use crate::instance::Instance;
 use crate::params::Params;
-use crate::wait::Restriction;
+use crate::wait::{Progress, Restriction};
 
 /// Whether one session may be active alone at a target: trials compare gets.
 fn may_restrict<T: Target>(target: &T, params: &Params) -> bool {
@@ -36,13 +36,17 @@ impl Wait<'_> {
         let Some(cells) = self.restriction.filter(|_| may_restrict(target, &self.params)) else { return };
         let before = cells.load();
         let (interval, parked) = (self.params.handover_interval(), target.parked());
-        if let Some(after) = before.see(self.now, interval, parked, || target.gets()) {
+        let progress = || Progress { gets: target.gets(), awake_ns: cells.awake_ns() };
+        if let Some(after) = before.see(self.now, interval, parked, progress) {
             cells.change(before, after);
         }
     }
 
-    /// A yield has ended.
-    pub(super) fn begin_turn(&self) {
+    /// A yield has ended, so long after the step before it.
+    pub(super) fn begin_turn(&self, ns: u64) {
+        if let Some(cells) = self.restriction {
+            cells.waited_awake(ns);
+        }
         if let Some(session) = self.waiter.session {
             session.experience(|known| known.begin_turn(self.last));
         }
