@@ -116,45 +116,37 @@ pub(crate) struct MutexEntry {
 /// A [`Restriction`] in memory. A change counts from the store of its time on, the second cell.
 #[repr(C)]
 #[derive(Default)]
-pub(crate) struct RestrictionCells {
-    cells: [AtomicU64; 3],
-    awake_ns: AtomicU64,
-}
+pub(crate) struct RestrictionCells([AtomicU64; 3]);
 
 /// Number of [`Header::restrictions`].
 const SHARED_RESTRICTIONS: usize = 64;
 
 impl RestrictionCells {
     pub(crate) fn load(&self) -> Restriction {
-        Restriction::unpack(self.cells.each_ref().map(|cell| cell.load(Ordering::Relaxed)))
+        Restriction::unpack(self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed)))
     }
 
     /// Stores what follows, if no other session has done so: one of all that see it. Should it die here, the
     /// next trial puts things right.
     pub(crate) fn change(&self, before: Restriction, after: Restriction) {
         let ([_, then_ns, _], [state, since_ns, gets]) = (before.pack(), after.pack());
-        let [state_cell, since_cell, gets_cell] = &self.cells;
-        if since_cell.compare_exchange(then_ns, since_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.awake_ns.store(0, Ordering::Relaxed);
-            gets_cell.store(gets, Ordering::Relaxed);
-            state_cell.store(state, Ordering::Relaxed);
+        if self.0[1].compare_exchange(then_ns, since_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.0[2].store(gets, Ordering::Relaxed);
+            self.0[0].store(state, Ordering::Relaxed);
         }
     }
 
-    /// A session has waited awake for so long.
+    /// A session has waited awake for so long. Lost where another one counts at the same time.
     pub(crate) fn waited_awake(&self, ns: u64) {
-        if self.load().counts_awake() {
-            self.awake_ns.fetch_add(ns, Ordering::Relaxed);
+        let before = self.load();
+        if let Some(after) = before.waited_awake(ns) {
+            let ([then, ..], [state, ..]) = (before.pack(), after.pack());
+            let _ = self.0[0].compare_exchange(then, state, Ordering::Relaxed, Ordering::Relaxed);
         }
-    }
-
-    /// How long sessions have waited awake since the last change.
-    pub(crate) fn awake_ns(&self) -> u64 {
-        self.awake_ns.load(Ordering::Relaxed)
     }
 
     fn reset(&self) {
-        self.cells.iter().chain([&self.awake_ns]).for_each(|cell| cell.store(0, Ordering::Relaxed));
+        self.0.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
 }
 

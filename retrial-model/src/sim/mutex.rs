@@ -12,8 +12,6 @@ pub(super) struct Mutex {
     pub(super) handover: bool,
     pub(super) parking: Parking,
     pub(super) restriction: Restriction,
-    /// How long sessions have waited awake since that changed, while it counts that.
-    pub(super) awake_ns: u64,
     /// Wake-ups so far.
     pub(super) wakes: u32,
     pub(super) gets: u64,
@@ -32,7 +30,6 @@ impl Mutex {
             handover: false,
             parking,
             restriction,
-            awake_ns: 0,
             wakes: 0,
             gets: 0,
             soft_spins: 0,

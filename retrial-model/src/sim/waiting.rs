@@ -9,7 +9,7 @@ use retrial::Mode;
 use retrial::interposer::Parked;
 use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
-use retrial::wait::{Counts, Course, First, Park, Progress, Restriction, Seen, Step, Wanted};
+use retrial::wait::{Counts, Course, First, Park, Restriction, Seen, Step, Wanted};
 use std::time::Duration;
 
 fn picoseconds(duration: Duration) -> Time {
@@ -124,10 +124,8 @@ impl<'a> Engine<'a> {
         session.stepped = self.now;
         if Restriction::applies(&self.workload.params) {
             let (mutex, interval) = (&mut self.mutex, self.workload.params.handover_interval());
-            let progress = Progress { gets: mutex.gets, awake_ns: mutex.awake_ns };
-            let parked = mutex.parking.parked();
-            if let Some(after) = mutex.restriction.see(self.now / NS, interval, parked, || progress) {
-                (mutex.restriction, mutex.awake_ns) = (after, 0);
+            if let Some(after) = mutex.restriction.see(self.now / NS, interval, mutex.parking.parked(), || mutex.gets) {
+                mutex.restriction = after;
             }
         }
         let session = &mut self.sessions[s as usize];
@@ -169,8 +167,8 @@ impl<'a> Engine<'a> {
     pub(super) fn yielded(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         let since = if session.course.failed() > 1 { session.last } else { session.stepped };
-        if self.mutex.restriction.counts_awake() {
-            self.mutex.awake_ns += (self.now - since) / NS;
+        if let Some(after) = self.mutex.restriction.waited_awake((self.now - since) / NS) {
+            self.mutex.restriction = after;
         }
         session.last = self.now;
         let took = self.now - session.stepped;

@@ -125,7 +125,7 @@ mod restriction;
 pub use course::{Course, First, Seen, Spin, Wanted};
 pub use experience::Experience;
 pub use park::Park;
-pub use restriction::{Progress, Restriction};
+pub use restriction::Restriction;
 
 macro_rules! schemes {
     ($( $number:literal => $module:ident::$scheme:ident, $name:literal, $unit:literal; )*) => {

@@ -59,6 +59,9 @@ const GAP_GROWS: u8 = 2;
 /// down again.
 const MORE_PARKED: u16 = 16;
 
+/// Unit of the time that sessions wait awake, as a power of 2 of ns: 64 ns.
+const AWAKE_UNIT: u32 = 6;
+
 /// What the clock goes back by where it is another one: of a machine started anew, or of another container.
 const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
 
@@ -77,22 +80,13 @@ pub struct Restriction {
     /// Beginning of the phase by the monotonic clock, and the gets of the mutex then.
     since_ns: u64,
     gets: u64,
-    /// Gets per second in [`Phase::Same`].
+    /// Gets per second in [`Phase::Same`]; while that lasts, how long sessions have waited awake in it, in
+    /// [`AWAKE_UNIT`].
     rate: u32,
     /// Number of parked sessions when [`Phase::Same`] ended, or a quarter of [`Phase::Settling`].
     parked: u16,
     /// Quarters of an interval in [`Phase::Settling`] so far.
     quarters: u8,
-}
-
-/// What the sessions that want a mutex have counted.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Progress {
-    /// Gets of the mutex so far.
-    pub gets: u64,
-    /// How long sessions have yielded and spun between yields since the last change, while
-    /// [that counts](Restriction::counts_awake).
-    pub awake_ns: u64,
 }
 
 impl Restriction {
@@ -114,22 +108,18 @@ impl Restriction {
         self.alone != matches!(self.phase, Phase::Opposite | Phase::Settling)
     }
 
-    /// Whether it is to be counted for how long sessions wait awake.
+    /// A session has yielded, and spun before that, for so long: what follows, if that counts.
     #[must_use]
-    pub const fn counts_awake(self) -> bool {
-        matches!(self.phase, Phase::Same) && !self.alone
+    pub fn waited_awake(self, ns: u64) -> Option<Self> {
+        let counts = self.phase == Phase::Same && !self.alone;
+        let units = u32::try_from(ns >> AWAKE_UNIT).unwrap_or(u32::MAX);
+        counts.then(|| Self { rate: self.rate.saturating_add(units), ..self })
     }
 
-    /// What follows from the time, the parked sessions and the progress so far; `None` while nothing does.
+    /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does.
     /// `interval` is `orbit_handover_interval`: a measurement is a few turns long, and 2 ms at most.
     #[must_use]
-    pub fn see(
-        self,
-        now_ns: u64,
-        interval: Duration,
-        parked: u32,
-        progress: impl FnOnce() -> Progress,
-    ) -> Option<Self> {
+    pub fn see(self, now_ns: u64, interval: Duration, parked: u32, gets: impl FnOnce() -> u64) -> Option<Self> {
         let interval_ns = interval.min(LONGEST).as_nanos() as u64;
         let is_another_clock = self.since_ns.saturating_sub(now_ns) > ANOTHER_CLOCK_NS;
         let took_ns = if is_another_clock { u64::MAX } else { now_ns.saturating_sub(self.since_ns) };
@@ -145,7 +135,7 @@ impl Restriction {
         if took_ns < next_look_ns && !is_crowded {
             return None;
         }
-        let Progress { gets, awake_ns } = progress();
+        let gets = gets();
         let passed = gets.wrapping_sub(self.gets);
         let per_second = u128::from(passed) * 1_000_000_000 / u128::from(took_ns.max(1));
         let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
@@ -154,7 +144,7 @@ impl Restriction {
         // Far worse, in thirds. While sessions find out that they are to park it is worse in any case.
         let is_below = |thirds| u64::from(rate) * 3 < u64::from(self.rate) * thirds;
         let after = match self.phase {
-            Phase::Settled => Self { phase: Phase::Same, ..self },
+            Phase::Settled => Self { phase: Phase::Same, rate: 0, ..self },
             // More than one in a ns: a count that has come round, or of another mutex.
             _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
             _ if is_late && passed < GETS => self.settled(false),
@@ -167,7 +157,8 @@ impl Restriction {
             Phase::Settling => Self { phase: Phase::Opposite, parked, ..self },
             _ if took_ns < interval_ns || passed < GETS => return None,
             Phase::Same => {
-                Self { phase: Phase::Settling, awake: awake_ns >= took_ns / 2, rate, parked, quarters: 0, ..self }
+                let awake = u64::from(self.rate) << AWAKE_UNIT >= took_ns / 2;
+                Self { phase: Phase::Settling, awake, rate, parked, quarters: 0, ..self }
             }
             Phase::Opposite => {
                 let (alone, together) = if self.alone { (self.rate, rate) } else { (rate, self.rate) };
@@ -226,10 +217,6 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(1);
     const MS: u64 = 1_000_000;
 
-    const fn gets(gets: u64) -> Progress {
-        Progress { gets, awake_ns: 0 }
-    }
-
     /// A load with so many gets in a ms alone and together, seen every quarter of a ms for some time. The
     /// restriction at its end, how often it was found on, and the number of trials.
     fn load(
@@ -242,7 +229,7 @@ mod tests {
         for _ in 0..4 * for_ms {
             at.0 += MS / 4;
             at.1 += if all.is_on() { alone } else { together } / 4;
-            if let Some(next) = all.see(at.0, INTERVAL, 3, || gets(at.1)) {
+            if let Some(next) = all.see(at.0, INTERVAL, 3, || at.1) {
                 trials += u64::from(all.phase == Phase::Same && next.phase == Phase::Settling);
                 all = next;
             }
@@ -266,7 +253,7 @@ mod tests {
         assert!(all.is_on());
         assert!(!load(all, &mut at, [4000, 4120], 2000).0.is_on());
         let measured = Restriction { phase: Phase::Same, ..all };
-        let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || gets(measured.gets + n)).unwrap();
+        let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + n).unwrap();
         assert_eq!(
             [15, 16].map(|n| (late(n).phase, late(n).is_on(), late(n).gap == all.gap)),
             [(Phase::Settled, false, false), (Phase::Settled, true, true)]
@@ -283,7 +270,7 @@ mod tests {
             gets: 7,
             ..Restriction::default()
         };
-        let after = |n| tried.see(5 + MS, INTERVAL, 0, || gets(n)).unwrap();
+        let after = |n| tried.see(5 + MS, INTERVAL, 0, || n).unwrap();
         assert_eq!([7 + MS, 8 + MS, 0].map(|n| after(n).is_on()), [true, false, false]);
     }
 
@@ -311,20 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_has_to_be_no_worse_where_a_session_waits_awake_for_most_of_the_time() {
+    fn one_alone_has_to_be_no_worse_where_sessions_wait_awake_for_half_of_the_time() {
         let after_two_trials = |alone, awake_ns| {
-            let (mut all, mut at) = (Restriction::default(), 17 * MS);
-            let mut passed = 0;
+            let (mut all, mut at, mut passed) = (Restriction::default(), 17 * MS, 0);
             for _ in 0..4 * 20 {
                 at += MS / 4;
                 passed += if all.is_on() { alone } else { 1000 };
-                all = all.see(at, INTERVAL, 3, || Progress { gets: passed, awake_ns }).unwrap_or(all);
+                all = all.waited_awake(awake_ns / 4).unwrap_or(all);
+                all = all.see(at, INTERVAL, 3, || passed).unwrap_or(all);
             }
             all.is_settled_alone()
         };
-        assert!(after_two_trials(971, MS / 2) && !after_two_trials(970, MS / 2));
-        assert!(!after_two_trials(1099, MS / 2 - 1) && after_two_trials(1100, 0));
-        let counts = |phase, alone| Restriction { phase, alone, ..Restriction::default() }.counts_awake();
+        let half_ns = (MS / 2).next_multiple_of(4 << AWAKE_UNIT);
+        assert!(after_two_trials(971, half_ns) && !after_two_trials(970, half_ns));
+        assert!(!after_two_trials(1099, half_ns - 4) && after_two_trials(1100, 0));
+        let counts = |phase, alone| Restriction { phase, alone, ..Restriction::default() }.waited_awake(64).is_some();
         assert!(counts(Phase::Same, false) && !counts(Phase::Same, true) && !counts(Phase::Opposite, true));
     }
 
@@ -341,7 +329,7 @@ mod tests {
         // Nobody looks for a while.
         let measured = Restriction { phase: Phase::Same, likely: true, gap: 4, rate: 4000, ..all };
         let after =
-            |from: Restriction, ms, n| from.see(from.since_ns + ms * MS, INTERVAL, 0, || gets(from.gets + n)).unwrap();
+            |from: Restriction, ms, n| from.see(from.since_ns + ms * MS, INTERVAL, 0, || from.gets + n).unwrap();
         assert_eq!([3, 4].map(|ms| after(measured, ms, 99).phase), [Phase::Settling, Phase::Settled]);
         assert_eq!((after(measured, 4, 99).likely, after(measured, 4, 99).gap), (true, 4), "as if there were none");
         let settling = Restriction { phase: Phase::Settling, ..measured };
@@ -355,7 +343,7 @@ mod tests {
     #[test]
     fn a_trial_of_what_is_far_worse_ends_after_half_the_time() {
         let tried = Restriction { phase: Phase::Opposite, rate: 1_200_000, ..Restriction::default() };
-        let after = |all: Restriction, quarters, n| all.see(quarters * MS / 4, INTERVAL, 0, || gets(n));
+        let after = |all: Restriction, quarters, n| all.see(quarters * MS / 4, INTERVAL, 0, || n);
         for alone in [false, true] {
             let tried = Restriction { alone, ..tried };
             assert_eq!((after(tried, 1, 0), after(tried, 2, 400)), (None, None));
@@ -373,7 +361,7 @@ mod tests {
                 assert!(all.is_on() != all.alone);
                 quarters += 1;
                 let now = u64::from(quarters) * MS / 4;
-                all = all.see(now, INTERVAL, by(quarters), || gets(u64::from(quarters) * 250)).unwrap();
+                all = all.see(now, INTERVAL, by(quarters), || u64::from(quarters) * 250).unwrap();
             }
             (quarters, all.phase, all.parked)
         };
@@ -386,7 +374,7 @@ mod tests {
         // To less than a third, but for the first quarter.
         let few = |quarters, n| {
             let settling = Restriction { quarters, ..begun };
-            let after = settling.see(MS / 4, INTERVAL, 99, || gets(n)).unwrap();
+            let after = settling.see(MS / 4, INTERVAL, 99, || n).unwrap();
             (after.phase, after.is_on())
         };
         assert_eq!([few(0, 83), few(1, 84)], [(Phase::Settling, true); 2]);
@@ -397,7 +385,7 @@ mod tests {
     fn a_trial_of_the_restriction_ends_at_once_when_the_queue_grows() {
         let tried =
             Restriction { phase: Phase::Opposite, likely: true, parked: 3, since_ns: 7, ..Restriction::default() };
-        let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || gets(9));
+        let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || 9);
         assert_eq!(after(tried, 28), None);
         let settled = after(tried, 29).unwrap();
         assert_eq!((settled.phase, settled.is_on(), settled.likely), (Phase::Settled, false, false));

@@ -4,7 +4,7 @@ use super::{Target, Wait};
 use crate::entries::{MutexEntry, RestrictionCells};
 use crate::instance::Instance;
 use crate::params::Params;
-use crate::wait::{Progress, Restriction};
+use crate::wait::Restriction;
 
 /// Whether one session may be active alone at a target: trials compare gets.
 fn may_restrict<T: Target>(target: &T, params: &Params) -> bool {
@@ -36,8 +36,7 @@ impl Wait<'_> {
         let Some(cells) = self.restriction.filter(|_| may_restrict(target, &self.params)) else { return };
         let before = cells.load();
         let (interval, parked) = (self.params.handover_interval(), target.parked());
-        let progress = || Progress { gets: target.gets(), awake_ns: cells.awake_ns() };
-        if let Some(after) = before.see(self.now, interval, parked, progress) {
+        if let Some(after) = before.see(self.now, interval, parked, || target.gets()) {
             cells.change(before, after);
         }
     }
