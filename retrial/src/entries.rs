@@ -136,10 +136,10 @@ impl RestrictionCells {
         }
     }
 
-    /// A session has waited awake for so long. Lost where another one counts at the same time.
-    pub(crate) fn waited_awake(&self, ns: u64) {
+    /// A session has waited awake since a time. Lost where another one counts at the same time.
+    pub(crate) fn waited_awake(&self, since_ns: u64, now_ns: u64) {
         let before = self.load();
-        if let Some(after) = before.waited_awake(ns) {
+        if let Some(after) = before.waited_awake(since_ns, now_ns) {
             let ([then, ..], [state, ..]) = (before.pack(), after.pack());
             let _ = self.0[0].compare_exchange(then, state, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -257,7 +257,7 @@ impl<'a> Wait<'a> {
                 sys::yield_now();
                 self.last = sys::now_ns();
                 let took = self.last.saturating_sub(self.now);
-                self.begin_turn(self.last.saturating_sub(since));
+                self.begin_turn(target, since);
                 self.recorder.add(Counter::Yields, 1);
                 self.recorder.add(Counter::YieldNs, took);
                 self.recorder.step(self.last, What::Yield, 0, took);

@@ -24,9 +24,9 @@ enum Phase {
 }
 
 /// By how much one alone is to be better for the restriction to begin, and company for it to end, in percent.
-/// A measurement of so few gets says no more; and the sessions that were to be company may be asleep all the
-/// time. Where a session of the company waits awake for most of the time, one alone only has to be no worse:
-/// it takes a processor less.
+/// A measurement of few gets says no more; and the sessions that were to be company may be asleep all the
+/// time. Where sessions wait awake for half of the time and more in company, one alone only has to be no worse:
+/// nobody waits awake then.
 const BEGINS: u64 = 10;
 const ENDS: u64 = 3;
 
@@ -34,9 +34,8 @@ const ENDS: u64 = 3;
 const GETS: u64 = 16;
 
 /// From so many intervals on a measurement of company says nothing: nobody waited for a while, and the next
-/// look came late. One of one alone does: nobody waits awake in it, and what was not wanted for a while speaks
-/// for company. Where there were too few gets, sections are so long that a change of the holder, which takes
-/// microseconds, does not harm them.
+/// look came late. One of one alone does, for nobody waits awake in it. Where there were too few gets, company
+/// is as good: sections are so long that a change of the holder, which takes microseconds, does not harm them.
 const INTERVALS: u64 = 4;
 
 /// Maximum number of quarters of an interval before the opposite is measured. While one is to be active alone
@@ -74,7 +73,7 @@ pub struct Restriction {
     alone: bool,
     /// Whether the last trial spoke for it, while it is not so.
     likely: bool,
-    /// Whether a session waited awake for most of [`Phase::Same`], while it is not so.
+    /// Whether sessions waited awake for half of [`Phase::Same`] and more, when that was company.
     awake: bool,
     gap: u8,
     /// Beginning of the phase by the monotonic clock, and the gets of the mutex then.
@@ -108,10 +107,11 @@ impl Restriction {
         self.alone != matches!(self.phase, Phase::Opposite | Phase::Settling)
     }
 
-    /// A session has yielded, and spun before that, for so long: what follows, if that counts.
+    /// A session has yielded, and spun before that, from `since_ns` on: what follows, if that counts.
     #[must_use]
-    pub fn waited_awake(self, ns: u64) -> Option<Self> {
+    pub fn waited_awake(self, since_ns: u64, now_ns: u64) -> Option<Self> {
         let counts = self.phase == Phase::Same && !self.alone;
+        let ns = now_ns.saturating_sub(since_ns.max(self.since_ns));
         let units = u32::try_from(ns >> AWAKE_UNIT).unwrap_or(u32::MAX);
         counts.then(|| Self { rate: self.rate.saturating_add(units), ..self })
     }
@@ -140,15 +140,18 @@ impl Restriction {
         let per_second = u128::from(passed) * 1_000_000_000 / u128::from(took_ns.max(1));
         let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
         let is_late = took_ns >= interval_ns.saturating_mul(INTERVALS);
-        let tries_alone = !self.alone && self.phase != Phase::Same;
-        // Far worse, in thirds. While sessions find out that they are to park it is worse in any case.
-        let is_below = |thirds| u64::from(rate) * 3 < u64::from(self.rate) * thirds;
+        // Far worse, in thirds, where enough gets were to be expected. While sessions find out that they are to
+        // park it is worse in any case.
+        let expected = u128::from(self.rate) * u128::from(took_ns) / 1_000_000_000;
+        let is_below = |thirds| expected >= u128::from(GETS) && u128::from(passed) * 3 < expected * thirds;
         let after = match self.phase {
             Phase::Settled => Self { phase: Phase::Same, rate: 0, ..self },
             // More than one in a ns: a count that has come round, or of another mutex.
             _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
             _ if is_late && passed < GETS => self.settled(false),
-            _ if is_late && !tries_alone => Self { phase: Phase::Settled, ..self },
+            // As if company had not been measured, or tried.
+            _ if is_late && !self.is_on() && !self.alone => Self { phase: Phase::Settled, ..self },
+            _ if is_late && !self.is_on() => self.settled(true),
             Phase::Settling if self.quarters > 0 && is_below(1) => self.settled(self.alone),
             Phase::Opposite if is_below(2) => self.settled(self.alone),
             Phase::Settling if self.is_on() && parked > self.parked.saturating_add(1) && self.quarters < QUARTERS => {
@@ -255,8 +258,8 @@ mod tests {
         let measured = Restriction { phase: Phase::Same, ..all };
         let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + n).unwrap();
         assert_eq!(
-            [15, 16].map(|n| (late(n).phase, late(n).is_on(), late(n).gap == all.gap)),
-            [(Phase::Settled, false, false), (Phase::Settled, true, true)]
+            [15, 16].map(|n| (late(n).phase, late(n).is_settled_alone())),
+            [(Phase::Settled, false), (Phase::Settling, true)]
         );
     }
 
@@ -304,7 +307,7 @@ mod tests {
             for _ in 0..4 * 20 {
                 at += MS / 4;
                 passed += if all.is_on() { alone } else { 1000 };
-                all = all.waited_awake(awake_ns / 4).unwrap_or(all);
+                all = all.waited_awake(at - awake_ns / 4, at).unwrap_or(all);
                 all = all.see(at, INTERVAL, 3, || passed).unwrap_or(all);
             }
             all.is_settled_alone()
@@ -312,8 +315,11 @@ mod tests {
         let half_ns = (MS / 2).next_multiple_of(4 << AWAKE_UNIT);
         assert!(after_two_trials(971, half_ns) && !after_two_trials(970, half_ns));
         assert!(!after_two_trials(1099, half_ns - 4) && after_two_trials(1100, 0));
-        let counts = |phase, alone| Restriction { phase, alone, ..Restriction::default() }.waited_awake(64).is_some();
+        let counts =
+            |phase, alone| Restriction { phase, alone, ..Restriction::default() }.waited_awake(0, 64).is_some();
         assert!(counts(Phase::Same, false) && !counts(Phase::Same, true) && !counts(Phase::Opposite, true));
+        let begun = Restriction { phase: Phase::Same, since_ns: MS, ..Restriction::default() };
+        assert_eq!(begun.waited_awake(0, MS + 640), begun.waited_awake(MS, MS + 640), "what was before does not count");
     }
 
     #[test]
@@ -337,7 +343,7 @@ mod tests {
         let tried = Restriction { phase: Phase::Opposite, ..measured };
         assert_eq!([43, 44].map(|n| after(tried, 10, n).is_on()), [false, true], "4,400 a second");
         let company = after(Restriction { alone: true, ..tried }, 10, 999);
-        assert_eq!((company.phase, company.is_on()), (Phase::Settled, true));
+        assert_eq!((company.phase, company.is_on(), company.gap), (Phase::Settled, true, 6));
     }
 
     #[test]
@@ -350,6 +356,9 @@ mod tests {
             let settled = after(tried, 2, 399).unwrap();
             assert_eq!((settled.phase, settled.is_on()), (Phase::Settled, alone));
         }
+        // Of 15 and 16 gets that were to be expected.
+        let of = |rate| after(Restriction { rate, ..tried }, 2, 0).is_some();
+        assert_eq!([30_000, 32_000].map(of), [false, true]);
     }
 
     #[test]

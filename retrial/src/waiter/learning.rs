@@ -41,10 +41,10 @@ impl Wait<'_> {
         }
     }
 
-    /// A yield has ended, so long after the step before it.
-    pub(super) fn begin_turn(&self, ns: u64) {
-        if let Some(cells) = self.restriction {
-            cells.waited_awake(ns);
+    /// A yield has ended; the session has waited awake since a time.
+    pub(super) fn begin_turn<T: Target>(&self, target: &T, since_ns: u64) {
+        if let Some(cells) = self.restriction.filter(|_| may_restrict(target, &self.params)) {
+            cells.waited_awake(since_ns, self.last);
         }
         if let Some(session) = self.waiter.session {
             session.experience(|known| known.begin_turn(self.last));
