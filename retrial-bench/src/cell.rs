@@ -146,7 +146,7 @@ impl Cell {
         let faults = Faults::of(&board);
         // Their ledgers stand still then.
         drop(crew);
-        let mut outcome = self.add_up(name, (peer, &board), conditions, (waiting, &faults));
+        let mut outcome = self.add_up(name, (peer, &board), conditions, (waiting, faults));
         if let Some(measured) = &mut outcome.measured {
             measured.figures = figures;
             measured.cpu_s = Some(cpu_s_per_s * measured.time_s);
@@ -242,7 +242,7 @@ impl Cell {
         name: &str,
         (peer, board): (&P, &Board),
         conditions: &Conditions,
-        (waiting, &Faults { violations, failures }): (u32, &Faults),
+        (waiting, Faults { violations, failures }): (u32, Faults),
     ) -> Outcome {
         let (ledgers, clock) = (board.ledgers(), conditions.clock);
         let ops: Vec<u64> = ledgers.iter().map(Ledger::ops).collect();

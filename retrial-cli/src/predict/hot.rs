@@ -207,11 +207,11 @@ mod tests {
     use retrial_model::sim::run;
 
     /// A mutex that is held for 1 us each time, and as busy as the sources' hot object, on so many
-    /// processors. Neither the holding times nor the think times are those that a prediction supposes. There are
-    /// no more sessions than processors: those that wait for a preempted holder are most of the waits otherwise,
-    /// and holders are preempted too seldom in a second to compare two. Nor is it the default scheme: whether one
-    /// session is active alone at one of four copies is tried a few times in that second, and chance decides, so
-    /// that waits differ by three times.
+    /// processors. Neither the holding times nor the think times are those that a prediction supposes. There
+    /// are no more sessions than processors: those that wait for a preempted holder are most of the waits
+    /// otherwise, and holders are preempted too seldom in a second to compare two. Nor is it the default
+    /// scheme: whether one session is active alone at one of four copies is tried a few times in that second,
+    /// and chance decides, so that waits differ by three times.
     fn object(processors: u32) -> Workload {
         let sessions = processors;
         let hold = Distribution::deterministic(1e-6).unwrap();

@@ -25,8 +25,8 @@ enum Phase {
 
 /// By how much one alone is to be better for the restriction to begin, and company for it to end, in percent.
 /// A measurement of few gets says no more; and the sessions that were to be company may be asleep all the
-/// time. Where sessions wait awake for half of the time and more in company, one alone only has to be no worse:
-/// nobody waits awake then.
+/// time. Where sessions wait awake for half of the time and more in company, one alone only has to be no
+/// worse: nobody waits awake then.
 const BEGINS: u64 = 10;
 const ENDS: u64 = 3;
 
@@ -34,8 +34,9 @@ const ENDS: u64 = 3;
 const GETS: u64 = 16;
 
 /// From so many intervals on a measurement of company says nothing: nobody waited for a while, and the next
-/// look came late. One of one alone does, for nobody waits awake in it. Where there were too few gets, company
-/// is as good: sections are so long that a change of the holder, which takes microseconds, does not harm them.
+/// look came late. One of one alone does, for nobody waits awake in it. Where there were too few gets,
+/// company is as good: sections are so long that a change of the holder, which takes microseconds, does not
+/// harm them.
 const INTERVALS: u64 = 4;
 
 /// Maximum number of quarters of an interval before the opposite is measured. While one is to be active alone
@@ -140,8 +141,8 @@ impl Restriction {
         let per_second = u128::from(passed) * 1_000_000_000 / u128::from(took_ns.max(1));
         let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
         let is_late = took_ns >= interval_ns.saturating_mul(INTERVALS);
-        // Far worse, in thirds, where enough gets were to be expected. While sessions find out that they are to
-        // park it is worse in any case.
+        // Far worse, in thirds, where enough gets were to be expected. While sessions find out that they are
+        // to park it is worse in any case.
         let expected = u128::from(self.rate) * u128::from(took_ns) / 1_000_000_000;
         let is_below = |thirds| expected >= u128::from(GETS) && u128::from(passed) * 3 < expected * thirds;
         let after = match self.phase {
@@ -150,7 +151,7 @@ impl Restriction {
             _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
             _ if is_late && passed < GETS => self.settled(false),
             // As if company had not been measured, or tried.
-            _ if is_late && !self.is_on() && !self.alone => Self { phase: Phase::Settled, ..self },
+            Phase::Same if is_late && !self.alone => Self { phase: Phase::Settled, ..self },
             _ if is_late && !self.is_on() => self.settled(true),
             Phase::Settling if self.quarters > 0 && is_below(1) => self.settled(self.alone),
             Phase::Opposite if is_below(2) => self.settled(self.alone),
