@@ -264,7 +264,8 @@ impl Spot {
         let mut announced = parks.announce(how.wakes, |to| self.change(Ordering::SeqCst, to));
         self.note(address, announced.is_first());
         let Announced { watches, answers, .. } = announced;
-        // The first one here may not be the first at the spot, whose look is at another address.
+        // Releases beside parked threads of the same address have no fence here. The first one here may not be
+        // the first at the spot, whose look is at another address.
         if (answers || beside == 0) && !self.parking().is_fenced() && !sys::barrier_in_process() {
             fence_all();
         }

@@ -7,7 +7,7 @@ use super::workload::Sleeps;
 use super::{NS, Time};
 use retrial::Mode;
 use retrial::interposer::Parked;
-use retrial::parking::{self, Announced, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
+use retrial::parking::{self, Circumstances, Found, HANDOVER_LASTS, Parking, Parks};
 use retrial::views::{Counter, What};
 use retrial::wait::{Counts, Course, First, Park, Restriction, Seen, Step, Wanted};
 use std::time::Duration;
@@ -254,12 +254,12 @@ impl<'a> Engine<'a> {
         let session = &mut self.sessions[s as usize];
         session.experience.yielded(&session.course, false);
         session.announced = session.park.announce(how.wakes, |to| mutex.change(to));
-        let Announced { watches, answers, .. } = session.announced;
+        let watches = session.announced.watches;
         session.seen = mutex.wakes;
         session.handed = how.handed;
         session.asked = picoseconds(how.lasts(false));
         session.timeout = picoseconds(how.lasts(watches));
-        let barrier = if answers { self.barrier(s) } else { 0 };
+        let barrier = if session.announced.needs_barrier() { self.barrier(s) } else { 0 };
         // The count of the waiting sessions lies in the cache line that the others poll and change. So the
         // announcement waits for that line, and once more when the park is over.
         let announcing = barrier + self.transaction();

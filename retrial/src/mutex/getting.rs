@@ -194,11 +194,12 @@ impl Target for Getting<'_> {
         let fenced = mutex.parking().is_fenced();
         // The kernel refuses it: releases have a fence of their own from the next one on. The one under way
         // may not see this session.
-        let refused = answers && !fenced && !self.session.instance().barrier(mutex.id());
+        let refused = announced.needs_barrier() && !fenced && !self.session.instance().barrier(mutex.id());
         if refused {
             mutex.change(Ordering::SeqCst, Parking::fenced);
         }
-        if fenced || refused {
+        if fenced || refused || !announced.needs_barrier() {
+            // SeqCst: pairs with the fence of a release beside parked sessions.
             fence(Ordering::SeqCst);
         }
         let word = Word(mutex.word.load(Ordering::Relaxed));

@@ -9,9 +9,9 @@
 //! 3. The holder field is the only truth. `parking` is hints: each park has a time-out and is followed by a
 //!    look, so that a wrong hint costs time, never the lock.
 //!
-//! No wake-up is lost although the release has no fence (`docs/DESIGN.md`, *Wake-ups*): sessions that park
-//! have the kernel do a barrier on the processors of the others. Where it has none, `parking` is *fenced*, which sends
-//! every release through a path with a fence of its own.
+//! No wake-up is lost although the release of a mutex for which nobody is parked has no fence
+//! (`docs/DESIGN.md`, *Wake-ups*): the first session that parks has the kernel do a barrier on the processors
+//! of the others. Where it has none, `parking` is *fenced*, which sends every release through a path with a fence.
 
 mod getting;
 mod hold;

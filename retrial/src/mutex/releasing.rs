@@ -60,8 +60,8 @@ impl RawMutex {
         self.word.store(word.0, Ordering::Release);
         sys::barrier_here();
         fail::point();
-        // Relaxed: ordered after the store by the parking session's barrier. Where releases have a fence,
-        // always true: `wake` has the fence and looks again.
+        // Relaxed: ordered after the store by the barrier of the session that parks where none is parked. Where
+        // one is, or each release has a fence, always true: `wake` has a fence and looks again.
         self.parking().concerns_releases()
     }
 
@@ -124,11 +124,9 @@ impl RawMutex {
     #[cold]
     #[inline(never)]
     fn wake(&self, left: Word) {
-        if self.parking().is_fenced() {
-            // SeqCst: without it the look could be done before the release is visible. A session that parks
-            // in between would see the mutex held while this one sees nobody parked.
-            fence(Ordering::SeqCst);
-        }
+        // SeqCst: without it the look could be done before the release is visible. A woken session that parks
+        // in between would see the mutex held, while this one sees it on its way.
+        fence(Ordering::SeqCst);
         let parking = self.parking();
         if parking.wakes() || parking.parked() != 0 && left.has(Word::DRAINING) {
             self.wake_for(left);

@@ -23,10 +23,9 @@ pub struct Announced {
     before: Parking,
     /// Whether the session is the watcher.
     pub watches: bool,
-    /// Whether it answers for releases that woke no session: it passes a barrier between this and its last
-    /// look, and passes on a mutex that it finds free for other modes only. The first session that parks
-    /// answers, so that releases on all processors see it. So does a woken session: releases may have woken
-    /// no other because it was on its way.
+    /// Whether it answers for releases that woke no session: it passes on a mutex that it finds free for other
+    /// modes only. The first session that parks answers. So does a woken session: releases may have woken no
+    /// other because it was on its way.
     pub answers: bool,
     /// Whether it is on its way where it does not sleep.
     is_counted: bool,
@@ -40,6 +39,13 @@ impl Announced {
     #[must_use]
     pub const fn is_first(&self) -> bool {
         self.before.parked() == 0 && self.before.woken() == 0
+    }
+
+    /// Whether it passes a barrier on all processors between this and its last look. Where no session was
+    /// parked, releases do not look closer. Beside parked sessions they have a fence.
+    #[must_use]
+    pub const fn needs_barrier(&self) -> bool {
+        self.before.parked() == 0
     }
 }
 

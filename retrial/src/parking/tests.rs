@@ -117,6 +117,25 @@ fn a_session_that_a_release_called_before_it_slept_is_on_its_way() {
 }
 
 #[test]
+fn a_session_needs_a_barrier_where_none_is_parked_and_not_because_it_was_woken() {
+    let state = Cell::new(Parking::default());
+    let change = changing(&state);
+    let (first, second) = (Parks::default(), Parks::default());
+    let announced = first.announce(Wakes::Enough, change);
+    assert!(announced.needs_barrier());
+    let beside = second.announce(Wakes::Enough, change);
+    assert!(!beside.needs_barrier() && !beside.answers);
+    change(&|all| all.wake().has_woken(all, 1));
+    second.come_back(beside, &Parked::<()>::Woken, Found::Busy, change);
+    let again = second.announce(Wakes::Enough, change);
+    assert!(!again.needs_barrier() && again.answers, "releases beside the first one have a fence");
+    first.come_back(announced, &Parked::<()>::TimedOut, Found::Busy, change);
+    change(&|all| all.wake().has_woken(all, 1));
+    second.come_back(again, &Parked::<()>::Woken, Found::Busy, change);
+    assert!(second.announce(Wakes::Enough, change).needs_barrier());
+}
+
+#[test]
 fn a_sleep_that_was_brief_says_nothing_of_the_dead() {
     let after = |is_brief| {
         let state = Cell::new(Parking::default());

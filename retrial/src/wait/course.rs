@@ -84,9 +84,10 @@ const ALONE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 /// Maximum mean time-out of a first park beside a watcher, in thousandths: 32 s. Doubles with each park.
 const FIRST_LOOK: Duration = Duration::from_millis(32);
 
-/// Number of sleeps of a session that stands by: a sixteenth of `orbit_handover_interval`, an eighth, a quarter
-/// and a half.
-const STANDS_BY: u32 = 4;
+/// Parts of `orbit_handover_interval`: how long a session that stands by sleeps, and for how long it polls when
+/// it has asked for its turn. By default that is about as long as a wake-up would leave the mutex idle.
+const SLEEPS: u32 = 2;
+const POLLS: u32 = 16;
 
 /// Whether a release ended a park, or one came before the session slept.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +111,8 @@ pub struct Course {
     call: Call,
     /// Whether one session was to be active alone at the last step.
     restricted: bool,
-    /// Sleeps of a session that [stands by](Self::stands_by), since then, and the gets of the mutex before
-    /// the last.
-    stood_by: u32,
+    /// Whether it has [stood by](Self::stands_by) since then, and the gets of the mutex before that.
+    stood_by: bool,
     stood_gets: u64,
     /// Whether it has asked for a handover awake since then, and was not refused.
     asked: Option<bool>,
@@ -131,7 +131,7 @@ impl Course {
             since_park: 0,
             call: Call::None,
             restricted: false,
-            stood_by: 0,
+            stood_by: false,
             stood_gets: 0,
             asked: None,
             started_ns: 0,
@@ -189,7 +189,7 @@ impl Course {
     /// holder.
     #[must_use]
     pub fn spin(&self, params: &Params, pthread_in_use: bool, gets: impl FnOnce() -> u64) -> Option<Spin> {
-        let sleeps_on = self.stands_by_now() && self.stood_by > 0 && self.asked.is_none();
+        let sleeps_on = self.stands_by_now() && self.stood_by && self.asked.is_none();
         if self.has_had_its_turn() || sleeps_on && gets() != self.stood_gets {
             return None;
         }
@@ -206,10 +206,11 @@ impl Course {
             random: 0,
         };
         let (scheme, attempt) = (scheme(&seen), self.attempt(&seen));
-        let polls = match self.stands_by_now() {
-            _ if self.asked == Some(true) => scheme.spins(&Attempt { since_park: 0, ..attempt }),
-            true => 0,
-            false => scheme.spins(&attempt),
+        let polls = match (self.stands_by_now(), self.asked == Some(true)) {
+            (true, true) => clamp(stands_by_time(params, POLLS).as_nanos() as u64 / u64::from(attempt.poll_ns.max(1))),
+            (true, false) => 0,
+            (false, true) => scheme.spins(&Attempt { since_park: 0, ..attempt }),
+            (false, false) => scheme.spins(&attempt),
         };
         Some(Spin {
             polls,
@@ -293,19 +294,17 @@ impl Course {
         self.restricted && self.was_called()
     }
 
-    /// A session that was woken while one is active alone *stands by*: it sleeps a few times, with a look
-    /// after each in which nobody got the mutex. It stays on its way meanwhile, so that releases wake no
-    /// other one. If it parked, the next release would wake it, or another one, at once. All of its sleeps
-    /// together are shorter than the time after which it asks for its turn.
+    /// A session that was woken while one is active alone *stands by*: it sleeps, and looks if nobody got the
+    /// mutex meanwhile. It stays on its way, so that releases wake no other one. If it parked, the next
+    /// release would wake it, or another one, at once. Where it has waited for an interval by then, it asks for
+    /// its turn.
     fn stands_by(&mut self, seen: &Seen<'_>) -> Step<Park> {
-        if self.stood_by == STANDS_BY {
+        if self.stood_by {
             return self.parks(seen, super::orbit::watch_after(self.parks));
         }
-        let interval = seen.params.handover_interval().min(super::restriction::LONGEST);
-        let time = interval / (1 << (STANDS_BY - self.stood_by));
-        self.stood_by += 1;
+        self.stood_by = true;
         self.stood_gets = seen.gets;
-        Step::Sleep(time)
+        Step::Sleep(stands_by_time(seen.params, SLEEPS))
     }
 
     /// The park has ended.
@@ -315,7 +314,7 @@ impl Course {
             Parked::Looked => Call::BeforeSleep,
             Parked::Got(_) | Parked::TimedOut => Call::None,
         };
-        self.stood_by = 0;
+        self.stood_by = false;
         self.asked = None;
         self.parks = self.parks.saturating_add(1);
         self.since_park = 0;
@@ -354,6 +353,10 @@ impl Course {
             Fairness::Fifo => Some(Duration::ZERO),
         }
     }
+}
+
+fn stands_by_time(params: &Params, part: u32) -> Duration {
+    params.handover_interval().min(super::restriction::LONGEST) / part
 }
 
 fn scheme(seen: &Seen<'_>) -> &'static dyn Scheme {
@@ -489,22 +492,25 @@ mod tests {
                 let polls = course.spin(params, false, || 0).unwrap().polls;
                 match course.step(&Seen { now_ns: 1_600_001, ..seen }) {
                     Step::Sleep(time) => slept.push((polls, time.as_micros())),
-                    step => {
-                        course.asked(true);
-                        assert!(course.spin(params, false, || 9).is_some(), "others get the mutex meanwhile");
-                        break (slept, step);
-                    }
+                    step => break (slept, step, course),
                 }
             }
         };
-        let all = vec![(0, 100), (0, 200), (0, 400), (0, 800)];
-        assert_eq!(after(Parked::Woken, &params), (all.clone(), Step::Ask(params.handover_interval())));
-        assert_eq!(after(Parked::Looked, &params), (all, Step::Ask(params.handover_interval())));
-        let long = params.with(P::HandoverInterval, 1_000_000);
-        assert_eq!(after(Parked::Woken, &long).0, [(0, 125), (0, 250), (0, 500), (0, 1000)], "2 ms at most");
-        assert!(matches!(after(Parked::TimedOut, &params), (slept, Step::Park(_)) if slept.is_empty()));
+        let interval = params.handover_interval();
+        for how in [Parked::Woken, Parked::Looked] {
+            let (slept, step, mut course) = after(how, &params);
+            assert_eq!((slept, step), (vec![(0, 800)], Step::Ask(interval)));
+            course.asked(true);
+            // Others get the mutex meanwhile.
+            let polls = course.spin(&params, false, || 9).unwrap().polls;
+            assert_eq!(polls, 100_000 / WANTED.poll_ns, "a sixteenth");
+        }
+        let (slept, step, _) = after(Parked::Woken, &params.with(P::HandoverInterval, 1_000_000));
+        assert_eq!(slept, [(0, 1000)], "half of 2 ms");
+        assert!(matches!(step, Step::Park(how) if how.asks.is_none()), "it has not waited for a second");
+        assert!(matches!(after(Parked::TimedOut, &params), (slept, Step::Park(_), _) if slept.is_empty()));
         let published = params.with(P::Scheme, crate::wait::named("pthread").unwrap() as u64);
-        assert!(matches!(after(Parked::Woken, &published), (slept, Step::Park(_)) if slept.is_empty()));
+        assert!(matches!(after(Parked::Woken, &published), (slept, Step::Park(_), _) if slept.is_empty()));
         // Others get the mutex while it sleeps.
         let standing = Course { call: Call::Woken, restricted: true, parks: 1, ..Course::begin(WANTED) };
         assert!(standing.spin(&params, false, || 7).is_some());

@@ -33,19 +33,22 @@ const ENDS: u64 = 3;
 /// Minimum number of gets in a measurement.
 const GETS: u64 = 16;
 
+/// Intervals of a measurement: a few turns, which last for one each while one session is active alone.
+const INTERVALS: u64 = 3;
+
 /// From so many intervals on a measurement of company says nothing: nobody waited for a while, and the next
 /// look came late. One of one alone does, for nobody waits awake in it. Where there were too few gets,
 /// company is as good: sections are so long that a change of the holder, which takes microseconds, does not
 /// harm them.
-const INTERVALS: u64 = 4;
+const LATE: u64 = 8;
 
-/// Maximum number of quarters of an interval before the opposite is measured. While one is to be active alone
-/// the number of parked sessions grows by those that are ready to run, each of which needs a processor to find
-/// out: 256 threads take 4 ms on two.
+/// Maximum number of quarters of an interval, and of growths of the queue, before the opposite is measured. While
+/// one is to be active alone the number of parked sessions grows by those that are ready to run, each of which
+/// needs a processor to find out: 256 threads take 4 ms on two.
 const QUARTERS: u8 = 15;
 
-/// Maximum length of an interval, and of all sleeps of a session that stands by: what a mutex may be idle for
-/// at the most, and what a wrong answer may cost. Twice the default.
+/// Maximum length of an interval. A session that stands by sleeps for half of it: what a mutex may be idle for
+/// at the most. Twice the default.
 pub(super) const LONGEST: Duration = Duration::from_millis(2);
 
 /// The time between two trials, as a power of two of intervals: the first, the last, and the growth with each
@@ -54,9 +57,9 @@ const FIRST_GAP: u8 = 2;
 const LAST_GAP: u8 = 9;
 const GAP_GROWS: u8 = 2;
 
-/// A trial of the restriction is over when more sessions are parked than four times as many as before it, and
-/// this: where they come from outside at a rate of their own, the queue that grows meanwhile takes long to go
-/// down again.
+/// A trial of the restriction settles on when more sessions are parked than four times as many as before it, and
+/// this, and is over when that has lasted: where they come from outside at a rate of their own, the queue that
+/// grows meanwhile takes long to go down again.
 const MORE_PARKED: u16 = 16;
 
 /// Unit of the time that sessions wait awake, as a power of 2 of ns: 64 ns.
@@ -65,15 +68,14 @@ const AWAKE_UNIT: u32 = 6;
 /// What the clock goes back by where it is another one: of a machine started anew, or of another container.
 const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
 
-/// See the module. The restriction begins after two trials in a row that speak for it, and ends with the
-/// first that speaks for company.
+/// See the module. The restriction begins, and ends, after two trials in a row that speak for that.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Restriction {
     phase: Phase,
     /// Whether one session is active alone, between trials.
     alone: bool,
-    /// Whether the last trial spoke for it, while it is not so.
-    likely: bool,
+    /// Whether the last trial spoke against that.
+    doubted: bool,
     /// Whether sessions waited awake for half of [`Phase::Same`] and more, when that was company.
     awake: bool,
     gap: u8,
@@ -83,7 +85,8 @@ pub struct Restriction {
     /// Gets per second in [`Phase::Same`]; while that lasts, how long sessions have waited awake in it, in
     /// [`AWAKE_UNIT`].
     rate: u32,
-    /// Number of parked sessions when [`Phase::Same`] ended, or a quarter of [`Phase::Settling`].
+    /// Number of parked sessions when [`Phase::Same`] ended, or a quarter of [`Phase::Settling`], or a trial
+    /// settles on.
     parked: u16,
     /// Quarters of an interval in [`Phase::Settling`] so far.
     quarters: u8,
@@ -118,7 +121,7 @@ impl Restriction {
     }
 
     /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does.
-    /// `interval` is `orbit_handover_interval`: a measurement is a few turns long, and 2 ms at most.
+    /// `interval` is `orbit_handover_interval`, of which 2 ms count at most.
     #[must_use]
     pub fn see(self, now_ns: u64, interval: Duration, parked: u32, gets: impl FnOnce() -> u64) -> Option<Self> {
         let interval_ns = interval.min(LONGEST).as_nanos() as u64;
@@ -126,7 +129,7 @@ impl Restriction {
         let took_ns = if is_another_clock { u64::MAX } else { now_ns.saturating_sub(self.since_ns) };
         let next_look_ns = match self.phase {
             Phase::Settled => interval_ns << self.gap.clamp(FIRST_GAP, LAST_GAP),
-            Phase::Same => interval_ns,
+            Phase::Same => interval_ns * INTERVALS,
             Phase::Opposite => interval_ns / 2,
             Phase::Settling => interval_ns / 4,
         };
@@ -140,13 +143,15 @@ impl Restriction {
         let passed = gets.wrapping_sub(self.gets);
         let per_second = u128::from(passed) * 1_000_000_000 / u128::from(took_ns.max(1));
         let rate = u32::try_from(per_second).unwrap_or(u32::MAX);
-        let is_late = took_ns >= interval_ns.saturating_mul(INTERVALS);
+        let is_late = took_ns >= interval_ns.saturating_mul(LATE);
         // Far worse, in thirds, where enough gets were to be expected. While sessions find out that they are
         // to park it is worse in any case.
         let expected = u128::from(self.rate) * u128::from(took_ns) / 1_000_000_000;
         let is_below = |thirds| expected >= u128::from(GETS) && u128::from(passed) * 3 < expected * thirds;
         let after = match self.phase {
             Phase::Settled => Self { phase: Phase::Same, rate: 0, ..self },
+            // Sessions have not all found out yet.
+            _ if is_crowded && self.quarters < QUARTERS => self.settling(parked),
             // More than one in a ns: a count that has come round, or of another mutex.
             _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
             _ if is_late && passed < GETS => self.settled(false),
@@ -156,10 +161,10 @@ impl Restriction {
             Phase::Settling if self.quarters > 0 && is_below(1) => self.settled(self.alone),
             Phase::Opposite if is_below(2) => self.settled(self.alone),
             Phase::Settling if self.is_on() && parked > self.parked.saturating_add(1) && self.quarters < QUARTERS => {
-                Self { parked, quarters: self.quarters + 1, ..self }
+                self.settling(parked)
             }
             Phase::Settling => Self { phase: Phase::Opposite, parked, ..self },
-            _ if took_ns < interval_ns || passed < GETS => return None,
+            _ if took_ns < interval_ns * INTERVALS || passed < GETS => return None,
             Phase::Same => {
                 let awake = u64::from(self.rate) << AWAKE_UNIT >= took_ns / 2;
                 Self { phase: Phase::Settling, awake, rate, parked, quarters: 0, ..self }
@@ -174,13 +179,18 @@ impl Restriction {
         Some(Self { since_ns: now_ns, gets, ..after })
     }
 
+    /// Sessions find out that they are to park.
+    fn settling(self, parked: u16) -> Self {
+        Self { phase: Phase::Settling, parked, quarters: self.quarters + 1, ..self }
+    }
+
     /// A trial is over.
     fn settled(self, is_better_alone: bool) -> Self {
-        let alone = is_better_alone && (self.alone || self.likely);
-        let likely = is_better_alone && !alone;
         let says_the_same = is_better_alone == self.alone;
+        let doubted = !says_the_same && !self.doubted;
+        let alone = if doubted { self.alone } else { is_better_alone };
         let gap = if says_the_same { LAST_GAP.min(self.gap.clamp(FIRST_GAP, LAST_GAP) + GAP_GROWS) } else { FIRST_GAP };
-        Self { phase: Phase::Settled, alone, likely, gap, ..self }
+        Self { phase: Phase::Settled, alone, doubted, gap, ..self }
     }
 
     /// As it is in memory.
@@ -188,7 +198,7 @@ impl Restriction {
     pub(crate) const fn pack(self) -> [u64; 3] {
         let flags = self.phase as u64
             | (self.alone as u64) << 2
-            | (self.likely as u64) << 3
+            | (self.doubted as u64) << 3
             | (self.quarters as u64) << 4
             | (self.awake as u64) << 15;
         [
@@ -207,10 +217,10 @@ impl Restriction {
             3 => Phase::Settling,
             _ => Phase::Settled,
         };
-        let (alone, likely, quarters) = (state & 4 != 0, state & 8 != 0, state as u8 >> 4);
+        let (alone, doubted, quarters) = (state & 4 != 0, state & 8 != 0, state as u8 >> 4);
         let (gap, awake) = ((state >> 8) as u8 & 0x7f, state & 1 << 15 != 0);
         let (parked, rate) = ((state >> 16) as u16, (state >> 32) as u32);
-        Self { phase, alone, likely, awake, gap, since_ns, gets, rate, parked, quarters }
+        Self { phase, alone, doubted, awake, gap, since_ns, gets, rate, parked, quarters }
     }
 }
 
@@ -250,32 +260,36 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_holds_until_company_is_faster_or_a_measurement_has_too_few_gets() {
+    fn what_was_learnt_holds_until_company_is_faster_or_a_measurement_has_too_few_gets_twice() {
         let mut at = (17 * MS, 5);
         let (all, ..) = load(Restriction::default(), &mut at, [4400, 4000], 2000);
         let (all, ..) = load(all, &mut at, [4000, 4116], 2000);
         assert!(all.is_on());
         assert!(!load(all, &mut at, [4000, 4120], 2000).0.is_on());
         let measured = Restriction { phase: Phase::Same, ..all };
-        let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + n).unwrap();
-        assert_eq!(
-            [15, 16].map(|n| (late(n).phase, late(n).is_settled_alone())),
-            [(Phase::Settled, false), (Phase::Settling, true)]
-        );
+        for doubted in [false, true] {
+            let measured = Restriction { doubted, ..measured };
+            let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + n).unwrap();
+            assert_eq!(
+                [15, 16].map(|n| (late(n).phase, late(n).is_settled_alone(), late(n).doubted)),
+                [(Phase::Settled, !doubted, !doubted), (Phase::Settling, true, doubted)]
+            );
+            assert_eq!(late(15).gap, FIRST_GAP);
+        }
     }
 
     #[test]
     fn gets_of_another_mutex_say_nothing() {
         let tried = Restriction {
             phase: Phase::Opposite,
-            likely: true,
+            doubted: true,
             rate: 1,
             since_ns: 5,
             gets: 7,
             ..Restriction::default()
         };
-        let after = |n| tried.see(5 + MS, INTERVAL, 0, || n).unwrap();
-        assert_eq!([7 + MS, 8 + MS, 0].map(|n| after(n).is_on()), [true, false, false]);
+        let after = |n| tried.see(5 + 3 * MS, INTERVAL, 0, || n).unwrap();
+        assert_eq!([7 + 3 * MS, 8 + 3 * MS, 0].map(|n| after(n).is_on()), [true, false, false]);
     }
 
     #[test]
@@ -326,21 +340,21 @@ mod tests {
     #[test]
     fn a_measurement_of_company_that_lasts_says_nothing_and_one_of_one_alone_counts() {
         let mut at = (17 * MS, 5);
-        // 16 gets take 4 ms.
-        let (all, on, trials) = load(Restriction::default(), &mut at, [4, 4], 10_000);
+        // 16 gets take 16 ms.
+        let (all, on, trials) = load(Restriction::default(), &mut at, [1, 1], 10_000);
         assert!(!all.is_on());
         assert_eq!((on, trials), (0, 0), "they are too few to begin with");
         let restricted = Restriction { alone: true, gap: LAST_GAP, since_ns: at.0, gets: at.1, ..all };
         let (all, ..) = load(restricted, &mut at, [3, 4], 600);
         assert!(!all.is_on());
         // Nobody looks for a while.
-        let measured = Restriction { phase: Phase::Same, likely: true, gap: 4, rate: 4000, ..all };
+        let measured = Restriction { phase: Phase::Same, doubted: true, gap: 4, rate: 4000, ..all };
         let after =
             |from: Restriction, ms, n| from.see(from.since_ns + ms * MS, INTERVAL, 0, || from.gets + n).unwrap();
-        assert_eq!([3, 4].map(|ms| after(measured, ms, 99).phase), [Phase::Settling, Phase::Settled]);
-        assert_eq!((after(measured, 4, 99).likely, after(measured, 4, 99).gap), (true, 4), "as if there were none");
+        assert_eq!([7, 8].map(|ms| after(measured, ms, 99).phase), [Phase::Settling, Phase::Settled]);
+        assert_eq!((after(measured, 8, 99).doubted, after(measured, 8, 99).gap), (true, 4), "as if there were none");
         let settling = Restriction { phase: Phase::Settling, ..measured };
-        assert_eq!([15, 16].map(|n| after(settling, 4, n).phase), [Phase::Settled, Phase::Opposite]);
+        assert_eq!([15, 16].map(|n| after(settling, 8, n).phase), [Phase::Settled, Phase::Opposite]);
         let tried = Restriction { phase: Phase::Opposite, ..measured };
         assert_eq!([43, 44].map(|n| after(tried, 10, n).is_on()), [false, true], "4,400 a second");
         let company = after(Restriction { alone: true, ..tried }, 10, 999);
@@ -392,13 +406,15 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_of_the_restriction_ends_at_once_when_the_queue_grows() {
+    fn a_trial_of_the_restriction_settles_on_when_the_queue_grows_and_then_ends_at_once() {
         let tried =
-            Restriction { phase: Phase::Opposite, likely: true, parked: 3, since_ns: 7, ..Restriction::default() };
+            Restriction { phase: Phase::Opposite, doubted: true, parked: 3, since_ns: 7, ..Restriction::default() };
         let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || 9);
         assert_eq!(after(tried, 28), None);
-        let settled = after(tried, 29).unwrap();
-        assert_eq!((settled.phase, settled.is_on(), settled.likely), (Phase::Settled, false, false));
+        let settling = after(tried, 29).unwrap();
+        assert_eq!((settling.phase, settling.parked, settling.quarters), (Phase::Settling, 29, 1));
+        let settled = after(Restriction { quarters: QUARTERS, ..tried }, 29).unwrap();
+        assert_eq!((settled.phase, settled.is_on(), settled.doubted), (Phase::Settled, false, false));
         assert_eq!(after(Restriction { alone: true, ..tried }, 99), None, "others are active in this one");
     }
 
