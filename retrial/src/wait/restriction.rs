@@ -34,7 +34,7 @@ const ENDS: u64 = 3;
 const GETS: u64 = 16;
 
 /// Intervals of a measurement, a few turns, which last for one each while one session is active alone. Of the
-/// opposite one is enough where it is better or worse by a tenth.
+/// opposite one is enough where it is better or worse by a tenth, or where nobody waits awake for long.
 const INTERVALS: u64 = 3;
 
 /// From so many intervals on a measurement of company says nothing: nobody waited for a while, and the next
@@ -58,8 +58,8 @@ const FIRST_GAP: u8 = 2;
 const LAST_GAP: u8 = 9;
 const GAP_GROWS: u8 = 2;
 
-/// A trial of the restriction settles on when more sessions are parked than four times as many as before it, and
-/// this, and is over when that has lasted: where they come from outside at a rate of their own, the queue that
+/// A trial of the restriction is over when more sessions are parked than four times as many as before it, and
+/// this, and settles on before that where sessions of the company wait awake: where they come from outside at a rate of their own, the queue that
 /// grows meanwhile takes long to go down again.
 const MORE_PARKED: u16 = 16;
 
@@ -69,7 +69,8 @@ const AWAKE_UNIT: u32 = 6;
 /// What the clock goes back by where it is another one: of a machine started anew, or of another container.
 const ANOTHER_CLOCK_NS: u64 = 1_000_000_000;
 
-/// See the module. The restriction begins, and ends, after two trials in a row that speak for that.
+/// See the module. The restriction begins after two trials in a row that speak for it. It ends with the first
+/// that speaks for company, or with the second in a row where sessions of the company wait awake.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Restriction {
     phase: Phase,
@@ -77,7 +78,7 @@ pub struct Restriction {
     alone: bool,
     /// Whether the last trial spoke against that.
     doubted: bool,
-    /// Whether sessions waited awake for half of [`Phase::Same`] and more, when that was company.
+    /// Whether sessions waited awake for half of [`Phase::Same`] and more, when that was last company.
     awake: bool,
     gap: u8,
     /// Beginning of the phase by the monotonic clock, and the gets of the mutex then.
@@ -152,7 +153,7 @@ impl Restriction {
         let after = match self.phase {
             Phase::Settled => Self { phase: Phase::Same, rate: 0, ..self },
             // Sessions have not all found out yet.
-            _ if is_crowded && self.quarters < QUARTERS && !is_below(2) => self.settling(parked),
+            _ if is_crowded && self.awake && self.quarters < QUARTERS && !is_below(2) => self.settling(parked),
             // More than one in a ns: a count that has come round, or of another mutex.
             _ if is_crowded || is_another_clock || passed > took_ns => self.settled(false),
             _ if is_late && passed < GETS => self.settled(false),
@@ -167,14 +168,14 @@ impl Restriction {
             Phase::Settling => Self { phase: Phase::Opposite, parked, ..self },
             _ if took_ns < interval_ns || passed < GETS => return None,
             Phase::Same => {
-                let awake = u64::from(self.rate) << AWAKE_UNIT >= took_ns / 2;
+                let awake = if self.alone { self.awake } else { u64::from(self.rate) << AWAKE_UNIT >= took_ns / 2 };
                 Self { phase: Phase::Settling, awake, rate, parked, quarters: 0, ..self }
             }
             Phase::Opposite => {
                 let (alone, together) = if self.alone { (self.rate, rate) } else { (rate, self.rate) };
                 let is_better = |a: u32, b: u32, by: u64| u64::from(a) * 100 >= u64::from(b) * (100 + by);
                 let is_close = !is_better(alone, together, BEGINS) && !is_better(together, alone, BEGINS);
-                if is_close && took_ns < interval_ns * INTERVALS {
+                if is_close && self.awake && took_ns < interval_ns * INTERVALS {
                     return None;
                 }
                 let is_worth_it = self.alone || self.awake || is_better(alone, together, BEGINS);
@@ -192,7 +193,7 @@ impl Restriction {
     /// A trial is over.
     fn settled(self, is_better_alone: bool) -> Self {
         let says_the_same = is_better_alone == self.alone;
-        let doubted = !says_the_same && !self.doubted;
+        let doubted = !says_the_same && !self.doubted && (self.awake || !self.alone);
         let alone = if doubted { self.alone } else { is_better_alone };
         let gap = if says_the_same { LAST_GAP.min(self.gap.clamp(FIRST_GAP, LAST_GAP) + GAP_GROWS) } else { FIRST_GAP };
         Self { phase: Phase::Settled, alone, doubted, gap, ..self }
@@ -265,19 +266,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_holds_until_company_is_faster_or_a_measurement_has_too_few_gets_twice() {
+    fn what_was_learnt_holds_until_company_is_faster_or_a_measurement_has_too_few_gets() {
         let mut at = (17 * MS, 5);
         let (all, ..) = load(Restriction::default(), &mut at, [4400, 4000], 2000);
         let (all, ..) = load(all, &mut at, [4000, 4116], 2000);
         assert!(all.is_on());
         assert!(!load(all, &mut at, [4000, 4120], 2000).0.is_on());
         let measured = Restriction { phase: Phase::Same, ..all };
-        for doubted in [false, true] {
-            let measured = Restriction { doubted, ..measured };
+        for (doubted, awake) in [(false, true), (true, true), (false, false)] {
+            let stays = awake && !doubted;
+            let measured = Restriction { doubted, awake, ..measured };
             let late = |n| measured.see(measured.since_ns + 9 * MS, INTERVAL, 0, || measured.gets + n).unwrap();
             assert_eq!(
                 [15, 16].map(|n| (late(n).phase, late(n).is_settled_alone(), late(n).doubted)),
-                [(Phase::Settled, !doubted, !doubted), (Phase::Settling, true, doubted)]
+                [(Phase::Settled, stays, stays), (Phase::Settling, true, doubted)]
             );
             assert_eq!(late(15).gap, FIRST_GAP);
         }
@@ -384,7 +386,9 @@ mod tests {
     #[test]
     fn the_opposite_is_measured_for_three_intervals_where_it_is_as_good_to_within_a_tenth() {
         for alone in [false, true] {
-            let tried = Restriction { phase: Phase::Opposite, alone, rate: 1_000_000, ..Restriction::default() };
+            let company = Restriction { phase: Phase::Opposite, alone, rate: 1_000_000, ..Restriction::default() };
+            let tried = Restriction { awake: true, ..company };
+            assert!(company.see(MS, INTERVAL, 0, || 1000).is_some(), "nobody waits awake for long");
             let after = |intervals, n| tried.see(intervals * MS, INTERVAL, 0, || intervals * n);
             // In percent of 1,000 gets.
             let ends = [90, 91, 109, 110].map(|n| [1, 2, 3].map(|intervals| after(intervals, 10 * n).is_some()));
@@ -427,6 +431,8 @@ mod tests {
             Restriction { phase: Phase::Opposite, doubted: true, parked: 3, since_ns: 7, ..Restriction::default() };
         let after = |all: Restriction, parked| all.see(8, INTERVAL, parked, || 9);
         assert_eq!(after(tried, 28), None);
+        assert_eq!(after(tried, 29).unwrap().phase, Phase::Settled, "sessions come from outside");
+        let tried = Restriction { awake: true, ..tried };
         let settling = after(tried, 29).unwrap();
         assert_eq!((settling.phase, settling.parked, settling.quarters), (Phase::Settling, 29, 1));
         let far_worse = Restriction { rate: u32::MAX, since_ns: 0, ..tried };
