@@ -191,14 +191,14 @@ impl Target for Getting<'_> {
         // While this is set, its get has not got the mutex, whatever the word says.
         self.session.slot.parked_on.store(mutex.id().0, Ordering::Release);
         fail::point();
-        let fenced = mutex.parking().is_fenced();
+        let asks = announced.needs_barrier() && !mutex.parking().is_fenced();
         // The kernel refuses it: releases have a fence of their own from the next one on. The one under way
         // may not see this session.
-        let refused = announced.needs_barrier() && !fenced && !self.session.instance().barrier(mutex.id());
+        let refused = asks && !self.session.instance().barrier(mutex.id());
         if refused {
             mutex.change(Ordering::SeqCst, Parking::fenced);
         }
-        if fenced || refused || !announced.needs_barrier() {
+        if !asks || refused {
             // SeqCst: pairs with the fence of a release beside parked sessions.
             fence(Ordering::SeqCst);
         }

@@ -215,11 +215,11 @@ impl RawMutex {
         let handed = if nobody { word } else { word.with(Word::HANDOVER) };
         fail::point();
         self.word.store(handed.0, Ordering::Release);
-        fence(Ordering::SeqCst);
         fail::point();
         if handed == word {
             return self.wake(word);
         }
+        fence(Ordering::SeqCst);
         // A session that asked for X and is not asleep yet comes out of its park at once, for `wakes` has
         // changed. A reader would not take it. One that gives up before this look has taken its request back,
         // and one that does so after it, the handover: its change of `parking` comes after those in

@@ -111,9 +111,8 @@ pub struct Course {
     call: Call,
     /// Whether one session was to be active alone at the last step.
     restricted: bool,
-    /// Whether it has [stood by](Self::stands_by) since then, and the gets of the mutex before that.
-    stood_by: bool,
-    stood_gets: u64,
+    /// If it has [stood by](Self::stands_by) since then, the gets of the mutex before that.
+    stood_by: Option<u64>,
     /// Whether it has asked for a handover awake since then, and was not refused.
     asked: Option<bool>,
     /// End of the first failed spin.
@@ -131,8 +130,7 @@ impl Course {
             since_park: 0,
             call: Call::None,
             restricted: false,
-            stood_by: false,
-            stood_gets: 0,
+            stood_by: None,
             asked: None,
             started_ns: 0,
         }
@@ -189,8 +187,8 @@ impl Course {
     /// holder.
     #[must_use]
     pub fn spin(&self, params: &Params, pthread_in_use: bool, gets: impl FnOnce() -> u64) -> Option<Spin> {
-        let sleeps_on = self.stands_by_now() && self.stood_by && self.asked.is_none();
-        if self.has_had_its_turn() || sleeps_on && gets() != self.stood_gets {
+        let stood_by = self.stood_by.filter(|_| self.stands_by_now() && self.asked.is_none());
+        if self.has_had_its_turn() || stood_by.is_some_and(|before| gets() != before) {
             return None;
         }
         let (soft_spins, restricted) = (self.wanted.soft_spins, self.restricted);
@@ -207,7 +205,7 @@ impl Course {
         };
         let (scheme, attempt) = (scheme(&seen), self.attempt(&seen));
         let polls = match (self.stands_by_now(), self.asked == Some(true)) {
-            (true, true) => clamp(stands_by_time(params, POLLS).as_nanos() as u64 / u64::from(attempt.poll_ns.max(1))),
+            (true, true) => attempt.polls_in(stands_by_time(params, POLLS).as_nanos() as u64),
             (true, false) => 0,
             (false, true) => scheme.spins(&Attempt { since_park: 0, ..attempt }),
             (false, false) => scheme.spins(&attempt),
@@ -299,11 +297,10 @@ impl Course {
     /// release would wake it, or another one, at once. Where it has waited for an interval by then, it asks for
     /// its turn.
     fn stands_by(&mut self, seen: &Seen<'_>) -> Step<Park> {
-        if self.stood_by {
+        if self.stood_by.is_some() {
             return self.parks(seen, super::orbit::watch_after(self.parks));
         }
-        self.stood_by = true;
-        self.stood_gets = seen.gets;
+        self.stood_by = Some(seen.gets);
         Step::Sleep(stands_by_time(seen.params, SLEEPS))
     }
 
@@ -314,7 +311,7 @@ impl Course {
             Parked::Looked => Call::BeforeSleep,
             Parked::Got(_) | Parked::TimedOut => Call::None,
         };
-        self.stood_by = false;
+        self.stood_by = None;
         self.asked = None;
         self.parks = self.parks.saturating_add(1);
         self.since_park = 0;

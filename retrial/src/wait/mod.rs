@@ -79,6 +79,11 @@ impl<'a> Attempt<'a> {
             random: 0x9e37_79b9_7f4a_7c15,
         }
     }
+
+    /// Number of polls that take so long on this machine.
+    pub(crate) fn polls_in(&self, ns: u64) -> u32 {
+        clamp(ns / u64::from(self.poll_ns.max(1)))
+    }
 }
 
 /// A wait scheme.

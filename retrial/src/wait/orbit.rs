@@ -40,7 +40,7 @@ const fn queues(attempt: &Attempt<'_>) -> bool {
 
 impl Scheme for Orbit {
     fn spins(&self, attempt: &Attempt<'_>) -> u32 {
-        let limit = super::clamp(attempt.params.get(P::OrbitSpinTime) * 1000 / u64::from(attempt.poll_ns.max(1)));
+        let limit = attempt.polls_in(attempt.params.get(P::OrbitSpinTime) * 1000);
         match attempt.since_park {
             _ if queues(attempt) => 0,
             // After a look of its own.

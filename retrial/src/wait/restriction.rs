@@ -59,8 +59,8 @@ const LAST_GAP: u8 = 9;
 const GAP_GROWS: u8 = 2;
 
 /// A trial of the restriction is over when more sessions are parked than four times as many as before it, and
-/// this, and settles on before that where sessions of the company wait awake: where they come from outside at a rate of their own, the queue that
-/// grows meanwhile takes long to go down again.
+/// this: where they come from outside at a rate of their own, the queue that grows meanwhile takes long to go
+/// down again. Where sessions of the company wait awake, it settles on first.
 const MORE_PARKED: u16 = 16;
 
 /// Unit of the time that sessions wait awake, as a power of 2 of ns: 64 ns.
