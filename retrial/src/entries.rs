@@ -137,9 +137,9 @@ impl RestrictionCells {
     }
 
     /// A session has waited awake since a time. Lost where another one counts at the same time.
-    pub(crate) fn waited_awake(&self, since_ns: u64, now_ns: u64) {
+    pub(crate) fn waited_awake(&self, since_ns: u64, now_ns: u64, was_away: bool) {
         let before = self.load();
-        if let Some(after) = before.waited_awake(since_ns, now_ns) {
+        if let Some(after) = before.waited_awake(since_ns, now_ns, was_away) {
             let ([then, ..], [state, ..]) = (before.pack(), after.pack());
             let _ = self.0[0].compare_exchange(then, state, Ordering::Relaxed, Ordering::Relaxed);
         }

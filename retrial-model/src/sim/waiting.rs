@@ -167,7 +167,8 @@ impl<'a> Engine<'a> {
     pub(super) fn yielded(&mut self, s: u32) {
         let session = &mut self.sessions[s as usize];
         let since = if session.course.failed() > 1 { session.last } else { session.stepped };
-        if let Some(after) = self.mutex.restriction.waited_awake(since / NS, self.now / NS) {
+        let was_away = session.experience.was_away(&session.course, &self.workload.params);
+        if let Some(after) = self.mutex.restriction.waited_awake(since / NS, self.now / NS, was_away) {
             self.mutex.restriction = after;
         }
         session.last = self.now;

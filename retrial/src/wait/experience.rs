@@ -1,6 +1,7 @@
 //! What a session knows from one wait to the next: how many yields are worth their time, and how long its turn
 //! has lasted.
 
+use super::restriction::LONGEST;
 use super::{Course, First};
 use crate::params::{Fairness, P, Params};
 use crate::parking::LOOK_EVERY;
@@ -55,6 +56,14 @@ impl Experience {
                 >= (params.handover_interval() / TURNS).as_nanos()
     }
 
+    /// Whether its last turn began an interval or more before a wait whose first yield ended just now. The next turn
+    /// has not [begun](Self::begin_turn) yet.
+    #[must_use]
+    pub fn was_away(&self, wait: &Course, params: &Params) -> bool {
+        let away_ns = wait.started_ns().saturating_sub(self.turn_began_ns);
+        wait.failed() == 1 && u128::from(away_ns) >= params.handover_interval().min(LONGEST).as_nanos()
+    }
+
     /// A yield has ended, and the session's next turn begins.
     pub const fn begin_turn(&mut self, now_ns: u64) {
         (self.misses, self.turn_began_ns) = (0, now_ns);
@@ -81,8 +90,8 @@ impl Experience {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Step;
     use super::super::example::{WANTED, seen};
+    use super::super::{Seen, Step};
     use super::*;
 
     #[test]
@@ -119,6 +128,27 @@ mod tests {
         assert_eq!([true, false, false, false, true, false].map(&mut after), [0, 1, 2, 3, 2, 3]);
         assert_eq!([false; 5].map(&mut after), [4, 5, 6, 6, 6]);
         assert_eq!([true; 7].map(after), [5, 4, 3, 2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_session_was_away_if_its_wait_begins_an_interval_after_its_last_turn_began() {
+        let params = Params::default().with(P::HandoverInterval, 1000);
+        let mut known = Experience::default();
+        known.begin_turn(1_000_000);
+        let wait = |steps, now_ns| {
+            let mut wait = Course::begin(WANTED);
+            for _ in 0..steps {
+                assert_eq!(wait.step(&Seen { now_ns, ..seen(&params) }), Step::Yield);
+            }
+            wait
+        };
+        let away =
+            |steps, now_ns, interval| known.was_away(&wait(steps, now_ns), &params.with(P::HandoverInterval, interval));
+        assert_eq!(
+            [(1, 1_999_999), (1, 2_000_000), (2, 2_000_000)].map(|(n, at)| away(n, at, 1000)),
+            [false, true, false]
+        );
+        assert_eq!([2_999_999, 3_000_000].map(|at| away(1, at, 9999)), [false, true], "2 ms at most");
     }
 
     #[test]

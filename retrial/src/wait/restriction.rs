@@ -63,6 +63,11 @@ const GAP_GROWS: u8 = 2;
 /// down again. Where sessions of the company wait awake, it settles on first.
 const MORE_PARKED: u16 = 16;
 
+/// Fewer gets than this for each wait of a session that was away for an interval: sessions come from outside, and
+/// no trial follows. One that is active alone has no section to go on with then, and the queue of all that come
+/// meanwhile takes long to go down again.
+const GETS_OF_TURN: u64 = 16;
+
 /// Unit of the time that sessions wait awake, as a power of 2 of ns: 64 ns.
 const AWAKE_UNIT: u32 = 6;
 
@@ -88,7 +93,7 @@ pub struct Restriction {
     /// [`AWAKE_UNIT`].
     rate: u32,
     /// Number of parked sessions when [`Phase::Same`] ended, or a quarter of [`Phase::Settling`], or a trial
-    /// settles on.
+    /// settles on. While [`Phase::Same`] lasts, the waits of sessions that were away.
     parked: u16,
     /// Quarters of an interval in [`Phase::Settling`] so far.
     quarters: u8,
@@ -114,12 +119,14 @@ impl Restriction {
     }
 
     /// A session has yielded, and spun before that, from `since_ns` on: what follows, if that counts.
+    /// `was_away`: see [`Experience::was_away`](super::Experience::was_away).
     #[must_use]
-    pub fn waited_awake(self, since_ns: u64, now_ns: u64) -> Option<Self> {
+    pub fn waited_awake(self, since_ns: u64, now_ns: u64, was_away: bool) -> Option<Self> {
         let counts = self.phase == Phase::Same && !self.alone;
         let ns = now_ns.saturating_sub(since_ns.max(self.since_ns));
         let units = u32::try_from(ns >> AWAKE_UNIT).unwrap_or(u32::MAX);
-        counts.then(|| Self { rate: self.rate.saturating_add(units), ..self })
+        let parked = self.parked.saturating_add(u16::from(was_away));
+        counts.then(|| Self { rate: self.rate.saturating_add(units), parked, ..self })
     }
 
     /// What follows from the time, the parked sessions and the gets so far; `None` while nothing does.
@@ -151,7 +158,7 @@ impl Restriction {
         let expected = u128::from(self.rate) * u128::from(took_ns) / 1_000_000_000;
         let is_below = |thirds| expected >= u128::from(GETS) && u128::from(passed) * 3 < expected * thirds;
         let after = match self.phase {
-            Phase::Settled => Self { phase: Phase::Same, rate: 0, ..self },
+            Phase::Settled => Self { phase: Phase::Same, rate: 0, parked: 0, ..self },
             // Sessions have not all found out yet.
             _ if is_crowded && self.awake && self.quarters < QUARTERS && !is_below(2) => self.settling(parked),
             // More than one in a ns: a count that has come round, or of another mutex.
@@ -167,6 +174,7 @@ impl Restriction {
             }
             Phase::Settling => Self { phase: Phase::Opposite, parked, ..self },
             _ if took_ns < interval_ns || passed < GETS => return None,
+            Phase::Same if !self.alone && u64::from(self.parked) * GETS_OF_TURN >= passed => self.settled(false),
             Phase::Same => {
                 let awake = if self.alone { self.awake } else { u64::from(self.rate) << AWAKE_UNIT >= took_ns / 2 };
                 Self { phase: Phase::Settling, awake, rate, parked, quarters: 0, ..self }
@@ -329,7 +337,7 @@ mod tests {
             for _ in 0..4 * 20 {
                 at += MS / 4;
                 passed += if all.is_on() { alone } else { 1000 };
-                all = all.waited_awake(at - awake_ns / 4, at).unwrap_or(all);
+                all = all.waited_awake(at - awake_ns / 4, at, false).unwrap_or(all);
                 all = all.see(at, INTERVAL, 3, || passed).unwrap_or(all);
             }
             all.is_settled_alone()
@@ -338,10 +346,14 @@ mod tests {
         assert!(after_two_trials(971, half_ns) && !after_two_trials(970, half_ns));
         assert!(!after_two_trials(1099, half_ns - 4) && after_two_trials(1100, 0));
         let counts =
-            |phase, alone| Restriction { phase, alone, ..Restriction::default() }.waited_awake(0, 64).is_some();
+            |phase, alone| Restriction { phase, alone, ..Restriction::default() }.waited_awake(0, 64, false).is_some();
         assert!(counts(Phase::Same, false) && !counts(Phase::Same, true) && !counts(Phase::Opposite, true));
         let begun = Restriction { phase: Phase::Same, since_ns: MS, ..Restriction::default() };
-        assert_eq!(begun.waited_awake(0, MS + 640), begun.waited_awake(MS, MS + 640), "what was before does not count");
+        assert_eq!(
+            begun.waited_awake(0, MS + 640, false),
+            begun.waited_awake(MS, MS + 640, false),
+            "what was before does not count"
+        );
     }
 
     #[test]
@@ -441,6 +453,21 @@ mod tests {
         let settled = after(Restriction { quarters: QUARTERS, ..tried }, 29).unwrap();
         assert_eq!((settled.phase, settled.is_on(), settled.doubted), (Phase::Settled, false, false));
         assert_eq!(after(Restriction { alone: true, ..tried }, 99), None, "others are active in this one");
+    }
+
+    #[test]
+    fn no_trial_follows_where_sessions_come_from_outside() {
+        let begun = Restriction { parked: 99, gap: FIRST_GAP, ..Restriction::default() }.see(4 * MS, INTERVAL, 3, || 0);
+        let after = |waits, gets, alone| {
+            let all = Restriction { alone, ..begun.unwrap() };
+            let all = (0..waits).fold(all, |all, _| all.waited_awake(0, 5 * MS, true).unwrap_or(all));
+            let all = all.waited_awake(0, 5 * MS, false).unwrap_or(all);
+            let next = all.see(7 * MS, INTERVAL, 3, || gets).unwrap();
+            (next.phase, next.gap)
+        };
+        assert_eq!(after(10, 161, false), (Phase::Settling, FIRST_GAP));
+        assert_eq!(after(10, 160, false), (Phase::Settled, FIRST_GAP + GAP_GROWS));
+        assert_eq!(after(10, 160, true), (Phase::Settling, FIRST_GAP), "nobody waits awake in it");
     }
 
     #[test]

@@ -43,11 +43,15 @@ impl Wait<'_> {
 
     /// A yield has ended; the session has waited awake since a time.
     pub(super) fn begin_turn<T: Target>(&self, target: &T, since_ns: u64) {
+        let was_away = self.waiter.session.is_some_and(|session| {
+            session.experience(|known| {
+                let was_away = known.was_away(&self.course, &self.params);
+                known.begin_turn(self.last);
+                was_away
+            })
+        });
         if let Some(cells) = self.restriction.filter(|_| may_restrict(target, &self.params)) {
-            cells.waited_awake(since_ns, self.last);
-        }
-        if let Some(session) = self.waiter.session {
-            session.experience(|known| known.begin_turn(self.last));
+            cells.waited_awake(since_ns, self.last, was_away);
         }
     }
 
