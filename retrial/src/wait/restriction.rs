@@ -30,7 +30,10 @@ enum Phase {
 const BEGINS: u64 = 10;
 const ENDS: u64 = 3;
 
-/// Minimum number of gets in a measurement.
+/// Minimum number of gets in a measurement. Where there were as many waits of sessions that were away for an
+/// interval, and fewer gets than this for each of them, sessions come from outside, and no trial follows: one that
+/// is active alone has no section to go on with then, and the queue of all that come meanwhile takes long to go down
+/// again. Fewer of these waits come of long sections too.
 const GETS: u64 = 16;
 
 /// Intervals of a measurement, a few turns, which last for one each while one session is active alone. Of the
@@ -62,11 +65,6 @@ const GAP_GROWS: u8 = 2;
 /// this: where they come from outside at a rate of their own, the queue that grows meanwhile takes long to go
 /// down again. Where sessions of the company wait awake, it settles on first.
 const MORE_PARKED: u16 = 16;
-
-/// Fewer gets than this for each wait of a session that was away for an interval: sessions come from outside, and
-/// no trial follows. One that is active alone has no section to go on with then, and the queue of all that come
-/// meanwhile takes long to go down again.
-const GETS_OF_TURN: u64 = 16;
 
 /// Unit of the time that sessions wait awake, as a power of 2 of ns: 64 ns.
 const AWAKE_UNIT: u32 = 6;
@@ -174,7 +172,7 @@ impl Restriction {
             }
             Phase::Settling => Self { phase: Phase::Opposite, parked, ..self },
             _ if took_ns < interval_ns || passed < GETS => return None,
-            Phase::Same if !self.alone && u64::from(self.parked) * GETS_OF_TURN >= passed => self.settled(false),
+            Phase::Same if !self.alone && u64::from(self.parked) >= GETS.max(passed / GETS) => self.settled(false),
             Phase::Same => {
                 let awake = if self.alone { self.awake } else { u64::from(self.rate) << AWAKE_UNIT >= took_ns / 2 };
                 Self { phase: Phase::Settling, awake, rate, parked, quarters: 0, ..self }
@@ -465,9 +463,13 @@ mod tests {
             let next = all.see(7 * MS, INTERVAL, 3, || gets).unwrap();
             (next.phase, next.gap)
         };
-        assert_eq!(after(10, 161, false), (Phase::Settling, FIRST_GAP));
-        assert_eq!(after(10, 160, false), (Phase::Settled, FIRST_GAP + GAP_GROWS));
-        assert_eq!(after(10, 160, true), (Phase::Settling, FIRST_GAP), "nobody waits awake in it");
+        assert_eq!(
+            [(15, 20), (19, 320)].map(|(waits, gets)| after(waits, gets, false)),
+            [(Phase::Settling, FIRST_GAP); 2]
+        );
+        let none = (Phase::Settled, FIRST_GAP + GAP_GROWS);
+        assert_eq!([(16, 20), (20, 320)].map(|(waits, gets)| after(waits, gets, false)), [none; 2]);
+        assert_eq!(after(20, 320, true), (Phase::Settling, FIRST_GAP), "nobody waits awake in it");
     }
 
     #[test]
