@@ -353,7 +353,7 @@ impl Course {
 }
 
 fn stands_by_time(params: &Params, part: u32) -> Duration {
-    params.handover_interval().min(super::restriction::LONGEST) / part
+    super::restriction::interval(params) / part
 }
 
 fn scheme(seen: &Seen<'_>) -> &'static dyn Scheme {

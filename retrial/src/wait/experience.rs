@@ -1,7 +1,7 @@
 //! What a session knows from one wait to the next: how many yields are worth their time, and how long its turn
 //! has lasted.
 
-use super::restriction::LONGEST;
+use super::restriction::interval;
 use super::{Course, First};
 use crate::params::{Fairness, P, Params};
 use crate::parking::LOOK_EVERY;
@@ -61,7 +61,7 @@ impl Experience {
     #[must_use]
     pub fn was_away(&self, wait: &Course, params: &Params) -> bool {
         let away_ns = wait.started_ns().saturating_sub(self.turn_began_ns);
-        wait.failed() == 1 && u128::from(away_ns) >= params.handover_interval().min(LONGEST).as_nanos()
+        wait.failed() == 1 && u128::from(away_ns) >= interval(params).as_nanos()
     }
 
     /// A yield has ended, and the session's next turn begins.

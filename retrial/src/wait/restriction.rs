@@ -30,10 +30,12 @@ enum Phase {
 const BEGINS: u64 = 10;
 const ENDS: u64 = 3;
 
-/// Minimum number of gets in a measurement. Where there were as many waits of sessions that were away for an
-/// interval, and fewer gets than this for each of them, sessions come from outside, and no trial follows: one that
-/// is active alone has no section to go on with then, and the queue of all that come meanwhile takes long to go down
-/// again. Fewer of these waits come of long sections too.
+/// Minimum number of gets in a measurement.
+///
+/// No trial follows where as many waits were of sessions that had been away for an interval, and there were so many
+/// gets at most for each of them. Sessions come from outside then: a session that is active alone has no section to
+/// go on with, and the queue of the sessions that come meanwhile takes long to go down again. Long sections bring
+/// such waits too, but fewer.
 const GETS: u64 = 16;
 
 /// Intervals of a measurement, a few turns, which last for one each while one session is active alone. Of the
@@ -53,7 +55,12 @@ const QUARTERS: u8 = 15;
 
 /// Maximum length of an interval. A session that stands by sleeps for half of it: what a mutex may be idle for
 /// at the most. Twice the default.
-pub(super) const LONGEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_millis(2);
+
+/// `orbit_handover_interval`, as trials take it.
+pub(super) fn interval(params: &Params) -> Duration {
+    params.handover_interval().min(LONGEST)
+}
 
 /// The time between two trials, as a power of two of intervals: the first, the last, and the growth with each
 /// trial that says what the one before said.
